@@ -1,0 +1,2 @@
+//! Repository checks and code generation.
+fn main() {}
