@@ -1,1 +1,29 @@
-//! Quarry storage.
+//! The storage floor: the [`Engine`] trait, what it speaks, and the engines that need no library.
+//!
+//! Keeps true: a batch is visible as a whole or not at all; a snapshot never changes; keys order
+//! as unsigned bytes; nothing becomes durable before the hook of the write-ahead rule has run.
+//! Leaves out: what keys and values mean, any log, and any engine with files of its own: those
+//! live in crates of their own and pass the conformance suite here.
+
+#![forbid(unsafe_code)]
+
+mod counter_cells;
+mod engine;
+mod error;
+mod key_range;
+mod memory;
+mod memory_cursor;
+mod write_batch;
+
+pub use counter_cells::CounterCells;
+pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Reclaimed, Snapshot};
+pub use error::{Error, Result};
+pub use key_range::KeyRange;
+pub use memory::{Memory, MemoryImage};
+pub use write_batch::{Op, Ops, WriteBatch};
+
+/// Bytes of the longest key that every engine takes: what libmdbx can keep with 4 KiB pages.
+pub const KEY_BYTES_MAX: usize = 2022;
+
+/// Where a batch puts the LSN of the group it applies: 8 bytes, little-endian.
+pub const APPLIED_LSN_KEY: &[u8] = &[0x01, 0x00];

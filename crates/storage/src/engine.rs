@@ -1,0 +1,137 @@
+//! The trait that every storage engine implements, and the small types that it speaks.
+//!
+//! An engine is an ordered map of bytes with atomic batches and snapshots. It keeps no log: what
+//! was written is visible at once and durable only as of the last durable point (a flush, a steady
+//! point), which [`Engine::durable_lsn`] names. The journal above makes up the difference.
+//!
+//! Calls block and may come from any thread. Writes come from one thread at a time: the commit
+//! path has a single leader. An engine still stays correct when they do not.
+
+use crate::{Error, KeyRange, Result, WriteBatch};
+
+/// Called with the highest LSN that is about to become durable, before it does.
+///
+/// An error stops the durable point: the engine keeps serving what it has and reports the error.
+pub type BeforeDurable = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
+
+/// An ordered map of bytes.
+pub trait Engine: Send + Sync + 'static {
+    /// `rocksdb`, `mdbx` or `memory`: written into the data, checked at start.
+    fn name(&self) -> &'static str;
+
+    /// Bytes of the longest key; the same number for all engines.
+    fn key_bytes_max(&self) -> usize {
+        crate::KEY_BYTES_MAX
+    }
+
+    /// Hands the latest value to `read` and says whether there is one. The bytes are the engine's
+    /// own and stay put during the call only.
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// A view of everything written before the call and nothing after. It pins the engine's old
+    /// versions: hold it briefly.
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
+
+    /// Applies the batch as one: visible on return, not yet durable. On an error nothing of it is.
+    fn write(&self, batch: &WriteBatch) -> Result<()>;
+
+    /// Whether a write would be taken now. Cheap: asked before every group.
+    fn ready(&self) -> Readiness;
+
+    /// Makes everything written before the call durable.
+    fn sync(&self) -> Result<()>;
+
+    /// The applied LSN as of the last durable point: what a reopened engine shows at least.
+    fn durable_lsn(&self) -> Result<u64>;
+
+    /// Removes about `step_bytes` of what is in `range` and gives the space back; again until
+    /// `done`. Nobody may read or write the range any more. Restartable at any point.
+    fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed>;
+
+    /// Bytes that the range takes on disk, roughly.
+    fn size_estimate(&self, range: &KeyRange) -> Result<u64>;
+
+    fn counters(&self) -> EngineCounters;
+
+    /// Syncs, stops background work and refuses further calls. Idempotent.
+    fn close(&self) -> Result<()>;
+
+    /// Sets the hook of the write-ahead rule, before the first write.
+    fn set_before_durable(&self, hook: BeforeDurable);
+}
+
+/// A consistent view of an engine.
+pub trait Snapshot: Send {
+    /// As [`Engine::get`], as of the snapshot.
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// A cursor over `range`, on no key until it is moved.
+    fn cursor<'s>(&'s self, range: KeyRange) -> Result<Box<dyn Cursor + 's>>;
+}
+
+/// A position in a range of a snapshot. All moves stay inside the range; a move that finds no key
+/// leaves the cursor invalid, and so does `next` or `prev` of an invalid one.
+pub trait Cursor {
+    /// To the first key at or above `key`.
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+    /// To the last key below `key`.
+    fn seek_before(&mut self, key: &[u8]) -> Result<()>;
+    fn first(&mut self) -> Result<()>;
+    fn last(&mut self) -> Result<()>;
+    fn next(&mut self) -> Result<()>;
+    fn prev(&mut self) -> Result<()>;
+    fn valid(&self) -> bool;
+    /// The key under the cursor, good until it moves; empty when invalid.
+    fn key(&self) -> &[u8];
+    /// The value under the cursor, good until it moves; empty when invalid.
+    fn value(&self) -> &[u8];
+}
+
+/// Whether an engine takes writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    Ready,
+    /// It will again by itself; `cause` says what it waits for.
+    Stalled {
+        cause: String,
+    },
+    /// It will not without help (or, for [`Error::NoSpace`], without freed space).
+    Failed(Error),
+}
+
+/// What one step of [`Engine::reclaim`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Nothing is left in the range.
+    pub done: bool,
+}
+
+/// What an engine did since it was opened. Zero where an engine has no such thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineCounters {
+    pub gets: u64,
+    /// Cursor positionings: seek, seek_before, first, last.
+    pub seeks: u64,
+    /// Cursor steps: next and prev.
+    pub nexts: u64,
+    pub writes: u64,
+    /// Bytes of values handed out by gets, and of keys and values stood upon by cursors.
+    pub bytes_read: u64,
+    /// Bytes of batches.
+    pub bytes_written: u64,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    /// Durable points made, by [`Engine::sync`] or by the engine itself.
+    pub flushes: u64,
+    pub compactions: u64,
+    pub compaction_bytes_read: u64,
+    pub compaction_bytes_written: u64,
+    /// Time writers were held up by the engine, ns.
+    pub stall_ns: u64,
+    /// Bytes written and not yet durable.
+    pub unflushed_bytes: u64,
+    /// Bytes of memory held for caching.
+    pub cache_bytes: u64,
+    /// Bytes of files.
+    pub disk_bytes: u64,
+}

@@ -1,0 +1,98 @@
+//! The one error type of the storage floor.
+//!
+//! Coarse on purpose: a variant exists where a caller acts differently. Text names the thing that
+//! failed. The enum is `Clone`, so that a latched failure can be reported to everybody who asks.
+
+use std::fmt;
+
+/// What an engine can answer instead of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A key is empty or longer than [`crate::KEY_BYTES_MAX`]; nothing was written.
+    KeyLength { key_bytes: usize },
+    /// Bytes that should be a [`crate::WriteBatch`] are not one.
+    MalformedBatch {
+        offset: usize,
+        expected: &'static str,
+    },
+    /// What the engine reads back is not what it wrote, or not an engine's files at all.
+    Corruption(String),
+    /// The files belong to another engine, another format or another version of one.
+    Incompatible(String),
+    /// Another process or another handle of this process has the files open.
+    Locked(String),
+    /// The device or the engine's own limit is full; reads go on, writes may later.
+    NoSpace(String),
+    /// The engine cannot take a write now and will by itself.
+    Stalled(String),
+    /// The engine was closed.
+    Closed,
+    /// The operating system failed a call.
+    Io(String),
+    /// Anything else that the engine reports.
+    Engine(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The same call may succeed later without anybody's help but time or freed space.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Stalled(_) | Self::NoSpace(_))
+    }
+
+    /// Stored bytes cannot be trusted any more.
+    #[must_use]
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Self::Corruption(_))
+    }
+
+    /// The device, or the engine's own bound, is full.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::NoSpace(_))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyLength { key_bytes } => {
+                write!(
+                    out,
+                    "key of {key_bytes} bytes is not between 1 and {} bytes",
+                    crate::KEY_BYTES_MAX
+                )
+            }
+            Self::MalformedBatch { offset, expected } => {
+                write!(
+                    out,
+                    "write batch is malformed at byte {offset}: expected {expected}"
+                )
+            }
+            Self::Corruption(what) => write!(out, "stored data is damaged: {what}"),
+            Self::Incompatible(what) => write!(out, "data files do not fit this engine: {what}"),
+            Self::Locked(what) => write!(out, "data files are in use: {what}"),
+            Self::NoSpace(what) => write!(out, "no space left: {what}"),
+            Self::Stalled(what) => write!(out, "engine is stalled: {what}"),
+            Self::Closed => write!(out, "engine is closed"),
+            Self::Io(what) => write!(out, "input or output failed: {what}"),
+            Self::Engine(what) => write!(out, "engine failed: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Self::NoSpace(error.to_string())
+            }
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}
