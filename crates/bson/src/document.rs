@@ -1,0 +1,219 @@
+//! A borrowed document: bytes that begin with their length and end with a NUL.
+
+use std::fmt;
+
+use crate::{
+    Document, Error, Iter, ObjectId, RawArray, RawElement, RawValue, Result, layout, validate,
+};
+
+/// A document in place. `validated` checks everything once; `new` trusts that it was done before and checks
+/// the frame alone. Either way no accessor panics: over malformed bytes a walk ends early.
+#[derive(Clone, Copy)]
+pub struct RawDocument<'a>(&'a [u8]);
+
+impl<'a> RawDocument<'a> {
+    pub const EMPTY: RawDocument<'static> = RawDocument(&[5, 0, 0, 0, 0]);
+
+    /// Checks the whole document once: structure, UTF-8, depth and size. `bytes` must be exactly one document.
+    pub fn validated(bytes: &'a [u8]) -> Result<Self> {
+        validate::document(bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Checks length and terminator only: for bytes validated before, such as stored documents.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<Self> {
+        let framed = layout::read_len(bytes, 0) == Some(bytes.len())
+            && bytes.len() >= layout::DOCUMENT_BYTES_MIN
+            && bytes.last() == Some(&0);
+        if framed {
+            Ok(Self(bytes))
+        } else {
+            Err(frame_error(bytes))
+        }
+    }
+
+    /// A document from bytes whose frame a walk has measured; its terminator is not looked at.
+    #[inline(always)]
+    pub(crate) fn framed(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.len() <= layout::DOCUMENT_BYTES_MIN
+    }
+
+    #[inline]
+    pub fn iter(&self) -> Iter<'a> {
+        Iter::over(self.0)
+    }
+
+    /// The number of elements, by walking.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    #[inline]
+    pub fn first(&self) -> Option<RawElement<'a>> {
+        self.iter().next()
+    }
+
+    /// The first element of that name: where a name occurs twice the first one counts.
+    #[inline]
+    pub fn get_element(&self, name: impl AsRef<[u8]>) -> Option<RawElement<'a>> {
+        find(self.0, name.as_ref())
+    }
+
+    #[inline]
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<RawValue<'a>> {
+        find(self.0, name.as_ref()).map(|e| e.value())
+    }
+
+    #[inline]
+    pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
+        find(self.0, name.as_ref()).is_some()
+    }
+
+    /// The value at a dotted path. A numeric part picks an array's element by position; arrays are not spread.
+    pub fn get_path(&self, path: impl AsRef<[u8]>) -> Option<RawValue<'a>> {
+        self.get_path_element(path).map(|e| e.value())
+    }
+
+    /// The element at a dotted path, by the rules of `get_path`.
+    pub fn get_path_element(&self, path: impl AsRef<[u8]>) -> Option<RawElement<'a>> {
+        let mut rest = path.as_ref();
+        let mut bytes = self.0;
+        loop {
+            let (part, after) = split_path(rest);
+            let element = find(bytes, part)?;
+            let Some(after) = after else {
+                return Some(element);
+            };
+            bytes = match element.value() {
+                RawValue::Document(inner) => inner.as_bytes(),
+                RawValue::Array(inner) => inner.as_bytes(),
+                _ => return None,
+            };
+            rest = after;
+        }
+    }
+
+    pub fn get_str(&self, name: impl AsRef<[u8]>) -> Option<&'a str> {
+        self.get(name)?.as_str()
+    }
+
+    pub fn get_bool(&self, name: impl AsRef<[u8]>) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+
+    pub fn get_i32(&self, name: impl AsRef<[u8]>) -> Option<i32> {
+        self.get(name)?.as_i32()
+    }
+
+    /// A number of any type whose value is a whole number in range.
+    pub fn get_i64(&self, name: impl AsRef<[u8]>) -> Option<i64> {
+        self.get(name)?.as_i64_exact()
+    }
+
+    /// A number of any type, rounded to the nearest Double.
+    pub fn get_f64(&self, name: impl AsRef<[u8]>) -> Option<f64> {
+        self.get(name)?.as_f64_lossy()
+    }
+
+    pub fn get_document(&self, name: impl AsRef<[u8]>) -> Option<RawDocument<'a>> {
+        self.get(name)?.as_document()
+    }
+
+    pub fn get_array(&self, name: impl AsRef<[u8]>) -> Option<RawArray<'a>> {
+        self.get(name)?.as_array()
+    }
+
+    pub fn get_object_id(&self, name: impl AsRef<[u8]>) -> Option<ObjectId> {
+        match self.get(name)? {
+            RawValue::ObjectId(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    pub fn to_owned_document(&self) -> Document {
+        Document::from_raw(*self)
+    }
+}
+
+/// Splits a dotted path after its first part.
+pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'.', path) {
+        Some(dot) => (&path[..dot], Some(&path[dot + 1..])),
+        None => (path, None),
+    }
+}
+
+#[inline]
+fn find<'a>(document: &'a [u8], name: &[u8]) -> Option<RawElement<'a>> {
+    Iter::over(document).find(|e| e.name().as_bytes() == name)
+}
+
+#[cold]
+fn frame_error(bytes: &[u8]) -> Error {
+    match layout::read_len(bytes, 0) {
+        None => Error::malformed(0, "a document of at least 5 bytes"),
+        Some(len) if len != bytes.len() => Error::malformed(
+            0,
+            format!("a document length of {}, not {}", bytes.len(), len as i32),
+        ),
+        Some(_) => Error::malformed(
+            bytes.len().saturating_sub(1),
+            "a NUL at the end of the document",
+        ),
+    }
+}
+
+impl<'a> IntoIterator for RawDocument<'a> {
+    type Item = RawElement<'a>;
+    type IntoIter = Iter<'a>;
+
+    #[inline]
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &RawDocument<'a> {
+    type Item = RawElement<'a>;
+    type IntoIter = Iter<'a>;
+
+    #[inline]
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl Default for RawDocument<'_> {
+    fn default() -> Self {
+        RawDocument::EMPTY
+    }
+}
+
+impl fmt::Debug for RawDocument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PartialEq for RawDocument<'_> {
+    /// Equal by MongoDB's comparison: the same names in the same order with equal values.
+    fn eq(&self, other: &Self) -> bool {
+        crate::compare::compare_documents(*self, *other).is_eq()
+    }
+}

@@ -1,0 +1,148 @@
+//! One element of a document, and the walk over them.
+//!
+//! The walk decodes nothing: it finds where each element ends. Whatever the bytes are it never panics, and
+//! ends at the first element that does not hold together.
+
+use std::fmt;
+
+use crate::{ElementType, RawStr, RawValue, layout};
+
+/// An element in place: type, name and value still encoded. Copying it costs three words.
+#[derive(Clone, Copy)]
+pub struct RawElement<'a> {
+    bytes: &'a [u8],
+    name_len: u32,
+    element_type: ElementType,
+}
+
+impl<'a> RawElement<'a> {
+    /// Reads the element that starts `bytes`, which run to the end of the enclosing document.
+    #[inline(always)]
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (&tag, after) = bytes.split_first()?;
+        let name_len = layout::name_len(after)?;
+        let value = &after[name_len + 1..];
+        let value_bytes = layout::value_bytes(tag, value)?;
+        // One byte must remain for the document's terminator.
+        if value_bytes >= value.len() {
+            return None;
+        }
+        let element_type = ElementType::from_u8(tag)?;
+        Some(Self {
+            bytes: &bytes[..name_len + 2 + value_bytes],
+            name_len: name_len as u32,
+            element_type,
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_parts(bytes: &'a [u8], name_len: u32, element_type: ElementType) -> Self {
+        Self {
+            bytes,
+            name_len,
+            element_type,
+        }
+    }
+
+    #[inline]
+    pub fn name(&self) -> RawStr<'a> {
+        RawStr::from_bytes(
+            self.bytes
+                .get(1..1 + self.name_len as usize)
+                .unwrap_or_default(),
+        )
+    }
+
+    #[inline]
+    pub fn element_type(&self) -> ElementType {
+        self.element_type
+    }
+
+    /// The value, decoded on each call.
+    #[inline]
+    pub fn value(&self) -> RawValue<'a> {
+        RawValue::decode(self.element_type, self.value_bytes())
+    }
+
+    /// The value's bytes as they stand after the name.
+    #[inline]
+    pub fn value_bytes(&self) -> &'a [u8] {
+        self.bytes
+            .get(self.name_len as usize + 2..)
+            .unwrap_or_default()
+    }
+
+    /// Type byte, name, NUL and value: what a splice copies.
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for RawElement<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {:?}", self.name(), self.value())
+    }
+}
+
+impl PartialEq for RawElement<'_> {
+    /// Byte equality: the same type, name and value bytes.
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+/// The elements of a document, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Iter<'a> {
+    /// From the next element to the document's terminator inclusive; empty after a malformed element.
+    rest: &'a [u8],
+    malformed: bool,
+}
+
+impl<'a> Iter<'a> {
+    /// `document` includes its length and terminator.
+    #[inline]
+    pub(crate) fn over(document: &'a [u8]) -> Self {
+        Self {
+            rest: document.get(4..).unwrap_or_default(),
+            malformed: false,
+        }
+    }
+
+    /// Whether the walk ended because the bytes did not hold together. Never true over validated bytes.
+    #[inline]
+    pub fn malformed(&self) -> bool {
+        self.malformed
+    }
+
+    /// The bytes not yet walked, terminator included.
+    pub fn remaining_bytes(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    #[cold]
+    fn stop(&mut self) -> Option<RawElement<'a>> {
+        self.malformed = true;
+        self.rest = &[];
+        None
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = RawElement<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RawElement<'a>> {
+        if self.rest.len() <= 1 {
+            return None;
+        }
+        let Some(element) = RawElement::read(self.rest) else {
+            return self.stop();
+        };
+        self.rest = &self.rest[element.bytes.len()..];
+        Some(element)
+    }
+}
+
+impl std::iter::FusedIterator for Iter<'_> {}

@@ -1,0 +1,136 @@
+//! How many bytes things take: the reading of integers, names and value sizes that every walker shares.
+//!
+//! Nothing here trusts its input: out-of-range reads give `None`. Names end at the first NUL, found eight
+//! bytes at a time; a value's size follows from its type byte and, for some types, its leading length.
+
+/// Bytes of the smallest document: a length and a terminator.
+pub(crate) const DOCUMENT_BYTES_MIN: usize = 5;
+
+#[inline(always)]
+pub(crate) fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes
+        .get(at..)?
+        .first_chunk::<4>()
+        .map(|b| u32::from_le_bytes(*b))
+}
+
+/// A length as BSON writes it: a signed 32-bit number that must not be negative.
+#[inline(always)]
+pub(crate) fn read_len(bytes: &[u8], at: usize) -> Option<usize> {
+    let len = read_u32(bytes, at)?;
+    // Negative lengths become numbers above any slice's size, and every caller compares with one.
+    Some(len as usize)
+}
+
+#[inline(always)]
+pub(crate) fn read_u64(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes
+        .get(at..)?
+        .first_chunk::<8>()
+        .map(|b| u64::from_le_bytes(*b))
+}
+
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+pub(crate) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// A word whose lowest set bit is the high bit of the first zero byte of `word` (little-endian); bits above
+/// that one may be wrong, as a borrow runs upwards.
+#[inline(always)]
+pub(crate) fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS
+}
+
+/// The length of the name that starts `bytes`: the position of its NUL.
+#[inline(always)]
+pub(crate) fn name_len(bytes: &[u8]) -> Option<usize> {
+    if let Some(word) = bytes.first_chunk::<8>() {
+        let zeros = zero_bytes(u64::from_le_bytes(*word));
+        if zeros != 0 {
+            return Some((zeros.trailing_zeros() / 8) as usize);
+        }
+    }
+    long_name_len(bytes)
+}
+
+#[inline(never)]
+fn long_name_len(bytes: &[u8]) -> Option<usize> {
+    memchr::memchr(0, bytes)
+}
+
+/// The size of the value that starts `rest`, by its type byte. `rest` runs to the end of the enclosing
+/// document. `None`: an unknown type or a value that does not hold together; the size may still exceed
+/// `rest`, which the caller compares anyway.
+#[inline(always)]
+pub(crate) fn value_bytes(tag: u8, rest: &[u8]) -> Option<usize> {
+    Some(match tag {
+        0x10 => 4,
+        0x02 | 0x0D | 0x0E => match read_len(rest, 0)? {
+            0 => return None,
+            len => 4 + len,
+        },
+        0x01 | 0x09 | 0x11 | 0x12 => 8,
+        0x08 => 1,
+        0x03 | 0x04 => match read_len(rest, 0)? {
+            0..DOCUMENT_BYTES_MIN => return None,
+            len => len,
+        },
+        0x07 => 12,
+        0x0A => 0,
+        0x05 => 5 + read_len(rest, 0)?,
+        _ => return rare_value_bytes(tag, rest),
+    })
+}
+
+#[inline(never)]
+fn rare_value_bytes(tag: u8, rest: &[u8]) -> Option<usize> {
+    Some(match tag {
+        0x06 | 0xFF | 0x7F => 0,
+        0x13 => 16,
+        0x0B => {
+            let pattern = memchr::memchr(0, rest)?;
+            pattern + 2 + memchr::memchr(0, &rest[pattern + 1..])?
+        }
+        0x0C => match read_len(rest, 0)? {
+            0 => return None,
+            len => 4 + len + 12,
+        },
+        0x0F => {
+            let total = read_len(rest, 0)?;
+            let code = read_len(rest, 4)?;
+            let scope = read_len(rest, 8usize.checked_add(code)?)?;
+            if code == 0 || scope < DOCUMENT_BYTES_MIN || total != 8 + code + scope {
+                return None;
+            }
+            total
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_at_the_first_nul_whatever_follows() {
+        for len in 0..40 {
+            let mut bytes = vec![b'x'; len];
+            bytes.push(0);
+            assert_eq!(name_len(&bytes), Some(len));
+            bytes.extend([0, 1, 0, 0, 0xff, 0, 0, 0, 0]);
+            assert_eq!(name_len(&bytes), Some(len));
+            assert_eq!(name_len(&bytes[..len]), None);
+        }
+    }
+
+    #[test]
+    fn lengths_that_lie_have_no_size() {
+        assert_eq!(value_bytes(0x02, &[0, 0, 0, 0, 0]), None);
+        assert_eq!(value_bytes(0x03, &[4, 0, 0, 0, 0]), None);
+        assert!(value_bytes(0x02, &[0xff, 0xff, 0xff, 0xff]).is_none_or(|n| n > 1 << 31));
+        assert_eq!(value_bytes(0x0F, &[0xff; 16]), None);
+        assert_eq!(value_bytes(0x0B, b"ab\0c"), None);
+        assert_eq!(value_bytes(0x0B, b"ab\0c\0"), Some(5));
+        assert_eq!(value_bytes(0x14, &[0; 32]), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! An owned document: one buffer of validated bytes.
+
+use std::fmt;
+
+use crate::{
+    Error, Iter, ObjectId, RawArray, RawDocument, RawElement, RawValue, Result, Value,
+    value::write_cstring,
+};
+
+/// A document on its own. Fields keep their order; where a name occurs twice the first one counts.
+#[derive(Clone)]
+pub struct Document {
+    bytes: Vec<u8>,
+}
+
+impl Document {
+    pub fn new() -> Self {
+        Self {
+            bytes: RawDocument::EMPTY.as_bytes().to_vec(),
+        }
+    }
+
+    /// Takes bytes over after checking all of them.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
+        RawDocument::validated(&bytes)?;
+        Ok(Self { bytes })
+    }
+
+    /// Checks and copies: the owned form of bytes that belong to someone else.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        RawDocument::validated(bytes)?;
+        Ok(Self {
+            bytes: bytes.to_vec(),
+        })
+    }
+
+    pub fn from_raw(document: RawDocument<'_>) -> Self {
+        Self {
+            bytes: document.as_bytes().to_vec(),
+        }
+    }
+
+    /// Bytes that a builder of this crate has made.
+    pub(crate) fn from_built(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
+    #[inline]
+    pub fn as_raw(&self) -> RawDocument<'_> {
+        RawDocument::framed(&self.bytes)
+    }
+
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a field at the end, even if one of that name is there.
+    pub fn append(&mut self, name: impl AsRef<[u8]>, value: impl Into<Value>) -> &mut Self {
+        let value = value.into();
+        self.bytes.pop();
+        self.bytes.push(value.element_type() as u8);
+        write_cstring(&mut self.bytes, name.as_ref());
+        self.bytes.extend_from_slice(value.as_bytes());
+        self.close();
+        self
+    }
+
+    /// Adds an element at the end as it stands.
+    pub fn append_element(&mut self, element: RawElement<'_>) -> &mut Self {
+        self.bytes.pop();
+        self.bytes.extend_from_slice(element.as_bytes());
+        self.close();
+        self
+    }
+
+    fn close(&mut self) {
+        self.bytes.push(0);
+        self.patch_len();
+    }
+
+    pub(crate) fn patch_len(&mut self) {
+        let len = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        self.bytes[..4].copy_from_slice(&len.to_le_bytes());
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.as_raw().is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.as_raw().len()
+    }
+
+    pub fn iter(&self) -> Iter<'_> {
+        self.as_raw().iter()
+    }
+
+    pub fn first(&self) -> Option<RawElement<'_>> {
+        self.as_raw().first()
+    }
+
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<RawValue<'_>> {
+        self.as_raw().get(name)
+    }
+
+    pub fn get_element(&self, name: impl AsRef<[u8]>) -> Option<RawElement<'_>> {
+        self.as_raw().get_element(name)
+    }
+
+    pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
+        self.as_raw().contains(name)
+    }
+
+    pub fn get_path(&self, path: impl AsRef<[u8]>) -> Option<RawValue<'_>> {
+        self.as_raw().get_path(path)
+    }
+
+    pub fn get_str(&self, name: impl AsRef<[u8]>) -> Option<&str> {
+        self.as_raw().get_str(name)
+    }
+
+    pub fn get_bool(&self, name: impl AsRef<[u8]>) -> Option<bool> {
+        self.as_raw().get_bool(name)
+    }
+
+    pub fn get_i32(&self, name: impl AsRef<[u8]>) -> Option<i32> {
+        self.as_raw().get_i32(name)
+    }
+
+    pub fn get_i64(&self, name: impl AsRef<[u8]>) -> Option<i64> {
+        self.as_raw().get_i64(name)
+    }
+
+    pub fn get_f64(&self, name: impl AsRef<[u8]>) -> Option<f64> {
+        self.as_raw().get_f64(name)
+    }
+
+    pub fn get_document(&self, name: impl AsRef<[u8]>) -> Option<RawDocument<'_>> {
+        self.as_raw().get_document(name)
+    }
+
+    pub fn get_array(&self, name: impl AsRef<[u8]>) -> Option<RawArray<'_>> {
+        self.as_raw().get_array(name)
+    }
+
+    pub fn get_object_id(&self, name: impl AsRef<[u8]>) -> Option<ObjectId> {
+        self.as_raw().get_object_id(name)
+    }
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TryFrom<Vec<u8>> for Document {
+    type Error = Error;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self> {
+        Self::from_bytes(bytes)
+    }
+}
+
+impl From<RawDocument<'_>> for Document {
+    fn from(document: RawDocument<'_>) -> Self {
+        Self::from_raw(document)
+    }
+}
+
+impl AsRef<[u8]> for Document {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<'a> IntoIterator for &'a Document {
+    type Item = RawElement<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl PartialEq for Document {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_raw() == other.as_raw()
+    }
+}
+
+impl PartialEq<RawDocument<'_>> for Document {
+    fn eq(&self, other: &RawDocument<'_>) -> bool {
+        self.as_raw() == *other
+    }
+}
+
+impl PartialEq<Document> for RawDocument<'_> {
+    fn eq(&self, other: &Document) -> bool {
+        *self == other.as_raw()
+    }
+}
+
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_raw(), f)
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_raw(), f)
+    }
+}

@@ -1,0 +1,320 @@
+//! The one full check of bytes from outside: structure, UTF-8, depth and size in a single pass.
+//!
+//! The pass answers yes or no and keeps nothing. When the answer is no, `explain` walks again, slowly, to say
+//! where, at which path and what was expected. Both walks must agree; a test feeds them the same damage.
+
+use crate::{DEPTH_MAX, DOCUMENT_BYTES_INTERNAL_MAX, ElementType, Error, Result, layout};
+
+/// Checks that `bytes` are exactly one sound document.
+#[inline]
+pub(crate) fn document(bytes: &[u8]) -> Result<()> {
+    if bytes.len() <= DOCUMENT_BYTES_INTERNAL_MAX && is_document(bytes, 1) {
+        Ok(())
+    } else {
+        Err(explain(bytes))
+    }
+}
+
+/// `depth` counts documents from the top one, which is 1.
+fn is_document(bytes: &[u8], depth: usize) -> bool {
+    if depth > DEPTH_MAX
+        || layout::read_len(bytes, 0) != Some(bytes.len())
+        || bytes.last() != Some(&0)
+    {
+        return false;
+    }
+    // A document of fewer than five bytes has no terminator of its own: its last byte belongs to the length.
+    let Some(mut rest) = bytes.get(4..) else {
+        return false;
+    };
+    while rest.len() > 1 {
+        match element(rest, depth) {
+            Some(size) => rest = &rest[size..],
+            None => return false,
+        }
+    }
+    rest.len() == 1
+}
+
+/// The size of a sound element that starts `rest`, leaving at least the terminator behind.
+#[inline(always)]
+fn element(rest: &[u8], depth: usize) -> Option<usize> {
+    let (&tag, after) = rest.split_first()?;
+    let name_len = name(after)?;
+    let value = &after[name_len + 1..];
+    let size = layout::value_bytes(tag, value)?;
+    if size >= value.len() {
+        return None;
+    }
+    let sound = match tag {
+        0x02 | 0x0D | 0x0E => is_text(&value[4..size]),
+        0x08 => value[0] <= 1,
+        0x03 | 0x04 => is_document(&value[..size], depth + 1),
+        0x01 | 0x07 | 0x09 | 0x0A | 0x10 | 0x11 | 0x12 => true,
+        _ => rare(tag, &value[..size], depth),
+    };
+    sound.then_some(name_len + 2 + size)
+}
+
+/// The length of the name that starts `bytes`, if it is UTF-8. One load finds the end and the ASCII of a short one.
+#[inline(always)]
+fn name(bytes: &[u8]) -> Option<usize> {
+    if let Some(word) = bytes.first_chunk::<8>() {
+        let word = u64::from_le_bytes(*word);
+        let zeros = layout::zero_bytes(word);
+        if zeros != 0 {
+            let len = (zeros.trailing_zeros() / 8) as usize;
+            let before = (zeros & zeros.wrapping_neg()) - 1;
+            return if word & before & layout::HIGH_BITS == 0 || is_utf8(&bytes[..len]) {
+                Some(len)
+            } else {
+                None
+            };
+        }
+    }
+    let len = layout::name_len(bytes)?;
+    is_utf8(&bytes[..len]).then_some(len)
+}
+
+/// Text with its NUL.
+#[inline(always)]
+fn is_text(bytes: &[u8]) -> bool {
+    match bytes.split_last() {
+        Some((0, text)) => is_utf8(text),
+        _ => false,
+    }
+}
+
+/// Strings up to this size are looked at word by word before a SIMD routine is called for.
+const SHORT_BYTES: usize = 64;
+
+#[inline(always)]
+fn is_utf8(bytes: &[u8]) -> bool {
+    if bytes.len() <= SHORT_BYTES && is_ascii(bytes) {
+        return true;
+    }
+    simdutf8::basic::from_utf8(bytes).is_ok()
+}
+
+#[inline(always)]
+fn is_ascii(bytes: &[u8]) -> bool {
+    let (words, tail) = bytes.as_chunks::<8>();
+    let mut seen = words
+        .iter()
+        .fold(0, |seen, word| seen | u64::from_le_bytes(*word));
+    if let Some(last) = bytes.last_chunk::<8>() {
+        seen |= u64::from_le_bytes(*last);
+    } else {
+        seen |= tail.iter().fold(0, |seen, byte| seen | u64::from(*byte));
+    }
+    seen & layout::HIGH_BITS == 0
+}
+
+#[inline(never)]
+fn rare(tag: u8, value: &[u8], depth: usize) -> bool {
+    match ElementType::from_u8(tag) {
+        Some(ElementType::Binary) => is_binary(value),
+        Some(ElementType::Regex) => is_utf8(value),
+        Some(ElementType::DbPointer) => is_text(&value[4..value.len() - 12]),
+        Some(ElementType::JavaScriptWithScope) => {
+            let code = layout::read_len(value, 4).unwrap_or_default();
+            is_text(&value[8..8 + code]) && is_document(&value[8 + code..], depth + 1)
+        }
+        found => found.is_some(),
+    }
+}
+
+/// The old binary subtype 2 carries a second length inside its payload.
+fn is_binary(value: &[u8]) -> bool {
+    value.get(4) != Some(&2) || layout::read_len(value, 5) == value.len().checked_sub(9)
+}
+
+/// Finds the first fault of bytes that failed the pass.
+#[cold]
+#[inline(never)]
+fn explain(bytes: &[u8]) -> Error {
+    if bytes.len() > DOCUMENT_BYTES_INTERNAL_MAX {
+        return Error::TooLarge {
+            bytes: bytes.len(),
+            limit: DOCUMENT_BYTES_INTERNAL_MAX,
+        };
+    }
+    let mut search = Search { path: Vec::new() };
+    match search.document(bytes, 0, 1) {
+        Err(error) => error,
+        Ok(()) => Error::malformed(0, "a sound document"),
+    }
+}
+
+/// The slow walk: keeps the path it is on.
+struct Search<'a> {
+    path: Vec<&'a [u8]>,
+}
+
+impl<'a> Search<'a> {
+    fn document(&mut self, bytes: &'a [u8], offset: usize, depth: usize) -> Result<()> {
+        if depth > DEPTH_MAX {
+            return Err(Error::TooDeep {
+                offset,
+                path: self.dotted(),
+            });
+        }
+        match layout::read_len(bytes, 0) {
+            Some(len) if len == bytes.len() && len >= layout::DOCUMENT_BYTES_MIN => {}
+            Some(len) => {
+                return self.fault(
+                    offset,
+                    format!("a document length of {}, not {}", bytes.len(), len as i32),
+                );
+            }
+            None => return self.fault(offset, "a document of at least 5 bytes"),
+        }
+        if bytes.last() != Some(&0) {
+            return self.fault(offset + bytes.len() - 1, "a NUL at the end of the document");
+        }
+        let mut at = 4;
+        while at + 1 < bytes.len() {
+            at += self.element(&bytes[at..], offset + at, depth)?;
+        }
+        if at + 1 == bytes.len() {
+            Ok(())
+        } else {
+            self.fault(offset + at, "a NUL at the end of the document")
+        }
+    }
+
+    fn element(&mut self, rest: &'a [u8], offset: usize, depth: usize) -> Result<usize> {
+        let tag = rest[0];
+        let Some(name_len) = memchr::memchr(0, &rest[1..]) else {
+            return self.fault(offset + 1, "a name that ends in NUL");
+        };
+        let name = &rest[1..=name_len];
+        self.path.push(name);
+        let Some(element_type) = ElementType::from_u8(tag) else {
+            return self.fault(offset, format!("an element type, not {tag:#04x}"));
+        };
+        if !is_utf8(name) {
+            return self.fault(offset + 1, "a name in UTF-8");
+        }
+        let value_at = offset + name_len + 2;
+        let value = &rest[name_len + 2..];
+        let size = match layout::value_bytes(tag, value) {
+            Some(size) if size < value.len() => size,
+            _ => {
+                return self.fault(
+                    value_at,
+                    format!("a whole value of type {}", element_type.alias()),
+                );
+            }
+        };
+        self.value(element_type, &value[..size], value_at, depth)?;
+        self.path.pop();
+        Ok(name_len + 2 + size)
+    }
+
+    fn value(
+        &mut self,
+        element_type: ElementType,
+        value: &'a [u8],
+        offset: usize,
+        depth: usize,
+    ) -> Result<()> {
+        match element_type {
+            ElementType::String | ElementType::JavaScript | ElementType::Symbol => {
+                self.text(&value[4..], offset + 4)
+            }
+            ElementType::Boolean if value[0] > 1 => self.fault(offset, "0 or 1 for a bool"),
+            ElementType::Document | ElementType::Array => self.document(value, offset, depth + 1),
+            ElementType::Binary if !is_binary(value) => {
+                self.fault(offset + 5, "the inner length of binary subtype 2")
+            }
+            ElementType::Regex if !is_utf8(value) => self.fault(offset, "a pattern in UTF-8"),
+            ElementType::DbPointer => self.text(&value[4..value.len() - 12], offset + 4),
+            ElementType::JavaScriptWithScope => {
+                let code = layout::read_len(value, 4).unwrap_or_default();
+                self.text(&value[8..8 + code], offset + 8)?;
+                self.document(&value[8 + code..], offset + 8 + code, depth + 1)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&self, bytes: &[u8], offset: usize) -> Result<()> {
+        match bytes.split_last() {
+            Some((0, text)) if is_utf8(text) => Ok(()),
+            Some((0, _)) => self.fault(offset, "text in UTF-8"),
+            _ => self.fault(
+                offset + bytes.len().saturating_sub(1),
+                "a NUL at the end of the text",
+            ),
+        }
+    }
+
+    fn fault<T>(&self, offset: usize, expected: impl Into<String>) -> Result<T> {
+        Err(Error::Malformed {
+            offset,
+            path: self.dotted(),
+            expected: expected.into(),
+        })
+    }
+
+    fn dotted(&self) -> String {
+        let parts: Vec<_> = self
+            .path
+            .iter()
+            .map(|p| String::from_utf8_lossy(p))
+            .collect();
+        parts.join(".")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Document, RawDocument, RawValue, doc};
+
+    #[test]
+    fn errors_name_offset_path_and_expectation() {
+        let mut bytes = doc! { "a": { "b": [true, "text"] } }.into_bytes();
+        let at = bytes.windows(4).position(|w| w == b"text").unwrap();
+        bytes[at] = 0xff;
+        let error = RawDocument::validated(&bytes).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("invalid BSON at byte {at} in `a.b.1`: expected text in UTF-8")
+        );
+        assert_eq!((error.offset(), error.path()), (Some(at), "a.b.1"));
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested =
+            |levels: usize| (1..levels).fold(Document::new(), |inner, _| doc! { "x": inner });
+        assert!(RawDocument::validated(nested(DEPTH_MAX).as_bytes()).is_ok());
+        let error = RawDocument::validated(nested(DEPTH_MAX + 1).as_bytes()).unwrap_err();
+        assert!(matches!(error, Error::TooDeep { .. }), "{error}");
+        let far = nested(30_000);
+        assert!(RawDocument::validated(far.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn both_walks_agree_on_every_damaged_byte() {
+        let sound = doc! {
+            "i": 1, "s": "häh", "d": { "n": null, "l": [1.5, true] }, "b": crate::Value::binary(2, &[1, 0, 0, 0, 7]),
+            "r": RawValue::Regex(crate::RawRegex { pattern: "a".into(), options: "i".into() }),
+            "c": RawValue::JavaScriptWithScope(crate::RawCodeWithScope { code: "x".into(), scope: RawDocument::EMPTY }),
+        };
+        for at in 0..sound.as_bytes().len() {
+            for new in [0, 1, 2, 3, 4, 5, 0x0f, 0x7f, 0x80, 0xc3, 0xff] {
+                let mut bytes = sound.as_bytes().to_vec();
+                bytes[at] = new;
+                let passes = is_document(&bytes, 1);
+                let found = Search { path: Vec::new() }.document(&bytes, 0, 1);
+                assert_eq!(passes, found.is_ok(), "byte {at} = {new}: {found:?}");
+                for cut in 0..bytes.len() {
+                    assert!(!is_document(&bytes[..cut], 1) || cut == bytes.len());
+                }
+            }
+        }
+    }
+}
