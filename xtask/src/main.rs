@@ -1,2 +1,43 @@
-//! Repository checks and code generation.
-fn main() {}
+//! `cargo xtask generate` writes the generated sources.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::{env, fs};
+
+fn main() -> ExitCode {
+    match env::args().nth(1).as_deref() {
+        Some("generate") => report(generate()),
+        _ => {
+            eprintln!("usage: cargo xtask generate");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn generate() -> Result<(), String> {
+    let root = xtask::repository_root();
+    let table = fs::read_to_string(root.join(xtask::error_codes::TABLE_PATH))
+        .map_err(|error| format!("{}: {error}", xtask::error_codes::TABLE_PATH))?;
+    let entries = xtask::error_codes::parse(&table)?;
+    fs::write(
+        root.join(xtask::error_codes::OUTPUT_PATH),
+        xtask::error_codes::render(&entries),
+    )
+    .map_err(|error| format!("{}: {error}", xtask::error_codes::OUTPUT_PATH))?;
+    println!(
+        "{}: {} codes",
+        xtask::error_codes::OUTPUT_PATH,
+        entries.len()
+    );
+    Ok(())
+}
+
+fn report(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Repository checks and code generation.
+//!
+//! `error_codes` turns the public table of error numbers into Rust. It writes nothing by itself:
+//! `main` does.
+#![forbid(unsafe_code)]
+
+pub mod error_codes;
+
+use std::path::PathBuf;
+
+/// The root of the repository: the folder above this crate.
+#[must_use]
+pub fn repository_root() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .parent()
+        .expect("the xtask crate lies one folder below the root")
+        .to_path_buf()
+}
