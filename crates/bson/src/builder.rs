@@ -156,6 +156,27 @@ impl<'b> ArrayBuilder<'b> {
         ArrayBuilder::new(self.document.out)
     }
 
+    /// Appends the document that `fill` writes at the end of the buffer. When it says that there is none, or
+    /// fails, the buffer is as before.
+    #[inline]
+    pub fn push_document_with<E>(
+        &mut self,
+        fill: impl FnOnce(&mut Vec<u8>) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<bool, E> {
+        let out = &mut *self.document.out;
+        let before = out.len();
+        out.push(ElementType::Document as u8);
+        out.extend_from_slice(self.position.digits());
+        out.push(0);
+        let written = fill(out);
+        if matches!(written, Ok(true)) {
+            self.position.advance();
+        } else {
+            out.truncate(before);
+        }
+        written
+    }
+
     /// The number of elements pushed.
     #[inline]
     pub fn len(&self) -> usize {
