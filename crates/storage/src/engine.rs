@@ -12,6 +12,7 @@ use crate::{Error, KeyRange, Result, WriteBatch};
 /// Called with the highest LSN that is about to become durable, before it does.
 ///
 /// An error stops the durable point: the engine keeps serving what it has and reports the error.
+/// The hook must not wait for a write to this engine, which may itself wait for the durable point.
 pub type BeforeDurable = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
 
 /// An ordered map of bytes.

@@ -3,23 +3,30 @@
 //! Keeps true: a batch is visible as a whole or not at all; a snapshot never changes; keys order
 //! as unsigned bytes; nothing becomes durable before the hook of the write-ahead rule has run.
 //! Leaves out: what keys and values mean, any log, and any engine with files of its own: those
-//! live in crates of their own and pass the conformance suite here.
+//! live in crates of their own and pass the [`conformance`] suite here.
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 mod counter_cells;
 mod engine;
 mod error;
+mod faulty;
+mod flush_images;
 mod key_range;
 mod memory;
 mod memory_cursor;
+mod mirror;
 mod write_batch;
 
 pub use counter_cells::CounterCells;
 pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Reclaimed, Snapshot};
 pub use error::{Error, Result};
+pub use faulty::Faulty;
+pub use flush_images::{FlushImages, ImagedEngine};
 pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};
+pub use mirror::Mirror;
 pub use write_batch::{Op, Ops, WriteBatch};
 
 /// Bytes of the longest key that every engine takes: what libmdbx can keep with 4 KiB pages.

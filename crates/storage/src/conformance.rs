@@ -1,0 +1,125 @@
+//! What every engine must do, as one suite that every engine's tests run.
+//!
+//! [`run`] asks for fresh, empty engines; [`run_reopening`] for the same files opened again and
+//! again, which an engine in memory has none of. A failed check panics and says which. The suite
+//! keeps its own model of the answers (an ordered map), so it needs no engine to compare with.
+
+mod basics;
+mod cursors;
+mod durability;
+mod model;
+mod snapshots;
+
+use std::sync::Arc;
+
+use crate::{Engine, KeyRange, Snapshot, WriteBatch};
+
+/// Runs every check that needs no reopening; `fresh` gives a new, empty engine each time.
+pub fn run(fresh: &dyn Fn() -> Arc<dyn Engine>) {
+    let checks: &[fn(&dyn Engine)] = &[
+        basics::gets_puts_and_deletes,
+        basics::batches_apply_in_order_and_as_one,
+        basics::long_keys_and_values,
+        basics::keys_of_a_wrong_length_write_nothing,
+        basics::counters_count,
+        cursors::walk_both_ways,
+        cursors::stay_inside_their_range,
+        cursors::seek_before_at_the_edges,
+        cursors::turn_round_anywhere,
+        cursors::empty_and_absent_ranges,
+        snapshots::never_change,
+        snapshots::outlive_many_writes,
+        snapshots::move_between_threads,
+        snapshots::readers_see_whole_batches,
+        durability::applied_lsn_becomes_durable_with_a_sync,
+        durability::hook_runs_first_and_can_refuse,
+        durability::reclaim_in_steps_empties_the_range,
+        durability::size_estimates_follow_the_data,
+        durability::closed_engines_refuse,
+        model::random_operations_agree_with_a_map,
+    ];
+    for check in checks {
+        let engine = fresh();
+        check(engine.as_ref());
+        engine
+            .close()
+            .expect("an engine that passed a check closes");
+    }
+}
+
+/// Runs the checks that need files; `open` opens the same files every time, empty at first.
+pub fn run_reopening(open: &dyn Fn() -> Arc<dyn Engine>) {
+    durability::closed_engines_keep_everything(open);
+    durability::dropped_engines_keep_what_was_durable(open);
+}
+
+fn put(engine: &dyn Engine, key: &[u8], value: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.put(key, value);
+    engine.write(&batch).expect("a put is taken");
+}
+
+fn delete(engine: &dyn Engine, key: &[u8]) {
+    let mut batch = WriteBatch::new();
+    batch.delete(key);
+    engine.write(&batch).expect("a delete is taken");
+}
+
+fn get(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = None;
+    let found = engine.get(key, &mut |bytes| value = Some(bytes.to_vec()));
+    assert_eq!(
+        found.expect("a get answers"),
+        value.is_some(),
+        "get said found and called back differently"
+    );
+    value
+}
+
+fn get_at(snapshot: &dyn Snapshot, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = None;
+    let found = snapshot.get(key, &mut |bytes| value = Some(bytes.to_vec()));
+    assert_eq!(
+        found.expect("a get answers"),
+        value.is_some(),
+        "get said found and called back differently"
+    );
+    value
+}
+
+fn scan(snapshot: &dyn Snapshot, range: KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut cursor = snapshot.cursor(range).expect("a cursor opens");
+    let mut entries = Vec::new();
+    cursor.first().expect("a cursor moves");
+    while cursor.valid() {
+        entries.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        cursor.next().expect("a cursor moves");
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FlushImages, Memory, Mirror};
+
+    #[test]
+    fn memory_conforms() {
+        run(&|| Arc::new(Memory::new()));
+    }
+
+    #[test]
+    fn mirrored_memory_conforms() {
+        run(&|| {
+            Arc::new(Mirror::new(
+                Arc::new(Memory::new()),
+                Arc::new(Memory::new()),
+            ))
+        });
+    }
+
+    #[test]
+    fn imaged_memory_conforms() {
+        run(&|| FlushImages::memory().open().unwrap());
+    }
+}

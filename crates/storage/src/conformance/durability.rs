@@ -1,0 +1,204 @@
+//! Durable points, the write-ahead hook, reclaiming, closing and opening again.
+
+use std::sync::{Arc, Mutex};
+
+use super::{get, put, scan};
+use crate::{APPLIED_LSN_KEY, Engine, Error, KeyRange, Readiness, WriteBatch};
+
+fn write_with_lsn(engine: &dyn Engine, key: &[u8], lsn: u64) {
+    let mut batch = WriteBatch::new();
+    batch.put(key, &lsn.to_le_bytes());
+    batch.put_applied_lsn(lsn);
+    engine.write(&batch).expect("a batch is taken");
+}
+
+pub fn applied_lsn_becomes_durable_with_a_sync(engine: &dyn Engine) {
+    assert_eq!(engine.durable_lsn(), Ok(0));
+    assert_eq!(engine.ready(), Readiness::Ready);
+    write_with_lsn(engine, b"a", 7);
+    assert_eq!(
+        get(engine, APPLIED_LSN_KEY),
+        Some(7u64.to_le_bytes().to_vec())
+    );
+    engine.sync().expect("a sync is made");
+    assert_eq!(engine.durable_lsn(), Ok(7));
+    write_with_lsn(engine, b"b", 8);
+    assert!(engine.durable_lsn().expect("an LSN is known") >= 7);
+    engine.sync().expect("a sync is made");
+    engine.sync().expect("a sync of nothing is made");
+    assert_eq!(engine.durable_lsn(), Ok(8));
+}
+
+pub fn hook_runs_first_and_can_refuse(engine: &dyn Engine) {
+    let asked = Arc::new(Mutex::new((0, false)));
+    let hook = Arc::clone(&asked);
+    engine.set_before_durable(Box::new(move |lsn| {
+        let mut asked = hook.lock().expect("nobody panics with it");
+        asked.0 = asked.0.max(lsn);
+        if asked.1 {
+            Err(Error::Io("journal failed".into()))
+        } else {
+            Ok(())
+        }
+    }));
+    write_with_lsn(engine, b"a", 5);
+    engine.sync().expect("a sync is made");
+    let asked_for = asked.lock().expect("nobody panics with it").0;
+    assert!(
+        asked_for >= 5,
+        "LSN 5 became durable and the hook was asked for {asked_for}"
+    );
+    assert_eq!(engine.durable_lsn(), Ok(5));
+
+    asked.lock().expect("nobody panics with it").1 = true;
+    write_with_lsn(engine, b"b", 6);
+    assert!(
+        engine.sync().is_err(),
+        "a refused durable point was reported as made"
+    );
+    assert_eq!(engine.durable_lsn(), Ok(5));
+    assert!(get(engine, b"b").is_some(), "reads go on");
+
+    asked.lock().expect("nobody panics with it").1 = false;
+    engine
+        .sync()
+        .expect("the journal is well again and so is the engine");
+    assert_eq!(engine.durable_lsn(), Ok(6));
+}
+
+pub fn reclaim_in_steps_empties_the_range(engine: &dyn Engine) {
+    const ENTRIES: u32 = 3_000;
+    for prefix in [0x10u8, 0x11, 0x12] {
+        let mut batch = WriteBatch::new();
+        for number in 0..ENTRIES {
+            let mut key = vec![prefix];
+            key.extend(number.to_be_bytes());
+            batch.put(&key, &[prefix; 200]);
+        }
+        engine.write(&batch).expect("a batch is taken");
+        engine.sync().expect("a sync is made");
+    }
+    let doomed = KeyRange::prefix(&[0x11]);
+    let mut steps = 0;
+    while !engine
+        .reclaim(doomed.clone(), 64 << 10)
+        .expect("a step is made")
+        .done
+    {
+        steps += 1;
+        assert!(steps < 1_000, "reclaiming does not end");
+    }
+    let snapshot = engine.snapshot().expect("a snapshot opens");
+    assert!(scan(snapshot.as_ref(), doomed.clone()).is_empty());
+    for neighbour in [0x10u8, 0x12] {
+        let kept = scan(snapshot.as_ref(), KeyRange::prefix(&[neighbour]));
+        assert_eq!(
+            kept.len(),
+            ENTRIES as usize,
+            "a neighbour of the reclaimed range lost entries"
+        );
+    }
+    assert!(
+        engine
+            .reclaim(doomed.clone(), 1)
+            .expect("a step is made")
+            .done
+    );
+    assert!(
+        engine
+            .reclaim(KeyRange::new("b", "a"), 1)
+            .expect("a step is made")
+            .done
+    );
+    put(engine, &[0x11, 1], b"again");
+    assert_eq!(
+        get(engine, &[0x11, 1]).as_deref(),
+        Some(&b"again"[..]),
+        "a reclaimed range takes new keys"
+    );
+}
+
+pub fn size_estimates_follow_the_data(engine: &dyn Engine) {
+    let mut noise = 1u64;
+    for number in 0..2_000u32 {
+        let mut value = vec![0; 1_000];
+        for byte in &mut value {
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            *byte = (noise >> 56) as u8;
+        }
+        put(
+            engine,
+            &[&b"big"[..], &number.to_be_bytes()].concat(),
+            &value,
+        );
+    }
+    engine.sync().expect("a sync is made");
+    let big = engine
+        .size_estimate(&KeyRange::prefix(b"big"))
+        .expect("an estimate is made");
+    assert!(
+        (1_000_000..8_000_000).contains(&big),
+        "2 MB of noise were estimated at {big} bytes"
+    );
+    let none = engine
+        .size_estimate(&KeyRange::prefix(b"none"))
+        .expect("an estimate is made");
+    assert!(none < 200_000, "nothing was estimated at {none} bytes");
+}
+
+pub fn closed_engines_refuse(engine: &dyn Engine) {
+    put(engine, b"a", b"1");
+    engine.close().expect("an engine closes");
+    engine.close().expect("closing again does nothing");
+    let mut batch = WriteBatch::new();
+    batch.put(b"b", b"1");
+    assert_eq!(engine.write(&batch), Err(Error::Closed));
+    assert_eq!(engine.get(b"a", &mut |_| ()), Err(Error::Closed));
+    assert!(engine.snapshot().is_err());
+    assert_eq!(engine.sync(), Err(Error::Closed));
+    assert_eq!(engine.ready(), Readiness::Failed(Error::Closed));
+}
+
+pub fn closed_engines_keep_everything(open: &dyn Fn() -> Arc<dyn Engine>) {
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    for life in 1..=5u8 {
+        let engine = open();
+        for key in &kept {
+            assert_eq!(
+                get(engine.as_ref(), key),
+                Some(vec![key[1]; 50_000]),
+                "life {life} misses a key"
+            );
+        }
+        assert_eq!(engine.durable_lsn(), Ok(u64::from(life - 1)));
+        let key = vec![b'l', life];
+        let mut batch = WriteBatch::new();
+        batch.put(&key, &[life; 50_000]);
+        batch.put_applied_lsn(u64::from(life));
+        engine.write(&batch).expect("a batch is taken");
+        kept.push(key);
+        engine.close().expect("an engine closes");
+    }
+}
+
+/// Dropped without a close: the durable LSN of the next life covers the last sync, and what it
+/// covers is there.
+pub fn dropped_engines_keep_what_was_durable(open: &dyn Fn() -> Arc<dyn Engine>) {
+    let engine = open();
+    write_with_lsn(engine.as_ref(), b"synced", 100);
+    engine.sync().expect("a sync is made");
+    write_with_lsn(engine.as_ref(), b"unsynced", 101);
+    drop(engine);
+    let engine = open();
+    let durable_lsn = engine.durable_lsn().expect("an LSN is known");
+    assert!((100..=101).contains(&durable_lsn));
+    assert!(get(engine.as_ref(), b"synced").is_some());
+    assert_eq!(
+        get(engine.as_ref(), b"unsynced").is_some(),
+        durable_lsn == 101,
+        "half of a batch came back"
+    );
+    engine.close().expect("an engine closes");
+}

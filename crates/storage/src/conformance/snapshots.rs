@@ -1,0 +1,103 @@
+//! Snapshots: what they see, for how long, from where.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{delete, get, get_at, put, scan};
+use crate::{Engine, KeyRange, WriteBatch};
+
+pub fn never_change(engine: &dyn Engine) {
+    put(engine, b"a", b"1");
+    put(engine, b"b", b"1");
+    let snapshot = engine.snapshot().expect("a snapshot opens");
+    put(engine, b"a", b"2");
+    delete(engine, b"b");
+    put(engine, b"c", b"1");
+    assert_eq!(get_at(snapshot.as_ref(), b"a").as_deref(), Some(&b"1"[..]));
+    assert_eq!(get_at(snapshot.as_ref(), b"b").as_deref(), Some(&b"1"[..]));
+    assert_eq!(get_at(snapshot.as_ref(), b"c"), None);
+    let seen = scan(snapshot.as_ref(), KeyRange::all());
+    assert_eq!(
+        seen,
+        [
+            (b"a".to_vec(), b"1".to_vec()),
+            (b"b".to_vec(), b"1".to_vec())
+        ]
+    );
+    assert_eq!(get(engine, b"a").as_deref(), Some(&b"2"[..]));
+    let later = engine.snapshot().expect("a snapshot opens");
+    assert_eq!(scan(later.as_ref(), KeyRange::all()).len(), 2);
+}
+
+pub fn outlive_many_writes(engine: &dyn Engine) {
+    for number in 0..500u32 {
+        put(engine, &number.to_be_bytes(), b"old");
+    }
+    let snapshot = engine.snapshot().expect("a snapshot opens");
+    let mut cursor = snapshot.cursor(KeyRange::all()).expect("a cursor opens");
+    cursor.first().expect("a cursor moves");
+    for round in 0..4 {
+        let mut batch = WriteBatch::new();
+        for number in 0..1_000u32 {
+            batch.put(&number.to_be_bytes(), &[round; 100]);
+        }
+        engine.write(&batch).expect("a batch is taken");
+        engine.sync().expect("a sync is made");
+    }
+    for number in 0..500u32 {
+        assert_eq!(cursor.key(), number.to_be_bytes());
+        assert_eq!(cursor.value(), b"old");
+        cursor.next().expect("a cursor moves");
+    }
+    assert!(!cursor.valid());
+}
+
+pub fn move_between_threads(engine: &dyn Engine) {
+    put(engine, b"a", b"1");
+    let snapshot = engine.snapshot().expect("a snapshot opens");
+    put(engine, b"a", b"2");
+    let seen = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || get_at(snapshot.as_ref(), b"a"));
+        reader.join().expect("a reader does not panic")
+    });
+    assert_eq!(seen.as_deref(), Some(&b"1"[..]));
+    assert_eq!(get(engine, b"a").as_deref(), Some(&b"2"[..]));
+}
+
+/// Every batch writes one number under many keys; a reader must never see two numbers at once.
+pub fn readers_see_whole_batches(engine: &dyn Engine) {
+    const KEYS: u8 = 20;
+    const BATCHES: u32 = 300;
+    let number_everywhere = |number: u32| {
+        let mut batch = WriteBatch::new();
+        for key in 0..KEYS {
+            batch.put(&[b'n', key], &number.to_le_bytes());
+        }
+        engine.write(&batch).expect("a batch is taken");
+    };
+    number_everywhere(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut latest = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = engine.snapshot().expect("a snapshot opens");
+                    let seen = scan(snapshot.as_ref(), KeyRange::prefix(b"n"));
+                    assert_eq!(seen.len(), usize::from(KEYS));
+                    assert!(
+                        seen.iter().all(|(_, value)| *value == seen[0].1),
+                        "half a batch was visible"
+                    );
+                    let number = seen[0].1.iter().rev().copied().collect::<Vec<u8>>();
+                    assert!(number >= latest, "a later snapshot saw an older batch");
+                    latest = number;
+                }
+            });
+        }
+        for number in 1..=BATCHES {
+            number_everywhere(number);
+            assert_eq!(get(engine, b"n\x00"), Some(number.to_le_bytes().to_vec()));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}

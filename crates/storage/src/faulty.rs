@@ -1,0 +1,209 @@
+//! An engine that fails on command.
+//!
+//! For tests of what happens between the journal's append and the engine's write: the readiness
+//! check passes and the write then fails, or stands still until released, or the space runs out.
+//! Reads always go through.
+
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    BeforeDurable, Engine, EngineCounters, Error, KeyRange, Readiness, Reclaimed, Result, Snapshot,
+    WriteBatch,
+};
+
+/// Wraps an engine; the switches act on everybody's calls at once.
+pub struct Faulty {
+    inner: Arc<dyn Engine>,
+    switches: Mutex<Switches>,
+    released: Condvar,
+}
+
+#[derive(Default)]
+struct Switches {
+    readiness: Option<Readiness>,
+    write_error: Option<(usize, Error)>,
+    sync_error: Option<Error>,
+    hold_writes: bool,
+    held: usize,
+}
+
+impl Faulty {
+    #[must_use]
+    pub fn new(inner: Arc<dyn Engine>) -> Self {
+        Self {
+            inner,
+            switches: Mutex::default(),
+            released: Condvar::new(),
+        }
+    }
+
+    /// The next `count` writes fail with `error`, though [`Engine::ready`] says ready.
+    pub fn fail_next_writes(&self, count: usize, error: Error) {
+        self.switches.lock().write_error = Some((count, error));
+    }
+
+    /// Writes fail for lack of space, and [`Engine::ready`] says so, until [`Faulty::heal`].
+    pub fn no_space(&self) {
+        let error = Error::NoSpace("switched off by a test".into());
+        let mut switches = self.switches.lock();
+        switches.readiness = Some(Readiness::Failed(error.clone()));
+        switches.write_error = Some((usize::MAX, error));
+    }
+
+    /// [`Engine::ready`] reports a stall until [`Faulty::heal`]; writes themselves go through.
+    pub fn stall(&self) {
+        self.switches.lock().readiness = Some(Readiness::Stalled {
+            cause: "switched on by a test".into(),
+        });
+    }
+
+    /// Writes stand still inside the call until [`Faulty::heal`].
+    pub fn hold_writes(&self) {
+        self.switches.lock().hold_writes = true;
+    }
+
+    /// Writes that stand still now.
+    #[must_use]
+    pub fn held_writes(&self) -> usize {
+        self.switches.lock().held
+    }
+
+    /// Every sync fails with `error` until [`Faulty::heal`].
+    pub fn fail_syncs(&self, error: Error) {
+        self.switches.lock().sync_error = Some(error);
+    }
+
+    /// Takes back every switch and lets held writes go on.
+    pub fn heal(&self) {
+        let mut switches = self.switches.lock();
+        *switches = Switches {
+            held: switches.held,
+            ..Switches::default()
+        };
+        self.released.notify_all();
+    }
+
+    fn pass_write(&self) -> Result<()> {
+        let mut switches = self.switches.lock();
+        switches.held += 1;
+        while switches.hold_writes {
+            self.released.wait(&mut switches);
+        }
+        switches.held -= 1;
+        let Some((left, error)) = &mut switches.write_error else {
+            return Ok(());
+        };
+        if *left == 0 {
+            return Ok(());
+        }
+        *left -= 1;
+        Err(error.clone())
+    }
+}
+
+impl Engine for Faulty {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.inner.get(key, read)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.inner.snapshot()
+    }
+
+    fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.pass_write()?;
+        self.inner.write(batch)
+    }
+
+    fn ready(&self) -> Readiness {
+        let switched = self.switches.lock().readiness.clone();
+        switched.unwrap_or_else(|| self.inner.ready())
+    }
+
+    fn sync(&self) -> Result<()> {
+        if let Some(error) = &self.switches.lock().sync_error {
+            return Err(error.clone());
+        }
+        self.inner.sync()
+    }
+
+    fn durable_lsn(&self) -> Result<u64> {
+        self.inner.durable_lsn()
+    }
+
+    fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {
+        self.pass_write()?;
+        self.inner.reclaim(range, step_bytes)
+    }
+
+    fn size_estimate(&self, range: &KeyRange) -> Result<u64> {
+        self.inner.size_estimate(range)
+    }
+
+    fn counters(&self) -> EngineCounters {
+        self.inner.counters()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+
+    fn set_before_durable(&self, hook: BeforeDurable) {
+        self.inner.set_before_durable(hook);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Memory;
+
+    fn put(engine: &dyn Engine, key: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(key, b"v");
+        engine.write(&batch)
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_and_the_next_passes() {
+        let faulty = Faulty::new(Arc::new(Memory::new()));
+        faulty.fail_next_writes(1, Error::Io("torn".into()));
+        assert_eq!(faulty.ready(), Readiness::Ready);
+        assert_eq!(put(&faulty, b"a"), Err(Error::Io("torn".into())));
+        assert!(!faulty.get(b"a", &mut |_| ()).unwrap());
+        put(&faulty, b"a").unwrap();
+        assert!(faulty.get(b"a", &mut |_| ()).unwrap());
+    }
+
+    #[test]
+    fn space_runs_out_and_returns() {
+        let faulty = Faulty::new(Arc::new(Memory::new()));
+        faulty.no_space();
+        assert!(matches!(faulty.ready(), Readiness::Failed(error) if error.is_no_space()));
+        assert!(put(&faulty, b"a").unwrap_err().is_no_space());
+        faulty.heal();
+        put(&faulty, b"a").unwrap();
+    }
+
+    #[test]
+    fn held_writes_wait_for_the_release() {
+        let faulty = Faulty::new(Arc::new(Memory::new()));
+        faulty.hold_writes();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| put(&faulty, b"a"));
+            while faulty.held_writes() == 0 {
+                std::thread::yield_now();
+            }
+            assert!(!faulty.get(b"a", &mut |_| ()).unwrap());
+            faulty.heal();
+            writer.join().unwrap().unwrap();
+        });
+        assert!(faulty.get(b"a", &mut |_| ()).unwrap());
+    }
+}
