@@ -19,6 +19,7 @@ mod document;
 mod element;
 mod element_type;
 mod error;
+pub mod extjson;
 
 mod layout;
 mod object_id;

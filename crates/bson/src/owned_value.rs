@@ -228,6 +228,7 @@ from_raw!(
     RawDocument<'_>,
     RawArray<'_>,
     RawBinary<'_>,
+    crate::RawRegex<'_>,
     &str,
     &String,
     &Document
