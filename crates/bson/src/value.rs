@@ -251,7 +251,7 @@ impl<'a> RawValue<'a> {
 
     /// Appends the value's bytes, without type and name.
     #[inline]
-    pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
+    pub fn write_to(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Double(d) => out.extend_from_slice(&d.to_bits().to_le_bytes()),
             Self::String(text) | Self::JavaScript(text) | Self::Symbol(text) => {
