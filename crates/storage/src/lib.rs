@@ -13,6 +13,7 @@ mod engine;
 mod error;
 mod faulty;
 mod flush_images;
+mod free_space;
 mod key_range;
 mod memory;
 mod memory_cursor;
@@ -24,6 +25,7 @@ pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Recla
 pub use error::{Error, Result};
 pub use faulty::Faulty;
 pub use flush_images::{FlushImages, ImagedEngine};
+pub use free_space::FreeSpace;
 pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};
 pub use mirror::Mirror;

@@ -109,9 +109,10 @@ impl Dice {
         ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % bound
     }
 
-    /// One to four bytes of a small alphabet with both ends of the byte range, so that keys meet.
+    /// One to four bytes of a small alphabet with both ends of the byte range, so that keys
+    /// meet; never the reserved key of the applied LSN.
     fn key(&mut self) -> Vec<u8> {
-        const ALPHABET: [u8; 5] = [0x00, 0x01, b'k', 0xfe, 0xff];
+        const ALPHABET: [u8; 5] = [0x00, 0x02, b'k', 0xfe, 0xff];
         let len = 1 + self.below(4);
         (0..len)
             .map(|_| ALPHABET[self.below(ALPHABET.len())])

@@ -1,0 +1,354 @@
+//! The engine: RocksDB opened, written, flushed, closed.
+
+use std::{
+    cell::RefCell,
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+use quarry_storage::{
+    APPLIED_LSN_KEY, BeforeDurable, CounterCells, Engine, EngineCounters, Error, FreeSpace,
+    KEY_BYTES_MAX, KeyRange, Readiness, Reclaimed, Result, Snapshot, WriteBatch,
+};
+use rust_rocksdb::{
+    Cache, DB, FlushOptions, Range, ReadOptions, ReadTier, SizeApproximationOptions, WriteOptions,
+    statistics::Ticker,
+};
+
+use crate::{
+    Options,
+    failure::from_rocksdb,
+    reclaim::{self, Progress},
+    snapshot::RocksSnapshot,
+    write_ahead::{Trouble, WriteAhead},
+};
+
+/// RocksDB's own batches begin with a sequence number, 8 bytes that it fills in, and a count.
+const BATCH_HEADER_BYTES: usize = 12;
+/// A larger copy of a batch is given back after the write.
+const BATCH_COPY_KEPT_BYTES: usize = 4 << 20;
+
+const UNFLUSHED_BYTES: &str = "rocksdb.cur-size-all-mem-tables";
+const DISK_BYTES: &str = "rocksdb.total-sst-files-size";
+const WRITES_STOPPED: &str = "rocksdb.is-write-stopped";
+
+/// RocksDB in one directory. Lock order: `writes`, then whatever `write_ahead` and RocksDB hold.
+pub struct RocksDb {
+    db: Arc<DB>,
+    /// Kept for its statistics.
+    options: rust_rocksdb::Options,
+    cache: Cache,
+    read_options: ReadOptions,
+    persisted: ReadOptions,
+    write_options: WriteOptions,
+    write_ahead: Arc<WriteAhead>,
+    free_space: FreeSpace,
+    progress: Progress,
+    resuming: Mutex<()>,
+    /// Shared by writes, taken whole by the close, which drains them so.
+    writes: RwLock<()>,
+    closed: AtomicBool,
+    counters: Arc<CounterCells>,
+}
+
+impl RocksDb {
+    /// Opens the store in `directory`, or makes one when the directory is absent or empty.
+    pub fn open(directory: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let directory = directory.as_ref();
+        fs::create_dir_all(directory)?;
+        refuse_foreign_files(directory)?;
+        let write_ahead = Arc::new(WriteAhead::default());
+        let cache = Cache::new_lru_cache(options.cache_bytes);
+        let free_space = FreeSpace::new(directory, options.free_bytes_min)?;
+        let options = options.to_rocksdb(&cache, &write_ahead);
+        let db = DB::open(&options, directory).map_err(from_rocksdb)?;
+        let engine = Self {
+            db: Arc::new(db),
+            options,
+            cache,
+            read_options: ReadOptions::default(),
+            persisted: persisted_only(),
+            write_options: without_log(),
+            write_ahead,
+            free_space,
+            progress: Progress::default(),
+            resuming: Mutex::new(()),
+            writes: RwLock::new(()),
+            closed: AtomicBool::new(false),
+            counters: Arc::default(),
+        };
+        engine.write_ahead.note_lsn(engine.durable_lsn()?);
+        Ok(engine)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.write_ahead.ask()?;
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        self.db.flush_opt(&options).map_err(from_rocksdb)?;
+        match self.write_ahead.trouble() {
+            Some(Trouble::Failed(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// After a full disk: goes on once there is room for what waits in memory and the bound above.
+    fn resume_after(&self, error: Error) -> Readiness {
+        let unflushed_bytes = self.property(UNFLUSHED_BYTES);
+        if !error.is_no_space() || self.free_space.check_for(unflushed_bytes).is_err() {
+            return Readiness::Failed(error);
+        }
+        let Some(_alone) = self.resuming.try_lock() else {
+            return Readiness::Failed(error);
+        };
+        match self.db.resume() {
+            Ok(()) => {
+                self.write_ahead.clear_failure();
+                Readiness::Ready
+            }
+            Err(_) => Readiness::Failed(error),
+        }
+    }
+
+    fn property(&self, name: &str) -> u64 {
+        self.db.property_int_value(name).ok().flatten().unwrap_or(0)
+    }
+
+    /// Ends RocksDB's background work without letting a waiting flush become durable.
+    fn stop_background_work(&self) {
+        self.db.cancel_all_background_work(false);
+        self.write_ahead.shut_down();
+        self.db.cancel_all_background_work(true);
+    }
+}
+
+impl Engine for RocksDb {
+    fn name(&self) -> &'static str {
+        "rocksdb"
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.check_open()?;
+        let value = self
+            .db
+            .get_pinned_opt(key, &self.read_options)
+            .map_err(from_rocksdb)?;
+        self.counters
+            .count_get(value.as_ref().map_or(0, |value| value.len()));
+        Ok(value.map(|value| read(&value)).is_some())
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.check_open()?;
+        Ok(Box::new(RocksSnapshot::new(&self.db, &self.counters)))
+    }
+
+    fn write(&self, batch: &WriteBatch) -> Result<()> {
+        let _writes = self.writes.read();
+        self.check_open()?;
+        batch.check_keys()?;
+        if let Some(lsn) = batch.applied_lsn() {
+            self.write_ahead.note_lsn(lsn);
+        }
+        let batch_of_rocksdb = to_rocksdb_batch(batch);
+        self.db
+            .write_opt(&batch_of_rocksdb, &self.write_options)
+            .map_err(from_rocksdb)?;
+        self.counters.count_write(batch.bytes_len());
+        Ok(())
+    }
+
+    fn ready(&self) -> Readiness {
+        if let Err(error) = self.check_open() {
+            return Readiness::Failed(error);
+        }
+        match self.write_ahead.trouble() {
+            Some(Trouble::Failed(error)) => return self.resume_after(error),
+            Some(Trouble::Refused(error)) => return Readiness::Failed(error),
+            None => {}
+        }
+        if let Err(error) = self.free_space.check() {
+            return Readiness::Failed(error);
+        }
+        if self.write_ahead.writes_stopped() {
+            if self.property(WRITES_STOPPED) != 0 {
+                return Readiness::Stalled {
+                    cause: "memtables or level 0 are full and wait for flushes and compactions"
+                        .into(),
+                };
+            }
+            self.write_ahead.set_writes_going();
+        }
+        Readiness::Ready
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.check_open()?;
+        self.flush()
+    }
+
+    fn durable_lsn(&self) -> Result<u64> {
+        self.check_open()?;
+        let value = self
+            .db
+            .get_pinned_opt(APPLIED_LSN_KEY, &self.persisted)
+            .map_err(from_rocksdb)?;
+        let Some(value) = value else { return Ok(0) };
+        match value.as_ref().try_into() {
+            Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
+            Err(_) => Err(Error::Corruption(format!(
+                "applied LSN has {} bytes instead of 8",
+                value.len()
+            ))),
+        }
+    }
+
+    fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {
+        let _writes = self.writes.read();
+        self.check_open()?;
+        if range.is_empty() {
+            return Ok(Reclaimed { done: true });
+        }
+        self.write_ahead.ask()?;
+        reclaim::step(
+            &self.db,
+            &self.progress,
+            range,
+            step_bytes,
+            &self.write_options,
+        )
+    }
+
+    fn size_estimate(&self, range: &KeyRange) -> Result<u64> {
+        self.check_open()?;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        let beyond_every_key = [0xff; KEY_BYTES_MAX + 1];
+        let end: &[u8] = if range.end.is_empty() {
+            &beyond_every_key
+        } else {
+            &range.end
+        };
+        let mut options = SizeApproximationOptions::default();
+        options.set_include_memtables(true);
+        options.set_include_files(true);
+        let ranges = [Range::new(&range.start, end)];
+        let sizes = self
+            .db
+            .get_approximate_sizes_with_options(&options, &ranges)
+            .map_err(from_rocksdb)?;
+        Ok(sizes.into_iter().sum())
+    }
+
+    fn counters(&self) -> EngineCounters {
+        EngineCounters {
+            cache_hits: self.options.get_ticker_count(Ticker::BlockCacheHit),
+            cache_misses: self.options.get_ticker_count(Ticker::BlockCacheMiss),
+            flushes: self.write_ahead.flushes.load(Ordering::Relaxed),
+            compactions: self.write_ahead.compactions.load(Ordering::Relaxed),
+            compaction_bytes_read: self.options.get_ticker_count(Ticker::CompactReadBytes),
+            compaction_bytes_written: self.options.get_ticker_count(Ticker::CompactWriteBytes),
+            stall_ns: self.options.get_ticker_count(Ticker::StallMicros) * 1_000,
+            unflushed_bytes: self.property(UNFLUSHED_BYTES),
+            cache_bytes: self.cache.get_usage() as u64,
+            disk_bytes: self.property(DISK_BYTES),
+            ..self.counters.sum()
+        }
+    }
+
+    fn close(&self) -> Result<()> {
+        let _drained = self.writes.write();
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let flushed = self.flush();
+        self.stop_background_work();
+        flushed
+    }
+
+    fn set_before_durable(&self, hook: BeforeDurable) {
+        self.write_ahead.set_hook(hook);
+    }
+}
+
+impl Drop for RocksDb {
+    /// Without a close nothing more becomes durable, as after a kill.
+    fn drop(&mut self) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            self.stop_background_work();
+        }
+    }
+}
+
+/// Our byte form of the operations is RocksDB's own; only its header is missing.
+fn to_rocksdb_batch(batch: &WriteBatch) -> rust_rocksdb::WriteBatch {
+    thread_local! {
+        static COPY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    COPY.with_borrow_mut(|copy| {
+        copy.clear();
+        copy.reserve(BATCH_HEADER_BYTES + batch.bytes_len());
+        copy.extend_from_slice(&[0; 8]);
+        copy.extend_from_slice(&(batch.len() as u32).to_le_bytes());
+        copy.extend_from_slice(batch.as_bytes());
+        let made = rust_rocksdb::WriteBatch::from_data(copy);
+        copy.clear();
+        copy.shrink_to(BATCH_COPY_KEPT_BYTES);
+        made
+    })
+}
+
+fn without_log() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.disable_wal(true);
+    options
+}
+
+/// Reads that skip the memtables see what the last flush made durable.
+fn persisted_only() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_read_tier(ReadTier::Persisted);
+    options
+}
+
+/// RocksDB would make a new store beside whatever else lies there, or over the remains of one
+/// whose `CURRENT` is gone.
+fn refuse_foreign_files(directory: &Path) -> Result<()> {
+    if directory.join("CURRENT").exists() {
+        return Ok(());
+    }
+    let Some(entry) = fs::read_dir(directory)?.next() else {
+        return Ok(());
+    };
+    let name = entry?.file_name();
+    let (name, place) = (name.to_string_lossy(), directory.display());
+    if fs::read_dir(directory)?
+        .flatten()
+        .any(|entry| is_rocksdb_file(&entry.file_name().to_string_lossy()))
+    {
+        return Err(Error::Corruption(format!(
+            "`{place}` holds RocksDB's files without `CURRENT`"
+        )));
+    }
+    Err(Error::Incompatible(format!(
+        "`{place}` holds `{name}`, which is not RocksDB's"
+    )))
+}
+
+fn is_rocksdb_file(name: &str) -> bool {
+    name.ends_with(".sst") || name.starts_with("MANIFEST-")
+}

@@ -1,0 +1,104 @@
+//! What may be tuned, and how it becomes RocksDB's options.
+
+use rust_rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, statistics::StatsLevel};
+
+use crate::write_ahead::{Listener, WriteAhead};
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+const BLOOM_BITS_PER_KEY: f64 = 10.0;
+const BLOCK_BYTES: usize = 4 << 10;
+const SYNC_EVERY_BYTES: u64 = MIB;
+const RATE_REFILL_US: i64 = 20_000;
+const RATE_FAIRNESS: i32 = 10;
+const LOG_FILES_KEPT: usize = 4;
+const LOG_FILE_BYTES: usize = 4 << 20;
+/// A file with this many deletes among so many neighbours is compacted early.
+const DELETES_WINDOW: usize = 256;
+const DELETES_TRIGGER: usize = 192;
+
+/// Tuning of the engine. The defaults suit one machine with a few GiB of memory.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Block cache, filters and indexes included.
+    pub cache_bytes: usize,
+    /// One memtable. Gets look into each: bigger ones slow them down.
+    pub write_buffer_bytes: usize,
+    /// Memtables waiting for their flush before writes stall; times their size is what a restart
+    /// replays at most.
+    pub write_buffers_max: u32,
+    /// Flushes and compactions together write no faster than this, so that they do not stand in
+    /// the way of the journal's syncs. 0 = unlimited.
+    pub background_bytes_per_s: u64,
+    /// Writes are refused while less is free on the device.
+    pub free_bytes_min: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 512 << 20,
+            write_buffer_bytes: 32 << 20,
+            write_buffers_max: 4,
+            background_bytes_per_s: 128 * MIB,
+            free_bytes_min: 256 * MIB,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn to_rocksdb(
+        &self,
+        cache: &Cache,
+        write_ahead: &Arc<WriteAhead>,
+    ) -> rust_rocksdb::Options {
+        let mut options = rust_rocksdb::Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&table_options(cache));
+        options.set_compression_type(DBCompressionType::Lz4);
+
+        options.set_write_buffer_size(self.write_buffer_bytes);
+        options.set_max_write_buffer_number(self.write_buffers_max as i32);
+        options.set_max_background_jobs(background_jobs());
+        options.set_bytes_per_sync(SYNC_EVERY_BYTES);
+        options.set_strict_bytes_per_sync(true);
+        if let Ok(rate @ 1..) = i64::try_from(self.background_bytes_per_s) {
+            options.set_ratelimiter(rate, RATE_REFILL_US, RATE_FAIRNESS);
+        }
+        options.add_compact_on_deletion_collector_factory(DELETES_WINDOW, DELETES_TRIGGER, 0.5);
+
+        // Errors stay until the commit path has applied the refused group again; a memtable whose
+        // LSNs the journal refused must not slip out with the shutdown.
+        options.set_max_bgerror_resume_count(0);
+        options.set_avoid_flush_during_shutdown(true);
+        options.add_event_listener(Listener(Arc::clone(write_ahead)));
+
+        // Start-up reads no more than it must, and no thread wakes for statistics.
+        options.set_skip_stats_update_on_db_open(true);
+        options.set_stats_dump_period_sec(0);
+        options.set_stats_persist_period_sec(0);
+        options.enable_statistics();
+        options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+        options.set_log_level(LogLevel::Warn);
+        options.set_keep_log_file_num(LOG_FILES_KEPT);
+        options.set_max_log_file_size(LOG_FILE_BYTES);
+        options
+    }
+}
+
+fn table_options(cache: &Cache) -> BlockBasedOptions {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_block_size(BLOCK_BYTES);
+    table.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
+    table.set_whole_key_filtering(true);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_cache_index_and_filter_blocks_with_high_priority(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table
+}
+
+fn background_jobs() -> i32 {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    cores.clamp(2, 8) as i32
+}

@@ -1,0 +1,169 @@
+//! The write-ahead rule at RocksDB's flushes, and what else RocksDB tells us from its threads.
+//!
+//! A flush that begins asks the hook for the highest LSN handed to RocksDB so far, which is at or
+//! above everything in the memtables it picked. RocksDB offers no way to refuse a flush there, so
+//! a refused one waits on its own thread and asks again, until the journal agrees or the engine
+//! shuts down; RocksDB discards a flush that finishes during a shutdown.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use quarry_storage::{BeforeDurable, Error, Result};
+use rust_rocksdb::event_listener::{
+    BackgroundErrorStatus, CompactionJobInfo, DBBackgroundErrorReason, DBWriteStallCondition,
+    EventListener, FlushJobInfo, MutableStatus, WriteStallInfo,
+};
+
+use crate::failure::from_rocksdb;
+
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Shared by the engine and RocksDB's threads. No two of its locks are held at once.
+#[derive(Default)]
+pub(crate) struct WriteAhead {
+    hook: RwLock<Option<BeforeDurable>>,
+    /// The highest LSN handed to RocksDB, set before the write.
+    written_lsn: AtomicU64,
+    /// Why the hook refuses a flush that waits now.
+    refusal: Mutex<Option<Error>>,
+    /// The first error of a background job that was not resumed.
+    failure: Mutex<Option<Error>>,
+    /// Either of the two above may be set.
+    in_trouble: AtomicBool,
+    shutting_down: Mutex<bool>,
+    shutdown: Condvar,
+    writes_stopped: AtomicBool,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+}
+
+impl WriteAhead {
+    pub(crate) fn set_hook(&self, hook: BeforeDurable) {
+        *self.hook.write() = Some(hook);
+    }
+
+    /// Before every write that carries an LSN.
+    pub(crate) fn note_lsn(&self, lsn: u64) {
+        self.written_lsn.fetch_max(lsn, Ordering::SeqCst);
+    }
+
+    /// Asks the hook about everything written so far.
+    pub(crate) fn ask(&self) -> Result<()> {
+        match self.hook.read().as_ref() {
+            Some(hook) => hook(self.written_lsn.load(Ordering::SeqCst)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets go of a flush that waits for the hook.
+    pub(crate) fn shut_down(&self) {
+        *self.shutting_down.lock() = true;
+        self.shutdown.notify_all();
+    }
+
+    pub(crate) fn writes_stopped(&self) -> bool {
+        self.writes_stopped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_writes_going(&self) {
+        self.writes_stopped.store(false, Ordering::Relaxed);
+    }
+
+    /// What stands against further writes: the hook's refusal or a failed background job.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        if !self.in_trouble.load(Ordering::Acquire) {
+            return None;
+        }
+        if let Some(error) = self.failure.lock().clone() {
+            return Some(Trouble::Failed(error));
+        }
+        self.refusal.lock().clone().map(Trouble::Refused)
+    }
+
+    pub(crate) fn clear_failure(&self) {
+        *self.failure.lock() = None;
+        self.settle();
+    }
+
+    fn set_refusal(&self, refusal: Option<Error>) {
+        *self.refusal.lock() = refusal;
+        self.settle();
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        self.in_trouble.store(true, Ordering::Release);
+    }
+
+    fn settle(&self) {
+        let trouble = self.failure.lock().is_some() || self.refusal.lock().is_some();
+        self.in_trouble.store(trouble, Ordering::Release);
+    }
+
+    /// Returns once the hook agrees, or at shutdown.
+    fn wait_for_the_journal(&self) {
+        let mut refused = false;
+        while let Err(error) = self.ask() {
+            refused = true;
+            self.set_refusal(Some(error));
+            let mut shutting_down = self.shutting_down.lock();
+            if !*shutting_down {
+                self.shutdown.wait_for(&mut shutting_down, ASK_AGAIN_AFTER);
+            }
+            if *shutting_down {
+                return;
+            }
+        }
+        if refused {
+            self.set_refusal(None);
+        }
+    }
+}
+
+pub(crate) enum Trouble {
+    Refused(Error),
+    Failed(Error),
+}
+
+/// What RocksDB calls on its own threads.
+pub(crate) struct Listener(pub(crate) Arc<WriteAhead>);
+
+impl EventListener for Listener {
+    fn on_flush_begin(&self, _: &FlushJobInfo) {
+        self.0.wait_for_the_journal();
+    }
+
+    fn on_flush_completed(&self, _: &FlushJobInfo) {
+        self.0.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_compaction_completed(&self, _: &CompactionJobInfo) {
+        self.0.compactions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {
+        let stopped = info.cur() == DBWriteStallCondition::KStopped;
+        self.0.writes_stopped.store(stopped, Ordering::Relaxed);
+    }
+
+    fn on_background_error(&self, _: DBBackgroundErrorReason, status: MutableStatus) {
+        if let Err(error) = status.result() {
+            self.0.fail(from_rocksdb(error.clone()));
+        }
+    }
+
+    fn on_error_recovery_begin(
+        &self,
+        _: DBBackgroundErrorReason,
+        _: &BackgroundErrorStatus,
+        automatic: &mut bool,
+    ) {
+        *automatic = false;
+    }
+}

@@ -1,0 +1,313 @@
+//! What is durable when, what refuses to open, and what a full disk does.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use quarry_storage::{Engine, Error, FlushImages, KeyRange, Readiness, WriteBatch};
+use quarry_storage_rocksdb::{Options, RocksDb};
+
+const SMALL_BUFFER_BYTES: usize = 256 << 10;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn options() -> Options {
+    Options {
+        cache_bytes: 8 << 20,
+        write_buffer_bytes: SMALL_BUFFER_BYTES,
+        free_bytes_min: 1 << 20,
+        background_bytes_per_s: 0,
+        ..Options::default()
+    }
+}
+
+fn open(directory: &Path) -> RocksDb {
+    RocksDb::open(directory, &options()).unwrap()
+}
+
+fn write(engine: &dyn Engine, lsn: u64) {
+    let mut batch = WriteBatch::new();
+    let mut value = [0; 1_000];
+    for (at, byte) in value.iter_mut().enumerate() {
+        *byte = (lsn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (at % 57)) as u8;
+    }
+    batch.put(&[b"k", &lsn.to_be_bytes()[..]].concat(), &value);
+    batch.put_applied_lsn(lsn);
+    engine.write(&batch).unwrap();
+}
+
+fn has(engine: &dyn Engine, lsn: u64) -> bool {
+    engine
+        .get(&[b"k", &lsn.to_be_bytes()[..]].concat(), &mut |_| ())
+        .unwrap()
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Flushes that RocksDB starts by itself never carry an LSN the hook was not asked for.
+#[test]
+fn the_journal_is_asked_before_every_flush() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let asked = Arc::new(AtomicU64::new(0));
+    let hook = Arc::clone(&asked);
+    engine.set_before_durable(Box::new(move |lsn| {
+        hook.fetch_max(lsn, Ordering::SeqCst);
+        Ok(())
+    }));
+    for lsn in 1..=3_000 {
+        write(&engine, lsn);
+        assert!(engine.durable_lsn().unwrap() <= asked.load(Ordering::SeqCst));
+    }
+    wait_until("a flush that nobody asked for was made", || {
+        engine.durable_lsn().unwrap() > 0
+    });
+    assert!(engine.counters().flushes > 0);
+    assert!(engine.durable_lsn().unwrap() <= asked.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_flush_waits_while_the_journal_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let refuse = Arc::new(AtomicBool::new(true));
+    let hook = Arc::clone(&refuse);
+    engine.set_before_durable(Box::new(move |_| match hook.load(Ordering::SeqCst) {
+        true => Err(Error::Io("journal is stuck".into())),
+        false => Ok(()),
+    }));
+    let mut lsn = 0;
+    wait_until("the refusal shows", || {
+        !matches!(engine.ready(), Readiness::Ready) || {
+            write(&engine, lsn + 1);
+            false
+        }
+    });
+    lsn += 1;
+    assert!(has(&engine, lsn), "reads go on");
+    assert_eq!(engine.durable_lsn(), Ok(0));
+    assert!(engine.sync().is_err());
+    refuse.store(false, Ordering::SeqCst);
+    wait_until("the engine is ready again", || {
+        engine.ready() == Readiness::Ready
+    });
+    engine.sync().unwrap();
+    assert_eq!(engine.durable_lsn(), Ok(lsn));
+}
+
+/// A journal that never comes back: the engine still closes, and nothing slips out on the way.
+#[test]
+fn a_refused_flush_is_not_durable_after_the_close() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    for lsn in 1..=10 {
+        write(&engine, lsn);
+    }
+    engine.sync().unwrap();
+    engine.set_before_durable(Box::new(|_| Err(Error::Io("journal is lost".into()))));
+    for lsn in 11..=450 {
+        write(&engine, lsn);
+    }
+    wait_until("the refusal shows", || {
+        matches!(engine.ready(), Readiness::Failed(_))
+    });
+    assert_eq!(engine.close(), Err(Error::Io("journal is lost".into())));
+    drop(engine);
+    let engine = open(directory.path());
+    assert_eq!(engine.durable_lsn(), Ok(10));
+    assert!(has(&engine, 10) && !has(&engine, 11));
+}
+
+#[test]
+fn a_life_begins_at_any_flush() {
+    let root = tempfile::tempdir().unwrap();
+    let images = FlushImages::directories(root.path(), |directory| {
+        Ok(Arc::new(RocksDb::open(directory, &options())?))
+    });
+    let engine = images.open().unwrap();
+    for lsn in 1..=2_000 {
+        write(engine.as_ref(), lsn);
+        if lsn % 400 == 0 {
+            engine.sync().unwrap();
+        }
+    }
+    drop(engine);
+    let lsns = images.lsns();
+    assert_eq!(lsns, [0, 400, 800, 1_200, 1_600, 2_000]);
+    for (index, lsn) in lsns.into_iter().enumerate() {
+        let life = images.reopen(index).unwrap();
+        assert_eq!(life.durable_lsn(), Ok(lsn));
+        assert!(lsn == 0 || has(life.as_ref(), lsn));
+        assert!(!has(life.as_ref(), lsn + 1));
+    }
+}
+
+#[test]
+fn reclaimed_space_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    for lsn in 1..=20_000 {
+        write(&engine, lsn);
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(b"l", b"the neighbour at the very end of the range");
+    engine.write(&batch).unwrap();
+    engine.sync().unwrap();
+    let before = engine.counters().disk_bytes;
+    let mut steps = 0;
+    while !engine
+        .reclaim(KeyRange::prefix(b"k"), 1 << 20)
+        .unwrap()
+        .done
+    {
+        steps += 1;
+    }
+    assert!(
+        steps <= 30,
+        "20 MB were reclaimed in {steps} steps of 1 MiB"
+    );
+    assert!(engine.get(b"l", &mut |_| ()).unwrap());
+    engine.sync().unwrap();
+    wait_until("files are gone", || {
+        engine.counters().disk_bytes < before / 4
+    });
+}
+
+#[test]
+fn reclaiming_asks_the_journal_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    write(&engine, 1);
+    engine.set_before_durable(Box::new(|_| Err(Error::Io("journal is stuck".into()))));
+    assert!(engine.reclaim(KeyRange::prefix(b"k"), 1).is_err());
+    assert!(has(&engine, 1));
+}
+
+#[test]
+fn two_handles_on_one_store_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let _engine = open(directory.path());
+    assert!(matches!(
+        RocksDb::open(directory.path(), &options()),
+        Err(Error::Locked(_))
+    ));
+}
+
+#[test]
+fn foreign_and_damaged_directories_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("mdbx.dat"), b"something else").unwrap();
+    assert!(matches!(
+        RocksDb::open(directory.path(), &options()),
+        Err(Error::Incompatible(_))
+    ));
+
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    write(&engine, 1);
+    engine.close().unwrap();
+    drop(engine);
+    let manifest = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let manifest = manifest
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains("MANIFEST"))
+        .unwrap();
+    let good = fs::read(&manifest).unwrap();
+    let mut bad = good.clone();
+    for byte in &mut bad[10..40] {
+        *byte ^= 0x55;
+    }
+    fs::write(&manifest, &bad).unwrap();
+    let damaged = RocksDb::open(directory.path(), &options()).err().unwrap();
+    assert!(damaged.is_corruption(), "{damaged}");
+    fs::write(&manifest, &good).unwrap();
+    fs::remove_file(directory.path().join("CURRENT")).unwrap();
+    let headless = RocksDb::open(directory.path(), &options()).err().unwrap();
+    assert!(headless.is_corruption(), "{headless}");
+}
+
+/// A flipped byte in a table is an error that says so, never another document.
+#[test]
+fn a_damaged_table_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    for lsn in 1..=100 {
+        write(&engine, lsn);
+    }
+    engine.close().unwrap();
+    drop(engine);
+    let table = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let table = table
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "sst"))
+        .unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    for at in (100..bytes.len() - 1_000).step_by(100) {
+        bytes[at] ^= 1;
+    }
+    fs::write(&table, &bytes).unwrap();
+    let engine = open(directory.path());
+    let outcome = engine.get(&[b"k", &5u64.to_be_bytes()[..]].concat(), &mut |_| ());
+    assert!(
+        outcome.as_ref().is_err_and(Error::is_corruption),
+        "{outcome:?}"
+    );
+    let snapshot = engine.snapshot().unwrap();
+    let mut cursor = snapshot.cursor(KeyRange::prefix(b"k")).unwrap();
+    let moved = cursor.first();
+    assert!(moved.as_ref().is_err_and(Error::is_corruption), "{moved:?}");
+    assert!(!cursor.valid());
+}
+
+#[test]
+fn little_space_is_reported_before_a_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let greedy = Options {
+        free_bytes_min: u64::MAX,
+        ..options()
+    };
+    let engine = RocksDb::open(directory.path(), &greedy).unwrap();
+    assert!(matches!(engine.ready(), Readiness::Failed(error) if error.is_no_space()));
+}
+
+/// The highest LSN asked for never runs behind what a reopened engine shows, under load.
+#[test]
+fn what_survives_a_drop_was_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let asked = Arc::new(Mutex::new(0));
+    let mut lsn = 0;
+    for _ in 0..5 {
+        let engine = open(directory.path());
+        let first = engine.durable_lsn().unwrap();
+        assert!(first <= *asked.lock().unwrap());
+        assert!(first == 0 || has(&engine, first));
+        assert!(!has(&engine, first + 1));
+        let hook = Arc::clone(&asked);
+        engine.set_before_durable(Box::new(move |lsn| {
+            let mut asked = hook.lock().unwrap();
+            *asked = lsn.max(*asked);
+            Ok(())
+        }));
+        lsn = lsn.max(first);
+        for _ in 0..1_111 {
+            lsn += 1;
+            write(&engine, lsn);
+        }
+        lsn = first + 1_111;
+    }
+}

@@ -1,0 +1,86 @@
+//! Watches the space left on a device without asking it at every write.
+//!
+//! The answer is as old as [`CHECK_INTERVAL_MS`] at most; the bound that an engine keeps free must
+//! cover what can be written meanwhile.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
+
+use crate::{Error, Result};
+
+const CHECK_INTERVAL_MS: u64 = 250;
+
+/// The free space of the device under a directory, held against a bound.
+#[derive(Debug)]
+pub struct FreeSpace {
+    directory: PathBuf,
+    free_bytes_min: u64,
+    opened: Instant,
+    checked_ms: AtomicU64,
+    free_bytes: AtomicU64,
+}
+
+impl FreeSpace {
+    /// Asks the device once; an error is the device's.
+    pub fn new(directory: impl Into<PathBuf>, free_bytes_min: u64) -> Result<Self> {
+        let space = Self {
+            directory: directory.into(),
+            free_bytes_min,
+            opened: Instant::now(),
+            checked_ms: AtomicU64::new(0),
+            free_bytes: AtomicU64::new(0),
+        };
+        space.measure()?;
+        Ok(space)
+    }
+
+    /// [`Error::NoSpace`] when less than the bound is free.
+    pub fn check(&self) -> Result<()> {
+        self.check_for(0)
+    }
+
+    /// As [`FreeSpace::check`], with `more_bytes` above the bound.
+    pub fn check_for(&self, more_bytes: u64) -> Result<()> {
+        let now_ms = self.opened.elapsed().as_millis() as u64;
+        if now_ms.saturating_sub(self.checked_ms.load(Relaxed)) >= CHECK_INTERVAL_MS {
+            self.checked_ms.store(now_ms, Relaxed);
+            self.measure()?;
+        }
+        let free_bytes = self.free_bytes.load(Relaxed);
+        if free_bytes >= self.free_bytes_min.saturating_add(more_bytes) {
+            return Ok(());
+        }
+        let directory = self.directory.display();
+        let free_bytes_min = self.free_bytes_min;
+        Err(Error::NoSpace(format!(
+            "{free_bytes} bytes are free under `{directory}`, at least {free_bytes_min} are kept"
+        )))
+    }
+
+    fn measure(&self) -> Result<()> {
+        let stat = rustix::fs::statvfs(&self.directory).map_err(std::io::Error::from)?;
+        self.free_bytes
+            .store(stat.f_bavail.saturating_mul(stat.f_frsize), Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_decides() {
+        let directory = tempfile::tempdir().unwrap();
+        FreeSpace::new(directory.path(), 1)
+            .unwrap()
+            .check()
+            .unwrap();
+        let full = FreeSpace::new(directory.path(), u64::MAX).unwrap();
+        assert!(full.check().unwrap_err().is_no_space());
+        assert!(FreeSpace::new(directory.path().join("absent"), 1).is_err());
+    }
+}
