@@ -4,9 +4,12 @@
 //! decimal library. Equality and order are numeric (1.0 equals 1.00, -0 equals 0), NaN equals itself and is
 //! the lowest, as MongoDB orders numbers.
 
+mod arithmetic;
 mod text;
 
 use std::{cmp::Ordering, hash};
+
+pub use arithmetic::DecimalRounding;
 
 use crate::compare;
 

@@ -92,6 +92,51 @@ impl PartialEq for RawElement<'_> {
     }
 }
 
+/// What one look at an element finds: for walks that keep no element.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    /// The first eight bytes of the name.
+    pub key: u64,
+    pub name_len: usize,
+    pub element_type: ElementType,
+    /// Bytes of the whole element.
+    pub size: usize,
+}
+
+impl Step {
+    /// Looks at the element that starts `rest`, which runs to the document's terminator. `None` at the
+    /// terminator and at a malformed element.
+    #[inline(always)]
+    pub(crate) fn read(rest: &[u8]) -> Option<Self> {
+        let (&tag, after) = rest.split_first()?;
+        if after.is_empty() {
+            return None;
+        }
+        let (name_len, key) = layout::name_len_and_key(after)?;
+        let value = &after[name_len + 1..];
+        let value_bytes = layout::value_bytes(tag, value)?;
+        if value_bytes >= value.len() {
+            return None;
+        }
+        let element_type = ElementType::from_u8(tag)?;
+        Some(Self {
+            key,
+            name_len,
+            element_type,
+            size: name_len + 2 + value_bytes,
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn element<'a>(&self, rest: &'a [u8]) -> RawElement<'a> {
+        RawElement {
+            bytes: &rest[..self.size],
+            name_len: self.name_len as u32,
+            element_type: self.element_type,
+        }
+    }
+}
+
 /// The elements of a document, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Iter<'a> {

@@ -52,6 +52,37 @@ pub(crate) fn name_len(bytes: &[u8]) -> Option<usize> {
     long_name_len(bytes)
 }
 
+/// The length of the name that starts `bytes`, and its key.
+#[inline(always)]
+pub(crate) fn name_len_and_key(bytes: &[u8]) -> Option<(usize, u64)> {
+    let Some(first) = bytes.first_chunk::<8>() else {
+        return short_name(bytes);
+    };
+    let word = u64::from_le_bytes(*first);
+    let zeros = zero_bytes(word);
+    if zeros == 0 {
+        return Some((long_name_len(bytes)?, word));
+    }
+    let before = (zeros & zeros.wrapping_neg()) - 1;
+    Some(((zeros.trailing_zeros() / 8) as usize, word & before))
+}
+
+/// Fewer than eight bytes to the end of the document.
+#[cold]
+#[inline(never)]
+fn short_name(bytes: &[u8]) -> Option<(usize, u64)> {
+    let len = memchr::memchr(0, bytes)?;
+    Some((len, name_key(&bytes[..len])))
+}
+
+/// The first eight bytes of a name, zeros behind a shorter one: names of up to seven bytes are their key.
+pub(crate) fn name_key(name: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let len = name.len().min(8);
+    word[..len].copy_from_slice(&name[..len]);
+    u64::from_le_bytes(word)
+}
+
 #[inline(never)]
 fn long_name_len(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(0, bytes)

@@ -20,6 +20,8 @@ mod element;
 mod element_type;
 mod error;
 pub mod extjson;
+mod field_set;
+mod index;
 
 mod layout;
 mod object_id;
@@ -35,11 +37,14 @@ pub use builder::{ArrayBuilder, DocumentBuilder, FRAME_BYTES};
 pub use compare::{canonical_type, compare_documents, compare_values, hash_value, values_equal};
 pub use decimal128::{
     DECIMAL_DIGITS_MAX, DECIMAL_EXPONENT_MAX, DECIMAL_EXPONENT_MIN, Decimal128, DecimalParts,
+    DecimalRounding,
 };
 pub use document::RawDocument;
 pub use element::{Iter, RawElement};
 pub use element_type::ElementType;
 pub use error::{Error, Result};
+pub use field_set::FieldSet;
+pub use index::{Index, IndexedDocument};
 pub use object_id::ObjectId;
 pub use owned_document::Document;
 pub use owned_value::Value;

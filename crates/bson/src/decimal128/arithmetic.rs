@@ -1,0 +1,370 @@
+//! Decimal arithmetic, by IEEE 754-2008: 34 digits, half to even unless a rounding is given.
+//!
+//! decNumber does the work. Its numbers are the same as BSON's in another encoding, so a value goes over by
+//! coefficient and exponent. The remainder alone is computed here: decNumber gives up where the quotient
+//! exceeds 34 digits, MongoDB does not.
+
+use dec::Context;
+
+use super::{COEFFICIENT_MAX, DECIMAL_DIGITS_MAX, Decimal128, DecimalParts};
+
+type Library = dec::Decimal128;
+
+/// Where a result lies between two representable numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecimalRounding {
+    HalfEven,
+    HalfAwayFromZero,
+    TowardZero,
+    Floor,
+    Ceiling,
+}
+
+impl Decimal128 {
+    #[must_use]
+    pub fn add(&self, other: &Self) -> Self {
+        both(self, other, Context::<Library>::add)
+    }
+
+    #[must_use]
+    pub fn sub(&self, other: &Self) -> Self {
+        both(self, other, Context::<Library>::sub)
+    }
+
+    #[must_use]
+    pub fn mul(&self, other: &Self) -> Self {
+        both(self, other, Context::<Library>::mul)
+    }
+
+    /// Division by zero gives infinity, and NaN for zero by zero.
+    #[must_use]
+    pub fn div(&self, other: &Self) -> Self {
+        both(self, other, Context::<Library>::div)
+    }
+
+    /// What truncated division leaves, with the sign of `self`, exactly.
+    #[must_use]
+    pub fn rem(&self, other: &Self) -> Self {
+        use DecimalParts as P;
+        match (self.parts(), other.parts()) {
+            (P::Finite { .. }, P::Infinity { .. }) => *self,
+            (_, P::Finite { coefficient: 0, .. }) => Self::NAN,
+            (
+                P::Finite {
+                    negative,
+                    coefficient: a,
+                    exponent: a_exponent,
+                },
+                P::Finite {
+                    coefficient: b,
+                    exponent: b_exponent,
+                    ..
+                },
+            ) => match remainder(a, a_exponent, b, b_exponent) {
+                Some(left) => Self::from_parts(negative, left, a_exponent.min(b_exponent)),
+                None => *self,
+            },
+            _ => Self::NAN,
+        }
+    }
+
+    #[must_use]
+    pub fn floor(&self) -> Self {
+        self.round_to_integral(DecimalRounding::Floor)
+    }
+
+    #[must_use]
+    pub fn ceil(&self) -> Self {
+        self.round_to_integral(DecimalRounding::Ceiling)
+    }
+
+    #[must_use]
+    pub fn trunc(&self) -> Self {
+        self.round_to_integral(DecimalRounding::TowardZero)
+    }
+
+    /// To the nearest whole number, half to even.
+    #[must_use]
+    pub fn round(&self) -> Self {
+        self.round_to_integral(DecimalRounding::HalfEven)
+    }
+
+    #[must_use]
+    pub fn round_to_integral(&self, rounding: DecimalRounding) -> Self {
+        let mut context = context(rounding);
+        from_library(context.round(to_library(self)))
+    }
+
+    /// Rounded to a multiple of 10^`exponent`, with exactly that exponent; NaN where that needs more than 34
+    /// digits.
+    #[must_use]
+    pub fn quantize(&self, exponent: i32, rounding: DecimalRounding) -> Self {
+        let Some(unit) = Self::try_from_parts(false, 1, exponent) else {
+            return Self::NAN;
+        };
+        let mut context = context(rounding);
+        from_library(context.quantize(to_library(self), to_library(&unit)))
+    }
+
+    #[must_use]
+    pub fn sqrt(&self) -> Self {
+        wide(self, Context::sqrt)
+    }
+
+    /// e to the power of `self`.
+    #[must_use]
+    pub fn exp(&self) -> Self {
+        wide(self, Context::exp)
+    }
+
+    /// The natural logarithm.
+    #[must_use]
+    pub fn ln(&self) -> Self {
+        wide(self, Context::ln)
+    }
+
+    #[must_use]
+    pub fn log10(&self) -> Self {
+        wide(self, Context::log10)
+    }
+
+    #[must_use]
+    pub fn pow(&self, exponent: &Self) -> Self {
+        let exponent = Wide::from(to_library(exponent));
+        wide(self, |context, n| context.pow(n, &exponent))
+    }
+}
+
+/// Space for 36 digits, three to a unit, of which 34 are used.
+type Wide = dec::Decimal<12>;
+
+fn wide(n: &Decimal128, compute: impl Fn(&mut Context<Wide>, &mut Wide)) -> Decimal128 {
+    let mut context = Context::<Wide>::default();
+    let limited = context.set_precision(DECIMAL_DIGITS_MAX as usize).is_ok()
+        && context.set_max_exponent(EXPONENT_LIMIT).is_ok()
+        && context.set_min_exponent(-EXPONENT_LIMIT).is_ok();
+    assert!(
+        limited,
+        "decNumber takes 34 digits and exponents below a million"
+    );
+    let mut value = Wide::from(to_library(n));
+    compute(&mut context, &mut value);
+    from_library(value.to_decimal128())
+}
+
+/// Beyond Decimal128's exponents, so that overflow is decided once, by the conversion back; below the million
+/// at which the library's functions give up.
+const EXPONENT_LIMIT: isize = 99_999;
+
+fn both(
+    a: &Decimal128,
+    b: &Decimal128,
+    compute: impl Fn(&mut Context<Library>, Library, Library) -> Library,
+) -> Decimal128 {
+    let mut context = context(DecimalRounding::HalfEven);
+    from_library(compute(&mut context, to_library(a), to_library(b)))
+}
+
+fn context(rounding: DecimalRounding) -> Context<Library> {
+    let mut context = Context::<Library>::default();
+    context.set_rounding(match rounding {
+        DecimalRounding::HalfEven => dec::Rounding::HalfEven,
+        DecimalRounding::HalfAwayFromZero => dec::Rounding::HalfUp,
+        DecimalRounding::TowardZero => dec::Rounding::Down,
+        DecimalRounding::Floor => dec::Rounding::Floor,
+        DecimalRounding::Ceiling => dec::Rounding::Ceiling,
+    });
+    context
+}
+
+fn to_library(n: &Decimal128) -> Library {
+    match n.parts() {
+        DecimalParts::NaN => Library::NAN,
+        DecimalParts::Infinity { negative: false } => infinity(),
+        DecimalParts::Infinity { negative: true } => negated(infinity()),
+        DecimalParts::Finite {
+            negative,
+            coefficient,
+            exponent,
+        } => {
+            let mut context = Context::<Library>::default();
+            let mut number = context.from_u128(coefficient);
+            context.set_exponent(&mut number, exponent);
+            if negative { negated(number) } else { number }
+        }
+    }
+}
+
+/// Infinity in decNumber's encoding, which has no name for it.
+fn infinity() -> Library {
+    Library::from_be_bytes([0x78, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+}
+
+/// The number with its sign bit set; the library's own negation loses the sign of zero.
+fn negated(n: Library) -> Library {
+    let mut bytes = n.to_be_bytes();
+    bytes[0] |= 0x80;
+    Library::from_be_bytes(bytes)
+}
+
+fn from_library(n: Library) -> Decimal128 {
+    if n.is_nan() {
+        return Decimal128::NAN;
+    }
+    if n.is_infinite() {
+        return if n.is_signed() {
+            Decimal128::NEGATIVE_INFINITY
+        } else {
+            Decimal128::INFINITY
+        };
+    }
+    Decimal128::from_parts(n.is_signed(), n.coefficient().unsigned_abs(), n.exponent())
+}
+
+/// a * 10^a_exponent modulo b * 10^b_exponent in units of the smaller exponent; `None`: a is the smaller number.
+fn remainder(a: u128, a_exponent: i32, b: u128, b_exponent: i32) -> Option<u128> {
+    let Ok(mut shift) = u32::try_from(a_exponent - b_exponent) else {
+        let scale = 10u128.checked_pow(a_exponent.abs_diff(b_exponent))?;
+        let b = b.checked_mul(scale)?;
+        return if b > COEFFICIENT_MAX && a < b {
+            None
+        } else {
+            Some(a % b)
+        };
+    };
+    // Three digits a step: a remainder has at most 34, a u128 holds 38. Exponents differ by 12,287 at most.
+    const STEP: u32 = 3;
+    let mut left = a % b;
+    while shift > 0 && left > 0 {
+        let step = shift.min(STEP);
+        left = left * 10u128.pow(step) % b;
+        shift -= step;
+    }
+    Some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn d(text: &str) -> Decimal128 {
+        Decimal128::parse(text).unwrap()
+    }
+
+    #[test]
+    fn values_cross_into_the_library_and_back_unchanged() {
+        for text in [
+            "0",
+            "-0",
+            "0E-6176",
+            "-0E+6111",
+            "1",
+            "-1.50",
+            "9.999999999999999999999999999999999E+6144",
+            "1E-6176",
+            "-1234567890123456789012345678901234",
+        ] {
+            assert_eq!(
+                from_library(to_library(&d(text))).to_bits(),
+                d(text).to_bits(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn sums_and_products_round_to_34_digits() {
+        assert_eq!(d("0.1").add(&d("0.2")).to_string(), "0.3");
+        assert_eq!(d("1.20").sub(&d("1.2")).to_string(), "0.00");
+        assert_eq!(d("1.5").mul(&d("-2.00")).to_string(), "-3.000");
+        assert_eq!(
+            d("1").div(&d("3")).to_string(),
+            "0.3333333333333333333333333333333333"
+        );
+        assert_eq!(d("1").div(&d("8")).to_string(), "0.125");
+        assert_eq!(d("1").div(&d("-0")).to_string(), "-Infinity");
+        assert_eq!(d("0").div(&d("0")).to_string(), "NaN");
+        assert_eq!(d("9E+6144").mul(&d("10")).to_string(), "Infinity");
+        assert_eq!(
+            d("9999999999999999999999999999999999")
+                .add(&d("1"))
+                .to_string(),
+            "1.000000000000000000000000000000000E+34"
+        );
+        assert_eq!(d("Infinity").sub(&d("Infinity")).to_string(), "NaN");
+    }
+
+    #[test]
+    fn remainders_are_exact_however_far_apart() {
+        for (a, b, left) in [
+            ("7", "3", "1"),
+            ("-7", "3", "-1"),
+            ("7.5", "-2", "1.5"),
+            ("1E+6000", "7", "1"),
+            ("5", "1E+100", "5"),
+            ("1E-3", "1", "0.001"),
+            ("6.00", "3", "0.00"),
+            ("5", "Infinity", "5"),
+            ("5", "0", "NaN"),
+            ("Infinity", "2", "NaN"),
+            ("NaN", "2", "NaN"),
+        ] {
+            assert_eq!(d(a).rem(&d(b)).to_string(), left, "{a} % {b}");
+        }
+    }
+
+    #[test]
+    fn rounding_goes_where_it_is_told() {
+        assert_eq!(d("-2.5").floor().to_string(), "-3");
+        assert_eq!(d("-2.5").ceil().to_string(), "-2");
+        assert_eq!(d("-2.5").trunc().to_string(), "-2");
+        assert_eq!(d("2.5").round().to_string(), "2");
+        assert_eq!(
+            d("2.345")
+                .quantize(-2, DecimalRounding::HalfEven)
+                .to_string(),
+            "2.34"
+        );
+        assert_eq!(
+            d("2.345")
+                .quantize(-2, DecimalRounding::HalfAwayFromZero)
+                .to_string(),
+            "2.35"
+        );
+        assert_eq!(
+            d("2345")
+                .quantize(2, DecimalRounding::TowardZero)
+                .to_string(),
+            "2.3E+3"
+        );
+        assert_eq!(
+            d("1E+40")
+                .quantize(0, DecimalRounding::HalfEven)
+                .to_string(),
+            "NaN"
+        );
+    }
+
+    #[test]
+    fn roots_powers_and_logarithms() {
+        assert_eq!(
+            d("2").sqrt().to_string(),
+            "1.414213562373095048801688724209698"
+        );
+        assert_eq!(d("-1").sqrt().to_string(), "NaN");
+        assert_eq!(d("100").log10().to_string(), "2");
+        assert_eq!(
+            d("1").exp().to_string(),
+            "2.718281828459045235360287471352662"
+        );
+        assert_eq!(
+            d("10").ln().to_string(),
+            "2.302585092994045684017991454684364"
+        );
+        assert_eq!(d("2").pow(&d("10")).to_string(), "1024");
+        assert_eq!(
+            d("2").pow(&d("0.5")).to_string(),
+            "1.414213562373095048801688724209698"
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! A set of dotted paths, compiled once, that one pass over a document finds.
+//!
+//! Names and paths become a tree; a walk goes down only where a path leads, and each level ends as soon as all
+//! of its names have been seen. A name is compared by its first eight bytes, which finding its end has loaded
+//! anyway; a bit filter over them turns away almost every other name. When one name has been found the next is
+//! guessed from the document before, so that documents of one shape cost one comparison a field. The guess is
+//! a hint: whatever it says, the first element of a name is the one found.
+//!
+//! Paths mean what `RawDocument::get_path` means: a number picks an array's element, arrays are not spread.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use crate::{ElementType, RawDocument, RawElement, document::split_path, element::Step, layout};
+
+/// Names of one level that one walk looks for; a level with more walks again.
+const NAMES_MAX: usize = 64;
+
+#[derive(Debug)]
+pub struct FieldSet {
+    levels: Vec<Level>,
+    slots: usize,
+}
+
+impl FieldSet {
+    /// Compiles paths; the path's position in `paths` is its slot.
+    pub fn new<'p>(paths: impl IntoIterator<Item = &'p str>) -> Self {
+        let mut set = Self {
+            levels: vec![Level::default()],
+            slots: 0,
+        };
+        for path in paths {
+            set.insert(path.as_bytes());
+        }
+        set
+    }
+
+    /// The number of slots: of paths given.
+    pub fn len(&self) -> usize {
+        self.slots
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots == 0
+    }
+
+    /// Fills a slot for each path with the first element that it leads to, or `None`. `slots` shorter than
+    /// `len` loses the paths beyond.
+    #[inline]
+    pub fn extract<'a>(&self, document: RawDocument<'a>, slots: &mut [Option<RawElement<'a>>]) {
+        slots.fill(None);
+        if self.slots > 0 {
+            self.walk(0, document.as_bytes(), slots);
+        }
+    }
+
+    fn insert(&mut self, path: &[u8]) {
+        let slot = self.slots;
+        self.slots += 1;
+        let (mut level, mut rest) = (0, path);
+        loop {
+            let (part, after) = split_path(rest);
+            let (at, name) = self.place(level, part);
+            match after {
+                None => {
+                    self.levels[at].names[name].slots.push(slot);
+                    return;
+                }
+                Some(after) => {
+                    level = match self.levels[at].names[name].below {
+                        Some(below) => below,
+                        None => {
+                            self.levels.push(Level::default());
+                            let below = self.levels.len() - 1;
+                            self.levels[at].names[name].below = Some(below);
+                            below
+                        }
+                    };
+                    rest = after;
+                }
+            }
+        }
+    }
+
+    /// Finds or makes the entry of a name at a level or its continuations.
+    fn place(&mut self, level: usize, name: &[u8]) -> (usize, usize) {
+        let mut at = level;
+        loop {
+            if let Some(found) = self.levels[at].names.iter().position(|n| *n.name == *name) {
+                return (at, found);
+            }
+            match self.levels[at].more {
+                Some(more) => at = more,
+                None if self.levels[at].names.len() < NAMES_MAX => break,
+                None => {
+                    self.levels.push(Level::default());
+                    self.levels[at].more = Some(self.levels.len() - 1);
+                }
+            }
+        }
+        self.levels[at].push(name);
+        (at, self.levels[at].names.len() - 1)
+    }
+
+    fn walk<'a>(&self, at: usize, document: &'a [u8], slots: &mut [Option<RawElement<'a>>]) {
+        let level = &self.levels[at];
+        let mut missing = level.all();
+        let mut guess = level.first.load(Relaxed);
+        let mut last = &level.first;
+        let mut rest = document.get(4..).unwrap_or_default();
+        while let Some(step) = Step::read(rest) {
+            if level.may_want(step.key)
+                && let Some(found) = level.find(&step, rest, missing, guess)
+            {
+                let name = &level.names[found];
+                let element = step.element(rest);
+                for slot in &name.slots {
+                    if let Some(slot) = slots.get_mut(*slot) {
+                        *slot = Some(element);
+                    }
+                }
+                if let (Some(below), ElementType::Document | ElementType::Array) =
+                    (name.below, element.element_type())
+                {
+                    self.walk(below, element.value_bytes(), slots);
+                }
+                missing &= !(1 << found);
+                if missing == 0 {
+                    break;
+                }
+                if guess as usize != found {
+                    last.store(found as u8, Relaxed);
+                }
+                last = &name.next;
+                guess = name.next.load(Relaxed);
+            }
+            rest = &rest[step.size..];
+        }
+        if let Some(more) = level.more {
+            self.walk(more, document, slots);
+        }
+    }
+}
+
+/// The names wanted at one place of the tree.
+#[derive(Debug, Default)]
+struct Level {
+    names: Vec<Name>,
+    /// A bit for each wanted key's hash.
+    filter: u64,
+    /// The name that the last document had first.
+    first: AtomicU8,
+    /// A further level for the same documents, where one mask of found names is too small.
+    more: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Name {
+    key: u64,
+    name: Box<[u8]>,
+    slots: Vec<usize>,
+    below: Option<usize>,
+    /// The wanted name that followed this one in the last document.
+    next: AtomicU8,
+}
+
+impl Level {
+    fn push(&mut self, name: &[u8]) {
+        let key = layout::name_key(name);
+        self.filter |= 1 << key_hash(key);
+        let next = AtomicU8::new(self.names.len() as u8 + 1);
+        self.names.push(Name {
+            key,
+            name: name.into(),
+            slots: Vec::new(),
+            below: None,
+            next,
+        });
+    }
+
+    fn all(&self) -> u64 {
+        u64::MAX
+            .checked_shr(64 - self.names.len() as u32)
+            .unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn may_want(&self, key: u64) -> bool {
+        self.filter >> key_hash(key) & 1 != 0
+    }
+
+    /// The wanted name that this element has, if it was not seen before.
+    #[inline]
+    fn find(&self, step: &Step, rest: &[u8], missing: u64, guess: u8) -> Option<usize> {
+        let guess = guess as usize;
+        if self.names.get(guess).is_some_and(|n| n.is(step, rest)) {
+            return (missing >> guess & 1 != 0).then_some(guess);
+        }
+        let mut left = missing;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            if self.names.get(at).is_some_and(|n| n.is(step, rest)) {
+                return Some(at);
+            }
+            left &= left - 1;
+        }
+        None
+    }
+}
+
+impl Name {
+    #[inline(always)]
+    fn is(&self, step: &Step, rest: &[u8]) -> bool {
+        // Below eight bytes the key holds the whole name and its end.
+        self.key == step.key
+            && (step.name_len < 8 || rest.get(1..1 + step.name_len) == Some(&*self.name))
+    }
+}
+
+/// Six bits of a key.
+#[inline(always)]
+fn key_hash(key: u64) -> u32 {
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Document, doc};
+
+    fn extracted(set: &FieldSet, document: &Document) -> Vec<String> {
+        let mut slots = vec![None; set.len()];
+        set.extract(document.as_raw(), &mut slots);
+        slots
+            .iter()
+            .map(|s| s.map_or("-".to_owned(), |e: RawElement<'_>| e.value().to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn names_and_paths_fill_their_slots() {
+        let set = FieldSet::new([
+            "b",
+            "a.x",
+            "a",
+            "missing",
+            "l.1",
+            "a.y.z",
+            "a_rather_long_name",
+            "b",
+            "b.c",
+        ]);
+        let document = doc! { "a": { "x": 1, "y": { "z": "deep" } }, "a_rather_long_name": 2, "b": true, "l": [7, 8], "a_rather_long_nam": 3 };
+        for _ in 0..3 {
+            let found = extracted(&set, &document);
+            assert_eq!(
+                found,
+                [
+                    "true",
+                    "1",
+                    "{ x: 1, y: { z: 'deep' } }",
+                    "-",
+                    "8",
+                    "'deep'",
+                    "2",
+                    "true",
+                    "-"
+                ]
+            );
+        }
+        assert_eq!(extracted(&set, &doc! {}), ["-"; 9]);
+        assert_eq!(extracted(&FieldSet::new([]), &document), [""; 0]);
+    }
+
+    #[test]
+    fn a_wrong_hint_changes_nothing() {
+        let set = FieldSet::new(["a", "b", "c"]);
+        for document in [
+            doc! { "a": 1, "b": 2, "c": 3 },
+            doc! { "c": 3, "a": 1, "b": 2, "c": 4 },
+            doc! { "b": 2, "b": 5, "x": 1, "a": 1, "c": 3, "a": 9 },
+        ] {
+            for _ in 0..2 {
+                assert_eq!(extracted(&set, &document), ["1", "2", "3"], "{document}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_walk_ends_when_all_is_found() {
+        let mut bytes = doc! { "a": 1, "b": 2 }.into_bytes();
+        let b = bytes.len() - 8;
+        assert_eq!(bytes[b..b + 3], [0x10, b'b', 0]);
+        bytes[b] = 0x77;
+        let mut slots = [None];
+        FieldSet::new(["a"]).extract(RawDocument::new(&bytes).unwrap(), &mut slots);
+        assert!(slots[0].is_some());
+        FieldSet::new(["b"]).extract(RawDocument::new(&bytes).unwrap(), &mut slots);
+        assert!(slots[0].is_none());
+    }
+
+    #[test]
+    fn more_names_than_one_mask_holds() {
+        let names: Vec<String> = (0..200).map(|i| format!("f{i}")).collect();
+        let document = Document::build(|d| {
+            for (i, name) in names.iter().enumerate().rev() {
+                d.append(name, i as i32);
+            }
+        });
+        let set = FieldSet::new(names.iter().map(String::as_str));
+        let wanted: Vec<String> = (0..200).map(|i| i.to_string()).collect();
+        assert_eq!(extracted(&set, &document), wanted);
+    }
+}
