@@ -1,0 +1,80 @@
+# Quarry's door for people. `make help` lists the rooms behind it; cargo and scripts/ do the work.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# One persistent target directory for every checkout: RocksDB compiles for about ten minutes on two cores, once.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/quarry/target
+export DRIVERS_DIR := $(CARGO_TARGET_DIR)/drivers
+export QUARRY_BSON_CORPUS := $(CARGO_TARGET_DIR)/bson_corpus
+
+QUARRY := $(CARGO_TARGET_DIR)/release/quarry
+BENCH := $(CARGO_TARGET_DIR)/release/quarry-bench
+PYTHON := $(DRIVERS_DIR)/python-newest/bin/python
+
+# Crates that do not link RocksDB are tested in the development profile; those that do, in release only.
+PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-storage-mdbx quarry-keystring \
+	quarry-wire quarry-database quarry-query xtask
+ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
+
+.PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
+	bootstrap bootstrap-drivers fuzz torture clean-drivers
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
+
+bootstrap:
+	@scripts/bootstrap.sh build
+
+bootstrap-drivers: bootstrap
+	@scripts/bootstrap.sh drivers
+
+build: bootstrap ## compile the release build of `quarry` and `quarry-bench`
+	@scripts/step.sh "release build (the first one compiles RocksDB: about ten minutes)" \
+		cargo build --release -p quarry-server -p quarry-bench
+
+run: bootstrap ## build, then serve ./data on 127.0.0.1:27017
+	@scripts/step.sh "release build (the first one compiles RocksDB: about ten minutes)" \
+		cargo build --release -p quarry-server
+	@exec $(QUARRY) serve --dbpath ./data --bind_ip 127.0.0.1 --port 27017
+
+lint: bootstrap ## rustfmt and clippy, warnings are errors
+	@scripts/step.sh "rustfmt" cargo fmt --all --check
+	@scripts/step.sh "clippy" cargo clippy --release --workspace --all-targets -- -D warnings
+
+docs: bootstrap ## the crates' documentation, warnings are errors
+	@RUSTDOCFLAGS="-D warnings" scripts/step.sh "cargo doc" cargo doc --release --workspace --no-deps
+
+test: ## everything: lint, docs, Rust tests, tests with real clients, the crash test
+	@$(MAKE) --no-print-directory lint docs test-rust test-drivers
+
+test-rust: bootstrap-drivers ## the Rust tests
+	@scripts/step.sh "tests of the crates that do not link RocksDB" \
+		cargo test $(addprefix -p ,$(PLAIN_CRATES))
+	@scripts/step.sh "tests of the crates that link RocksDB" \
+		cargo test --release $(addprefix -p ,$(ROCKSDB_CRATES))
+
+test-drivers: build bootstrap-drivers ## pymongo, Node, mongosh and the crash test against real processes
+	@QUARRY=$(QUARRY) tests/drivers/run.sh
+
+bench: build bootstrap-drivers ## the CRUD workloads; URIS="NAME=URI ..." measures those servers instead of our own
+	@$(MAKE) --no-print-directory bench-crud bench-concurrent
+
+bench-crud: build bootstrap-drivers ## pymongo on one connection, simple and complex documents
+	@QUARRY=$(QUARRY) $(BENCH) crud --python $(PYTHON) $(URIS)
+
+bench-concurrent: build ## 1..64 connections from compiled clients
+	@QUARRY=$(QUARRY) $(BENCH) concurrent $(URIS)
+
+bench-collections: build ## 100,000 collections with two secondary indexes each
+	@QUARRY=$(QUARRY) $(BENCH) collections
+
+torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine
+	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (60) each; needs a nightly toolchain and cargo-fuzz
+	@scripts/fuzz.sh
+
+clean-drivers: ## forget the virtual environments and node_modules of the driver tests
+	rm -rf -- "$(DRIVERS_DIR)"

@@ -1,0 +1,2 @@
+//! Quarry bench.
+fn main() {}

@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Installs what a fresh Debian machine with a Rust toolchain lacks. `bootstrap.sh build` is what compiling needs,
+# `bootstrap.sh drivers` what the tests with real clients need. What is there already costs nothing; without root
+# it prints the command that an administrator would run.
+set -euo pipefail
+
+: "${CARGO_TARGET_DIR:=$HOME/.cache/quarry/target}"
+: "${DRIVERS_DIR:=$CARGO_TARGET_DIR/drivers}"
+: "${QUARRY_BSON_CORPUS:=$CARGO_TARGET_DIR/bson_corpus}"
+
+readonly OLD_PYMONGO=4.17.0
+readonly NODE_PACKAGES=(mongodb@latest mongosh@latest vega-datasets@latest snappy@latest)
+readonly NODE_MAJOR=22
+
+say() { printf '    %s\n' "$*"; }
+
+die() {
+    printf 'bootstrap: %s\n' "$*" >&2
+    exit 1
+}
+
+# Installs Debian packages, or says how.
+apt_install() {
+    local packages=("$@")
+    command -v apt-get >/dev/null || die "install these with your package manager: ${packages[*]}"
+    local become=()
+    if ((EUID != 0)); then
+        if sudo -n true 2>/dev/null; then
+            become=(sudo -n)
+        else
+            die "not root; run: sudo apt-get update && sudo apt-get install -y ${packages[*]}"
+        fi
+    fi
+    say "apt-get install ${packages[*]}"
+    "${become[@]}" apt-get update -q
+    "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}"
+}
+
+has_libclang() {
+    [[ -n "${LIBCLANG_PATH:-}" ]] || ldconfig -p 2>/dev/null | grep -q 'libclang[-.]' \
+        || compgen -G '/usr/lib/llvm*/lib/libclang*.so*' >/dev/null
+}
+
+bootstrap_build() {
+    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain first (rustup.rs, or your distribution's)"
+    local missing=()
+    command -v clang >/dev/null || missing+=(clang)
+    has_libclang || missing+=(libclang-dev)
+    command -v g++ >/dev/null || missing+=(g++)
+    command -v make >/dev/null || missing+=(make)
+    command -v cmake >/dev/null || missing+=(cmake)
+    ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+    mkdir -p "$CARGO_TARGET_DIR"
+}
+
+python_ready() { "$1" -c 'import bson, pymongo, pytest, snappy' 2>/dev/null; }
+
+# A virtual environment with one pymongo: `make_python DIRECTORY REQUIREMENT...`.
+make_python() {
+    local directory=$1
+    shift
+    if ! "$directory/bin/python" -c '' 2>/dev/null; then
+        python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+        rm -rf -- "$directory"
+        python3 -m venv "$directory"
+    fi
+    say "pip install $* (${directory##*/})"
+    "$directory/bin/pip" install -q --disable-pip-version-check --upgrade "$@" pytest
+    python_ready "$directory/bin/python" || die "$directory does not import pymongo, snappy and pytest"
+}
+
+node_minimum() {
+    node -p 'require(process.argv[1]).engines.node.replace(/^[^0-9]*/, "").split(" ")[0]' \
+        "$DRIVERS_DIR/node/node_modules/mongodb/package.json"
+}
+
+version_at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]; }
+
+# Node and its packages. A Node below the driver's minimum is not replaced on the machine: the npm package `node`
+# carries the binary, and the tests use that one.
+make_node() {
+    command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm
+    mkdir -p "$DRIVERS_DIR/node"
+    printf '{"private": true, "description": "the driver tests of Quarry"}\n' >"$DRIVERS_DIR/node/package.json"
+    say "npm install ${NODE_PACKAGES[*]}"
+    npm_install "${NODE_PACKAGES[@]}"
+    local have minimum
+    have=$(node -p process.versions.node)
+    minimum=$(node_minimum)
+    if version_at_least "$have" "$minimum"; then
+        command -v node >"$DRIVERS_DIR/node-path"
+    else
+        say "node $have is below the driver's minimum $minimum: installing the npm package node@$NODE_MAJOR"
+        npm_install --allow-scripts "node@$NODE_MAJOR" || npm_install "node@$NODE_MAJOR"
+        local binary=$DRIVERS_DIR/node/node_modules/node/bin/node
+        version_at_least "$("$binary" -p process.versions.node)" "$minimum" \
+            || die "no Node of $minimum or newer: install one, for example: npm install -g n && n $NODE_MAJOR"
+        echo "$binary" >"$DRIVERS_DIR/node-path"
+    fi
+}
+
+npm_install() {
+    npm install --prefix "$DRIVERS_DIR/node" --no-audit --no-fund --no-package-lock --loglevel=error "$@"
+}
+
+# The BSON corpus comes with pymongo's source package; it is unpacked, never committed.
+make_corpus() {
+    [[ -n $(compgen -G "$QUARRY_BSON_CORPUS/*.json") ]] && return
+    say "BSON corpus from the source package of pymongo $OLD_PYMONGO"
+    local scratch
+    scratch=$(mktemp -d)
+    "$DRIVERS_DIR/python-$OLD_PYMONGO/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary :all: \
+        --no-build-isolation --dest "$scratch" "pymongo==$OLD_PYMONGO" 2>/dev/null \
+        || "$DRIVERS_DIR/python-$OLD_PYMONGO/bin/pip" download -q --disable-pip-version-check --no-deps \
+            --no-binary :all: --dest "$scratch" "pymongo==$OLD_PYMONGO"
+    tar -xzf "$scratch/pymongo-$OLD_PYMONGO.tar.gz" -C "$scratch"
+    mkdir -p "$QUARRY_BSON_CORPUS"
+    cp "$scratch/pymongo-$OLD_PYMONGO"/test/bson_corpus/*.json "$QUARRY_BSON_CORPUS/"
+    rm -rf -- "$scratch"
+}
+
+# Packages are looked up again when a day has passed, so that "newest" stays true without a download a run.
+fresh() { [[ -f $1 && -z $(find "$1" -mmin +1440) && $1 -nt ${BASH_SOURCE[0]} ]]; }
+
+bootstrap_drivers() {
+    mkdir -p "$DRIVERS_DIR"
+    local stamp=$DRIVERS_DIR/ready
+    if ! fresh "$stamp"; then
+        rm -f "$stamp"
+        make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]'
+        make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
+        make_node
+        touch "$stamp"
+    fi
+    make_corpus
+}
+
+case "${1:-}" in
+    build) bootstrap_build ;;
+    drivers) bootstrap_drivers ;;
+    *) die "usage: bootstrap.sh build|drivers" ;;
+esac
