@@ -1,2 +1,16 @@
 //! MQL, the query language: matching, updating, projecting, expressions and pipelines over raw BSON, and the
 //! planner and executor that run them against the database.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod error_code;
+pub mod field_path;
+
+pub mod expression;
+pub mod matcher;
+pub mod projection;
+pub mod update;
+
+pub use error::{Error, Result};
+pub use error_code::ErrorCode;
+pub use field_path::FieldPath;

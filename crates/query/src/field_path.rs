@@ -1,0 +1,91 @@
+//! A dotted path, split once when a request is parsed: `a.0.b` names field `b` of element (or field) `0` of
+//! field `a`. A component that is a plain decimal number may also name an array position; which of the two is
+//! meant depends on the document, so both forms are kept. Paths are bounded in depth. What `$` means inside a
+//! path is for the update and projection parsers to say.
+
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+
+/// Deeper paths can name nothing: documents are at most 180 levels deep.
+pub const PATH_COMPONENTS_MAX: usize = 200;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldPath {
+    dotted: Box<str>,
+    parts: Box<[PathPart]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathPart {
+    name: Box<str>,
+    index: Option<u32>,
+}
+
+impl FieldPath {
+    pub fn parse(dotted: &str) -> Result<FieldPath> {
+        if dotted.bytes().filter(|byte| *byte == b'.').count() >= PATH_COMPONENTS_MAX {
+            return Err(Error::new(ErrorCode::OVERFLOW, "FieldPath is too long"));
+        }
+        Ok(FieldPath {
+            dotted: dotted.into(),
+            parts: dotted.split('.').map(PathPart::new).collect(),
+        })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.dotted
+    }
+
+    /// At least one.
+    pub fn parts(&self) -> &[PathPart] {
+        &self.parts
+    }
+
+    /// The top-level field the path begins with.
+    pub fn first(&self) -> &str {
+        &self.parts[0].name
+    }
+
+    pub fn is_top_level(&self) -> bool {
+        self.parts.len() == 1
+    }
+
+    /// True if `self` names `other` or something that holds it.
+    pub fn is_prefix_of(&self, other: &FieldPath) -> bool {
+        self.parts.len() <= other.parts.len()
+            && self
+                .parts
+                .iter()
+                .zip(other.parts.iter())
+                .all(|(a, b)| a.name == b.name)
+    }
+}
+
+impl PathPart {
+    fn new(name: &str) -> PathPart {
+        PathPart {
+            name: name.into(),
+            index: array_index(name),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The array position that the component may stand for.
+    pub fn index(&self) -> Option<u32> {
+        self.index
+    }
+}
+
+/// `0`, `7`, `12`, but neither `07`, `-1` nor the empty name.
+pub fn array_index(name: &str) -> Option<u32> {
+    let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    let canonical = name.len() == 1 || !name.starts_with('0');
+    if digits && canonical {
+        name.parse().ok()
+    } else {
+        None
+    }
+}

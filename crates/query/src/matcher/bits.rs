@@ -1,0 +1,125 @@
+//! `$bitsAllSet`, `$bitsAnySet`, `$bitsAllClear`, `$bitsAnyClear`: bit positions of whole numbers (two's
+//! complement, the sign continuing for ever) and of binary values (zeroes continuing for ever).
+
+use quarry_bson::RawValue;
+
+use crate::error::{Error, Result};
+
+/// More positions than any mask in use; an array of positions may repeat and name far bits.
+const POSITIONS_MAX: usize = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BitsTest {
+    AllSet,
+    AnySet,
+    AllClear,
+    AnyClear,
+}
+
+#[derive(Debug)]
+pub struct BitsPredicate {
+    test: BitsTest,
+    positions: Vec<u32>,
+    /// The same positions for numbers, those from 63 on being the sign.
+    mask: u64,
+}
+
+impl BitsPredicate {
+    pub fn parse(name: &str, test: BitsTest, operand: RawValue<'_>) -> Result<BitsPredicate> {
+        let positions = match operand {
+            RawValue::Array(list) => listed_positions(name, list.iter())?,
+            RawValue::Binary(binary) => binary_positions(name, binary.bytes)?,
+            number if number.is_number() => number_positions(name, number)?,
+            other => {
+                let found = other.element_type().alias();
+                let text =
+                    format!("{name} takes an Array, a number, or a BinData but received: {found}");
+                return Err(Error::bad_value(text));
+            }
+        };
+        let mask = positions
+            .iter()
+            .fold(0, |mask, position| mask | 1 << (*position).min(63));
+        Ok(BitsPredicate {
+            test,
+            positions,
+            mask,
+        })
+    }
+
+    pub fn matches(&self, value: RawValue<'_>) -> bool {
+        match value {
+            RawValue::Binary(binary) => self.matches_bytes(binary.bytes),
+            number if number.is_number() => number
+                .as_i64_exact()
+                .is_some_and(|bits| self.matches_number(bits as u64)),
+            _ => false,
+        }
+    }
+
+    fn matches_number(&self, bits: u64) -> bool {
+        match self.test {
+            BitsTest::AllSet => bits & self.mask == self.mask,
+            BitsTest::AnySet => bits & self.mask != 0,
+            BitsTest::AllClear => bits & self.mask == 0,
+            BitsTest::AnyClear => bits & self.mask != self.mask,
+        }
+    }
+
+    fn matches_bytes(&self, bytes: &[u8]) -> bool {
+        let is_set = |position: &u32| {
+            let byte = bytes.get((position / 8) as usize).copied().unwrap_or(0);
+            byte >> (position % 8) & 1 == 1
+        };
+        match self.test {
+            BitsTest::AllSet => self.positions.iter().all(is_set),
+            BitsTest::AnySet => self.positions.iter().any(is_set),
+            BitsTest::AllClear => !self.positions.iter().any(is_set),
+            BitsTest::AnyClear => !self.positions.iter().all(is_set),
+        }
+    }
+}
+
+fn listed_positions<'a>(name: &str, list: impl Iterator<Item = RawValue<'a>>) -> Result<Vec<u32>> {
+    let mut positions = Vec::new();
+    for member in list {
+        let position = member
+            .as_i64_exact()
+            .and_then(|position| u32::try_from(position).ok());
+        let Some(position) = position else {
+            let text = format!("bit positions must be integers >= 0, but found {member} in {name}");
+            return Err(Error::bad_value(text));
+        };
+        positions.push(position);
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    Ok(positions)
+}
+
+fn binary_positions(name: &str, bytes: &[u8]) -> Result<Vec<u32>> {
+    if bytes.len() * 8 > POSITIONS_MAX {
+        return Err(Error::bad_value(format!(
+            "the bit mask of {name} is longer than {} bytes",
+            POSITIONS_MAX / 8
+        )));
+    }
+    let is_set = |position: &u32| bytes[(position / 8) as usize] >> (position % 8) & 1 == 1;
+    Ok((0..bytes.len() as u32 * 8).filter(is_set).collect())
+}
+
+fn number_positions(name: &str, number: RawValue<'_>) -> Result<Vec<u32>> {
+    let Some(bits) = number.as_i64_exact() else {
+        return Err(Error::failed_to_parse(format!(
+            "Expected an integer: {name}: {number}"
+        )));
+    };
+    if bits < 0 {
+        return Err(Error::failed_to_parse(format!(
+            "Expected a non-negative number in: {name}: {number}"
+        )));
+    }
+    Ok((0..63)
+        .filter(|position| bits >> position & 1 == 1)
+        .collect())
+}

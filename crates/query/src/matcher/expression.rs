@@ -1,0 +1,134 @@
+//! The parsed filter as a tree, open for the planner to read: which paths are asked, with which operators and
+//! operands. The tree keeps the order of the filter; nothing is rewritten beyond flattening nested `$and`s.
+
+use std::cmp::Ordering;
+
+use quarry_bson::{RawValue, Value};
+
+use super::Matcher;
+use super::bits::BitsPredicate;
+use super::in_list::InList;
+use super::modulo::ModPredicate;
+use super::regex::RegexPredicate;
+use super::type_set::TypeSet;
+use crate::expression::Expression;
+use crate::field_path::FieldPath;
+
+#[derive(Debug)]
+pub enum MatchExpression {
+    AlwaysTrue,
+    AlwaysFalse,
+    /// Every child matches. An empty filter is an `And` of nothing.
+    And(Vec<MatchExpression>),
+    Or(Vec<MatchExpression>),
+    Nor(Vec<MatchExpression>),
+    Not(Box<MatchExpression>),
+    Field(FieldPredicate),
+    /// `$expr`.
+    Expr(Box<ExprPredicate>),
+}
+
+/// An aggregation expression over the whole document, asked for its truth.
+#[derive(Debug)]
+pub struct ExprPredicate {
+    pub expression: Expression,
+    /// `$$NOW`.
+    pub now_ms: i64,
+}
+
+/// One predicate over the values that a path reaches.
+#[derive(Debug)]
+pub struct FieldPredicate {
+    /// Empty inside `$elemMatch` over values: the element itself.
+    pub path: FieldPath,
+    pub predicate: Predicate,
+    /// Where the path's first field is found among the fields that one walk over the document fills.
+    pub(super) slot: usize,
+}
+
+#[derive(Debug)]
+pub enum Predicate {
+    Compare {
+        op: CompareOp,
+        value: Value,
+    },
+    In(InList),
+    /// The path reaches something, null included.
+    Exists,
+    Type(TypeSet),
+    Size(i64),
+    Mod(ModPredicate),
+    Regex(RegexPredicate),
+    Bits(BitsPredicate),
+    /// One element of the array, itself a document or array, matches the filter.
+    ElemMatchObject(Box<Matcher>),
+    /// One element of the array matches all of these, whose paths are empty.
+    ElemMatchValue(Vec<MatchExpression>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompareOp {
+    Eq,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+}
+
+impl FieldPredicate {
+    pub(super) fn new(path: FieldPath, predicate: Predicate) -> FieldPredicate {
+        FieldPredicate {
+            path,
+            predicate,
+            slot: 0,
+        }
+    }
+}
+
+impl MatchExpression {
+    pub(super) fn field(path: &FieldPath, predicate: Predicate) -> MatchExpression {
+        MatchExpression::Field(FieldPredicate::new(path.clone(), predicate))
+    }
+
+    /// The operand, if this is an equality of one path.
+    pub fn as_equality(&self) -> Option<(&FieldPath, RawValue<'_>)> {
+        match self {
+            MatchExpression::Field(FieldPredicate {
+                path, predicate, ..
+            }) => match predicate {
+                Predicate::Compare {
+                    op: CompareOp::Eq,
+                    value,
+                } => Some((path, value.as_raw())),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl CompareOp {
+    pub fn name(self) -> &'static str {
+        match self {
+            CompareOp::Eq => "$eq",
+            CompareOp::Gt => "$gt",
+            CompareOp::Gte => "$gte",
+            CompareOp::Lt => "$lt",
+            CompareOp::Lte => "$lte",
+        }
+    }
+
+    pub(super) fn accepts(self, ordering: Ordering) -> bool {
+        match self {
+            CompareOp::Eq => ordering == Ordering::Equal,
+            CompareOp::Gt => ordering == Ordering::Greater,
+            CompareOp::Gte => ordering != Ordering::Less,
+            CompareOp::Lt => ordering == Ordering::Less,
+            CompareOp::Lte => ordering != Ordering::Greater,
+        }
+    }
+
+    pub(super) fn accepts_equal(self) -> bool {
+        self.accepts(Ordering::Equal)
+    }
+}

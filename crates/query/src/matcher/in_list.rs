@@ -1,0 +1,63 @@
+//! The operand of `$in`: values sorted in BSON order and searched by halves, and regular expressions tried one
+//! by one. Null in the list also matches a missing field.
+
+use quarry_bson::compare::compare_values;
+use quarry_bson::{RawValue, Value};
+
+use super::regex::RegexPredicate;
+use crate::error::{Error, Result};
+
+#[derive(Debug)]
+pub struct InList {
+    values: Vec<Value>,
+    regexes: Vec<RegexPredicate>,
+    has_null: bool,
+}
+
+impl InList {
+    pub(super) fn new(mut values: Vec<Value>, regexes: Vec<RegexPredicate>) -> InList {
+        values.sort_by(|a, b| compare_values(a.as_raw(), b.as_raw()));
+        values.dedup_by(|a, b| compare_values(a.as_raw(), b.as_raw()).is_eq());
+        let has_null = values
+            .iter()
+            .any(|value| matches!(value.as_raw(), RawValue::Null));
+        InList {
+            values,
+            regexes,
+            has_null,
+        }
+    }
+
+    /// Sorted in BSON order, without duplicates.
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    pub fn regexes(&self) -> &[RegexPredicate] {
+        &self.regexes
+    }
+
+    #[inline]
+    pub(super) fn matches(&self, value: Option<RawValue<'_>>, failure: &mut Option<Error>) -> bool {
+        let Some(value) = value else {
+            return self.has_null;
+        };
+        let found = self
+            .values
+            .binary_search_by(|member| compare_values(member.as_raw(), value))
+            .is_ok();
+        found
+            || self
+                .regexes
+                .iter()
+                .any(|regex| keep_failure(regex.matches(value), failure))
+    }
+}
+
+/// False for a failed test, whose error is kept for the caller of the whole match.
+pub(super) fn keep_failure(outcome: Result<bool>, failure: &mut Option<Error>) -> bool {
+    outcome.unwrap_or_else(|error| {
+        failure.get_or_insert(error);
+        false
+    })
+}

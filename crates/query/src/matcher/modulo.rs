@@ -1,0 +1,62 @@
+//! `$mod`: a number whose whole part leaves a remainder when divided. Fractions are cut off on both sides, as
+//! MongoDB does; NaN, infinities and numbers beyond Int64 never match.
+
+use quarry_bson::RawValue;
+
+use crate::error::{Error, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModPredicate {
+    pub divisor: i64,
+    pub remainder: i64,
+}
+
+impl ModPredicate {
+    pub fn parse(operand: RawValue<'_>) -> Result<ModPredicate> {
+        let RawValue::Array(parts) = operand else {
+            return Err(Error::bad_value("malformed mod, needs to be an array"));
+        };
+        let mut parts = parts.iter();
+        let (Some(divisor), Some(remainder)) = (parts.next(), parts.next()) else {
+            return Err(Error::bad_value("malformed mod, not enough elements"));
+        };
+        if parts.next().is_some() {
+            return Err(Error::bad_value("malformed mod, too many elements"));
+        }
+        let predicate = ModPredicate {
+            divisor: part(divisor, "divisor")?,
+            remainder: part(remainder, "remainder")?,
+        };
+        if predicate.divisor == 0 {
+            return Err(Error::bad_value("divisor cannot be 0"));
+        }
+        Ok(predicate)
+    }
+
+    pub fn matches(self, value: RawValue<'_>) -> bool {
+        let whole = whole_part(value);
+        whole.is_some_and(|whole| whole.wrapping_rem(self.divisor) == self.remainder)
+    }
+}
+
+fn part(value: RawValue<'_>, name: &str) -> Result<i64> {
+    if !value.is_number() {
+        return Err(Error::bad_value(format!(
+            "malformed mod, {name} not a number"
+        )));
+    }
+    whole_part(value)
+        .ok_or_else(|| Error::bad_value(format!("malformed mod, {name} value is invalid: {value}")))
+}
+
+/// A number without its fraction, if it fits an Int64.
+pub(super) fn whole_part(value: RawValue<'_>) -> Option<i64> {
+    const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
+    if let Some(whole) = value.as_i64_exact() {
+        return Some(whole);
+    }
+    let whole = value.as_f64_lossy()?.trunc();
+    (-TWO_POW_63..TWO_POW_63)
+        .contains(&whole)
+        .then_some(whole as i64)
+}

@@ -1,0 +1,417 @@
+//! From a filter document to the tree. The first field of an operand decides whether it is a set of operators
+//! (`{$gt: 1}`) or a literal document; unknown operators, wrong operands and too deep nesting are refused here,
+//! so that evaluation has nothing left to check.
+
+use quarry_bson::{DateTime, RawArray, RawDocument, RawElement, RawValue};
+
+use super::bits::{BitsPredicate, BitsTest};
+use super::expression::{CompareOp, ExprPredicate, MatchExpression, Predicate};
+use super::in_list::InList;
+use super::modulo::ModPredicate;
+use super::regex::RegexPredicate;
+use super::type_set::TypeSet;
+use super::{FILTER_DEPTH_MAX, Matcher};
+use crate::error::{Error, Result};
+use crate::expression::{Expression, Variables};
+use crate::field_path::FieldPath;
+
+pub(super) fn parse_filter(filter: RawDocument<'_>) -> Result<MatchExpression> {
+    parse_document(filter, 0)
+}
+
+/// What may follow a field's name, over the path of the empty name.
+pub(super) fn parse_condition(condition: RawValue<'_>) -> Result<MatchExpression> {
+    let mut predicates = Vec::new();
+    parse_operand(&FieldPath::parse("")?, condition, 0, &mut predicates)?;
+    Ok(and(predicates))
+}
+
+fn parse_document(filter: RawDocument<'_>, depth: usize) -> Result<MatchExpression> {
+    check_depth(depth)?;
+    let mut all = Vec::new();
+    for element in filter.iter() {
+        let name = element.name().as_str()?;
+        if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
+            parse_top_level_operator(name, element.value(), depth, &mut all)?;
+        } else {
+            parse_operand(&FieldPath::parse(name)?, element.value(), depth, &mut all)?;
+        }
+    }
+    Ok(and(all))
+}
+
+fn check_depth(depth: usize) -> Result<()> {
+    if depth > FILTER_DEPTH_MAX {
+        return Err(Error::bad_value(format!(
+            "exceeded maximum query tree depth of {FILTER_DEPTH_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+fn and(mut children: Vec<MatchExpression>) -> MatchExpression {
+    match children.pop() {
+        Some(only) if children.is_empty() => only,
+        Some(last) => {
+            children.push(last);
+            MatchExpression::And(children)
+        }
+        None => MatchExpression::And(children),
+    }
+}
+
+fn parse_top_level_operator(
+    name: &str,
+    operand: RawValue<'_>,
+    depth: usize,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    match name {
+        "$and" => {
+            for child in parse_list(name, operand, depth)? {
+                match child {
+                    MatchExpression::And(children) => all.extend(children),
+                    other => all.push(other),
+                }
+            }
+        }
+        "$or" => all.push(MatchExpression::Or(parse_list(name, operand, depth)?)),
+        "$nor" => all.push(MatchExpression::Nor(parse_list(name, operand, depth)?)),
+        "$comment" => {}
+        "$alwaysTrue" | "$alwaysFalse" => {
+            if operand.as_i64_exact() != Some(1) {
+                return Err(Error::failed_to_parse(format!(
+                    "{name} must be an integer value of 1"
+                )));
+            }
+            all.push(if name == "$alwaysTrue" {
+                MatchExpression::AlwaysTrue
+            } else {
+                MatchExpression::AlwaysFalse
+            });
+        }
+        "$expr" => {
+            let expression = Expression::parse(operand, &mut Variables::new())?;
+            let predicate = ExprPredicate {
+                expression,
+                now_ms: DateTime::now().0,
+            };
+            all.push(MatchExpression::Expr(Box::new(predicate)));
+        }
+        "$where" | "$text" | "$jsonSchema" | "$sampleRate" => {
+            return Err(Error::bad_value(format!("{name} is not supported")));
+        }
+        _ => {
+            return Err(Error::bad_value(format!(
+                "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
+                 consider using $getField or $setField."
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn parse_list(name: &str, operand: RawValue<'_>, depth: usize) -> Result<Vec<MatchExpression>> {
+    let RawValue::Array(list) = operand else {
+        return Err(Error::bad_value(format!("{name} must be an array")));
+    };
+    if list.is_empty() {
+        return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
+    }
+    let mut children = Vec::new();
+    for member in list.iter() {
+        let RawValue::Document(filter) = member else {
+            return Err(Error::bad_value(
+                "$or/$and/$nor entries need to be full objects",
+            ));
+        };
+        children.push(parse_document(filter, depth + 1)?);
+    }
+    Ok(children)
+}
+
+/// What follows a field's name: operators, a regular expression, or a literal to be equal to.
+fn parse_operand(
+    path: &FieldPath,
+    operand: RawValue<'_>,
+    depth: usize,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    match operand {
+        RawValue::Document(operators) if is_operators(operators) => {
+            parse_operators(path, operators, depth, all)
+        }
+        RawValue::Regex(regex) => {
+            all.push(MatchExpression::field(
+                path,
+                Predicate::Regex(RegexPredicate::from_raw(regex)?),
+            ));
+            Ok(())
+        }
+        literal => {
+            all.push(compare(path, CompareOp::Eq, literal)?);
+            Ok(())
+        }
+    }
+}
+
+/// `{$gt: 1}` is, `{}` and a DBRef (`{$ref: .., $id: ..}`) are literals.
+fn is_operators(document: RawDocument<'_>) -> bool {
+    document.first().is_some_and(|first| {
+        let name = first.name();
+        name.as_bytes().starts_with(b"$") && !(name == "$ref" || name == "$id" || name == "$db")
+    })
+}
+
+fn parse_operators(
+    path: &FieldPath,
+    operators: RawDocument<'_>,
+    depth: usize,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    check_depth(depth)?;
+    for element in operators.iter() {
+        if let Some(expression) = parse_operator(path, operators, element, depth)? {
+            all.push(expression);
+        }
+    }
+    Ok(())
+}
+
+/// One operator of a field; None for one that another carries (`$options`).
+fn parse_operator(
+    path: &FieldPath,
+    siblings: RawDocument<'_>,
+    element: RawElement<'_>,
+    depth: usize,
+) -> Result<Option<MatchExpression>> {
+    let operand = element.value();
+    let name = element.name().as_str()?;
+    let field = |predicate| MatchExpression::field(path, predicate);
+    let bits = |test| {
+        Ok::<_, Error>(field(Predicate::Bits(BitsPredicate::parse(
+            name, test, operand,
+        )?)))
+    };
+    Ok(Some(match name {
+        "$eq" => compare(path, CompareOp::Eq, operand)?,
+        "$gt" => compare(path, CompareOp::Gt, operand)?,
+        "$gte" => compare(path, CompareOp::Gte, operand)?,
+        "$lt" => compare(path, CompareOp::Lt, operand)?,
+        "$lte" => compare(path, CompareOp::Lte, operand)?,
+        "$ne" => {
+            if matches!(operand, RawValue::Regex(_)) {
+                return Err(Error::bad_value("Can't have regex as arg to $ne."));
+            }
+            negate(compare(path, CompareOp::Eq, operand)?)
+        }
+        "$in" => field(Predicate::In(parse_in(name, operand)?)),
+        "$nin" => negate(field(Predicate::In(parse_in(name, operand)?))),
+        "$not" => negate(parse_not(path, operand, depth)?),
+        "$exists" if operand.is_truthy() => field(Predicate::Exists),
+        "$exists" => negate(field(Predicate::Exists)),
+        "$type" => field(Predicate::Type(TypeSet::parse(operand)?)),
+        "$size" => field(Predicate::Size(parse_size(operand)?)),
+        "$mod" => field(Predicate::Mod(ModPredicate::parse(operand)?)),
+        "$all" => parse_all(path, operand, depth)?,
+        "$elemMatch" => parse_elem_match(path, operand, depth)?,
+        "$regex" => field(Predicate::Regex(parse_regex(operand, siblings)?)),
+        "$options" => {
+            if siblings.get("$regex").is_none() {
+                return Err(Error::bad_value("$options needs a $regex"));
+            }
+            return Ok(None);
+        }
+        "$bitsAllSet" => bits(BitsTest::AllSet)?,
+        "$bitsAnySet" => bits(BitsTest::AnySet)?,
+        "$bitsAllClear" => bits(BitsTest::AllClear)?,
+        "$bitsAnyClear" => bits(BitsTest::AnyClear)?,
+        "$near" | "$nearSphere" | "$geoNear" | "$geoWithin" | "$within" | "$geoIntersects" => {
+            return Err(Error::bad_value(format!("{name} is not supported")));
+        }
+        _ => return Err(Error::bad_value(format!("unknown operator: {name}"))),
+    }))
+}
+
+fn negate(expression: MatchExpression) -> MatchExpression {
+    MatchExpression::Not(Box::new(expression))
+}
+
+fn compare(path: &FieldPath, op: CompareOp, operand: RawValue<'_>) -> Result<MatchExpression> {
+    match operand {
+        RawValue::Undefined => Err(Error::bad_value("cannot compare to undefined")),
+        RawValue::Regex(_) if op != CompareOp::Eq => Err(Error::bad_value(format!(
+            "Can't have RegEx as arg to predicate over field '{}'.",
+            path.as_str()
+        ))),
+        _ => Ok(MatchExpression::field(
+            path,
+            Predicate::Compare {
+                op,
+                value: operand.to_value(),
+            },
+        )),
+    }
+}
+
+fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
+    let RawValue::Array(members) = operand else {
+        return Err(Error::bad_value(format!("{name} needs an array")));
+    };
+    let mut values = Vec::new();
+    let mut regexes = Vec::new();
+    for member in members.iter() {
+        match member {
+            RawValue::Document(document) if is_operators(document) => {
+                return Err(Error::bad_value(format!("cannot nest $ under {name}")));
+            }
+            RawValue::Undefined => return Err(Error::bad_value("cannot compare to undefined")),
+            RawValue::Regex(regex) => regexes.push(RegexPredicate::from_raw(regex)?),
+            literal => values.push(literal.to_value()),
+        }
+    }
+    Ok(InList::new(values, regexes))
+}
+
+fn parse_not(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<MatchExpression> {
+    match operand {
+        RawValue::Regex(regex) => Ok(MatchExpression::field(
+            path,
+            Predicate::Regex(RegexPredicate::from_raw(regex)?),
+        )),
+        RawValue::Document(document) if document.is_empty() => {
+            Err(Error::bad_value("$not cannot be empty"))
+        }
+        RawValue::Document(operators) => {
+            let mut all = Vec::new();
+            parse_operators(path, operators, depth + 1, &mut all)?;
+            Ok(and(all))
+        }
+        _ => Err(Error::bad_value("$not needs a regex or a document")),
+    }
+}
+
+fn parse_size(operand: RawValue<'_>) -> Result<i64> {
+    let reason = match operand.as_i64_exact() {
+        Some(size) if size >= 0 => return Ok(size),
+        Some(_) => "Expected a non-negative number in",
+        None if operand.is_number() => "Expected an integer",
+        None => "Expected a number in",
+    };
+    Err(Error::bad_value(format!(
+        "Failed to parse $size. {reason}: $size: {operand}"
+    )))
+}
+
+fn parse_all(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<MatchExpression> {
+    let RawValue::Array(members) = operand else {
+        return Err(Error::bad_value("$all needs an array"));
+    };
+    if members.is_empty() {
+        return Ok(MatchExpression::AlwaysFalse);
+    }
+    let wants_elements = is_elem_match(members);
+    let mut all = Vec::new();
+    for member in members.iter() {
+        match member {
+            RawValue::Document(document) if wants_elements => {
+                match document.get_element("$elemMatch") {
+                    Some(only) if document.len() == 1 => {
+                        all.push(parse_elem_match(path, only.value(), depth)?)
+                    }
+                    _ => return Err(Error::bad_value("$all/$elemMatch has to be consistent")),
+                }
+            }
+            _ if wants_elements => {
+                return Err(Error::bad_value("$all/$elemMatch has to be consistent"));
+            }
+            RawValue::Document(document) if is_operators(document) => {
+                return Err(Error::bad_value("no $ expressions in $all"));
+            }
+            RawValue::Regex(regex) => {
+                all.push(MatchExpression::field(
+                    path,
+                    Predicate::Regex(RegexPredicate::from_raw(regex)?),
+                ));
+            }
+            literal => all.push(compare(path, CompareOp::Eq, literal)?),
+        }
+    }
+    Ok(and(all))
+}
+
+fn is_elem_match(members: RawArray<'_>) -> bool {
+    let first = members
+        .iter()
+        .next()
+        .and_then(|member| member.as_document());
+    first
+        .and_then(|document| document.first())
+        .is_some_and(|element| element.name() == "$elemMatch")
+}
+
+pub(super) fn parse_elem_match(
+    path: &FieldPath,
+    operand: RawValue<'_>,
+    depth: usize,
+) -> Result<MatchExpression> {
+    let RawValue::Document(filter) = operand else {
+        return Err(Error::bad_value("$elemMatch needs an Object"));
+    };
+    let logical = |name: &[u8]| matches!(name, b"$and" | b"$or" | b"$nor" | b"$where" | b"$expr");
+    let over_documents = filter
+        .first()
+        .is_none_or(|first| logical(first.name().as_bytes()))
+        || !is_operators(filter);
+    let predicate = if over_documents {
+        let inner = parse_document(filter, depth + 1)?;
+        if holds_expr(&inner) {
+            return Err(Error::bad_value(
+                "$expr can only be applied to the top-level document",
+            ));
+        }
+        Predicate::ElemMatchObject(Box::new(Matcher::new(inner)))
+    } else {
+        let mut all = Vec::new();
+        parse_operators(&FieldPath::parse("")?, filter, depth + 1, &mut all)?;
+        Predicate::ElemMatchValue(all)
+    };
+    Ok(MatchExpression::field(path, predicate))
+}
+
+fn holds_expr(expression: &MatchExpression) -> bool {
+    match expression {
+        MatchExpression::Expr(_) => true,
+        MatchExpression::And(children)
+        | MatchExpression::Or(children)
+        | MatchExpression::Nor(children) => children.iter().any(holds_expr),
+        MatchExpression::Not(child) => holds_expr(child),
+        _ => false,
+    }
+}
+
+fn parse_regex(operand: RawValue<'_>, siblings: RawDocument<'_>) -> Result<RegexPredicate> {
+    let options = match siblings.get("$options") {
+        None => None,
+        Some(RawValue::String(options)) => Some(options.as_str()?),
+        Some(_) => return Err(Error::bad_value("$options has to be a string")),
+    };
+    match operand {
+        RawValue::String(pattern) if pattern.as_bytes().contains(&0) => Err(Error::location(
+            51109,
+            "Regular expression cannot contain an embedded null byte",
+        )),
+        RawValue::String(pattern) => RegexPredicate::new(pattern.as_str()?, options.unwrap_or("")),
+        RawValue::Regex(regex) => match options {
+            Some(_) if !regex.options.is_empty() => Err(Error::location(
+                51075,
+                "options set in both $regex and $options",
+            )),
+            options => RegexPredicate::new(
+                regex.pattern.as_str()?,
+                options.unwrap_or(regex.options.as_str()?),
+            ),
+        },
+        _ => Err(Error::bad_value("$regex has to be a string")),
+    }
+}

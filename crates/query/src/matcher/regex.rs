@@ -1,0 +1,156 @@
+//! Regular expressions: PCRE2 with UTF-8 on and its work bounded, as a filter's `$regex` or a literal `/x/`. A
+//! regular expression also matches a stored regular expression that is spelled the same. The literal text that
+//! every match must begin with is offered to the planner.
+
+use quarry_bson::{RawRegex, RawValue};
+
+use crate::error::{Error, Result};
+
+/// Steps of backtracking before a match is given up with an error.
+const MATCH_STEPS_MAX: u32 = 10_000_000;
+const MATCH_DEPTH_MAX: u32 = 1_000_000;
+const MATCH_HEAP_KIB_MAX: u32 = 64 * 1024;
+/// As MongoDB: a longer pattern is refused.
+const PATTERN_BYTES_MAX: usize = 16_764;
+
+pub struct RegexPredicate {
+    pattern: Box<str>,
+    /// Sorted, without duplicates.
+    options: Box<str>,
+    compiled: pcre2::bytes::Regex,
+}
+
+impl RegexPredicate {
+    pub fn new(pattern: &str, options: &str) -> Result<RegexPredicate> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(Error::bad_value("Regular expression is too long"));
+        }
+        let mut builder = pcre2::bytes::RegexBuilder::new();
+        builder.utf(true).jit_if_available(true);
+        for option in options.chars() {
+            match option {
+                'i' => builder.caseless(true),
+                'm' => builder.multi_line(true),
+                's' => builder.dotall(true),
+                'x' => builder.extended(true),
+                'u' => &mut builder,
+                other => {
+                    return Err(Error::location(
+                        51108,
+                        format!("invalid flag in regex options: {other}"),
+                    ));
+                }
+            };
+        }
+        let bounded = format!(
+            "(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LIMIT_DEPTH={MATCH_DEPTH_MAX})(*LIMIT_HEAP={MATCH_HEAP_KIB_MAX}){pattern}"
+        );
+        let compiled = builder.build(&bounded).map_err(|cause| {
+            Error::location(51091, format!("Regular expression is invalid: {cause}"))
+        })?;
+        let mut letters: Vec<char> = options.chars().collect();
+        letters.sort_unstable();
+        letters.dedup();
+        Ok(RegexPredicate {
+            pattern: pattern.into(),
+            options: letters.into_iter().collect(),
+            compiled,
+        })
+    }
+
+    pub(super) fn from_raw(regex: RawRegex<'_>) -> Result<RegexPredicate> {
+        RegexPredicate::new(regex.pattern.as_str()?, regex.options.as_str()?)
+    }
+
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    pub fn options(&self) -> &str {
+        &self.options
+    }
+
+    /// Fails when the match takes more work than is allowed.
+    pub fn matches(&self, value: RawValue<'_>) -> Result<bool> {
+        match value {
+            RawValue::String(text) | RawValue::Symbol(text) => self.is_match(text.as_bytes()),
+            RawValue::Regex(stored) => {
+                Ok(stored.pattern == self.pattern.as_ref()
+                    && stored.options == self.options.as_ref())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether the expression is found in a text.
+    pub fn is_match(&self, text: &[u8]) -> Result<bool> {
+        self.compiled.is_match(text).map_err(|cause| {
+            Error::location(
+                51156,
+                format!("Error occurred while executing regular expression: {cause}"),
+            )
+        })
+    }
+
+    /// The text that every matching string begins with, for index bounds; None if there is none to be sure of.
+    pub fn prefix(&self) -> Option<RegexPrefix> {
+        // Case and free spacing change what the letters mean; multi-line changes `^`.
+        if self.options.contains(['i', 'm', 'x']) {
+            return None;
+        }
+        let rest = self
+            .pattern
+            .strip_prefix('^')
+            .or_else(|| self.pattern.strip_prefix("\\A"))?;
+        literal_prefix(rest)
+    }
+}
+
+/// A prefix of every match; `exact` if every string with the prefix matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegexPrefix {
+    pub text: String,
+    pub exact: bool,
+}
+
+impl std::fmt::Debug for RegexPredicate {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "/{}/{}", self.pattern, self.options)
+    }
+}
+
+/// Reads literal characters up to the first that means something. An alternative anywhere makes it void.
+fn literal_prefix(pattern: &str) -> Option<RegexPrefix> {
+    if pattern.contains('|') {
+        return None;
+    }
+    let mut text = String::new();
+    let mut rest = pattern.chars();
+    let mut exact = false;
+    loop {
+        let before = rest.as_str();
+        let Some(letter) = rest.next() else {
+            exact = true;
+            break;
+        };
+        match letter {
+            // The character before may be absent.
+            '*' | '?' | '{' => {
+                text.pop();
+                break;
+            }
+            '\\' => match rest.next() {
+                Some(escaped) if escaped.is_ascii_punctuation() => text.push(escaped),
+                _ => break,
+            },
+            '.' if before == ".*" || before == ".*$" => {
+                // `.` does not cross a line break unless `s` is set, but nothing after `^x` requires it to.
+                exact = before == ".*";
+                break;
+            }
+            '^' | '$' | '.' | '[' | '(' | ')' | '+' | '}' | ']' => break,
+            plain => text.push(plain),
+        }
+    }
+    (!text.is_empty()).then_some(RegexPrefix { text, exact })
+}

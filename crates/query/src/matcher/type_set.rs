@@ -1,0 +1,83 @@
+//! The operand of `$type`: a set of BSON types by number, alias, or `"number"`.
+
+use quarry_bson::{ElementType, RawValue};
+
+use crate::error::{Error, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypeSet(u32);
+
+impl TypeSet {
+    /// Parses what follows `$type`: a number, a name, or an array of them.
+    pub fn parse(operand: RawValue<'_>) -> Result<TypeSet> {
+        let mut set = TypeSet(0);
+        match operand {
+            RawValue::Array(members) => members.iter().try_for_each(|member| set.add(member))?,
+            single => set.add(single)?,
+        }
+        if set.0 == 0 {
+            return Err(Error::failed_to_parse("$type must match at least one type"));
+        }
+        Ok(set)
+    }
+
+    pub fn contains(self, element_type: ElementType) -> bool {
+        self.0 & bit(element_type) != 0
+    }
+
+    pub fn types(self) -> impl Iterator<Item = ElementType> {
+        ElementType::ALL
+            .into_iter()
+            .filter(move |element_type| self.contains(*element_type))
+    }
+
+    fn add(&mut self, member: RawValue<'_>) -> Result<()> {
+        if let Some(alias) = member.as_str() {
+            return self.add_alias(alias);
+        }
+        if !member.is_number() {
+            return Err(Error::type_mismatch(
+                "type must be represented as a number or a string",
+            ));
+        }
+        let code = member
+            .as_i64_exact()
+            .and_then(|code| i32::try_from(code).ok());
+        let Some(element_type) = code.and_then(ElementType::from_number) else {
+            return Err(Error::bad_value(format!(
+                "Invalid numerical type code: {member}"
+            )));
+        };
+        self.0 |= bit(element_type);
+        Ok(())
+    }
+
+    fn add_alias(&mut self, alias: &str) -> Result<()> {
+        if alias == "number" {
+            for element_type in [
+                ElementType::Int32,
+                ElementType::Int64,
+                ElementType::Double,
+                ElementType::Decimal128,
+            ] {
+                self.0 |= bit(element_type);
+            }
+            return Ok(());
+        }
+        let Some(element_type) = ElementType::from_alias(alias) else {
+            return Err(Error::bad_value(format!(
+                "Unknown type name alias: {alias}"
+            )));
+        };
+        self.0 |= bit(element_type);
+        Ok(())
+    }
+}
+
+fn bit(element_type: ElementType) -> u32 {
+    match element_type {
+        ElementType::MinKey => 1 << 30,
+        ElementType::MaxKey => 1 << 31,
+        other => 1 << (other as u8),
+    }
+}

@@ -1,0 +1,259 @@
+//! Evaluation: the tree over raw bytes, without building anything.
+//!
+//! A path reaches values as MongoDB's does. A field of a document is followed; of an array in the middle of a
+//! path, the rest of the path is followed into each element that is a document, and a numeric component also
+//! names the element at that position. At the end of a path an array yields its elements and then itself,
+//! unless the position was named. A path that ends at nothing yields "missing"; one that meets a scalar, or
+//! only scalars inside an array, yields missing and nothing respectively.
+
+use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
+
+use super::comparison::compares;
+use super::expression::{ExprPredicate, FieldPredicate, MatchExpression, Predicate};
+use super::in_list::keep_failure;
+use super::{MatchDetails, Matcher};
+use crate::error::{Error, Result};
+use crate::expression::Context;
+use crate::field_path::PathPart;
+
+/// What one evaluation carries along.
+#[derive(Default)]
+pub(super) struct Walk {
+    pub details: MatchDetails,
+    /// The first test that could not be carried out.
+    pub failure: Option<Error>,
+}
+
+/// Where top-level fields are found: filled by one walk over the document, or looked up each time.
+pub(super) struct Fields<'s, 'a> {
+    pub document: RawDocument<'a>,
+    pub slots: Option<&'s [Option<RawElement<'a>>]>,
+}
+
+impl<'a> Fields<'_, 'a> {
+    #[inline]
+    fn first_value(&self, field: &FieldPredicate) -> Option<RawValue<'a>> {
+        match self.slots {
+            Some(slots) => slots[field.slot].map(|element| element.value()),
+            None => self.document.get(field.path.first()),
+        }
+    }
+}
+
+impl Walk {
+    pub fn matches(&mut self, expression: &MatchExpression, fields: &Fields<'_, '_>) -> bool {
+        match expression {
+            MatchExpression::AlwaysTrue => true,
+            MatchExpression::AlwaysFalse => false,
+            MatchExpression::And(children) => {
+                children.iter().all(|child| self.matches(child, fields))
+            }
+            MatchExpression::Or(children) => children
+                .iter()
+                .any(|child| self.attempt(|walk| walk.matches(child, fields))),
+            MatchExpression::Nor(children) => self
+                .without_position(|walk| !children.iter().any(|child| walk.matches(child, fields))),
+            MatchExpression::Not(child) => {
+                self.without_position(|walk| !walk.matches(child, fields))
+            }
+            MatchExpression::Field(field) => {
+                let value = fields.first_value(field);
+                self.follow(value, &field.path.parts()[1..], &field.predicate)
+            }
+            MatchExpression::Expr(predicate) => {
+                keep_failure(predicate.holds(fields.document), &mut self.failure)
+            }
+        }
+    }
+
+    /// A branch that fails takes back the position it found on the way.
+    fn attempt(&mut self, test: impl FnOnce(&mut Walk) -> bool) -> bool {
+        let details = self.details;
+        let matched = test(self);
+        if !matched {
+            self.details = details;
+        }
+        matched
+    }
+
+    /// A negation matches no particular array element.
+    fn without_position(&mut self, test: impl FnOnce(&mut Walk) -> bool) -> bool {
+        let details = self.details;
+        let matched = test(self);
+        self.details = details;
+        matched
+    }
+
+    /// Tests what the rest of a path reaches from a value.
+    fn follow(
+        &mut self,
+        value: Option<RawValue<'_>>,
+        rest: &[PathPart],
+        predicate: &Predicate,
+    ) -> bool {
+        let Some((part, after)) = rest.split_first() else {
+            return self.test_leaf(value, predicate);
+        };
+        match value {
+            Some(RawValue::Document(document)) => {
+                self.follow(document.get(part.name()), after, predicate)
+            }
+            Some(RawValue::Array(array)) => self.follow_array(array, rest, predicate),
+            _ => self.test(None, predicate),
+        }
+    }
+
+    fn follow_array(
+        &mut self,
+        array: RawArray<'_>,
+        rest: &[PathPart],
+        predicate: &Predicate,
+    ) -> bool {
+        let Some((part, after)) = rest.split_first() else {
+            return false;
+        };
+        for (index, element) in (0u32..).zip(array.iter()) {
+            if let RawValue::Document(document) = element
+                && self.follow(document.get(part.name()), after, predicate)
+            {
+                self.details.array_index = Some(index);
+                return true;
+            }
+            if part.index() == Some(index) && self.follow_named_element(element, after, predicate) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The element whose position the path names: it is taken as it is, an array not opened at the path's end.
+    fn follow_named_element(
+        &mut self,
+        element: RawValue<'_>,
+        rest: &[PathPart],
+        predicate: &Predicate,
+    ) -> bool {
+        let Some((part, after)) = rest.split_first() else {
+            return self.test(Some(element), predicate);
+        };
+        match element {
+            RawValue::Document(document) => {
+                self.follow(document.get(part.name()), after, predicate)
+            }
+            RawValue::Array(inner) => self.follow_array(inner, rest, predicate),
+            _ => false,
+        }
+    }
+
+    /// The value at the end of a path; an array stands for its elements too, where the operator wants that.
+    #[inline]
+    fn test_leaf(&mut self, value: Option<RawValue<'_>>, predicate: &Predicate) -> bool {
+        if let Some(RawValue::Array(array)) = value
+            && predicate.opens_arrays()
+        {
+            for (index, element) in (0u32..).zip(array.iter()) {
+                if self.test(Some(element), predicate) {
+                    self.details.array_index = Some(index);
+                    return true;
+                }
+            }
+        }
+        self.test(value, predicate)
+    }
+
+    /// One value against one predicate, an array not opened.
+    #[inline]
+    fn test(&mut self, value: Option<RawValue<'_>>, predicate: &Predicate) -> bool {
+        match (predicate, value) {
+            (Predicate::Compare { op, value: operand }, value) => {
+                compares(*op, operand.as_raw(), value)
+            }
+            (Predicate::In(list), value) => list.matches(value, &mut self.failure),
+            (_, None) => false,
+            (Predicate::Exists, Some(_)) => true,
+            (Predicate::Type(types), Some(value)) => types.contains(value.element_type()),
+            (Predicate::Mod(modulo), Some(value)) => modulo.matches(value),
+            (Predicate::Bits(bits), Some(value)) => bits.matches(value),
+            (Predicate::Regex(regex), Some(value)) => {
+                keep_failure(regex.matches(value), &mut self.failure)
+            }
+            (Predicate::Size(size), Some(RawValue::Array(array))) => {
+                array.iter().count() as i64 == *size
+            }
+            (Predicate::ElemMatchObject(filter), Some(RawValue::Array(array))) => self
+                .any_element(array, |walk, element| {
+                    walk.matches_embedded(filter, element)
+                }),
+            (Predicate::ElemMatchValue(all), Some(RawValue::Array(array))) => self
+                .any_element(array, |walk, element| {
+                    all.iter().all(|one| walk.matches_value(one, element))
+                }),
+            _ => false,
+        }
+    }
+
+    fn any_element(
+        &mut self,
+        array: RawArray<'_>,
+        mut test: impl FnMut(&mut Walk, RawValue<'_>) -> bool,
+    ) -> bool {
+        for (index, element) in (0u32..).zip(array.iter()) {
+            if test(self, element) {
+                self.details.array_index = Some(index);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// `$elemMatch` over documents; an inner array is a document whose fields are its positions.
+    fn matches_embedded(&mut self, filter: &Matcher, element: RawValue<'_>) -> bool {
+        match element {
+            RawValue::Document(document) => filter.walk(document, self),
+            RawValue::Array(array) => filter.walk(array.as_document(), self),
+            _ => false,
+        }
+    }
+
+    /// `$elemMatch` over values: the paths of the predicates are empty.
+    pub fn matches_value(&mut self, expression: &MatchExpression, value: RawValue<'_>) -> bool {
+        match expression {
+            MatchExpression::AlwaysTrue => true,
+            MatchExpression::AlwaysFalse => false,
+            MatchExpression::And(children) => children
+                .iter()
+                .all(|child| self.matches_value(child, value)),
+            MatchExpression::Or(children) => children
+                .iter()
+                .any(|child| self.attempt(|walk| walk.matches_value(child, value))),
+            MatchExpression::Nor(children) => self.without_position(|walk| {
+                !children
+                    .iter()
+                    .any(|child| walk.matches_value(child, value))
+            }),
+            MatchExpression::Not(child) => {
+                self.without_position(|walk| !walk.matches_value(child, value))
+            }
+            MatchExpression::Field(field) => self.test(Some(value), &field.predicate),
+            // The parser lets `$expr` stand for whole documents only.
+            MatchExpression::Expr(_) => false,
+        }
+    }
+}
+
+impl ExprPredicate {
+    fn holds(&self, document: RawDocument<'_>) -> Result<bool> {
+        let mut context = Context::new(document, self.now_ms);
+        Ok(self.expression.evaluate(&mut context)?.is_truthy())
+    }
+}
+
+impl Predicate {
+    /// Whether an array at the path's end stands for its elements as well.
+    fn opens_arrays(&self) -> bool {
+        !matches!(
+            self,
+            Predicate::Size(_) | Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_)
+        )
+    }
+}

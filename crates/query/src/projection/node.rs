@@ -1,0 +1,108 @@
+//! The tree of a projection's fields.
+
+use super::slice::Slice;
+use crate::error::{Error, Result};
+use crate::expression::Expression;
+use crate::field_path::FieldPath;
+use crate::matcher::Matcher;
+
+#[derive(Debug)]
+pub(super) enum Node {
+    Include,
+    Exclude,
+    /// `array.$`: the element that the filter matched, of the first array on the path.
+    Matched,
+    Slice(Slice),
+    /// The first element that matches; at the top level only.
+    ElemMatch(Matcher),
+    Computed(Expression),
+    Branch(Branch),
+}
+
+/// The fields named inside one document.
+#[derive(Debug, Default)]
+pub(super) struct Branch {
+    /// In the projection's order.
+    fields: Vec<(Box<str>, Node)>,
+    /// A field here or further down is made, not taken from the document.
+    pub makes_fields: bool,
+    /// The path of `array.$` leads through here.
+    pub leads_to_matched: bool,
+}
+
+impl Branch {
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.fields.iter().map(|(name, node)| (name.as_ref(), node))
+    }
+
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        self.fields
+            .iter()
+            .position(|(known, _)| known.as_bytes() == name)
+    }
+
+    pub fn node(&self, place: usize) -> &Node {
+        &self.fields[place].1
+    }
+
+    pub fn insert(&mut self, path: &FieldPath, node: Node) -> Result<()> {
+        self.insert_at(path, 0, node)
+    }
+
+    fn insert_at(&mut self, path: &FieldPath, at: usize, node: Node) -> Result<()> {
+        let name = path.parts()[at].name();
+        let last = at + 1 == path.parts().len();
+        self.makes_fields |= node.is_made();
+        self.leads_to_matched |= matches!(node, Node::Matched);
+        let Some(place) = self.find(name.as_bytes()) else {
+            let node = if last {
+                node
+            } else {
+                let mut branch = Branch::default();
+                branch.insert_at(path, at + 1, node)?;
+                Node::Branch(branch)
+            };
+            self.fields.push((name.into(), node));
+            return Ok(());
+        };
+        match &mut self.fields[place].1 {
+            Node::Branch(branch) if !last => branch.insert_at(path, at + 1, node),
+            Node::Branch(_) => Err(Error::location(
+                31250,
+                format!("Path collision at {}", path.as_str()),
+            )),
+            _ if last => Err(Error::location(
+                31250,
+                format!("Path collision at {}", path.as_str()),
+            )),
+            _ => {
+                let rest: Vec<&str> = path.parts()[at + 1..]
+                    .iter()
+                    .map(|part| part.name())
+                    .collect();
+                let text = format!(
+                    "Path collision at {} remaining portion {}",
+                    path.as_str(),
+                    rest.join(".")
+                );
+                Err(Error::location(31249, text))
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Made after the fields that are taken from the document.
+    pub fn is_made(&self) -> bool {
+        matches!(self, Node::Computed(_) | Node::ElemMatch(_))
+    }
+}

@@ -1,0 +1,613 @@
+//! One walk over a document with the tree: runs of untouched elements are copied as bytes, touched ones are
+//! rewritten where they stand, new ones are appended.
+
+use std::fmt::Display;
+
+use quarry_bson::compare::compare_values;
+use quarry_bson::{DEPTH_MAX, ElementType, RawArray, RawDocument, RawElement, RawValue, Timestamp};
+use smallvec::SmallVec;
+
+use super::modifier::{Clock, Modifier, depth};
+use super::tree::{Branch, Dynamic, Leaf, Named, Node};
+use super::{ARRAY_PADDING_MAX, Operators, arithmetic, array_values};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::field_path::FieldPath;
+use crate::matcher::MatchDetails;
+
+/// One application of an update to one document.
+pub(super) struct Apply<'u, 'd> {
+    pub operators: &'u Operators,
+    pub root: RawDocument<'d>,
+    pub details: &'u MatchDetails,
+    pub insert: bool,
+    pub now_ms: i64,
+}
+
+/// The nodes that touch one array element: more than one if, say, `$[]` and `0` both do.
+type Touching<'u> = SmallVec<[&'u Node; 2]>;
+
+impl<'u> Apply<'u, '_> {
+    pub fn run(&self, out: &mut Vec<u8>) -> Result<()> {
+        if self.operators.uses_matched_element && self.details.array_index.is_none() {
+            let text = "The positional operator did not find the match needed from the query.";
+            return Err(Error::bad_value(text));
+        }
+        for (from, to) in &self.operators.renames {
+            self.check_rename(from, to)?;
+        }
+        let start = out.len();
+        self.document(self.root, &self.operators.root, out)?;
+        if self.operators.root.find(b"_id").is_some() {
+            self.check_id_kept(&out[start..])?;
+        }
+        Ok(())
+    }
+
+    fn check_id_kept(&self, updated: &[u8]) -> Result<()> {
+        let Some(old) = self.root.get("_id") else {
+            return Ok(());
+        };
+        if RawDocument::new(updated)?.get("_id") != Some(old) {
+            let text =
+                "Performing an update on the path '_id' would modify the immutable field '_id'";
+            return Err(Error::new(ErrorCode::IMMUTABLE_FIELD, text));
+        }
+        Ok(())
+    }
+
+    fn document(
+        &self,
+        document: RawDocument<'_>,
+        branch: &'u Branch,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        if let Some((dynamic, node)) = branch.dynamic.first() {
+            return Err(not_an_array(*dynamic, node, RawValue::Document(document)));
+        }
+        let bytes = document.as_bytes();
+        let start = begin(out);
+        let mut missing: SmallVec<[bool; 16]> = SmallVec::from_elem(true, branch.named.len());
+        let mut left = branch.named.len();
+        // Bytes before `copied` are in `out` or gone; `at` is where the next element begins.
+        let (mut copied, mut at) = (LENGTH_BYTES, LENGTH_BYTES);
+        for element in document.iter() {
+            let element_start = at;
+            at += element.as_bytes().len();
+            let Some(place) = branch.find(element.name().as_bytes()) else {
+                continue;
+            };
+            out.extend_from_slice(&bytes[copied..element_start]);
+            copied = at;
+            self.existing(element, &branch.named[place].node, Within::Document, out)?;
+            if std::mem::replace(&mut missing[place], false) {
+                left -= 1;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        out.extend_from_slice(&bytes[copied..bytes.len() - 1]);
+        for (named, _) in branch
+            .named
+            .iter()
+            .zip(&missing)
+            .filter(|(_, missing)| **missing)
+        {
+            self.create(named.name.as_bytes(), &named.node, out)?;
+        }
+        end(start, out);
+        Ok(())
+    }
+
+    fn array(
+        &self,
+        name: &dyn Display,
+        array: RawArray<'_>,
+        branch: &'u Branch,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        if let Some(named) = branch
+            .named
+            .iter()
+            .find(|named| named.index.is_none() && !self.tolerates(&named.node))
+        {
+            return Err(blocked(&named.name, name, RawValue::Array(array)));
+        }
+        let bytes = array.as_bytes();
+        let start = begin(out);
+        let (mut copied, mut at) = (LENGTH_BYTES, LENGTH_BYTES);
+        let mut len = 0;
+        for (index, element) in (0u32..).zip(array.elements()) {
+            let element_start = at;
+            at += element.as_bytes().len();
+            len = index as usize + 1;
+            let nodes = self.touching(branch, index, element)?;
+            if nodes.is_empty() {
+                continue;
+            }
+            out.extend_from_slice(&bytes[copied..element_start]);
+            copied = at;
+            self.existing_by_all(element, &nodes, out)?;
+        }
+        out.extend_from_slice(&bytes[copied..bytes.len() - 1]);
+        for named in &branch.named {
+            len = self.create_element(named, len, out)?;
+        }
+        end(start, out);
+        Ok(())
+    }
+
+    /// The nodes of a branch that mean the element at a position.
+    fn touching(
+        &self,
+        branch: &'u Branch,
+        index: u32,
+        element: RawElement<'_>,
+    ) -> Result<Touching<'u>> {
+        let mut nodes = Touching::new();
+        if let Some(named) = branch.named.iter().find(|named| named.index == Some(index)) {
+            nodes.push(&named.node);
+        }
+        for (dynamic, node) in &branch.dynamic {
+            let touches = match dynamic {
+                Dynamic::All => true,
+                Dynamic::Matched => self.details.array_index == Some(index),
+                Dynamic::Filtered(number) => self.operators.array_filters[*number]
+                    .matcher
+                    .matches_value(element)?,
+            };
+            if touches {
+                nodes.push(node);
+            }
+        }
+        Ok(nodes)
+    }
+
+    fn existing_by_all(
+        &self,
+        element: RawElement<'_>,
+        nodes: &[&'u Node],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let [first, others @ ..] = nodes else {
+            return Ok(());
+        };
+        let start = out.len();
+        self.existing(element, first, Within::Array, out)?;
+        for (done, node) in others.iter().enumerate() {
+            if let Some(path) = nodes[..=done].iter().find_map(|before| before.clash(node)) {
+                let text = format!("Update created a conflict at '{}'", path.as_str());
+                return Err(Error::new(ErrorCode::CONFLICTING_UPDATE_OPERATORS, text));
+            }
+            // The element as it is by now, in a document of its own to be walked.
+            let mut so_far = vec![0; LENGTH_BYTES];
+            so_far.extend_from_slice(&out[start..]);
+            end(0, &mut so_far);
+            out.truncate(start);
+            let Some(element) = RawDocument::new(&so_far)?.first() else {
+                return Ok(());
+            };
+            self.existing(element, node, Within::Array, out)?;
+        }
+        Ok(())
+    }
+
+    /// A node meets an element that is there.
+    fn existing(
+        &self,
+        element: RawElement<'_>,
+        node: &'u Node,
+        within: Within,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let branch = match node {
+            Node::Leaf(leaf) => return self.modify(element, leaf, within, out),
+            Node::Branch(branch) => branch,
+        };
+        let name = element.name();
+        match element.value() {
+            RawValue::Document(document) => {
+                header(ElementType::Document, name.as_bytes(), out);
+                self.document(document, branch, out)
+            }
+            RawValue::Array(array) => {
+                header(ElementType::Array, name.as_bytes(), out);
+                self.array(&name, array, branch, out)
+            }
+            scalar => {
+                if let Some((dynamic, node)) = branch.dynamic.first() {
+                    return Err(not_an_array(*dynamic, node, scalar));
+                }
+                if let Some(named) = branch
+                    .named
+                    .iter()
+                    .find(|named| !self.tolerates(&named.node))
+                {
+                    return Err(blocked(&named.name, &name, scalar));
+                }
+                out.extend_from_slice(element.as_bytes());
+                Ok(())
+            }
+        }
+    }
+
+    /// A node meets nothing: its fields come into being, if its operators create any.
+    fn create(&self, name: &[u8], node: &'u Node, out: &mut Vec<u8>) -> Result<()> {
+        match node {
+            Node::Leaf(leaf) => self.create_leaf(name, leaf, out),
+            Node::Branch(branch) => {
+                if let Some((dynamic, node)) = branch.dynamic.first() {
+                    return Err(no_array(*dynamic, node));
+                }
+                if !self.creates(node) {
+                    return Ok(());
+                }
+                header(ElementType::Document, name, out);
+                let start = begin(out);
+                for named in &branch.named {
+                    self.create(named.name.as_bytes(), &named.node, out)?;
+                }
+                end(start, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// An element past the array's end, with nulls up to it. Returns the array's length.
+    fn create_element(&self, named: &'u Named, len: usize, out: &mut Vec<u8>) -> Result<usize> {
+        let Some(index) = named.index.map(|index| index as usize) else {
+            return Ok(len);
+        };
+        if index < len || !self.creates(&named.node) {
+            return Ok(len);
+        }
+        if index - len > ARRAY_PADDING_MAX {
+            let text = format!("can't backfill more than {ARRAY_PADDING_MAX} nulls into an array");
+            return Err(Error::location(165, text));
+        }
+        for position in len..index {
+            header(ElementType::Null, position.to_string().as_bytes(), out);
+        }
+        self.create(named.name.as_bytes(), &named.node, out)?;
+        Ok(index + 1)
+    }
+
+    fn modify(
+        &self,
+        element: RawElement<'_>,
+        leaf: &Leaf,
+        within: Within,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let name = element.name().as_bytes();
+        let value = element.value();
+        match &leaf.modifier {
+            Modifier::Set(new) => put(name, new.as_raw(), out),
+            Modifier::SetOnInsert(new) if self.insert => put(name, new.as_raw(), out),
+            Modifier::SetOnInsert(_) => out.extend_from_slice(element.as_bytes()),
+            // Positions after it keep their numbers.
+            Modifier::Unset if within == Within::Array => header(ElementType::Null, name, out),
+            Modifier::Unset | Modifier::RenamedAway => {}
+            Modifier::Inc(by) => put(name, self.sum(element, by.as_raw())?, out),
+            Modifier::Mul(by) => put(name, self.product(element, by.as_raw())?, out),
+            Modifier::Min(bound) if compare_values(bound.as_raw(), value).is_lt() => {
+                put(name, bound.as_raw(), out)
+            }
+            Modifier::Max(bound) if compare_values(bound.as_raw(), value).is_gt() => {
+                put(name, bound.as_raw(), out)
+            }
+            Modifier::Min(_) | Modifier::Max(_) => out.extend_from_slice(element.as_bytes()),
+            Modifier::RenameFrom(from) => match self.root.get_path(from.as_str()) {
+                Some(source) => put(name, source, out),
+                None => out.extend_from_slice(element.as_bytes()),
+            },
+            Modifier::CurrentDate(clock) => put(name, self.now(*clock), out),
+            Modifier::Bit(steps) => {
+                let mut bits = value;
+                for (op, operand) in steps {
+                    let result = arithmetic::bitwise(*op, bits, operand.as_raw());
+                    bits = result.ok_or_else(|| self.not_integral(element))?;
+                }
+                put(name, bits, out);
+            }
+            Modifier::Push(push) => {
+                let array = value
+                    .as_array()
+                    .ok_or_else(|| self.not_an_array_to_push(element))?;
+                array_values::push(name, array, push, out);
+            }
+            Modifier::AddToSet(values) => {
+                let array = value
+                    .as_array()
+                    .ok_or_else(|| not_an_array_to_add(element))?;
+                array_values::add_to_set(name, array, values, out);
+            }
+            Modifier::PopFirst | Modifier::PopLast => {
+                let Some(array) = value.as_array() else {
+                    return Err(Error::type_mismatch(format!(
+                        "Path '{}' contains an element of non-array type '{}'",
+                        leaf.path.as_str(),
+                        element.element_type().alias()
+                    )));
+                };
+                array_values::pop(
+                    element,
+                    array,
+                    matches!(leaf.modifier, Modifier::PopFirst),
+                    out,
+                );
+            }
+            Modifier::Pull(condition) => {
+                let array = value
+                    .as_array()
+                    .ok_or_else(|| Error::bad_value("Cannot apply $pull to a non-array value"))?;
+                array_values::keep(element, array, out, |member| Ok(!condition.takes(member)?))?;
+            }
+            Modifier::PullAll(values) => {
+                let array = value
+                    .as_array()
+                    .ok_or_else(|| Error::bad_value("Cannot apply $pull to a non-array value"))?;
+                array_values::keep(element, array, out, |member| {
+                    Ok(!values.iter().any(|value| value.as_raw() == member.value()))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn create_leaf(&self, name: &[u8], leaf: &Leaf, out: &mut Vec<u8>) -> Result<()> {
+        match &leaf.modifier {
+            Modifier::Set(value)
+            | Modifier::Inc(value)
+            | Modifier::Min(value)
+            | Modifier::Max(value) => {
+                put(name, value.as_raw(), out);
+            }
+            Modifier::SetOnInsert(value) if self.insert => put(name, value.as_raw(), out),
+            Modifier::Mul(by) => put(name, arithmetic::zero_like(by.as_raw()), out),
+            Modifier::RenameFrom(from) => {
+                if let Some(source) = self.root.get_path(from.as_str()) {
+                    put(name, source, out);
+                }
+            }
+            Modifier::CurrentDate(clock) => put(name, self.now(*clock), out),
+            Modifier::Bit(steps) => {
+                let mut bits = RawValue::Int32(0);
+                for (op, operand) in steps {
+                    bits = arithmetic::bitwise(*op, bits, operand.as_raw())
+                        .expect("operands of $bit were checked to be integers");
+                }
+                put(name, bits, out);
+            }
+            Modifier::Push(push) => array_values::push(name, RawArray::EMPTY, push, out),
+            Modifier::AddToSet(values) => {
+                array_values::add_to_set(name, RawArray::EMPTY, values, out)
+            }
+            Modifier::SetOnInsert(_)
+            | Modifier::Unset
+            | Modifier::RenamedAway
+            | Modifier::PopFirst
+            | Modifier::PopLast
+            | Modifier::Pull(_)
+            | Modifier::PullAll(_) => {}
+        }
+        Ok(())
+    }
+
+    fn now(&self, clock: Clock) -> RawValue<'static> {
+        match clock {
+            Clock::Date => RawValue::DateTime(self.now_ms),
+            Clock::Timestamp => RawValue::Timestamp(Timestamp {
+                time: (self.now_ms / 1000) as u32,
+                increment: 1,
+            }),
+        }
+    }
+
+    fn sum<'v>(&self, element: RawElement<'_>, by: RawValue<'_>) -> Result<RawValue<'v>> {
+        self.calculated(element, "$inc", arithmetic::add(element.value(), by))
+    }
+
+    fn product<'v>(&self, element: RawElement<'_>, by: RawValue<'_>) -> Result<RawValue<'v>> {
+        self.calculated(element, "$mul", arithmetic::multiply(element.value(), by))
+    }
+
+    fn calculated<'v>(
+        &self,
+        element: RawElement<'_>,
+        op: &str,
+        result: Option<RawValue<'v>>,
+    ) -> Result<RawValue<'v>> {
+        if !element.value().is_number() {
+            return Err(Error::type_mismatch(format!(
+                "Cannot apply {op} to a value of non-numeric type. {{{}}} has the field '{}' of non-numeric type {}",
+                self.id_shown(),
+                element.name(),
+                element.element_type().alias()
+            )));
+        }
+        result.ok_or_else(|| {
+            Error::bad_value(format!(
+                "Failed to apply {op} operations to current value (({}){}) for document {{{}}}",
+                if element.element_type() == ElementType::Int64 {
+                    "NumberLong"
+                } else {
+                    "NumberInt"
+                },
+                element.value().as_i64_exact().unwrap_or_default(),
+                self.id_shown()
+            ))
+        })
+    }
+
+    fn check_rename(&self, from: &FieldPath, to: &FieldPath) -> Result<()> {
+        if let Some(array) = array_on_path(self.root, from) {
+            return Err(self.through_array("source", from, &array));
+        }
+        let Some(value) = self.root.get_path(from.as_str()) else {
+            return Ok(());
+        };
+        if let Some(array) = array_on_path(self.root, to) {
+            return Err(self.through_array("destination", to, &array));
+        }
+        if to.parts().len() + depth(value) > DEPTH_MAX {
+            let text = format!(
+                "the rename to '{}' would nest deeper than {DEPTH_MAX} levels",
+                to.as_str()
+            );
+            return Err(Error::new(ErrorCode::OVERFLOW, text));
+        }
+        Ok(())
+    }
+
+    fn through_array(&self, which: &str, path: &FieldPath, array: &str) -> Error {
+        Error::bad_value(format!(
+            "The {which} field cannot be an array element, '{}' in doc with {} has an array field called '{array}'",
+            path.as_str(),
+            self.id_shown()
+        ))
+    }
+
+    fn creates(&self, node: &Node) -> bool {
+        node.any_leaf(&|leaf| match &leaf.modifier {
+            Modifier::RenameFrom(from) => self.root.get_path(from.as_str()).is_some(),
+            modifier => modifier.creates(self.insert),
+        })
+    }
+
+    fn tolerates(&self, node: &Node) -> bool {
+        !node.any_leaf(&|leaf| match &leaf.modifier {
+            Modifier::RenameFrom(from) => self.root.get_path(from.as_str()).is_some(),
+            modifier => !modifier.tolerates_blocked_path(self.insert),
+        })
+    }
+
+    fn id_shown(&self) -> String {
+        self.root
+            .get("_id")
+            .map_or_else(|| "no id".to_owned(), |id| format!("_id: {id}"))
+    }
+
+    fn not_integral(&self, element: RawElement<'_>) -> Error {
+        Error::bad_value(format!(
+            "Cannot apply $bit to a value of non-integral type.{} has the field {} of non-integer type {}",
+            self.id_shown(),
+            element.name(),
+            element.element_type().alias()
+        ))
+    }
+
+    fn not_an_array_to_push(&self, element: RawElement<'_>) -> Error {
+        Error::bad_value(format!(
+            "The field '{}' must be an array but is of type {} in document {{{}}}",
+            element.name(),
+            element.element_type().alias(),
+            self.id_shown()
+        ))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Document,
+    Array,
+}
+
+/// The name of the first array that a path meets before its end.
+fn array_on_path(root: RawDocument<'_>, path: &FieldPath) -> Option<String> {
+    let mut document = root;
+    for part in &path.parts()[..path.parts().len() - 1] {
+        match document.get(part.name())? {
+            RawValue::Document(inner) => document = inner,
+            RawValue::Array(_) => return Some(part.name().to_owned()),
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn not_an_array_to_add(element: RawElement<'_>) -> Error {
+    Error::bad_value(format!(
+        "Cannot apply $addToSet to non-array field. Field named '{}' has non-array type {}",
+        element.name(),
+        element.element_type().alias()
+    ))
+}
+
+fn blocked(field: &str, holder: &dyn Display, value: RawValue<'_>) -> Error {
+    let text = format!("Cannot create field '{field}' in element {{{holder}: {value}}}");
+    Error::new(ErrorCode::PATH_NOT_VIABLE, text)
+}
+
+fn not_an_array(dynamic: Dynamic, node: &Node, value: RawValue<'_>) -> Error {
+    match dynamic {
+        Dynamic::Matched => {
+            let text = format!("Cannot apply the positional operator to non-array element {value}");
+            Error::new(ErrorCode::PATH_NOT_VIABLE, text)
+        }
+        Dynamic::All | Dynamic::Filtered(_) => Error::bad_value(format!(
+            "Cannot apply array updates to non-array element {}: {value}",
+            path_before_dynamic(node)
+        )),
+    }
+}
+
+fn no_array(dynamic: Dynamic, node: &Node) -> Error {
+    let path = path_before_dynamic(node);
+    match dynamic {
+        Dynamic::Matched => Error::bad_value(
+            "The positional operator did not find the match needed from the query.",
+        ),
+        Dynamic::All | Dynamic::Filtered(_) => Error::bad_value(format!(
+            "The path '{path}' must exist in the document in order to apply array updates."
+        )),
+    }
+}
+
+/// The path of the first leaf below, up to its first `$` component.
+fn path_before_dynamic(node: &Node) -> String {
+    match node {
+        Node::Leaf(leaf) => {
+            let names = leaf.path.parts().iter().map(|part| part.name());
+            names
+                .take_while(|name| !name.starts_with('$'))
+                .collect::<Vec<_>>()
+                .join(".")
+        }
+        Node::Branch(branch) => {
+            let named = branch.named.first().map(|named| &named.node);
+            named
+                .or(branch.dynamic.first().map(|(_, node)| node))
+                .map(path_before_dynamic)
+                .unwrap_or_default()
+        }
+    }
+}
+
+const LENGTH_BYTES: usize = 4;
+
+/// Starts a document or array in `out`.
+fn begin(out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    start
+}
+
+/// Ends the one that began at `start`. A length beyond 32 bits is refused with the document's size.
+fn end(start: usize, out: &mut Vec<u8>) {
+    out.push(0);
+    let length = (out.len() - start) as u32;
+    out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+}
+
+pub(super) fn header(element_type: ElementType, name: &[u8], out: &mut Vec<u8>) {
+    out.push(element_type as u8);
+    out.extend_from_slice(name);
+    out.push(0);
+}
+
+fn put(name: &[u8], value: RawValue<'_>, out: &mut Vec<u8>) {
+    header(value.element_type(), name, out);
+    value.write_to(out);
+}

@@ -1,0 +1,162 @@
+//! Updates: a replacement document, or operators compiled into a tree of the fields that they touch.
+//!
+//! Keeps true: fields that no operator names are copied byte for byte, in one walk over the document; `_id`
+//! never changes; the result is within the limits of size and nesting; new fields are created in MongoDB's
+//! order (numbers by value, then by name). Setting or incrementing a top-level field allocates nothing beyond
+//! `out`. Leaves out pipeline-style updates, which are refused by name.
+
+mod apply;
+mod arithmetic;
+mod array_values;
+mod modifier;
+mod parse;
+mod pull;
+mod push;
+mod tree;
+mod upsert;
+
+use quarry_bson::{DOCUMENT_BYTES_MAX, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
+
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::field_path::FieldPath;
+use crate::matcher::{MatchDetails, Matcher};
+use tree::Branch;
+
+/// Nulls that `$set: {"a.1000": 1}` may add to reach its position.
+pub const ARRAY_PADDING_MAX: usize = 1_500_000;
+
+#[derive(Debug)]
+pub struct Update {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Replacement(Document),
+    Operators(Operators),
+}
+
+#[derive(Debug, Default)]
+struct Operators {
+    root: Branch,
+    /// By the numbers that the tree holds.
+    array_filters: Vec<ArrayFilter>,
+    /// From, to.
+    renames: Vec<(FieldPath, FieldPath)>,
+    paths: Vec<FieldPath>,
+    uses_matched_element: bool,
+}
+
+#[derive(Debug)]
+struct ArrayFilter {
+    identifier: Box<str>,
+    matcher: Matcher,
+}
+
+/// What applying an update did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// The bytes differ.
+    pub modified: bool,
+}
+
+impl Update {
+    /// Parses `u` of an update statement.
+    pub fn parse(update: RawValue<'_>) -> Result<Update> {
+        Update::parse_with(update, None)
+    }
+
+    /// As [`Update::parse`], with the statement's `arrayFilters`.
+    pub fn parse_with(update: RawValue<'_>, array_filters: Option<RawArray<'_>>) -> Result<Update> {
+        Ok(Update {
+            kind: parse::parse(update, array_filters)?,
+        })
+    }
+
+    pub fn is_replacement(&self) -> bool {
+        matches!(self.kind, Kind::Replacement(_))
+    }
+
+    /// The paths that operators name, `$` components included; None for a replacement, which may touch all.
+    pub fn touched_paths(&self) -> Option<&[FieldPath]> {
+        match &self.kind {
+            Kind::Replacement(_) => None,
+            Kind::Operators(operators) => Some(&operators.paths),
+        }
+    }
+
+    /// Whether a path has the component `$`, so that the match must tell which element it went through.
+    pub fn uses_matched_element(&self) -> bool {
+        matches!(&self.kind, Kind::Operators(operators) if operators.uses_matched_element)
+    }
+
+    /// Appends the updated document to `out`. With an error `out` holds nothing of use past its old end.
+    /// `upsert_insert`: the document is being made by an upsert, so `$setOnInsert` counts.
+    pub fn apply(
+        &self,
+        document: RawDocument<'_>,
+        details: &MatchDetails,
+        upsert_insert: bool,
+        now_ms: i64,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome> {
+        let start = out.len();
+        match &self.kind {
+            Kind::Replacement(replacement) => replace(document, replacement.as_raw(), out)?,
+            Kind::Operators(operators) => {
+                apply::Apply {
+                    operators,
+                    root: document,
+                    details,
+                    insert: upsert_insert,
+                    now_ms,
+                }
+                .run(out)?;
+            }
+        }
+        if out.len() - start > DOCUMENT_BYTES_MAX {
+            let text =
+                format!("Resulting document after update is larger than {DOCUMENT_BYTES_MAX}");
+            return Err(Error::location(17419, text));
+        }
+        Ok(Outcome {
+            modified: out[start..] != *document.as_bytes(),
+        })
+    }
+
+    /// The document that an upsert inserts when the filter matches nothing: the filter's equalities with the
+    /// update applied, `_id` first and generated if neither gives one.
+    pub fn upsert_document(&self, filter: &Matcher, now_ms: i64) -> Result<Document> {
+        upsert::document(self, filter, now_ms)
+    }
+}
+
+/// The replacement with the document's `_id`, which it may repeat but not change.
+fn replace(
+    document: RawDocument<'_>,
+    replacement: RawDocument<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let old_id = document.get_element("_id");
+    match (old_id, replacement.get("_id")) {
+        (Some(old_id), None) => {
+            let mut builder = DocumentBuilder::new(out);
+            builder.append_element(old_id);
+            for element in replacement.iter() {
+                builder.append_element(element);
+            }
+            builder.finish();
+            return Ok(());
+        }
+        (Some(old_id), Some(new_id)) if old_id.value() != new_id => {
+            let text = format!(
+                "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {new_id}"
+            );
+            return Err(Error::new(ErrorCode::IMMUTABLE_FIELD, text));
+        }
+        _ => {}
+    }
+    out.extend_from_slice(replacement.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! `$push`: values that go into an array at a position, after which the array may be sorted and cut.
+
+use std::cmp::Ordering;
+
+use quarry_bson::compare::compare_values;
+use quarry_bson::{RawDocument, RawValue, Value};
+
+use crate::error::{Error, Result};
+use crate::field_path::FieldPath;
+
+#[derive(Debug)]
+pub(super) struct Push {
+    elements: Vec<Value>,
+    position: Option<i64>,
+    slice: Option<i64>,
+    sort: Option<PushSort>,
+}
+
+#[derive(Debug)]
+enum PushSort {
+    Whole { descending: bool },
+    Fields(Vec<(FieldPath, bool)>),
+}
+
+impl Push {
+    pub fn parse(argument: RawValue<'_>) -> Result<Push> {
+        let plain = |value: RawValue<'_>| Push {
+            elements: vec![value.to_value()],
+            position: None,
+            slice: None,
+            sort: None,
+        };
+        let RawValue::Document(clauses) = argument else {
+            return Ok(plain(argument));
+        };
+        let Some(each) = clauses.get("$each") else {
+            return Ok(plain(argument));
+        };
+        let RawValue::Array(values) = each else {
+            return Err(Error::bad_value(format!(
+                "The argument to $each in $push must be an array but it was of type: {}",
+                each.element_type().alias()
+            )));
+        };
+        let elements = values.iter().map(|value| value.to_value()).collect();
+        let mut push = Push {
+            elements,
+            position: None,
+            slice: None,
+            sort: None,
+        };
+        for clause in clauses.iter() {
+            match clause.name().as_bytes() {
+                b"$each" => {}
+                b"$slice" => push.slice = Some(parse_slice(clause.value())?),
+                b"$position" => push.position = Some(parse_position(clause.value())?),
+                b"$sort" => push.sort = Some(parse_sort(clause.value())?),
+                _ => {
+                    return Err(Error::bad_value(format!(
+                        "Unrecognized clause in $push: {}",
+                        clause.name()
+                    )));
+                }
+            }
+        }
+        Ok(push)
+    }
+
+    pub fn elements(&self) -> &[Value] {
+        &self.elements
+    }
+
+    /// True if the values go behind what is there, which then stays as it is.
+    pub fn only_appends(&self) -> bool {
+        self.position.is_none() && self.slice.is_none() && self.sort.is_none()
+    }
+
+    /// The array afterwards.
+    pub fn arrange<'v>(&'v self, mut array: Vec<RawValue<'v>>) -> Vec<RawValue<'v>> {
+        let place = match self.position {
+            None => array.len(),
+            Some(position) if position < 0 => {
+                array.len().saturating_sub(position.unsigned_abs() as usize)
+            }
+            Some(position) => array.len().min(position as usize),
+        };
+        array.splice(place..place, self.elements.iter().map(Value::as_raw));
+        match &self.sort {
+            None => {}
+            Some(PushSort::Whole { descending }) => {
+                array.sort_by(|a, b| directed(compare_values(*a, *b), *descending));
+            }
+            Some(PushSort::Fields(fields)) => array.sort_by(|a, b| compare_fields(fields, *a, *b)),
+        }
+        match self.slice {
+            None => {}
+            Some(slice) if slice >= 0 => array.truncate(slice as usize),
+            Some(slice) => {
+                let gone = array.len().saturating_sub(slice.unsigned_abs() as usize);
+                array.drain(..gone);
+            }
+        }
+        array
+    }
+}
+
+fn compare_fields(fields: &[(FieldPath, bool)], a: RawValue<'_>, b: RawValue<'_>) -> Ordering {
+    let field = |value: RawValue<'_>, path: &FieldPath| match value {
+        RawValue::Document(document) => compare_key(document, path)
+            .map(|value| value.to_value())
+            .unwrap_or_default(),
+        _ => Value::null(),
+    };
+    let mut orders = fields.iter().map(|(path, descending)| {
+        directed(
+            compare_values(field(a, path).as_raw(), field(b, path).as_raw()),
+            *descending,
+        )
+    });
+    orders
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+fn compare_key<'a>(document: RawDocument<'a>, path: &FieldPath) -> Option<RawValue<'a>> {
+    document.get_path(path.as_str())
+}
+
+fn directed(order: Ordering, descending: bool) -> Ordering {
+    if descending { order.reverse() } else { order }
+}
+
+fn parse_slice(value: RawValue<'_>) -> Result<i64> {
+    value.as_i64_exact().ok_or_else(|| {
+        let found = value.element_type().alias();
+        Error::bad_value(format!(
+            "The value for $slice must be an integer value but was given type: {found}"
+        ))
+    })
+}
+
+fn parse_position(value: RawValue<'_>) -> Result<i64> {
+    value.as_i64_exact().ok_or_else(|| {
+        let found = value.element_type().alias();
+        Error::bad_value(format!(
+            "The value for $position must be an integer value, not of type: {found}"
+        ))
+    })
+}
+
+fn parse_sort(value: RawValue<'_>) -> Result<PushSort> {
+    match value {
+        RawValue::Document(pattern) if pattern.is_empty() => Err(Error::bad_value(
+            "The $sort pattern is empty when it should be a set of fields.",
+        )),
+        RawValue::Document(pattern) => {
+            let mut fields = Vec::new();
+            for element in pattern.iter() {
+                let name = element.name().as_str()?;
+                if name.is_empty() || name.split('.').any(str::is_empty) {
+                    return Err(Error::bad_value(format!(
+                        "The $sort field '{name}' is a dotted field but has an empty part"
+                    )));
+                }
+                fields.push((FieldPath::parse(name)?, is_descending(element.value())?));
+            }
+            Ok(PushSort::Fields(fields))
+        }
+        number if number.is_number() => Ok(PushSort::Whole {
+            descending: is_descending(number)?,
+        }),
+        _ => Err(Error::bad_value(
+            "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
+        )),
+    }
+}
+
+fn is_descending(value: RawValue<'_>) -> Result<bool> {
+    match value.as_i64_exact() {
+        Some(1) => Ok(false),
+        Some(-1) => Ok(true),
+        _ => Err(Error::bad_value(
+            "The $sort element value must be either 1 or -1",
+        )),
+    }
+}

@@ -1,0 +1,167 @@
+//! The fields that an update touches, as a tree: one walk over a document meets each of them once. Two
+//! operators on one path, or on a path and something inside it, are a conflict, found when the tree is built.
+
+use std::cmp::Ordering;
+
+use super::modifier::Modifier;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::field_path::{FieldPath, array_index};
+
+#[derive(Debug)]
+pub(super) enum Node {
+    Branch(Branch),
+    Leaf(Leaf),
+}
+
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub path: FieldPath,
+    pub modifier: Modifier,
+}
+
+/// What is touched inside one document or array.
+#[derive(Debug, Default)]
+pub(super) struct Branch {
+    /// In the order in which new fields are created: numbers by value, then names by their bytes.
+    pub named: Vec<Named>,
+    /// `$`, `$[]` and `$[identifier]`.
+    pub dynamic: Vec<(Dynamic, Node)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Named {
+    pub name: Box<str>,
+    pub index: Option<u32>,
+    pub node: Node,
+}
+
+/// A path component that stands for array elements known only with the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dynamic {
+    /// `$`: the element that the filter matched.
+    Matched,
+    /// `$[]`: every element.
+    All,
+    /// `$[identifier]`: the elements that the array filter of this number matches.
+    Filtered(usize),
+}
+
+/// One step of a path that is being put into the tree.
+pub(super) enum Step<'p> {
+    Name(&'p str),
+    Dynamic(Dynamic),
+}
+
+impl Branch {
+    /// Puts a leaf in place. `steps` are the components of its path.
+    pub fn insert(&mut self, steps: &[Step<'_>], leaf: Leaf) -> Result<()> {
+        self.insert_at(steps, 0, leaf)
+    }
+
+    fn insert_at(&mut self, steps: &[Step<'_>], at: usize, leaf: Leaf) -> Result<()> {
+        let last = at + 1 == steps.len();
+        let Some(node) = self.child(&steps[at]) else {
+            let node = if last {
+                Node::Leaf(leaf)
+            } else {
+                let mut branch = Branch::default();
+                branch.insert_at(steps, at + 1, leaf)?;
+                Node::Branch(branch)
+            };
+            self.add(&steps[at], node);
+            return Ok(());
+        };
+        match node {
+            Node::Branch(branch) if !last => branch.insert_at(steps, at + 1, leaf),
+            _ => Err(conflict(&leaf.path, at + 1)),
+        }
+    }
+
+    fn child(&mut self, step: &Step<'_>) -> Option<&mut Node> {
+        match step {
+            Step::Name(name) => self
+                .named
+                .iter_mut()
+                .find(|named| named.name.as_ref() == *name)
+                .map(|named| &mut named.node),
+            Step::Dynamic(dynamic) => self
+                .dynamic
+                .iter_mut()
+                .find(|(known, _)| known == dynamic)
+                .map(|(_, node)| node),
+        }
+    }
+
+    fn add(&mut self, step: &Step<'_>, node: Node) {
+        match step {
+            Step::Dynamic(dynamic) => self.dynamic.push((*dynamic, node)),
+            Step::Name(name) => {
+                let named = Named {
+                    name: (*name).into(),
+                    index: array_index(name),
+                    node,
+                };
+                let place = self
+                    .named
+                    .partition_point(|before| creation_order(before, &named).is_lt());
+                self.named.insert(place, named);
+            }
+        }
+    }
+
+    /// The place of a field among `named`.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        self.named
+            .iter()
+            .position(|named| named.name.as_bytes() == name)
+    }
+}
+
+fn creation_order(a: &Named, b: &Named) -> Ordering {
+    match (a.index, b.index) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.name.cmp(&b.name),
+    }
+}
+
+/// The first `parts` components of the path are taken already.
+fn conflict(path: &FieldPath, parts: usize) -> Error {
+    let taken: Vec<&str> = path.parts()[..parts]
+        .iter()
+        .map(|part| part.name())
+        .collect();
+    let text = format!(
+        "Updating the path '{}' would create a conflict at '{}'",
+        path.as_str(),
+        taken.join(".")
+    );
+    Error::new(ErrorCode::CONFLICTING_UPDATE_OPERATORS, text)
+}
+
+impl Node {
+    /// The first path at which two nodes that meet on one array element get in each other's way.
+    pub fn clash<'n>(&'n self, other: &'n Node) -> Option<&'n FieldPath> {
+        match (self, other) {
+            (Node::Branch(a), Node::Branch(b)) => a.named.iter().find_map(|named| {
+                let twin = b.named.iter().find(|twin| twin.name == named.name)?;
+                named.node.clash(&twin.node)
+            }),
+            (Node::Leaf(leaf), _) | (_, Node::Leaf(leaf)) => Some(&leaf.path),
+        }
+    }
+
+    /// Whether any leaf below answers yes.
+    pub fn any_leaf(&self, test: &impl Fn(&Leaf) -> bool) -> bool {
+        match self {
+            Node::Leaf(leaf) => test(leaf),
+            Node::Branch(branch) => {
+                branch.named.iter().any(|named| named.node.any_leaf(test))
+                    || branch.dynamic.iter().any(|(_, node)| node.any_leaf(test))
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The document that an upsert inserts. Equalities that the filter requires (in `$and` and one-armed `$or`
+//! too) become fields; of a replacement only `_id` comes from the filter.
+
+use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawElement, RawValue, Value};
+
+use super::modifier::Modifier;
+use super::tree::{Branch, Leaf, Step};
+use super::{Kind, Operators, Update};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::field_path::FieldPath;
+use crate::matcher::{MatchDetails, MatchExpression, Matcher, Predicate};
+
+pub(super) fn document(update: &Update, filter: &Matcher, now_ms: i64) -> Result<Document> {
+    let mut equalities = Vec::new();
+    collect_equalities(filter.root(), &mut equalities);
+    let details = MatchDetails::default();
+    let mut bytes = Vec::new();
+    let base = match &update.kind {
+        Kind::Operators(_) => from_equalities(&equalities, now_ms)?,
+        Kind::Replacement(_) => id_of(&equalities)?,
+    };
+    update.apply(base.as_raw(), &details, true, now_ms, &mut bytes)?;
+    let made = Document::from_bytes(bytes)?;
+    with_id_first(made.as_raw())
+}
+
+type Equality<'f> = (&'f FieldPath, RawValue<'f>);
+
+/// Predicates that hold for one value only.
+fn collect_equalities<'f>(expression: &'f MatchExpression, found: &mut Vec<Equality<'f>>) {
+    match expression {
+        MatchExpression::And(children) => children
+            .iter()
+            .for_each(|child| collect_equalities(child, found)),
+        MatchExpression::Or(children) if children.len() == 1 => {
+            collect_equalities(&children[0], found)
+        }
+        MatchExpression::Field(field) => match &field.predicate {
+            Predicate::In(list) if list.regexes().is_empty() && list.values().len() == 1 => {
+                found.push((&field.path, list.values()[0].as_raw()));
+            }
+            _ => found.extend(expression.as_equality()),
+        },
+        _ => {}
+    }
+}
+
+fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document> {
+    let mut root = Branch::default();
+    for (place, (path, value)) in equalities.iter().enumerate() {
+        if let Some((other, _)) = equalities[..place]
+            .iter()
+            .find(|(other, _)| overlaps(path, other))
+        {
+            let text = if path == other {
+                format!(
+                    "cannot infer query fields to set, path '{}' is matched twice",
+                    path.as_str()
+                )
+            } else {
+                let (short, long) = if path.is_prefix_of(other) {
+                    (path, other)
+                } else {
+                    (other, path)
+                };
+                format!(
+                    "cannot infer query fields to set, both paths '{}' and '{}' are matched",
+                    short.as_str(),
+                    long.as_str()
+                )
+            };
+            return Err(Error::new(ErrorCode::NOT_SINGLE_VALUE_FIELD, text));
+        }
+        let steps: Vec<Step<'_>> = path
+            .parts()
+            .iter()
+            .map(|part| Step::Name(part.name()))
+            .collect();
+        let leaf = Leaf {
+            path: (*path).clone(),
+            modifier: Modifier::Set(value.to_value()),
+        };
+        root.insert(&steps, leaf)?;
+    }
+    let update = Update {
+        kind: Kind::Operators(Operators {
+            root,
+            ..Operators::default()
+        }),
+    };
+    let mut bytes = Vec::new();
+    update.apply(
+        RawDocument::EMPTY,
+        &MatchDetails::default(),
+        true,
+        now_ms,
+        &mut bytes,
+    )?;
+    Ok(Document::from_bytes(bytes)?)
+}
+
+fn overlaps(a: &FieldPath, b: &FieldPath) -> bool {
+    a.is_prefix_of(b) || b.is_prefix_of(a)
+}
+
+fn id_of(equalities: &[Equality<'_>]) -> Result<Document> {
+    let mut ids = equalities.iter().filter(|(path, _)| path.as_str() == "_id");
+    let mut base = Document::new();
+    if let Some((_, id)) = ids.next() {
+        base.append("_id", id.to_value());
+    }
+    if ids.next().is_some() {
+        let text = "cannot infer query fields to set, path '_id' is matched twice";
+        return Err(Error::new(ErrorCode::NOT_SINGLE_VALUE_FIELD, text));
+    }
+    Ok(base)
+}
+
+fn with_id_first(document: RawDocument<'_>) -> Result<Document> {
+    let id = document.get_element("_id");
+    if let Some(id) = id {
+        check_id(id)?;
+        if document.first().is_some_and(|first| first.name() == "_id") {
+            return Ok(document.to_owned_document());
+        }
+    }
+    let generated = Value::from(ObjectId::generate());
+    Ok(Document::build(|builder: &mut DocumentBuilder<'_>| {
+        match id {
+            Some(id) => builder.append_element(id),
+            None => builder.append("_id", &generated),
+        };
+        for element in document.iter().filter(|element| element.name() != "_id") {
+            builder.append_element(element);
+        }
+    }))
+}
+
+/// `_id` cannot be of a type that a filter would not find it by.
+fn check_id(id: RawElement<'_>) -> Result<()> {
+    let refused = match id.value() {
+        RawValue::Array(_) => "array",
+        RawValue::Regex(_) => "regex",
+        RawValue::Undefined => "undefined",
+        _ => return Ok(()),
+    };
+    let text = format!("The '_id' value cannot be of type {refused}");
+    Err(Error::new(ErrorCode::INVALID_ID_FIELD, text))
+}
