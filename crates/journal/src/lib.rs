@@ -1,1 +1,41 @@
-//! Quarry journal.
+//! Quarry's write-ahead log: a queue of writers, groups led by one of them, one write and one checksum
+//! a group, shared syncs, segments, replay.
+//!
+//! Kept true: a record is applied only after the log has it, and in LSN order; LSNs are dense numbers;
+//! `Committed` means what its `Level` says; a failed disk latches and is never tried again. The crate
+//! knows neither what a record means nor what applies it: the owner passes `Hooks`.
+//!
+//! It does not compress, encrypt or replicate.
+
+#![forbid(unsafe_code)]
+
+mod append;
+mod chain;
+mod error;
+pub mod files;
+mod group;
+mod group_header;
+mod hooks;
+mod journal;
+mod latch;
+mod options;
+mod pipeline;
+mod reader;
+mod recovery;
+mod scan;
+mod segment_header;
+mod segments;
+mod sync;
+mod ticket;
+mod wakeups;
+
+pub use error::{Error, HookError, HookErrorKind, Result};
+pub use files::real::RealFiles;
+pub use files::simulated::SimulatedFiles;
+pub use files::{File, FileEntry, Files};
+pub use hooks::{GroupBuilder, Hooks, PayloadIter, Payloads};
+pub use journal::Journal;
+pub use options::{ENGINE_NAME_BYTES_MAX, Identity, Options, RECORD_BYTES_MAX};
+pub use reader::Reader;
+pub use sync::SyncCounters;
+pub use ticket::{CommitReport, Committed, Level, Pending, Ticket};

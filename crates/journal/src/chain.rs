@@ -1,0 +1,134 @@
+//! The chain of groups over segments: each group names its incarnation, its first LSN and the checksum
+//! of the group before, so that a ghost of an older life never passes for the next group.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::group_header::GroupHeader;
+use crate::hooks::Payloads;
+use crate::scan::GroupScanner;
+use crate::segment_header::SEGMENT_HEADER_BYTES;
+use crate::segments::Segment;
+
+/// What the next group must say. `previous_crc` is unknown where reading begins inside an incarnation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub incarnation: u64,
+    pub next_lsn: u64,
+    pub previous_crc: Option<u32>,
+}
+
+impl Link {
+    /// Before the first group of `segment`, which holds `first_lsn` next if it does not say itself.
+    pub fn before(segment: &Segment, first_lsn: u64) -> Self {
+        if segment.header.begins_incarnation() {
+            return Link {
+                incarnation: segment.header.incarnation,
+                next_lsn: segment.header.first_lsn,
+                previous_crc: Some(segment.header_crc),
+            };
+        }
+        Link {
+            incarnation: segment.header.incarnation,
+            next_lsn: first_lsn,
+            previous_crc: None,
+        }
+    }
+
+    pub fn accepts(&self, header: &GroupHeader) -> bool {
+        header.incarnation == self.incarnation
+            && header.first_lsn == self.next_lsn
+            && self
+                .previous_crc
+                .is_none_or(|crc| crc == header.previous_crc)
+    }
+
+    pub fn advance(&mut self, header: &GroupHeader) {
+        self.next_lsn = header.next_lsn();
+        self.previous_crc = Some(header.crc);
+    }
+}
+
+/// Where the chain ends: no group that continues it begins at `offset` of segment number `index`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChainEnd {
+    pub index: usize,
+    pub offset: u64,
+    pub link: Link,
+    pub reason: &'static str,
+}
+
+/// Follows the chain from the start of `segments`, handing every group to `visit`.
+pub(crate) fn walk(
+    segments: &[Arc<Segment>],
+    mut link: Link,
+    visit: &mut dyn FnMut(&Segment, u64, &GroupHeader, Payloads<'_>) -> Result<()>,
+) -> Result<ChainEnd> {
+    let mut index = 0;
+    loop {
+        let segment = &segments[index];
+        let mut scanner = scanner(segment);
+        let reason = loop {
+            match scanner.peek()? {
+                Ok(header) if link.accepts(&header) => {
+                    visit(
+                        segment,
+                        scanner.offset(),
+                        &header,
+                        scanner.payloads(&header)?,
+                    )?;
+                    link.advance(&header);
+                    scanner.skip(&header);
+                }
+                Ok(_) => break "the group does not continue the chain",
+                Err(reason) => break reason,
+            }
+        };
+        let end = ChainEnd {
+            index,
+            offset: scanner.offset(),
+            link,
+            reason,
+        };
+        match segments.get(index + 1) {
+            Some(next) if next.header.begins_incarnation() => {
+                link = begin_incarnation(&end, segment, next)?
+            }
+            Some(next) if continues(next, &link)? => {}
+            _ => return Ok(end),
+        }
+        index += 1;
+    }
+}
+
+pub(crate) fn scanner(segment: &Segment) -> GroupScanner {
+    GroupScanner::new(
+        Arc::clone(&segment.file),
+        &segment.name,
+        SEGMENT_HEADER_BYTES as u64,
+        segment.bytes,
+    )
+}
+
+/// A new incarnation was begun only after everything before it was cut and synced: it says exactly
+/// where the chain ended.
+fn begin_incarnation(end: &ChainEnd, segment: &Segment, next: &Segment) -> Result<Link> {
+    let end_lsn = end.link.next_lsn - 1;
+    if end_lsn == next.header.previous_end_lsn {
+        return Ok(Link::before(next, 0));
+    }
+    let expected = next.header.previous_end_lsn;
+    Err(Error::Damaged {
+        segment: segment.name.clone(),
+        offset: end.offset,
+        reason: format!(
+            "records end at {end_lsn} instead of {expected}: {}",
+            end.reason
+        ),
+    })
+}
+
+fn continues(next: &Segment, link: &Link) -> Result<bool> {
+    let first = scanner(next).peek()?;
+    Ok(first.is_ok_and(|header| link.accepts(&header)))
+}

@@ -1,0 +1,85 @@
+//! The file layer under the journal: a directory of named files, written at offsets, synced one by one.
+//!
+//! It is a seam: `RealFiles` is the operating system, `SimulatedFiles` loses, tears and reorders what was
+//! not synced. Calls behave like the system's: a write may be short or interrupted, and the journal copes.
+
+pub mod real;
+pub mod simulated;
+
+use std::io;
+use std::sync::Arc;
+
+/// One directory of files.
+pub trait Files: Send + Sync {
+    fn list(&self) -> io::Result<Vec<FileEntry>>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// Creates an empty file; an existing one is an error.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// Replaces `to` if it exists.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals survive power loss.
+    fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// One open file. It stays usable after its name is gone.
+pub trait File: Send + Sync {
+    /// Like pwrite: may write less than asked, may be interrupted.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Like pread: 0 at the end of the file.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Like fdatasync: contents and length survive power loss afterwards.
+    fn sync(&self) -> io::Result<()>;
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+    fn len(&self) -> io::Result<u64>;
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileEntry {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// Writes all of `bytes`, going on after short and interrupted writes. An error may leave a part.
+pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Fills as much of `bytes` as the file holds from `offset`; returns how much that is.
+pub(crate) fn read_full_at(file: &dyn File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Syncs, going on after an interruption: an interrupted sync has not failed.
+pub(crate) fn sync_file(file: &dyn File) -> io::Result<()> {
+    loop {
+        match file.sync() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

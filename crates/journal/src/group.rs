@@ -1,0 +1,86 @@
+//! One group as its writers see it: the word they sleep on, and what became of it. Groups are reused,
+//! so that a commit allocates nothing in steady state.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+const FORMING: u32 = 0;
+const APPLIED: u32 = 1;
+const FAILED: u32 = 2;
+
+/// Times are nanoseconds on the journal's clock.
+#[derive(Default)]
+pub(crate) struct Group {
+    /// FORMING until the group is applied or failed.
+    word: AtomicU32,
+    sleepers: AtomicU32,
+    /// Set when the writer that waits to lead the group may begin.
+    turn: AtomicU32,
+    pub number: AtomicU64,
+    pub first_lsn: AtomicU64,
+    pub writers: AtomicU32,
+    pub begun_ns: AtomicU64,
+    pub appended_ns: AtomicU64,
+    pub applied_ns: AtomicU64,
+    failure: Mutex<Option<Error>>,
+}
+
+impl Group {
+    pub fn reset(&mut self) {
+        *self.word.get_mut() = FORMING;
+        *self.turn.get_mut() = 0;
+        *self.failure.get_mut() = None;
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.word.load(Ordering::Acquire) != FORMING
+    }
+
+    /// Sleeps until the group is applied or failed.
+    pub fn wait(&self) -> Result<()> {
+        if !self.is_done() {
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            while !self.is_done() {
+                atomic_wait::wait(&self.word, FORMING);
+            }
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.outcome()
+    }
+
+    pub fn outcome(&self) -> Result<()> {
+        if self.word.load(Ordering::Acquire) == APPLIED {
+            return Ok(());
+        }
+        Err(self.failure.lock().clone().unwrap_or(Error::Closed))
+    }
+
+    /// Publishes the outcome and wakes everyone.
+    pub fn finish(&self, result: &Result<()>) {
+        let word = match result {
+            Ok(()) => APPLIED,
+            Err(error) => {
+                *self.failure.lock() = Some(error.clone());
+                FAILED
+            }
+        };
+        self.word.store(word, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            atomic_wait::wake_all(&self.word);
+        }
+    }
+
+    pub fn wait_turn(&self) {
+        while self.turn.load(Ordering::Acquire) == 0 {
+            atomic_wait::wait(&self.turn, 0);
+        }
+    }
+
+    pub fn give_turn(&self) {
+        self.turn.store(1, Ordering::Release);
+        atomic_wait::wake_one(&self.turn);
+    }
+}

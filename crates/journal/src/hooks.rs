@@ -1,0 +1,173 @@
+//! The owner's side of a commit: asked before a group is written (`ready`), given the chance to add
+//! records at commit order (`finish_group`), and handed the accepted group before anyone is woken (`apply`).
+//!
+//! All three run on the leader's thread, one group at a time and in LSN order. A panic in any of them
+//! aborts the process: memory and journal could disagree otherwise.
+
+use crate::error::HookError;
+use crate::group_header::GROUP_HEADER_BYTES;
+
+/// What the owner of a journal does at each group.
+pub trait Hooks: Send + Sync {
+    /// Whether the engine can take a group of about `bytes` bytes. May wait out a stall. A refusal
+    /// answers the whole group and nothing is written.
+    fn ready(&self, bytes: usize) -> Result<(), HookError>;
+
+    /// Adds records that depend on commit order. What it computes must stay out of memory until
+    /// `apply`: the append may still fail.
+    fn finish_group(&self, group: &mut GroupBuilder<'_>);
+
+    /// Applies an accepted group as one atomic step. On an error the same group is offered again
+    /// before any later one, so applying must be idempotent. During `Journal::open` it replays.
+    fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError>;
+}
+
+/// A group that has its LSNs but is not yet written.
+pub struct GroupBuilder<'g> {
+    buffer: &'g mut Vec<u8>,
+    first_lsn: u64,
+    count: u32,
+}
+
+impl<'g> GroupBuilder<'g> {
+    pub(crate) fn new(buffer: &'g mut Vec<u8>, first_lsn: u64, count: u32) -> Self {
+        GroupBuilder {
+            buffer,
+            first_lsn,
+            count,
+        }
+    }
+
+    pub fn first_lsn(&self) -> u64 {
+        self.first_lsn
+    }
+
+    /// The LSN that the next pushed payload gets.
+    pub fn next_lsn(&self) -> u64 {
+        self.first_lsn + u64::from(self.count)
+    }
+
+    pub fn payloads(&self) -> Payloads<'_> {
+        Payloads {
+            first_lsn: self.first_lsn,
+            count: self.count,
+            body: &self.buffer[GROUP_HEADER_BYTES..],
+        }
+    }
+
+    /// Adds a trailing record and returns its LSN.
+    pub fn push_payload(&mut self, payload: &[u8]) -> u64 {
+        let lsn = self.next_lsn();
+        push_record(self.buffer, payload);
+        self.count += 1;
+        lsn
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+}
+
+/// A record in a group: its length as a u32 little-endian, then its bytes.
+pub(crate) fn push_record(buffer: &mut Vec<u8>, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).expect("RECORD_BYTES_MAX fits 32 bits");
+    buffer.extend_from_slice(&length.to_le_bytes());
+    buffer.extend_from_slice(payload);
+}
+
+/// The records of one group, in LSN order.
+#[derive(Clone, Copy)]
+pub struct Payloads<'g> {
+    first_lsn: u64,
+    count: u32,
+    body: &'g [u8],
+}
+
+impl<'g> Payloads<'g> {
+    pub(crate) fn new(first_lsn: u64, count: u32, body: &'g [u8]) -> Self {
+        Payloads {
+            first_lsn,
+            count,
+            body,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn first_lsn(&self) -> u64 {
+        self.first_lsn
+    }
+
+    pub fn last_lsn(&self) -> u64 {
+        (self.first_lsn + u64::from(self.count)).saturating_sub(1)
+    }
+
+    pub fn iter(&self) -> PayloadIter<'g> {
+        PayloadIter {
+            lsn: self.first_lsn,
+            left: self.count,
+            body: self.body,
+        }
+    }
+
+    /// The same group without its records up to and including `lsn`.
+    pub(crate) fn after(self, lsn: u64) -> Self {
+        let mut iter = self.iter();
+        while iter.left > 0 && iter.lsn <= lsn && iter.next().is_some() {}
+        Payloads {
+            first_lsn: iter.lsn,
+            count: iter.left,
+            body: iter.body,
+        }
+    }
+
+    /// Whether the body holds exactly `count` whole records.
+    pub(crate) fn is_whole(&self) -> bool {
+        let mut iter = self.iter();
+        let mut seen = 0;
+        while iter.next().is_some() {
+            seen += 1;
+        }
+        seen == self.count && iter.body.is_empty()
+    }
+}
+
+impl<'g> IntoIterator for &Payloads<'g> {
+    type Item = (u64, &'g [u8]);
+    type IntoIter = PayloadIter<'g>;
+
+    fn into_iter(self) -> PayloadIter<'g> {
+        self.iter()
+    }
+}
+
+/// Yields `(lsn, payload)`; ends early at a record that does not fit its group.
+pub struct PayloadIter<'g> {
+    lsn: u64,
+    left: u32,
+    body: &'g [u8],
+}
+
+impl<'g> Iterator for PayloadIter<'g> {
+    type Item = (u64, &'g [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        let (length, rest) = self.body.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let payload = rest.get(..length)?;
+        let lsn = self.lsn;
+        self.body = &rest[length..];
+        self.lsn += 1;
+        self.left -= 1;
+        Some((lsn, payload))
+    }
+}

@@ -1,0 +1,271 @@
+//! The journal as its owner holds it.
+//!
+//! Threads: writers do the work themselves. `journal-sync` syncs every `commit_interval_ms` what nobody
+//! waits for, and serves writers that went on without waiting; `journal-space` makes the next segment
+//! ahead of need.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::append::Appender;
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::hooks::Hooks;
+use crate::options::{Identity, Options, SEGMENT_BYTES_MIN};
+use crate::pipeline::Pipeline;
+use crate::reader::Reader;
+use crate::recovery::recover;
+use crate::segment_header::SEGMENT_HEADER_BYTES;
+use crate::segments::Segments;
+use crate::sync::{SyncCounters, Syncer};
+use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
+
+/// An open write-ahead log. Dropping it closes it.
+pub struct Journal {
+    pipeline: Arc<Pipeline>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    replayed: u64,
+}
+
+impl Journal {
+    /// Opens or creates the journal in `files` and hands every record above `applied_lsn` to
+    /// `hooks.apply`, whole groups in order. Refuses damage, a foreign journal, and missing history.
+    pub fn open(
+        files: Arc<dyn Files>,
+        options: Options,
+        identity: Identity,
+        applied_lsn: u64,
+        hooks: Arc<dyn Hooks>,
+    ) -> Result<Journal> {
+        identity.check()?;
+        let mut options = options;
+        options.segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
+        let recovered = recover(&*files, &identity, applied_lsn, &*hooks)?;
+        let incarnation = u64::from(recovered.incarnation_number) << 32 | u64::from(salt());
+        let segments = Segments::new(
+            files,
+            identity,
+            options.clone(),
+            incarnation,
+            recovered.segments,
+            recovered.next_sequence,
+        )?;
+        let unix_ms = unix_ms();
+        let segment = segments.begin(recovered.start, unix_ms)?;
+        let appender = Appender {
+            offset: SEGMENT_HEADER_BYTES as u64,
+            next_lsn: recovered.start.first_lsn,
+            previous_crc: segment.header_crc,
+            incarnation,
+            unapplied: None,
+            segment: Arc::clone(&segment),
+        };
+        let syncer = Syncer::new(recovered.start.first_lsn, segment);
+        let pipeline = Arc::new(Pipeline::new(options, hooks, segments, syncer, appender));
+        let threads = if pipeline.options.background {
+            spawn_threads(&pipeline)?
+        } else {
+            Vec::new()
+        };
+        Ok(Journal {
+            pipeline,
+            threads: Mutex::new(threads),
+            replayed: recovered.replayed,
+        })
+    }
+
+    /// Accepts and applies a record; returns before it is durable. Locks may go after this.
+    pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
+        self.pipeline.submit(payload)
+    }
+
+    /// Accepts, applies and acknowledges a record at `level`.
+    pub fn commit(&self, payload: &[u8], level: Level) -> Result<Committed> {
+        let Ticket { lsn, mut report } = self.submit(payload)?;
+        if level == Level::Durable {
+            self.sync_for(lsn, &mut report)?;
+        }
+        Ok(Committed { lsn, report })
+    }
+
+    /// Queues a record and goes on. It is accepted at the latest by `wait`, `flush`, a later submission
+    /// or the background interval.
+    pub fn submit_async(&self, payload: &[u8], level: Level) -> Result<Pending> {
+        self.pipeline.submit_async(payload, level)
+    }
+
+    /// Acknowledges a queued record at the level it was submitted with.
+    pub fn wait(&self, pending: &Pending) -> Result<Committed> {
+        let Ticket { lsn, mut report } = self.pipeline.wait_applied(pending)?;
+        if pending.level == Level::Durable {
+            self.sync_for(lsn, &mut report)?;
+        }
+        Ok(Committed { lsn, report })
+    }
+
+    /// Whether `wait` would return at once.
+    pub fn is_acknowledged(&self, pending: &Pending) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        let lsn = || pending.group.first_lsn.load(Relaxed) + u64::from(pending.index);
+        pending.group.is_done() && (pending.level == Level::Written || lsn() <= self.durable_lsn())
+    }
+
+    /// Accepts everything queued without waiting.
+    pub fn flush(&self) {
+        self.pipeline.flush();
+    }
+
+    fn sync_for(&self, lsn: u64, report: &mut CommitReport) -> Result<()> {
+        let begun = Instant::now();
+        let result = self.wait_durable(lsn);
+        report.sync_wait_ns = begun.elapsed().as_nanos() as u64;
+        result
+    }
+
+    /// Returns when everything up to `lsn` is durable. One sync serves all who wait.
+    /// Safe to call from the engine's threads: it takes no part in the commit path.
+    pub fn wait_durable(&self, lsn: u64) -> Result<()> {
+        let written_lsn = self.pipeline.syncer.written_lsn();
+        if lsn > written_lsn {
+            return Err(Error::PositionMoved {
+                expected_lsn: lsn,
+                next_lsn: written_lsn + 1,
+            });
+        }
+        self.pipeline
+            .syncer
+            .wait_durable(lsn, &self.pipeline.latch)?;
+        self.pipeline.wakeups.notify_tails();
+        Ok(())
+    }
+
+    /// Makes everything accepted so far durable and returns up to which LSN that is.
+    pub fn sync(&self) -> Result<u64> {
+        let lsn = self.pipeline.syncer.written_lsn();
+        self.wait_durable(lsn)?;
+        Ok(lsn)
+    }
+
+    pub fn durable_lsn(&self) -> u64 {
+        self.pipeline.syncer.durable_lsn()
+    }
+
+    /// The last record that is accepted and applied.
+    pub fn last_lsn(&self) -> u64 {
+        self.pipeline.wakeups.applied_lsn()
+    }
+
+    /// The first record that the journal still holds; 0 if it holds none.
+    pub fn first_lsn(&self) -> u64 {
+        self.pipeline.segments.first_lsn()
+    }
+
+    /// Records that `open` applied.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// Reads from `from_lsn` on, while writing goes on.
+    pub fn read(&self, from_lsn: u64) -> Result<Reader> {
+        Reader::new(Arc::clone(&self.pipeline), from_lsn)
+    }
+
+    /// The engine holds everything up to `lsn` durably: frees segments outside the retention window.
+    /// Returns the bytes freed.
+    pub fn checkpointed(&self, lsn: u64) -> Result<u64> {
+        let lsn = lsn.min(self.last_lsn());
+        self.pipeline
+            .segments
+            .free_through(lsn, self.pipeline.now_unix_ms())
+    }
+
+    /// Bytes of the files that hold the log.
+    pub fn live_bytes(&self) -> u64 {
+        self.pipeline.segments.live_bytes()
+    }
+
+    pub fn sync_counters(&self) -> SyncCounters {
+        self.pipeline.syncer.counters()
+    }
+
+    /// Whether writes are refused: the disk failed, or the engine refused a group that the log holds.
+    pub fn is_latched(&self) -> bool {
+        self.pipeline.latch.is_thrown() || self.pipeline.has_refused_group()
+    }
+
+    /// Offers a group that the engine refused again. Every write does this as well.
+    pub fn retry_refused(&self) -> Result<()> {
+        self.pipeline.retry_refused()
+    }
+
+    /// Accepts what is queued, syncs it, leaves a durable mark behind, and ends the threads.
+    pub fn close(&self) -> Result<()> {
+        self.pipeline.close();
+        self.pipeline.wakeups.close();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // The threads catch their own failures; a panic there was printed.
+            let _ = thread.join();
+        }
+        if self.pipeline.latch.is_thrown() {
+            return self.pipeline.latch.check();
+        }
+        self.sync()?;
+        self.pipeline.mark()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if !self.pipeline.wakeups.is_closing() {
+            // Whoever wants to see the error closes first.
+            let _ = self.close();
+        }
+    }
+}
+
+fn spawn_threads(pipeline: &Arc<Pipeline>) -> Result<Vec<JoinHandle<()>>> {
+    let spawn = |name: &str, run: fn(&Pipeline)| {
+        let pipeline = Arc::clone(pipeline);
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        builder
+            .spawn(move || run(&pipeline))
+            .map_err(|e| Error::io("start thread", name, &e))
+    };
+    let sync = spawn("journal-sync", run_sync)?;
+    let space = spawn("journal-space", run_space)?;
+    pipeline.wakeups.request_space();
+    Ok(vec![sync, space])
+}
+
+fn run_sync(pipeline: &Pipeline) {
+    let interval_ms = pipeline.options.commit_interval_ms;
+    let interval = (interval_ms > 0).then(|| Duration::from_millis(interval_ms));
+    while pipeline.wakeups.wait_sync(interval) {
+        pipeline.flush_if_idle();
+        let lsn = pipeline.syncer.written_lsn();
+        // A failure latches; every writer is told, so there is nothing to do with it here.
+        let _ = pipeline.syncer.wait_durable(lsn, &pipeline.latch);
+        pipeline.wakeups.notify_tails();
+    }
+}
+
+fn run_space(pipeline: &Pipeline) {
+    while pipeline.wakeups.wait_space() {
+        // Without a segment made ahead the next leader makes it, and meets the same error itself.
+        let _ = pipeline.segments.prepare(pipeline.now_unix_ms());
+    }
+}
+
+/// Tells two lives apart even if both were given the same number.
+fn salt() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(unix_ms()) as u32
+}
+
+fn unix_ms() -> u64 {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    unix.unwrap_or_default().as_millis() as u64
+}

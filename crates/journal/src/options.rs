@@ -1,0 +1,71 @@
+//! What a journal is opened with: sizes, intervals, the retention window, and the identity that every
+//! segment carries. Bounds of the format stand here as constants.
+
+use crate::error::{Error, Result};
+
+/// The largest record: a document of 16 MiB with room for its index entries, many times over.
+pub const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The longest engine name that a segment header can hold.
+pub const ENGINE_NAME_BYTES_MAX: usize = 32;
+/// The smallest segment: its header and one page of groups.
+pub const SEGMENT_BYTES_MIN: u64 = 2 * crate::segment_header::SEGMENT_HEADER_BYTES as u64;
+
+/// How a journal behaves. `Default` is what a server wants.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Length of a segment file. Every segment is zero-written to this length before its first group.
+    pub segment_bytes: u64,
+    /// A group takes records until it holds this many bytes; a larger record makes its own group.
+    pub group_bytes_max: usize,
+    /// Interval of the background sync. 0 = off: only waiters and `sync` sync.
+    pub commit_interval_ms: u64,
+    /// Runs the threads `journal-sync` and `journal-space`. Without them nothing happens in the background.
+    pub background: bool,
+    /// Freed segments beyond this number are deleted instead of kept for reuse.
+    pub spare_segments_max: usize,
+    /// Keep at least this many bytes of checkpointed segments.
+    pub retain_bytes: u64,
+    /// Keep checkpointed segments at least this long after their last write.
+    pub retain_ms: u64,
+    /// A record submitted without waiting is appended at the latest when a later submission finds it this old.
+    pub gather_ns: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            segment_bytes: 64 * 1024 * 1024,
+            group_bytes_max: 1024 * 1024,
+            commit_interval_ms: 100,
+            background: true,
+            spare_segments_max: 2,
+            retain_bytes: 0,
+            retain_ms: 0,
+            gather_ns: 2_000,
+        }
+    }
+}
+
+/// Whose journal this is. A mismatch refuses the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The database UUID.
+    pub database: [u8; 16],
+    /// The engine's name, at most `ENGINE_NAME_BYTES_MAX` bytes.
+    pub engine: String,
+}
+
+impl Identity {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.engine.len() <= ENGINE_NAME_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::ForeignJournal {
+            segment: String::new(),
+            reason: format!(
+                "engine name `{}` exceeds {ENGINE_NAME_BYTES_MAX} bytes",
+                self.engine
+            ),
+        })
+    }
+}

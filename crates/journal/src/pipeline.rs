@@ -1,0 +1,474 @@
+//! The commit pipeline: writers put records into the forming group; one of them leads exactly that group
+//! on its own thread, while the next group forms.
+//!
+//! ```text
+//! submit -> [forming group] -> turn: ready, finish_group, one write, apply -> wake the group's writers
+//!                 ^ the first writer to find no turn taken leads at once; else the first one of the
+//!                   group waits for the turn and leads; everyone else sleeps on the group's word
+//! ```
+//!
+//! Kept true: groups are written and applied in the order in which they formed, one at a time; nothing is
+//! applied before the log has it; a lone writer never leaves its thread. A panic here aborts the process,
+//! because memory, journal and engine could no longer be known to agree.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::append::{Appender, Surroundings};
+use crate::error::{Error, Result};
+use crate::files::sync_file;
+use crate::group::Group;
+use crate::group_header::GROUP_HEADER_BYTES;
+use crate::hooks::{Hooks, push_record};
+use crate::latch::Latch;
+use crate::options::{Options, RECORD_BYTES_MAX};
+use crate::segments::Segments;
+use crate::sync::Syncer;
+use crate::ticket::{CommitReport, Level, Pending, Ticket};
+use crate::wakeups::Wakeups;
+
+/// Groups and buffers kept for reuse. Writers hold a group a little longer than its leader.
+const SPARE_GROUPS_MAX: usize = 256;
+const SPARE_BUFFERS_MAX: usize = 4;
+/// A record's length field.
+const RECORD_HEADER_BYTES: usize = 4;
+
+/// The state of an open journal. Lock order: `appender` (with the turn), `queue`, the syncer's state.
+pub(crate) struct Pipeline {
+    pub options: Options,
+    pub hooks: Arc<dyn Hooks>,
+    pub segments: Segments,
+    pub syncer: Syncer,
+    pub latch: Latch,
+    pub wakeups: Wakeups,
+    appender: Mutex<Appender>,
+    queue: Mutex<Queue>,
+    /// The engine refused a group that the log holds.
+    is_behind: AtomicBool,
+    clock: Clock,
+}
+
+struct Queue {
+    forming: Arc<Group>,
+    /// Room for the header, then the records of the forming group.
+    buffer: Vec<u8>,
+    count: u32,
+    writers: u32,
+    /// Somebody who went on without waiting asked for Durable.
+    wants_sync: bool,
+    oldest_ns: u64,
+    turn_taken: bool,
+    leader_waits: bool,
+    closed: bool,
+    groups_formed: u64,
+    spare_groups: VecDeque<Arc<Group>>,
+    spare_buffers: Vec<Vec<u8>>,
+}
+
+/// A group taken out of the queue by its leader.
+struct Taken {
+    group: Arc<Group>,
+    buffer: Vec<u8>,
+    count: u32,
+    wants_sync: bool,
+}
+
+/// Where a writer's record is.
+struct Place {
+    group: Arc<Group>,
+    index: u32,
+    submitted_ns: u64,
+}
+
+impl Pipeline {
+    pub fn new(
+        options: Options,
+        hooks: Arc<dyn Hooks>,
+        segments: Segments,
+        syncer: Syncer,
+        appender: Appender,
+    ) -> Self {
+        Pipeline {
+            options,
+            hooks,
+            segments,
+            syncer,
+            latch: Latch::default(),
+            wakeups: Wakeups::new(appender.next_lsn - 1),
+            appender: Mutex::new(appender),
+            queue: Mutex::new(Queue::new()),
+            is_behind: AtomicBool::new(false),
+            clock: Clock::new(),
+        }
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    pub fn now_unix_ms(&self) -> u64 {
+        self.clock.unix_ms(self.now_ns())
+    }
+
+    /// Returns when the record is accepted and applied.
+    pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
+        let place = self.enter(payload)?;
+        place.group.wait()?;
+        Ok(self.ticket(&place))
+    }
+
+    fn ticket(&self, place: &Place) -> Ticket {
+        let lsn = place.group.first_lsn.load(Ordering::Relaxed) + u64::from(place.index);
+        Ticket {
+            lsn,
+            report: report(&place.group, place.submitted_ns, self.now_ns()),
+        }
+    }
+
+    /// Puts a record into the forming group and leads that group if it falls to this writer.
+    fn enter(&self, payload: &[u8]) -> Result<Place> {
+        let mut queue = self.room_for(payload.len())?;
+        let place = queue.push(payload, self.now_ns());
+        if queue.leader_waits {
+            return Ok(place);
+        }
+        self.lead_when_due(queue);
+        Ok(place)
+    }
+
+    /// Goes on at once. The group is led here when it has gathered long enough and nobody is writing.
+    pub fn submit_async(&self, payload: &[u8], level: Level) -> Result<Pending> {
+        let mut queue = self.room_for(payload.len())?;
+        let now_ns = self.now_ns();
+        let place = queue.push(payload, now_ns);
+        queue.wants_sync |= level == Level::Durable;
+        let is_old = now_ns.saturating_sub(queue.oldest_ns) >= self.options.gather_ns;
+        let is_due = level == Level::Durable || (is_old && !queue.turn_taken);
+        if is_due && !queue.leader_waits {
+            self.lead_when_due(queue);
+        }
+        Ok(Pending {
+            group: place.group,
+            index: place.index,
+            level,
+            submitted_ns: place.submitted_ns,
+        })
+    }
+
+    /// Accepts and applies what was submitted without waiting.
+    pub fn wait_applied(&self, pending: &Pending) -> Result<Ticket> {
+        if !pending.group.is_done() {
+            let queue = self.queue.lock();
+            if Arc::ptr_eq(&queue.forming, &pending.group) && queue.count > 0 && !queue.leader_waits
+            {
+                self.lead_when_due(queue);
+            }
+        }
+        pending.group.wait()?;
+        let lsn = pending.group.first_lsn.load(Ordering::Relaxed) + u64::from(pending.index);
+        Ok(Ticket {
+            lsn,
+            report: report(&pending.group, pending.submitted_ns, self.now_ns()),
+        })
+    }
+
+    /// Leads the forming group if it has records that nobody waits to lead.
+    pub fn flush(&self) {
+        let queue = self.queue.lock();
+        if queue.count > 0 && !queue.leader_waits {
+            self.lead_when_due(queue);
+        }
+    }
+
+    /// As `flush`, but leaves a group to the writers that are busy now.
+    pub fn flush_if_idle(&self) {
+        let queue = self.queue.lock();
+        if queue.count > 0 && !queue.leader_waits && !queue.turn_taken {
+            self.lead_when_due(queue);
+        }
+    }
+
+    /// No record is accepted any more; what is forming still goes through.
+    pub fn close(&self) {
+        self.queue.lock().closed = true;
+        self.flush();
+        // Whoever has the turn ends it under this lock.
+        drop(self.appender.lock());
+    }
+
+    /// The queue with room in the forming group, which may first have to be led.
+    fn room_for(&self, payload_bytes: usize) -> Result<parking_lot::MutexGuard<'_, Queue>> {
+        if payload_bytes > RECORD_BYTES_MAX {
+            return Err(Error::RecordTooLarge {
+                record_bytes: payload_bytes,
+                record_bytes_max: RECORD_BYTES_MAX,
+            });
+        }
+        loop {
+            self.latch.check()?;
+            let queue = self.queue.lock();
+            if queue.closed {
+                return Err(Error::Closed);
+            }
+            let group_bytes = queue.buffer.len() + RECORD_HEADER_BYTES + payload_bytes;
+            if queue.count == 0 || group_bytes <= self.options.group_bytes_max {
+                return Ok(queue);
+            }
+            let full = Arc::clone(&queue.forming);
+            if queue.leader_waits {
+                drop(queue);
+                // A failed group makes room as well as a written one.
+                let _ = full.wait();
+            } else {
+                self.lead_when_due(queue);
+            }
+        }
+    }
+
+    /// Leads the forming group: now, or when the running turn ends. Called while no leader waits.
+    fn lead_when_due<'p>(&'p self, mut queue: parking_lot::MutexGuard<'p, Queue>) {
+        if queue.turn_taken {
+            queue.leader_waits = true;
+            let forming = Arc::clone(&queue.forming);
+            drop(queue);
+            forming.wait_turn();
+            queue = self.queue.lock();
+            queue.leader_waits = false;
+        }
+        queue.turn_taken = true;
+        let taken = queue.take();
+        drop(queue);
+        self.lead(taken);
+    }
+
+    fn lead(&self, mut taken: Taken) {
+        let _abort = AbortOnPanic;
+        let begun_ns = self.now_ns();
+        taken.group.begun_ns.store(begun_ns, Ordering::Relaxed);
+        let result = self.append_and_apply(&mut taken, begun_ns);
+        self.end_turn(&mut taken);
+        taken.group.finish(&result);
+        if taken.wants_sync && result.is_ok() {
+            self.wakeups.request_sync();
+        }
+        self.queue.lock().give_back(taken);
+    }
+
+    fn append_and_apply(&self, taken: &mut Taken, begun_ns: u64) -> Result<()> {
+        let mut appender = self.appender.lock();
+        let around = self.surroundings(begun_ns);
+        self.apply_refused(&mut appender, &around)?;
+        let written = appender.append(&mut taken.buffer, taken.count, &around)?;
+        let group = &taken.group;
+        group.first_lsn.store(written.first_lsn, Ordering::Relaxed);
+        let appended_ns = self.now_ns();
+        group.appended_ns.store(appended_ns, Ordering::Relaxed);
+        if let Err(refusal) = appender.apply(&mut taken.buffer, written, &around) {
+            self.is_behind.store(true, Ordering::Release);
+            return Err(refusal);
+        }
+        group.applied_ns.store(self.now_ns(), Ordering::Relaxed);
+        self.wakeups.note_applied(appender.next_lsn - 1);
+        if written.rotated {
+            self.wakeups.request_space();
+        }
+        Ok(())
+    }
+
+    fn apply_refused(&self, appender: &mut Appender, around: &Surroundings<'_>) -> Result<()> {
+        if let Some(last_lsn) = appender.apply_refused(around)? {
+            self.is_behind.store(false, Ordering::Release);
+            self.wakeups.note_applied(last_lsn);
+        }
+        Ok(())
+    }
+
+    /// Offers a group that the engine refused again, outside a commit.
+    pub fn retry_refused(&self) -> Result<()> {
+        let _abort = AbortOnPanic;
+        let mut appender = self.appender.lock();
+        self.apply_refused(&mut appender, &self.surroundings(self.now_ns()))
+    }
+
+    fn surroundings(&self, now_ns: u64) -> Surroundings<'_> {
+        Surroundings {
+            hooks: &*self.hooks,
+            segments: &self.segments,
+            syncer: &self.syncer,
+            latch: &self.latch,
+            unix_ms: self.clock.unix_ms(now_ns),
+        }
+    }
+
+    /// Hands the turn to the leader that waits for it, or leaves it free.
+    fn end_turn(&self, taken: &mut Taken) {
+        let mut queue = self.queue.lock();
+        queue.keep_buffer(
+            std::mem::take(&mut taken.buffer),
+            self.options.group_bytes_max,
+        );
+        if !queue.leader_waits {
+            queue.turn_taken = false;
+            return;
+        }
+        let next = Arc::clone(&queue.forming);
+        drop(queue);
+        next.give_turn();
+    }
+
+    /// A synced group that says that everything before it is durable: damage to the end of a closed
+    /// journal is then told from an unsynced tail.
+    pub fn mark(&self) -> Result<()> {
+        let mut appender = self.appender.lock();
+        appender.append_mark(&self.surroundings(self.now_ns()))?;
+        let segment = &appender.segment;
+        sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))
+    }
+
+    /// Whether a group that the log holds still waits for the engine.
+    pub fn has_refused_group(&self) -> bool {
+        self.is_behind.load(Ordering::Acquire)
+    }
+}
+
+impl Queue {
+    fn new() -> Self {
+        Queue {
+            forming: Arc::new(Group::default()),
+            buffer: vec![0; GROUP_HEADER_BYTES],
+            count: 0,
+            writers: 0,
+            wants_sync: false,
+            oldest_ns: 0,
+            turn_taken: false,
+            leader_waits: false,
+            closed: false,
+            groups_formed: 0,
+            spare_groups: VecDeque::with_capacity(SPARE_GROUPS_MAX),
+            spare_buffers: Vec::with_capacity(SPARE_BUFFERS_MAX),
+        }
+    }
+
+    fn push(&mut self, payload: &[u8], now_ns: u64) -> Place {
+        if self.count == 0 {
+            self.oldest_ns = now_ns;
+        }
+        push_record(&mut self.buffer, payload);
+        let index = self.count;
+        self.count += 1;
+        self.writers += 1;
+        Place {
+            group: Arc::clone(&self.forming),
+            index,
+            submitted_ns: now_ns,
+        }
+    }
+
+    fn take(&mut self) -> Taken {
+        self.groups_formed += 1;
+        let fresh = self.fresh_group();
+        let group = std::mem::replace(&mut self.forming, fresh);
+        group.number.store(self.groups_formed, Ordering::Relaxed);
+        group.writers.store(self.writers, Ordering::Relaxed);
+        let mut fresh = self.spare_buffers.pop().unwrap_or_default();
+        fresh.resize(GROUP_HEADER_BYTES, 0);
+        let buffer = std::mem::replace(&mut self.buffer, fresh);
+        let taken = Taken {
+            group,
+            buffer,
+            count: self.count,
+            wants_sync: self.wants_sync,
+        };
+        (self.count, self.writers, self.wants_sync) = (0, 0, false);
+        taken
+    }
+
+    fn fresh_group(&mut self) -> Arc<Group> {
+        let Some(mut group) = self.spare_groups.pop_front() else {
+            return Arc::default();
+        };
+        if let Some(unshared) = Arc::get_mut(&mut group) {
+            unshared.reset();
+            return group;
+        }
+        self.spare_groups.push_back(group);
+        Arc::default()
+    }
+
+    fn give_back(&mut self, taken: Taken) {
+        if self.spare_groups.len() < SPARE_GROUPS_MAX {
+            self.spare_groups.push_back(taken.group);
+        }
+    }
+
+    fn keep_buffer(&mut self, buffer: Vec<u8>, bytes_max: usize) {
+        // One outsized record must not keep its memory for ever.
+        let is_usual = buffer.capacity() <= 2 * bytes_max.max(4096);
+        if is_usual && self.spare_buffers.len() < SPARE_BUFFERS_MAX {
+            let mut buffer = buffer;
+            buffer.clear();
+            self.spare_buffers.push(buffer);
+        }
+    }
+}
+
+/// What is not append and not apply is waiting: for the turn before, for being woken after.
+fn report(group: &Group, submitted_ns: u64, now_ns: u64) -> CommitReport {
+    let begun_ns = group.begun_ns.load(Ordering::Relaxed);
+    let appended_ns = group.appended_ns.load(Ordering::Relaxed);
+    let applied_ns = group.applied_ns.load(Ordering::Relaxed);
+    let (append_ns, apply_ns) = (
+        appended_ns.saturating_sub(begun_ns),
+        applied_ns.saturating_sub(appended_ns),
+    );
+    CommitReport {
+        wait_ns: now_ns
+            .saturating_sub(submitted_ns)
+            .saturating_sub(append_ns + apply_ns),
+        append_ns,
+        apply_ns,
+        sync_wait_ns: 0,
+        group: group.number.load(Ordering::Relaxed),
+        group_writers: group.writers.load(Ordering::Relaxed),
+    }
+}
+
+/// One clock read gives both the monotonic and the wall time of a group.
+struct Clock {
+    begun: Instant,
+    begun_unix_ms: u64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Clock {
+            begun: Instant::now(),
+            begun_unix_ms: unix.as_millis() as u64,
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+
+    fn unix_ms(&self, now_ns: u64) -> u64 {
+        self.begun_unix_ms + now_ns / 1_000_000
+    }
+}
+
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! What happens at open, before the first write. Kept true:
+//! - damage at or below the highest durable mark refuses, naming segment and offset, and changes nothing;
+//! - the tail above it is cut: zeroed, later segments taken out, all of it synced before anything is applied;
+//! - everything kept is synced before it is applied, so the engine never gets ahead of the journal;
+//! - segments wholly below the engine's applied LSN are not read (`inspect::verify` reads all).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::chain::{ChainEnd, Link, scanner, walk};
+use crate::error::{Error, Result};
+use crate::files::{Files, read_full_at, sync_file, write_all_at};
+use crate::hooks::Hooks;
+use crate::options::Identity;
+use crate::scan::GroupScanner;
+use crate::segment_header::{SEGMENT_HEADER_BYTES, SEGMENT_HEADER_USED_BYTES, SegmentHeader};
+use crate::segments::{IncarnationStart, Segment, discard, segment_name, segment_sequence};
+
+const ZERO_STEP_BYTES: usize = 64 * 1024;
+
+/// A journal that is whole, synced and applied, and what its next life must use.
+pub(crate) struct Recovered {
+    pub segments: Vec<Arc<Segment>>,
+    pub next_sequence: u64,
+    pub incarnation_number: u32,
+    pub start: IncarnationStart,
+    pub replayed: u64,
+}
+
+pub(crate) fn recover(
+    files: &dyn Files,
+    identity: &Identity,
+    applied_lsn: u64,
+    hooks: &dyn Hooks,
+) -> Result<Recovered> {
+    let mut segments = open_segments(files, Some(identity))?;
+    if segments.is_empty() {
+        return fresh(applied_lsn);
+    }
+    let newest = segments
+        .iter()
+        .map(|segment| segment.header.incarnation_number())
+        .max();
+    let begin = first_needed(&segments, applied_lsn)?;
+    let link = initial_link(&segments[begin], applied_lsn)?;
+    let end = walk(&segments[begin..], link, &mut |segment, _, header, _| {
+        if header.count > 0 {
+            segment.note_group(header.first_lsn, header.next_lsn() - 1, header.unix_ms);
+        }
+        Ok(())
+    })?;
+    check_gaps(&segments[begin..], applied_lsn)?;
+    check_tail(&segments[begin..], &end)?;
+    cut(files, &mut segments, begin, &end)?;
+    let end_lsn = drop_empty_last(files, &mut segments, end.link.next_lsn - 1)?;
+    let replayed = replay(&segments, begin, link, applied_lsn, hooks)?;
+    let last = segments.last().map_or(0, |segment| segment.header.sequence);
+    Ok(Recovered {
+        segments,
+        next_sequence: last + 1,
+        incarnation_number: newest.unwrap_or(0).wrapping_add(1),
+        start: IncarnationStart {
+            first_lsn: end_lsn.max(applied_lsn) + 1,
+            previous_end_lsn: end_lsn,
+        },
+        replayed,
+    })
+}
+
+fn fresh(applied_lsn: u64) -> Result<Recovered> {
+    if applied_lsn > 0 {
+        return Err(Error::HistoryMissing {
+            needed_lsn: applied_lsn + 1,
+            first_lsn: 0,
+        });
+    }
+    Ok(Recovered {
+        segments: Vec::new(),
+        next_sequence: 1,
+        incarnation_number: 1,
+        start: IncarnationStart {
+            first_lsn: 1,
+            previous_end_lsn: 0,
+        },
+        replayed: 0,
+    })
+}
+
+/// Opens every segment in order and checks headers: identity (if one is asked for), place, no gap.
+pub(crate) fn open_segments(
+    files: &dyn Files,
+    identity: Option<&Identity>,
+) -> Result<Vec<Arc<Segment>>> {
+    let entries = files.list().map_err(|e| Error::io("list", "journal", &e))?;
+    let mut named: Vec<_> = entries
+        .into_iter()
+        .filter_map(|entry| segment_sequence(&entry.name).map(|sequence| (sequence, entry)))
+        .collect();
+    named.sort();
+    let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(named.len());
+    for (sequence, entry) in named {
+        if let Some(before) = segments.last()
+            && before.header.sequence + 1 != sequence
+        {
+            return Err(Error::Damaged {
+                segment: segment_name(before.header.sequence + 1),
+                offset: 0,
+                reason: "the segment is missing".to_owned(),
+            });
+        }
+        segments.push(Arc::new(open_segment(
+            files,
+            &entry.name,
+            sequence,
+            identity,
+        )?));
+    }
+    Ok(segments)
+}
+
+fn open_segment(
+    files: &dyn Files,
+    name: &str,
+    sequence: u64,
+    identity: Option<&Identity>,
+) -> Result<Segment> {
+    let file = files.open(name).map_err(|e| Error::io("open", name, &e))?;
+    let mut bytes = [0; SEGMENT_HEADER_USED_BYTES];
+    let filled = read_full_at(&*file, &mut bytes, 0).map_err(|e| Error::io("read", name, &e))?;
+    let (header, crc) = SegmentHeader::decode(name, &bytes[..filled])?;
+    if let Some(identity) = identity {
+        check_identity(name, &header.identity, identity)?;
+    }
+    if header.sequence != sequence {
+        return Err(Error::Damaged {
+            segment: name.to_owned(),
+            offset: 64,
+            reason: format!("the file holds segment {} of the journal", header.sequence),
+        });
+    }
+    let bytes = header.segment_bytes;
+    Ok(Segment::new(name.to_owned(), header, crc, file, bytes))
+}
+
+fn check_identity(name: &str, found: &Identity, expected: &Identity) -> Result<()> {
+    let reason = if found.database != expected.database {
+        "it carries another database UUID".to_owned()
+    } else if found.engine != expected.engine {
+        format!(
+            "it was written with engine `{}`, not `{}`",
+            found.engine, expected.engine
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::ForeignJournal {
+        segment: name.to_owned(),
+        reason,
+    })
+}
+
+/// The last segment that begins at or below the record needed next. Everything before it is applied.
+fn first_needed(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<usize> {
+    let needed_lsn = applied_lsn + 1;
+    let mut first_known = None;
+    let mut begin = None;
+    for (index, segment) in segments.iter().enumerate() {
+        let Some(first_lsn) = begin_lsn(segment)? else {
+            continue;
+        };
+        first_known.get_or_insert(first_lsn);
+        if segment.first_lsn.load(Ordering::Relaxed) == 0 {
+            segment.first_lsn.store(first_lsn, Ordering::Relaxed);
+        }
+        if first_lsn <= needed_lsn {
+            begin = Some(index);
+        }
+    }
+    let begin = match (begin, first_known) {
+        (Some(begin), _) => begin,
+        // No segment says where it begins: all groups of an only segment were lost unsynced.
+        (None, None) => 0,
+        (None, Some(first_lsn)) => {
+            return Err(Error::HistoryMissing {
+                needed_lsn,
+                first_lsn,
+            });
+        }
+    };
+    for pair in segments[..=begin].windows(2) {
+        let last_lsn = pair[1].first_lsn.load(Ordering::Relaxed).saturating_sub(1);
+        pair[0].last_lsn.store(last_lsn, Ordering::Relaxed);
+    }
+    Ok(begin)
+}
+
+/// The LSN that a segment begins with, if its header or its first group says.
+fn begin_lsn(segment: &Segment) -> Result<Option<u64>> {
+    if segment.header.begins_incarnation() {
+        return Ok(Some(segment.header.first_lsn));
+    }
+    let first = scanner(segment).peek()?;
+    Ok(first
+        .ok()
+        .filter(|header| header.incarnation == segment.header.incarnation)
+        .map(|header| header.first_lsn))
+}
+
+/// Inside an incarnation the first group is believed; without one, the engine's own position.
+fn initial_link(segment: &Segment, applied_lsn: u64) -> Result<Link> {
+    Ok(Link::before(
+        segment,
+        begin_lsn(segment)?.unwrap_or(applied_lsn + 1),
+    ))
+}
+
+/// A recorded gap that the engine would have to be replayed over.
+fn check_gaps(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<()> {
+    for header in segments.iter().skip(1).map(|segment| &segment.header) {
+        let has_gap = header.begins_incarnation() && header.first_lsn > header.previous_end_lsn + 1;
+        if has_gap && applied_lsn + 1 < header.first_lsn {
+            let needed_lsn = header.previous_end_lsn + 1;
+            return Err(Error::HistoryMissing {
+                needed_lsn,
+                first_lsn: header.first_lsn,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses if anything behind the end of the chain says that the missing record was durable.
+fn check_tail(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<()> {
+    for (index, segment) in segments.iter().enumerate().skip(end.index) {
+        let offset = if index == end.index {
+            end.offset
+        } else {
+            SEGMENT_HEADER_BYTES as u64
+        };
+        let durable_lsn = highest_mark(segment, offset)?;
+        if durable_lsn >= end.link.next_lsn {
+            let missing_lsn = end.link.next_lsn;
+            return Err(Error::Damaged {
+                segment: segments[end.index].name.clone(),
+                offset: end.offset,
+                reason: format!("{}, but record {missing_lsn} was durable", end.reason),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The highest durable mark of any whole group of the segment's own incarnation from `offset` on.
+fn highest_mark(segment: &Segment, offset: u64) -> Result<u64> {
+    let mut scanner = GroupScanner::new(
+        Arc::clone(&segment.file),
+        &segment.name,
+        offset,
+        segment.bytes,
+    );
+    let mut highest = 0;
+    while scanner.find_magic()? {
+        match scanner.peek()? {
+            Ok(header) => {
+                if header.incarnation == segment.header.incarnation {
+                    highest = highest.max(header.durable_lsn);
+                }
+                scanner.skip(&header);
+            }
+            Err(_) => scanner.seek(scanner.offset() + 1),
+        }
+    }
+    Ok(highest)
+}
+
+/// Zeroes the tail, takes later segments out, and syncs all that is kept.
+fn cut(
+    files: &dyn Files,
+    segments: &mut Vec<Arc<Segment>>,
+    begin: usize,
+    end: &ChainEnd,
+) -> Result<()> {
+    let last = begin + end.index;
+    zero_from(&segments[last], end.offset)?;
+    for segment in &segments[begin..=last] {
+        sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))?;
+    }
+    // Names could still be unsynced if the process was killed between a rename and its sync.
+    files
+        .sync_directory()
+        .map_err(|e| Error::io("sync directory of", "journal", &e))?;
+    while segments.len() > last + 1 {
+        if let Some(segment) = segments.pop() {
+            discard(files, &segment.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn zero_from(segment: &Segment, mut offset: u64) -> Result<()> {
+    let zeros = [0; ZERO_STEP_BYTES];
+    let mut step = [0; ZERO_STEP_BYTES];
+    loop {
+        let room = ZERO_STEP_BYTES.min(segment.bytes.saturating_sub(offset) as usize);
+        let filled = read_full_at(&*segment.file, &mut step[..room], offset)
+            .map_err(|e| Error::io("read", &segment.name, &e))?;
+        if filled == 0 {
+            return Ok(());
+        }
+        if step[..filled] != zeros[..filled] {
+            write_all_at(&*segment.file, &zeros[..filled], offset)
+                .map_err(|e| Error::io("write zeros to", &segment.name, &e))?;
+        }
+        offset += filled as u64;
+    }
+}
+
+/// A last segment without groups would pile up over restarts. The first segment stays, so that a
+/// journal never looks new. Returns the last LSN of the journal.
+fn drop_empty_last(
+    files: &dyn Files,
+    segments: &mut Vec<Arc<Segment>>,
+    end_lsn: u64,
+) -> Result<u64> {
+    let Some(last) = segments.last() else {
+        return Ok(end_lsn);
+    };
+    if segments.len() < 2 || last.last_lsn.load(Ordering::Relaxed) != 0 {
+        return Ok(end_lsn);
+    }
+    let header = last.header.clone();
+    discard(files, &last.name)?;
+    segments.pop();
+    Ok(if header.begins_incarnation() {
+        header.previous_end_lsn
+    } else {
+        end_lsn
+    })
+}
+
+fn replay(
+    segments: &[Arc<Segment>],
+    begin: usize,
+    link: Link,
+    applied_lsn: u64,
+    hooks: &dyn Hooks,
+) -> Result<u64> {
+    // The only segment that `begin` named was empty and is gone: nothing to replay.
+    let Some(segments) = segments
+        .get(begin..)
+        .filter(|segments| !segments.is_empty())
+    else {
+        return Ok(0);
+    };
+    let mut replayed = 0;
+    walk(segments, link, &mut |_, _, _, payloads| {
+        let payloads = payloads.after(applied_lsn);
+        if payloads.is_empty() {
+            return Ok(());
+        }
+        replayed += payloads.len() as u64;
+        hooks
+            .apply(payloads.first_lsn(), &payloads)
+            .map_err(Error::Unapplied)
+    })?;
+    Ok(replayed)
+}

@@ -1,0 +1,128 @@
+//! The first page of a segment file: whose journal it is, which place the segment has, and, when it
+//! begins an incarnation, where the history before it ended. `docs/formats/journal.md` shows the bytes.
+//!
+//! A header is synced before its file gets a segment's name, so a named segment always has a whole header.
+
+use crate::error::{Error, Result};
+use crate::options::{ENGINE_NAME_BYTES_MAX, Identity};
+
+/// Groups begin at this offset.
+pub const SEGMENT_HEADER_BYTES: usize = 4096;
+/// The bytes of the header that carry something, its CRC last.
+pub(crate) const SEGMENT_HEADER_USED_BYTES: usize = 128;
+const MAGIC: &[u8; 8] = b"QUARRYJ\0";
+const VERSION: u32 = 1;
+const CRC_OFFSET: usize = SEGMENT_HEADER_USED_BYTES - 4;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    pub identity: Identity,
+    /// The segment's place; also its file name.
+    pub sequence: u64,
+    /// The life of the journal that wrote it: a counter in the high half, salt in the low half.
+    pub incarnation: u64,
+    pub segment_bytes: u64,
+    /// The LSN of the first group if the segment begins an incarnation; 0 = it continues one.
+    pub first_lsn: u64,
+    /// The last LSN before this incarnation, all durable. Only with `first_lsn`.
+    pub previous_end_lsn: u64,
+    pub created_unix_ms: u64,
+}
+
+impl SegmentHeader {
+    pub fn begins_incarnation(&self) -> bool {
+        self.first_lsn != 0
+    }
+
+    /// The counter half of the incarnation.
+    pub fn incarnation_number(&self) -> u32 {
+        (self.incarnation >> 32) as u32
+    }
+
+    /// The first bytes of the file, and the CRC that the first group of an incarnation chains to.
+    pub(crate) fn encode(&self) -> ([u8; SEGMENT_HEADER_USED_BYTES], u32) {
+        let mut bytes = [0u8; SEGMENT_HEADER_USED_BYTES];
+        bytes[0..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(SEGMENT_HEADER_BYTES as u32).to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.identity.database);
+        let engine = self.identity.engine.as_bytes();
+        bytes[32..32 + engine.len()].copy_from_slice(engine);
+        for (index, field) in self.words().into_iter().enumerate() {
+            bytes[64 + 8 * index..72 + 8 * index].copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
+        bytes[CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
+        (bytes, crc)
+    }
+
+    fn words(&self) -> [u64; 6] {
+        [
+            self.sequence,
+            self.incarnation,
+            self.segment_bytes,
+            self.first_lsn,
+            self.previous_end_lsn,
+            self.created_unix_ms,
+        ]
+    }
+
+    /// Reads a header back, with its CRC. `segment` names the file in errors.
+    pub(crate) fn decode(segment: &str, bytes: &[u8]) -> Result<(Self, u32)> {
+        let damaged = |offset: u64, reason: &str| {
+            Err(Error::Damaged {
+                segment: segment.to_owned(),
+                offset,
+                reason: reason.to_owned(),
+            })
+        };
+        let Some(bytes) = bytes.first_chunk::<SEGMENT_HEADER_USED_BYTES>() else {
+            return damaged(bytes.len() as u64, "the segment header is cut short");
+        };
+        if &bytes[0..8] != MAGIC {
+            return damaged(
+                0,
+                "the segment header does not begin with the journal's magic",
+            );
+        }
+        let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
+        if bytes[CRC_OFFSET..] != crc.to_le_bytes() {
+            return damaged(CRC_OFFSET as u64, "the segment header fails its checksum");
+        }
+        let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+        if version != VERSION {
+            return Err(Error::UnsupportedVersion {
+                segment: segment.to_owned(),
+                version,
+            });
+        }
+        let Some(engine) = engine_name(&bytes[32..32 + ENGINE_NAME_BYTES_MAX]) else {
+            return damaged(32, "the engine name is not text");
+        };
+        let mut database = [0; 16];
+        database.copy_from_slice(&bytes[16..32]);
+        let word = |index: usize| {
+            let mut field = [0; 8];
+            field.copy_from_slice(&bytes[64 + 8 * index..72 + 8 * index]);
+            u64::from_le_bytes(field)
+        };
+        let header = SegmentHeader {
+            identity: Identity { database, engine },
+            sequence: word(0),
+            incarnation: word(1),
+            segment_bytes: word(2),
+            first_lsn: word(3),
+            previous_end_lsn: word(4),
+            created_unix_ms: word(5),
+        };
+        Ok((header, crc))
+    }
+}
+
+fn engine_name(padded: &[u8]) -> Option<String> {
+    let end = padded
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(padded.len());
+    String::from_utf8(padded[..end].to_vec()).ok()
+}

@@ -1,0 +1,426 @@
+//! The segment files: their names, how one is made, reused and freed, and which hold which LSNs.
+//!
+//! Kept true: a file gets a segment's name only after its header and zeros are synced, and the directory
+//! is synced before the first group goes in, so that appending never depends on a directory entry; freed
+//! files leave oldest first, one directory sync each, so that a gap in the sequence is always damage.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::files::{File, Files, sync_file, write_all_at};
+use crate::group_header::GROUP_HEADER_BYTES;
+use crate::options::{Identity, Options};
+use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
+
+const SEGMENT_SUFFIX: &str = ".segment";
+/// A freed segment kept for reuse; its content means nothing.
+const FREE_SUFFIX: &str = ".free";
+/// A segment under construction.
+const NEW_SUFFIX: &str = ".new";
+/// Zeros are written in steps of this size, and a background step rests for `ZERO_STEP_REST`, so that
+/// making a segment does not hold up a sync.
+const ZERO_STEP_BYTES: usize = 1024 * 1024;
+const ZERO_STEP_REST: Duration = Duration::from_millis(4);
+
+pub(crate) fn segment_name(sequence: u64) -> String {
+    format!("{sequence:010}{SEGMENT_SUFFIX}")
+}
+
+pub(crate) fn segment_sequence(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
+    (digits.len() >= 10).then(|| digits.parse().ok())?
+}
+
+/// One segment of the live journal. LSNs are 0 while it holds no group.
+pub(crate) struct Segment {
+    pub name: String,
+    pub header: SegmentHeader,
+    pub header_crc: u32,
+    pub file: Arc<dyn File>,
+    pub bytes: u64,
+    pub first_lsn: AtomicU64,
+    pub last_lsn: AtomicU64,
+    pub last_unix_ms: AtomicU64,
+}
+
+impl Segment {
+    pub fn new(
+        name: String,
+        header: SegmentHeader,
+        header_crc: u32,
+        file: Arc<dyn File>,
+        bytes: u64,
+    ) -> Self {
+        Segment {
+            name,
+            header,
+            header_crc,
+            file,
+            bytes,
+            first_lsn: AtomicU64::new(0),
+            last_lsn: AtomicU64::new(0),
+            last_unix_ms: AtomicU64::new(0),
+        }
+    }
+
+    pub fn note_group(&self, first_lsn: u64, last_lsn: u64, unix_ms: u64) {
+        if self.first_lsn.load(Ordering::Relaxed) == 0 {
+            self.first_lsn.store(first_lsn, Ordering::Release);
+        }
+        self.last_lsn.store(last_lsn, Ordering::Release);
+        self.last_unix_ms.store(unix_ms, Ordering::Relaxed);
+    }
+}
+
+/// Where a new incarnation begins.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct IncarnationStart {
+    pub first_lsn: u64,
+    pub previous_end_lsn: u64,
+}
+
+/// All segments of an open journal. Lock order: `making`, then `table`.
+pub(crate) struct Segments {
+    files: Arc<dyn Files>,
+    identity: Identity,
+    options: Options,
+    incarnation: u64,
+    /// Held while a segment is made, so that sequence numbers are given in order of use.
+    making: Mutex<()>,
+    /// A leader waits for the segment being made: no rest between steps.
+    urgent: AtomicBool,
+    table: Mutex<Table>,
+}
+
+struct Table {
+    live: Vec<Arc<Segment>>,
+    prepared: Option<Arc<Segment>>,
+    spare: Vec<String>,
+    next_sequence: u64,
+    checkpointed_lsn: u64,
+}
+
+impl Segments {
+    pub fn new(
+        files: Arc<dyn Files>,
+        identity: Identity,
+        options: Options,
+        incarnation: u64,
+        live: Vec<Arc<Segment>>,
+        next_sequence: u64,
+    ) -> Result<Self> {
+        let spare = collect_spares(&*files, &options)?;
+        let table = Table {
+            live,
+            prepared: None,
+            spare,
+            next_sequence,
+            checkpointed_lsn: 0,
+        };
+        Ok(Segments {
+            files,
+            identity,
+            options,
+            incarnation,
+            making: Mutex::new(()),
+            urgent: AtomicBool::new(false),
+            table: Mutex::new(table),
+        })
+    }
+
+    /// The first segment of this incarnation, synced, ready for the first group.
+    pub fn begin(&self, start: IncarnationStart, unix_ms: u64) -> Result<Arc<Segment>> {
+        let _making = self.making.lock();
+        let segment = self.make(start, self.options.segment_bytes, unix_ms, false)?;
+        self.table.lock().live.push(Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    /// The segment after the current one, with room for a group of `group_bytes`.
+    pub fn advance(&self, group_bytes: u64, unix_ms: u64) -> Result<Arc<Segment>> {
+        self.urgent.store(true, Ordering::Relaxed);
+        let result = self.advance_made(group_bytes, unix_ms);
+        self.urgent.store(false, Ordering::Relaxed);
+        result
+    }
+
+    fn advance_made(&self, group_bytes: u64, unix_ms: u64) -> Result<Arc<Segment>> {
+        let _making = self.making.lock();
+        let needed = SEGMENT_HEADER_BYTES as u64 + group_bytes;
+        let prepared = self.table.lock().prepared.take();
+        let segment = match prepared {
+            Some(segment) if segment.bytes >= needed => segment,
+            other => {
+                if let Some(segment) = other {
+                    self.unprepare(&segment)?;
+                }
+                let bytes = self.options.segment_bytes.max(needed);
+                self.make(IncarnationStart::default(), bytes, unix_ms, false)?
+            }
+        };
+        self.table.lock().live.push(Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    /// Makes the next segment ahead of need. Called by the space thread.
+    pub fn prepare(&self, unix_ms: u64) -> Result<()> {
+        let _making = self.making.lock();
+        if self.table.lock().prepared.is_some() {
+            return Ok(());
+        }
+        let segment = self.make(
+            IncarnationStart::default(),
+            self.options.segment_bytes,
+            unix_ms,
+            true,
+        )?;
+        self.table.lock().prepared = Some(segment);
+        Ok(())
+    }
+
+    fn unprepare(&self, segment: &Segment) -> Result<()> {
+        self.free_file(&segment.name, segment.bytes, false)?;
+        self.table.lock().next_sequence = segment.header.sequence;
+        Ok(())
+    }
+
+    fn make(
+        &self,
+        start: IncarnationStart,
+        bytes: u64,
+        unix_ms: u64,
+        paced: bool,
+    ) -> Result<Arc<Segment>> {
+        let (sequence, spare) = {
+            let mut table = self.table.lock();
+            let spare = if bytes == self.options.segment_bytes {
+                table.spare.pop()
+            } else {
+                None
+            };
+            (table.next_sequence, spare)
+        };
+        let header = SegmentHeader {
+            identity: self.identity.clone(),
+            sequence,
+            incarnation: self.incarnation,
+            segment_bytes: bytes,
+            first_lsn: start.first_lsn,
+            previous_end_lsn: start.previous_end_lsn,
+            created_unix_ms: unix_ms,
+        };
+        let segment = self.write_segment(header, spare, paced)?;
+        self.table.lock().next_sequence = sequence + 1;
+        Ok(Arc::new(segment))
+    }
+
+    fn write_segment(
+        &self,
+        header: SegmentHeader,
+        spare: Option<String>,
+        paced: bool,
+    ) -> Result<Segment> {
+        let bytes = header.segment_bytes;
+        let (from, file) = match spare {
+            Some(name) => {
+                let file = self
+                    .files
+                    .open(&name)
+                    .map_err(|e| Error::io("open", &name, &e))?;
+                (name, file)
+            }
+            None => self.write_zeros(header.sequence, bytes, paced)?,
+        };
+        let (used, crc) = header.encode();
+        let mut page = [0; SEGMENT_HEADER_BYTES];
+        page[..used.len()].copy_from_slice(&used);
+        write_all_at(&*file, &page, 0).map_err(|e| Error::io("write", &from, &e))?;
+        sync_file(&*file).map_err(|e| Error::io("sync", &from, &e))?;
+        let name = segment_name(header.sequence);
+        self.files
+            .rename(&from, &name)
+            .map_err(|e| Error::io("rename", &from, &e))?;
+        self.files
+            .sync_directory()
+            .map_err(|e| Error::io("sync directory of", &name, &e))?;
+        Ok(Segment::new(name, header, crc, file, bytes))
+    }
+
+    fn write_zeros(
+        &self,
+        sequence: u64,
+        bytes: u64,
+        paced: bool,
+    ) -> Result<(String, Arc<dyn File>)> {
+        let name = format!("{sequence:010}{NEW_SUFFIX}");
+        let file = self
+            .files
+            .create(&name)
+            .map_err(|e| Error::io("create", &name, &e))?;
+        let zeros = vec![0; ZERO_STEP_BYTES.min(bytes as usize)];
+        let mut offset = 0;
+        while offset < bytes {
+            let step = zeros.len().min((bytes - offset) as usize);
+            if let Err(error) = write_all_at(&*file, &zeros[..step], offset) {
+                // Gives the space back; the file is nameless to recovery either way.
+                let _ = self.files.remove(&name);
+                return Err(Error::io("write zeros to", &name, &error));
+            }
+            offset += step as u64;
+            if paced && !self.urgent.load(Ordering::Relaxed) {
+                sync_file(&*file).map_err(|e| Error::io("sync", &name, &e))?;
+                std::thread::sleep(ZERO_STEP_REST);
+            }
+        }
+        Ok((name, file))
+    }
+
+    /// Frees segments that hold nothing above `lsn` and lie outside the retention window.
+    /// Returns the bytes freed.
+    pub fn free_through(&self, lsn: u64, now_unix_ms: u64) -> Result<u64> {
+        let _making = self.making.lock();
+        self.table.lock().checkpointed_lsn = lsn;
+        let mut freed = 0;
+        while let Some(segment) = self.next_freeable(lsn, now_unix_ms) {
+            // A reader keeps its own handle: its file must be unlinked, not overwritten.
+            let is_read = Arc::strong_count(&segment) > 1;
+            self.free_file(&segment.name, segment.bytes, is_read)?;
+            freed += segment.bytes;
+        }
+        Ok(freed)
+    }
+
+    fn next_freeable(&self, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
+        let mut table = self.table.lock();
+        if table.live.len() < 2 {
+            return None;
+        }
+        let (oldest, rest) = table.live.split_first()?;
+        // Segments without groups end where the next one begins.
+        let last_lsn = oldest.last_lsn.load(Ordering::Acquire);
+        let kept_bytes: u64 = rest.iter().map(|segment| segment.bytes).sum();
+        let age_ms = now_unix_ms.saturating_sub(oldest.last_unix_ms.load(Ordering::Relaxed));
+        let in_window = (self.options.retain_bytes > 0 && kept_bytes < self.options.retain_bytes)
+            || (self.options.retain_ms > 0 && age_ms < self.options.retain_ms);
+        if last_lsn > lsn || in_window {
+            return None;
+        }
+        Some(table.live.remove(0))
+    }
+
+    /// Keeps the file for reuse if there is use for it, else removes it.
+    fn free_file(&self, name: &str, bytes: u64, is_read: bool) -> Result<()> {
+        let keep = !is_read
+            && bytes == self.options.segment_bytes
+            && self.table.lock().spare.len() < self.options.spare_segments_max;
+        let free_name = keep.then(|| name.replace(SEGMENT_SUFFIX, FREE_SUFFIX));
+        match &free_name {
+            Some(free_name) => {
+                self.files
+                    .rename(name, free_name)
+                    .map_err(|e| Error::io("rename", name, &e))?;
+            }
+            None => self
+                .files
+                .remove(name)
+                .map_err(|e| Error::io("remove", name, &e))?,
+        }
+        self.files
+            .sync_directory()
+            .map_err(|e| Error::io("sync directory of", name, &e))?;
+        self.table.lock().spare.extend(free_name);
+        Ok(())
+    }
+
+    /// The live segments that may hold `lsn` or later ones, oldest first.
+    pub fn from_lsn(&self, lsn: u64) -> Vec<Arc<Segment>> {
+        let table = self.table.lock();
+        let begins_after = |segment: &Arc<Segment>| {
+            let first_lsn = segment.first_lsn.load(Ordering::Acquire);
+            first_lsn == 0 || first_lsn > lsn
+        };
+        let start = table
+            .live
+            .iter()
+            .rposition(|segment| !begins_after(segment))
+            .unwrap_or(0);
+        table.live[start..].to_vec()
+    }
+
+    /// The segment that follows `sequence` in the journal, if it is in use.
+    pub fn after(&self, sequence: u64) -> Option<Arc<Segment>> {
+        let table = self.table.lock();
+        table
+            .live
+            .iter()
+            .find(|segment| segment.header.sequence > sequence)
+            .map(Arc::clone)
+    }
+
+    /// The first LSN that the journal still holds; 0 if it holds none.
+    pub fn first_lsn(&self) -> u64 {
+        let table = self.table.lock();
+        let lsns = table
+            .live
+            .iter()
+            .map(|segment| segment.first_lsn.load(Ordering::Acquire));
+        lsns.filter(|&lsn| lsn != 0).min().unwrap_or(0)
+    }
+
+    /// Bytes of the live segments.
+    pub fn live_bytes(&self) -> u64 {
+        self.table
+            .lock()
+            .live
+            .iter()
+            .map(|segment| segment.bytes)
+            .sum()
+    }
+}
+
+/// The room for groups in a segment of `segment_bytes`.
+pub(crate) fn fits(offset: u64, group_bytes: u64, segment_bytes: u64) -> bool {
+    debug_assert!(group_bytes >= GROUP_HEADER_BYTES as u64);
+    offset + group_bytes <= segment_bytes
+}
+
+/// Freed files of the right length are kept; what is left of unfinished ones goes.
+fn collect_spares(files: &dyn Files, options: &Options) -> Result<Vec<String>> {
+    let mut spares = Vec::new();
+    for entry in files.list().map_err(|e| Error::io("list", "journal", &e))? {
+        let is_free = entry.name.ends_with(FREE_SUFFIX);
+        if !is_free && !entry.name.ends_with(NEW_SUFFIX) {
+            continue;
+        }
+        if is_free
+            && entry.bytes == options.segment_bytes
+            && spares.len() < options.spare_segments_max
+        {
+            spares.push(entry.name);
+        } else {
+            files
+                .remove(&entry.name)
+                .map_err(|e| Error::io("remove", &entry.name, &e))?;
+        }
+    }
+    // A spare is overwritten later: its old name must be gone for good before.
+    files
+        .sync_directory()
+        .map_err(|e| Error::io("sync directory of", "journal", &e))?;
+    Ok(spares)
+}
+
+/// Takes a segment out of the journal at open: what it held is not part of the log.
+pub(crate) fn discard(files: &dyn Files, name: &str) -> Result<()> {
+    let free_name = name.replace(SEGMENT_SUFFIX, FREE_SUFFIX);
+    files
+        .rename(name, &free_name)
+        .map_err(|e| Error::io("rename", name, &e))?;
+    files
+        .sync_directory()
+        .map_err(|e| Error::io("sync directory of", name, &e))
+}

@@ -1,0 +1,195 @@
+//! Shared syncs. One thread syncs for everyone whose records were written before it began; who comes
+//! later sleeps on the word of the next round, and one of them is woken to make it.
+//!
+//! Kept true: the durable LSN only rises, and only to what was written before a successful sync began.
+//! A failed sync throws the latch and is never tried again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::files::sync_file;
+use crate::latch::Latch;
+use crate::segments::Segment;
+
+/// Rounds and what they sync. Lock order: `state` is taken last, and never held over a sync.
+pub(crate) struct Syncer {
+    written_lsn: AtomicU64,
+    durable_lsn: AtomicU64,
+    state: Mutex<State>,
+    /// The words of the running round and of the one after it, by the parity of the round.
+    words: [AtomicU32; 2],
+    syncs: AtomicU64,
+    sync_ns: AtomicU64,
+}
+
+struct State {
+    is_syncing: bool,
+    round: u32,
+    /// Everything up to here is covered by the running round.
+    target_lsn: u64,
+    next_round_waiters: u32,
+    /// Segments with bytes that may be unsynced, oldest first; the last one is being written.
+    unsynced: Vec<Arc<Segment>>,
+}
+
+/// What the syncs so far cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncCounters {
+    pub syncs: u64,
+    pub sync_ns: u64,
+}
+
+enum Role {
+    Sync { target_lsn: u64 },
+    Sleep { word: usize, seen: u32 },
+}
+
+impl Syncer {
+    /// Everything below `next_lsn` is durable.
+    pub fn new(next_lsn: u64, segment: Arc<Segment>) -> Self {
+        Syncer {
+            written_lsn: AtomicU64::new(next_lsn - 1),
+            durable_lsn: AtomicU64::new(next_lsn - 1),
+            state: Mutex::new(State {
+                is_syncing: false,
+                round: 0,
+                target_lsn: 0,
+                next_round_waiters: 0,
+                unsynced: vec![segment],
+            }),
+            words: [AtomicU32::new(0), AtomicU32::new(0)],
+            syncs: AtomicU64::new(0),
+            sync_ns: AtomicU64::new(0),
+        }
+    }
+
+    pub fn durable_lsn(&self) -> u64 {
+        self.durable_lsn.load(Ordering::Acquire)
+    }
+
+    pub fn written_lsn(&self) -> u64 {
+        self.written_lsn.load(Ordering::Acquire)
+    }
+
+    pub fn counters(&self) -> SyncCounters {
+        SyncCounters {
+            syncs: self.syncs.load(Ordering::Relaxed),
+            sync_ns: self.sync_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The log has accepted everything up to `lsn`.
+    pub fn note_written(&self, lsn: u64) {
+        self.written_lsn.store(lsn, Ordering::Release);
+    }
+
+    /// Writing goes on in `segment`. Called before its first group is written.
+    pub fn note_segment(&self, segment: Arc<Segment>) {
+        self.state.lock().unsynced.push(segment);
+    }
+
+    /// Returns when everything up to `lsn`, which must be written, is durable.
+    pub fn wait_durable(&self, lsn: u64, latch: &Latch) -> Result<()> {
+        debug_assert!(lsn <= self.written_lsn());
+        loop {
+            if self.durable_lsn() >= lsn {
+                return Ok(());
+            }
+            match self.choose_role(lsn, latch)? {
+                None => return Ok(()),
+                Some(Role::Sync { target_lsn }) => self.run_round(target_lsn, latch)?,
+                Some(Role::Sleep { word, seen }) => atomic_wait::wait(&self.words[word], seen),
+            }
+        }
+    }
+
+    fn choose_role(&self, lsn: u64, latch: &Latch) -> Result<Option<Role>> {
+        let mut state = self.state.lock();
+        if self.durable_lsn() >= lsn {
+            return Ok(None);
+        }
+        if latch.is_thrown() {
+            return Err(Error::OutcomeUnknown {
+                cause: latch.cause().unwrap_or_default(),
+            });
+        }
+        if !state.is_syncing {
+            state.is_syncing = true;
+            state.round = state.round.wrapping_add(1);
+            state.next_round_waiters = 0;
+            state.target_lsn = self.written_lsn();
+            return Ok(Some(Role::Sync {
+                target_lsn: state.target_lsn,
+            }));
+        }
+        let mut round = state.round;
+        if lsn > state.target_lsn {
+            state.next_round_waiters += 1;
+            round = round.wrapping_add(1);
+        }
+        let word = (round & 1) as usize;
+        Ok(Some(Role::Sleep {
+            word,
+            seen: self.words[word].load(Ordering::Acquire),
+        }))
+    }
+
+    fn run_round(&self, target_lsn: u64, latch: &Latch) -> Result<()> {
+        let begun = Instant::now();
+        let result = self.sync_segments();
+        self.sync_ns
+            .fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        if let Err(cause) = &result {
+            latch.throw(cause);
+        }
+        let mut state = self.state.lock();
+        if result.is_ok() {
+            self.durable_lsn.store(target_lsn, Ordering::Release);
+            let done =
+                |segment: &Arc<Segment>| segment.last_lsn.load(Ordering::Acquire) <= target_lsn;
+            let keep_from = state.unsynced.len() - 1;
+            let synced = state.unsynced[..keep_from]
+                .iter()
+                .take_while(|segment| done(segment))
+                .count();
+            state.unsynced.drain(..synced);
+        }
+        state.is_syncing = false;
+        let (word, next_word) = (
+            (state.round & 1) as usize,
+            (state.round.wrapping_add(1) & 1) as usize,
+        );
+        let has_next = state.next_round_waiters > 0;
+        self.words[word].fetch_add(1, Ordering::Release);
+        if has_next {
+            self.words[next_word].fetch_add(1, Ordering::Release);
+        }
+        drop(state);
+        if has_next && result.is_ok() {
+            atomic_wait::wake_one(&self.words[next_word]);
+        } else if has_next {
+            atomic_wait::wake_all(&self.words[next_word]);
+        }
+        atomic_wait::wake_all(&self.words[word]);
+        result.map_err(|cause| Error::OutcomeUnknown { cause })
+    }
+
+    /// Syncs in the order of writing. Only the thread that set `is_syncing` is here.
+    fn sync_segments(&self) -> std::result::Result<(), String> {
+        let mut index = 0;
+        loop {
+            let segment = self.state.lock().unsynced.get(index).map(Arc::clone);
+            let Some(segment) = segment else {
+                return Ok(());
+            };
+            sync_file(&*segment.file)
+                .map_err(|e| format!("sync of journal segment `{}` failed: {e}", segment.name))?;
+            index += 1;
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Committing, reading back, replay, levels, and the background.
+
+mod owner;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use owner::{Owner, identity, options};
+use quarry_journal::{Error, HookError, HookErrorKind, Journal, Level, RealFiles, SimulatedFiles};
+
+#[test]
+fn records_come_back_in_order_after_a_restart() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).expect("a new journal");
+    for number in 0..300u32 {
+        let level = if number % 7 == 0 {
+            Level::Durable
+        } else {
+            Level::Written
+        };
+        let committed = journal.commit(&number.to_le_bytes(), level).unwrap();
+        assert_eq!(committed.lsn, u64::from(number) + 1);
+    }
+    assert_eq!(journal.last_lsn(), 300);
+    assert!(journal.durable_lsn() >= 295);
+    journal.close().unwrap();
+    let again = Owner::new();
+    let journal = again.open(&files, 0).unwrap();
+    assert_eq!(journal.replayed(), 300);
+    assert_eq!(again.records(), owner.records());
+    assert_eq!(journal.commit(b"next", Level::Written).unwrap().lsn, 301);
+    drop(journal);
+    let later = Owner::new();
+    assert_eq!(later.open(&files, 250).unwrap().replayed(), 51);
+}
+
+#[test]
+fn many_writers_share_groups_and_lose_nothing() {
+    let directory =
+        std::env::temp_dir().join(format!("quarry-journal-commit-{}", std::process::id()));
+    let owner = Owner::new();
+    let files = Arc::new(RealFiles::open(&directory).unwrap());
+    let options = quarry_journal::Options {
+        background: true,
+        segment_bytes: 256 * 1024,
+        ..options()
+    };
+    let hooks = Arc::clone(&owner);
+    let journal = Journal::open(files.clone(), options.clone(), identity(), 0, hooks).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..8u32 {
+            let journal = &journal;
+            scope.spawn(move || {
+                for number in 0..500u32 {
+                    let payload = [writer.to_le_bytes(), number.to_le_bytes()].concat();
+                    let level = if number % 10 == 0 {
+                        Level::Durable
+                    } else {
+                        Level::Written
+                    };
+                    let committed = journal.commit(&payload, level).unwrap();
+                    assert!(level == Level::Written || journal.durable_lsn() >= committed.lsn);
+                }
+            });
+        }
+    });
+    assert_eq!(journal.last_lsn(), 4000);
+    drop(journal);
+    let again = Owner::new();
+    let journal = Journal::open(files, options, identity(), 0, again.clone()).unwrap();
+    assert_eq!(again.records(), owner.records());
+    drop(journal);
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn writers_that_go_on_are_acknowledged_later() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    let pending: Vec<_> = (0..100u32)
+        .map(|n| {
+            journal
+                .submit_async(&n.to_le_bytes(), Level::Written)
+                .unwrap()
+        })
+        .collect();
+    let critical = journal.submit_async(b"critical", Level::Durable).unwrap();
+    assert_eq!(journal.wait(&critical).unwrap().lsn, 101);
+    assert!(journal.durable_lsn() >= 101);
+    for (index, pending) in pending.iter().enumerate() {
+        assert!(journal.is_acknowledged(pending));
+        assert_eq!(journal.wait(pending).unwrap().lsn, index as u64 + 1);
+    }
+    assert_eq!(owner.records().len(), 101);
+}
+
+#[test]
+fn the_background_sync_makes_ordinary_writes_durable() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let options = quarry_journal::Options {
+        background: true,
+        commit_interval_ms: 5,
+        ..options()
+    };
+    let journal = Journal::open(Arc::new(files), options, identity(), 0, owner).unwrap();
+    let lsn = journal.submit(b"ordinary").unwrap().lsn;
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    while journal.durable_lsn() < lsn {
+        assert!(std::time::Instant::now() < deadline, "nothing synced");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn the_owner_adds_records_at_commit_order() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    owner.set_trailer(true);
+    let journal = owner.open(&files, 0).unwrap();
+    assert_eq!(journal.submit(b"one").unwrap().lsn, 1);
+    assert_eq!(journal.submit(b"two").unwrap().lsn, 3);
+    assert_eq!(owner.records()[3], (4, b"trailer 4".to_vec()));
+    drop(journal);
+    let again = Owner::new();
+    again.open(&files, 0).unwrap();
+    assert_eq!(again.records(), owner.records());
+}
+
+#[test]
+fn a_refused_group_is_applied_before_anything_else() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    journal.submit(b"first").unwrap();
+    owner.refuse(Some(HookError::new(
+        HookErrorKind::NoSpace,
+        "engine is full",
+    )));
+    let error = journal.submit(b"second").unwrap_err();
+    assert!(
+        matches!(error, Error::Unapplied(_)) && error.is_outcome_unknown() && error.is_no_space()
+    );
+    assert!(journal.is_latched());
+    assert!(matches!(journal.submit(b"third"), Err(Error::Refused(_))));
+    assert_eq!(owner.records().len(), 1);
+    owner.refuse(None);
+    assert_eq!(journal.submit(b"fourth").unwrap().lsn, 3);
+    assert!(!journal.is_latched());
+    let payloads: Vec<_> = owner
+        .records()
+        .into_iter()
+        .map(|(_, payload)| payload)
+        .collect();
+    assert_eq!(
+        payloads,
+        [b"first".to_vec(), b"second".to_vec(), b"fourth".to_vec()]
+    );
+}
+
+#[test]
+fn a_reader_follows_the_writers() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reader = journal.read(1).unwrap();
+            let mut seen = Vec::new();
+            while seen.len() < 400 {
+                while let Some((lsn, payload)) = reader.next().unwrap() {
+                    seen.push((lsn, payload.to_vec()));
+                }
+                reader.wait(Duration::from_millis(50));
+            }
+            seen
+        });
+        for number in 0..400u32 {
+            journal.submit(&number.to_le_bytes()).unwrap();
+        }
+        assert_eq!(reader.join().unwrap(), owner.records());
+    });
+    let mut durable = journal.read(399).unwrap().durable_only();
+    assert_eq!(durable.next().unwrap(), None);
+    journal.sync().unwrap();
+    assert_eq!(durable.next().unwrap().unwrap().0, 399);
+}
+
+#[test]
+fn a_checkpoint_frees_segments_and_keeps_the_window() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    for _ in 0..2000 {
+        journal.submit(&[7; 32]).unwrap();
+    }
+    let before = journal.live_bytes();
+    let mut slow = journal.read(1).unwrap();
+    assert_eq!(slow.next().unwrap().unwrap().0, 1);
+    assert!(journal.checkpointed(1900).unwrap() > 0);
+    assert!(
+        journal.live_bytes() < before && journal.first_lsn() <= 1901 && journal.first_lsn() > 1
+    );
+    assert!(matches!(journal.read(1), Err(Error::HistoryMissing { .. })));
+    for _ in 0..2000 {
+        journal.submit(&[8; 32]).unwrap();
+    }
+    assert_eq!(slow.next().unwrap().unwrap(), (2, &[7; 32][..]));
+    drop((slow, journal));
+    assert!(matches!(
+        Owner::new().open(&files, 0),
+        Err(Error::HistoryMissing { .. })
+    ));
+    assert_eq!(Owner::new().open(&files, 1900).unwrap().replayed(), 2100);
+}
+
+#[test]
+fn a_record_larger_than_a_segment_gets_its_own() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    for size in [10, 100_000, 20, 70_000, 30] {
+        journal
+            .commit(&vec![size as u8; size], Level::Durable)
+            .unwrap();
+    }
+    drop(journal);
+    let again = Owner::new();
+    again.open(&files, 0).unwrap();
+    assert_eq!(again.records(), owner.records());
+}
+
+#[test]
+fn a_journal_of_another_database_or_engine_is_refused() {
+    let files = SimulatedFiles::new();
+    drop(Owner::new().open(&files, 0).unwrap());
+    for foreign in [
+        quarry_journal::Identity {
+            database: [9; 16],
+            ..identity()
+        },
+        quarry_journal::Identity {
+            engine: "other".to_owned(),
+            ..identity()
+        },
+    ] {
+        let result = Journal::open(Arc::new(files.clone()), options(), foreign, 0, Owner::new());
+        assert!(matches!(result.err(), Some(Error::ForeignJournal { .. })));
+    }
+}
