@@ -1,0 +1,39 @@
+//! The crate's one error: a key or type bits that no encoder made.
+
+use std::fmt;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Bytes that are no key, or type bits that do not belong to their key: damage. `offset` counts from
+/// the start of the bytes that were given, `expected` says what should have stood there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    Key {
+        offset: usize,
+        expected: &'static str,
+    },
+    TypeBits {
+        offset: usize,
+        expected: &'static str,
+    },
+}
+
+impl Error {
+    /// Always: nothing that a client sends ends here, only what was stored.
+    #[must_use]
+    pub fn is_corruption(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, offset, expected) = match self {
+            Self::Key { offset, expected } => ("key", offset, expected),
+            Self::TypeBits { offset, expected } => ("type bits", offset, expected),
+        };
+        write!(f, "malformed {bytes} at byte {offset}: expected {expected}")
+    }
+}
+
+impl std::error::Error for Error {}
