@@ -22,7 +22,7 @@ impl<'b> DocumentBuilder<'b> {
         Self { out, start }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn append<'v>(
         &mut self,
         name: impl AsRef<[u8]>,
@@ -122,7 +122,7 @@ impl<'b> ArrayBuilder<'b> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push<'v>(&mut self, value: impl Into<RawValue<'v>>) -> &mut Self {
         let value = value.into();
         self.begin(value.element_type());
@@ -200,8 +200,7 @@ impl<'b> ArrayBuilder<'b> {
     fn begin(&mut self, element_type: ElementType) {
         let out = &mut *self.document.out;
         out.push(element_type as u8);
-        out.extend_from_slice(self.position.digits());
-        out.push(0);
+        write_cstring(out, self.position.digits());
         self.position.advance();
     }
 }

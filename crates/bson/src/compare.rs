@@ -15,7 +15,7 @@ pub(crate) use exact::compare_decimals;
 
 use crate::{
     DEPTH_MAX, Decimal128, DecimalParts, ElementType, RawDocument, RawElement, RawValue,
-    value::f64_to_i64_exact,
+    element::Step, layout::NameLens, value::f64_to_i64_exact,
 };
 
 /// The rank of a value's type; values of one rank compare by value.
@@ -120,11 +120,11 @@ fn compare_at(a: RawValue<'_>, b: RawValue<'_>, depth: usize) -> Ordering {
 }
 
 fn compare_fields(a: RawDocument<'_>, b: RawDocument<'_>, names: Names, depth: usize) -> Ordering {
-    // Equal bytes are equal values: names, types and all.
-    if depth > DEPTH_MAX || a.as_bytes() == b.as_bytes() {
+    if depth > DEPTH_MAX {
         return a.as_bytes().cmp(b.as_bytes());
     }
-    let (mut left, mut right) = (a.iter(), b.iter());
+    let equal = equal_elements_bytes(a.as_bytes(), b.as_bytes());
+    let (mut left, mut right) = (a.iter_from(equal), b.iter_from(equal));
     loop {
         let order = match (left.next(), right.next()) {
             (Some(l), Some(r)) => compare_elements(l, r, names, depth),
@@ -136,6 +136,44 @@ fn compare_fields(a: RawDocument<'_>, b: RawDocument<'_>, names: Names, depth: u
             return order;
         }
     }
+}
+
+/// The bytes, length header included, up to the first element that is not the same in both: only there does
+/// comparing begin.
+fn equal_elements_bytes(a: &[u8], b: &[u8]) -> usize {
+    let same = 4 + equal_prefix(
+        a.get(4..).unwrap_or_default(),
+        b.get(4..).unwrap_or_default(),
+    );
+    let mut names = NameLens::new();
+    let mut at = 4;
+    while let Some(step) = a.get(at..).and_then(|rest| Step::read(rest, &mut names)) {
+        if at + step.size > same {
+            break;
+        }
+        at += step.size;
+    }
+    at
+}
+
+fn equal_prefix(a: &[u8], b: &[u8]) -> usize {
+    const BLOCK_BYTES: usize = 32;
+    let (blocks_a, blocks_b) = (
+        a.as_chunks::<BLOCK_BYTES>().0,
+        b.as_chunks::<BLOCK_BYTES>().0,
+    );
+    let blocks = blocks_a
+        .iter()
+        .zip(blocks_b)
+        .take_while(|(a, b)| a == b)
+        .count()
+        * BLOCK_BYTES;
+    blocks
+        + a[blocks..]
+            .iter()
+            .zip(&b[blocks..])
+            .take_while(|(a, b)| a == b)
+            .count()
 }
 
 #[inline]

@@ -59,6 +59,12 @@ impl<'a> RawDocument<'a> {
         Iter::over(self.0)
     }
 
+    /// The elements from an offset at which one starts.
+    #[inline]
+    pub(crate) fn iter_from(&self, at: usize) -> Iter<'a> {
+        Iter::over_rest(self.0.get(at..).unwrap_or_default())
+    }
+
     /// The number of elements, by walking.
     pub fn len(&self) -> usize {
         self.iter().count()

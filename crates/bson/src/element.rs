@@ -5,7 +5,10 @@
 
 use std::fmt;
 
-use crate::{ElementType, RawStr, RawValue, layout};
+use crate::{
+    ElementType, RawStr, RawValue,
+    layout::{self, NameLens},
+};
 
 /// An element in place: type, name and value still encoded. Copying it costs three words.
 #[derive(Clone, Copy)]
@@ -18,9 +21,9 @@ pub struct RawElement<'a> {
 impl<'a> RawElement<'a> {
     /// Reads the element that starts `bytes`, which run to the end of the enclosing document.
     #[inline(always)]
-    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+    fn read(bytes: &'a [u8], names: &mut NameLens) -> Option<Self> {
         let (&tag, after) = bytes.split_first()?;
-        let name_len = layout::name_len(after)?;
+        let (name_len, _) = names.next(after)?;
         let value = &after[name_len + 1..];
         let value_bytes = layout::value_bytes(tag, value)?;
         // One byte must remain for the document's terminator.
@@ -107,12 +110,12 @@ impl Step {
     /// Looks at the element that starts `rest`, which runs to the document's terminator. `None` at the
     /// terminator and at a malformed element.
     #[inline(always)]
-    pub(crate) fn read(rest: &[u8]) -> Option<Self> {
+    pub(crate) fn read(rest: &[u8], names: &mut NameLens) -> Option<Self> {
         let (&tag, after) = rest.split_first()?;
         if after.is_empty() {
             return None;
         }
-        let (name_len, key) = layout::name_len_and_key(after)?;
+        let (name_len, key) = names.next(after)?;
         let value = &after[name_len + 1..];
         let value_bytes = layout::value_bytes(tag, value)?;
         if value_bytes >= value.len() {
@@ -142,6 +145,7 @@ impl Step {
 pub struct Iter<'a> {
     /// From the next element to the document's terminator inclusive; empty after a malformed element.
     rest: &'a [u8],
+    names: NameLens,
     malformed: bool,
 }
 
@@ -149,8 +153,15 @@ impl<'a> Iter<'a> {
     /// `document` includes its length and terminator.
     #[inline]
     pub(crate) fn over(document: &'a [u8]) -> Self {
+        Self::over_rest(document.get(4..).unwrap_or_default())
+    }
+
+    /// `rest` starts with an element and ends with the document's terminator.
+    #[inline]
+    pub(crate) fn over_rest(rest: &'a [u8]) -> Self {
         Self {
-            rest: document.get(4..).unwrap_or_default(),
+            rest,
+            names: NameLens::new(),
             malformed: false,
         }
     }
@@ -182,7 +193,7 @@ impl<'a> Iterator for Iter<'a> {
         if self.rest.len() <= 1 {
             return None;
         }
-        let Some(element) = RawElement::read(self.rest) else {
+        let Some(element) = RawElement::read(self.rest, &mut self.names) else {
             return self.stop();
         };
         self.rest = &self.rest[element.bytes.len()..];

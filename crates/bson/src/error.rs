@@ -48,10 +48,6 @@ impl Error {
         }
     }
 
-    pub(crate) fn unrepresentable(what: impl Into<String>) -> Self {
-        Self::Unrepresentable { what: what.into() }
-    }
-
     /// The dotted path of the element at fault; empty at the top of a document or where none is known.
     pub fn path(&self) -> &str {
         match self {

@@ -10,7 +10,12 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use crate::{ElementType, RawDocument, RawElement, document::split_path, element::Step, layout};
+use crate::{
+    ElementType, RawDocument, RawElement,
+    document::split_path,
+    element::Step,
+    layout::{self, NameLens},
+};
 
 /// Names of one level that one walk looks for; a level with more walks again.
 const NAMES_MAX: usize = 64;
@@ -107,7 +112,8 @@ impl FieldSet {
         let mut guess = level.first.load(Relaxed);
         let mut last = &level.first;
         let mut rest = document.get(4..).unwrap_or_default();
-        while let Some(step) = Step::read(rest) {
+        let mut lens = NameLens::new();
+        while let Some(step) = Step::read(rest, &mut lens) {
             if level.may_want(step.key)
                 && let Some(found) = level.find(&step, rest, missing, guess)
             {

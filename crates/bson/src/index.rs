@@ -5,7 +5,11 @@
 //! documents and arrays get an index of their own when they are touched. The buffers are kept from build to
 //! build, so that an index in use allocates nothing.
 
-use crate::{ElementType, RawDocument, RawElement, RawValue, element::Step, layout};
+use crate::{
+    ElementType, RawDocument, RawElement, RawValue,
+    element::Step,
+    layout::{self, NameLens},
+};
 
 #[derive(Clone, Debug, Default)]
 pub struct Index {
@@ -35,7 +39,8 @@ impl Index {
         self.entries.clear();
         let bytes = document.as_bytes();
         let mut at = 4;
-        while let Some(step) = bytes.get(at..).and_then(Step::read) {
+        let mut lens = NameLens::new();
+        while let Some(step) = bytes.get(at..).and_then(|rest| Step::read(rest, &mut lens)) {
             self.keys.push(step.key);
             self.entries.push(Entry {
                 start: at as u32,

@@ -3,7 +3,10 @@
 //! The pass answers yes or no and keeps nothing. When the answer is no, `explain` walks again, slowly, to say
 //! where, at which path and what was expected. Both walks must agree; a test feeds them the same damage.
 
-use crate::{DEPTH_MAX, DOCUMENT_BYTES_INTERNAL_MAX, ElementType, Error, Result, layout};
+use crate::{
+    DEPTH_MAX, DOCUMENT_BYTES_INTERNAL_MAX, ElementType, Error, Result,
+    layout::{self, NameLens},
+};
 
 /// Checks that `bytes` are exactly one sound document.
 #[inline]
@@ -27,8 +30,9 @@ fn is_document(bytes: &[u8], depth: usize) -> bool {
     let Some(mut rest) = bytes.get(4..) else {
         return false;
     };
+    let mut names = NameLens::new();
     while rest.len() > 1 {
-        match element(rest, depth) {
+        match element(rest, &mut names, depth) {
             Some(size) => rest = &rest[size..],
             None => return false,
         }
@@ -38,9 +42,9 @@ fn is_document(bytes: &[u8], depth: usize) -> bool {
 
 /// The size of a sound element that starts `rest`, leaving at least the terminator behind.
 #[inline(always)]
-fn element(rest: &[u8], depth: usize) -> Option<usize> {
+fn element(rest: &[u8], names: &mut NameLens, depth: usize) -> Option<usize> {
     let (&tag, after) = rest.split_first()?;
-    let name_len = name(after)?;
+    let name_len = name(after, names)?;
     let value = &after[name_len + 1..];
     let size = layout::value_bytes(tag, value)?;
     if size >= value.len() {
@@ -56,24 +60,12 @@ fn element(rest: &[u8], depth: usize) -> Option<usize> {
     sound.then_some(name_len + 2 + size)
 }
 
-/// The length of the name that starts `bytes`, if it is UTF-8. One load finds the end and the ASCII of a short one.
+/// The length of the name that starts `bytes`, if it is UTF-8; the ASCII of a short one shows in its key.
 #[inline(always)]
-fn name(bytes: &[u8]) -> Option<usize> {
-    if let Some(word) = bytes.first_chunk::<8>() {
-        let word = u64::from_le_bytes(*word);
-        let zeros = layout::zero_bytes(word);
-        if zeros != 0 {
-            let len = (zeros.trailing_zeros() / 8) as usize;
-            let before = (zeros & zeros.wrapping_neg()) - 1;
-            return if word & before & layout::HIGH_BITS == 0 || is_utf8(&bytes[..len]) {
-                Some(len)
-            } else {
-                None
-            };
-        }
-    }
-    let len = layout::name_len(bytes)?;
-    is_utf8(&bytes[..len]).then_some(len)
+fn name(bytes: &[u8], names: &mut NameLens) -> Option<usize> {
+    let (len, key) = names.next(bytes)?;
+    let short = len <= 8 && key & layout::HIGH_BITS == 0;
+    (short || is_utf8(&bytes[..len])).then_some(len)
 }
 
 /// Text with its NUL.

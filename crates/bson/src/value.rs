@@ -249,8 +249,9 @@ impl<'a> RawValue<'a> {
         Value::from(*self)
     }
 
-    /// Appends the value's bytes, without type and name.
-    #[inline]
+    /// Appends the value's bytes, without type and name. Inlined, so that a value whose type is known where it
+    /// is appended costs no decision.
+    #[inline(always)]
     pub fn write_to(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Double(d) => out.extend_from_slice(&d.to_bits().to_le_bytes()),
@@ -297,8 +298,37 @@ pub(crate) fn f64_to_i64_exact(d: f64) -> Option<i64> {
 }
 
 /// Appends a NUL-terminated text, cut at its first NUL: a name or a pattern cannot hold one.
-#[inline]
+#[inline(always)]
 pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &[u8]) {
+    if text.len() < 8 {
+        write_short_cstring(out, text);
+    } else {
+        write_long_cstring(out, text);
+    }
+}
+
+/// Text of up to seven bytes: one word holds it with its NUL, goes out whole and is cut to size.
+#[inline(always)]
+fn write_short_cstring(out: &mut Vec<u8>, text: &[u8]) {
+    let word = match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => {
+            u64::from(u32::from_le_bytes(*head))
+                | u64::from(u32::from_le_bytes(*tail)) << (8 * (text.len() - 4))
+        }
+        _ => text
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    // The word is zero behind the text, so that this is the text's end or a NUL before it.
+    let len = (layout::zero_bytes(word).trailing_zeros() / 8) as usize;
+    let start = out.len();
+    out.extend_from_slice(&word.to_le_bytes());
+    out.truncate(start + len + 1);
+}
+
+#[inline(never)]
+fn write_long_cstring(out: &mut Vec<u8>, text: &[u8]) {
     let text = match memchr::memchr(0, text) {
         None => text,
         Some(nul) => &text[..nul],
@@ -310,6 +340,7 @@ pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &[u8]) {
 #[inline]
 fn write_text(out: &mut Vec<u8>, text: RawStr<'_>) {
     let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 5);
     out.extend_from_slice(&(bytes.len() as u32 + 1).to_le_bytes());
     out.extend_from_slice(bytes);
     out.push(0);

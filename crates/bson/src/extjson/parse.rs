@@ -5,7 +5,7 @@
 //! handed to `special`.
 
 use super::special;
-use crate::{DEPTH_MAX, ElementType, Error, Result, Value, value::write_cstring};
+use crate::{DEPTH_MAX, ElementType, Error, Result, Value, layout, value::write_cstring};
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Dialect {
@@ -291,9 +291,12 @@ impl<'t> Parser<'t> {
         self.at += 1;
         loop {
             let rest = &self.text[self.at..];
-            let plain = rest
-                .iter()
-                .position(|b| *b == quote || *b == b'\\' || *b < 0x20);
+            let plain = if quote == b'"' {
+                layout::escape_at(rest)
+            } else {
+                rest.iter()
+                    .position(|b| *b == quote || *b == b'\\' || *b < 0x20)
+            };
             let Some(plain) = plain else {
                 return self.expected("a closing quote");
             };

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use crate::{DEPTH_MAX, DateTime, RawBinary, RawDocument, RawRegex, RawStr, RawValue};
+use crate::{DEPTH_MAX, DateTime, RawBinary, RawDocument, RawRegex, RawStr, RawValue, layout};
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
@@ -183,13 +183,11 @@ impl Writer {
         let text = text.to_string_lossy();
         self.out.push('"');
         let mut from = 0;
-        for (at, byte) in text.bytes().enumerate() {
-            if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-                continue;
-            }
+        while let Some(found) = layout::escape_at(&text.as_bytes()[from..]) {
+            let at = from + found;
             self.out.push_str(&text[from..at]);
             from = at + 1;
-            match byte {
+            match text.as_bytes()[at] {
                 b'"' => self.out.push_str("\\\""),
                 b'\\' => self.out.push_str("\\\\"),
                 b'\n' => self.out.push_str("\\n"),

@@ -1,0 +1,29 @@
+//! Quarry's BSON against the `bson` crate: the same documents, the same questions, in one run.
+//!
+//! Every side of a case is sampled in turns, many times, and the best sample counts: what is left is the code,
+//! not the neighbours on the machine. Prints a table and writes `bench/bson.json` under the target directory.
+//! `cargo bench -p quarry-bson -- mixed50/iterate` runs the cases whose names contain the word.
+
+mod cases;
+mod documents;
+mod measure;
+mod report;
+
+fn main() {
+    let filter = std::env::args()
+        .skip(1)
+        .find(|a| !a.starts_with('-'))
+        .unwrap_or_default();
+    let mut results = Vec::new();
+    for scenario in documents::scenarios() {
+        for mut case in cases::of(&scenario) {
+            if case.name.contains(&filter) {
+                results.push(measure::run(&mut case));
+                report::print(results.last().expect("a result was pushed"));
+            }
+        }
+    }
+    if filter.is_empty() {
+        report::write(&results);
+    }
+}
