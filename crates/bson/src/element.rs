@@ -25,12 +25,11 @@ impl<'a> RawElement<'a> {
         let (&tag, after) = bytes.split_first()?;
         let (name_len, _) = names.next(after)?;
         let value = &after[name_len + 1..];
-        let value_bytes = layout::value_bytes(tag, value)?;
+        let (element_type, value_bytes) = layout::type_and_bytes(tag, value)?;
         // One byte must remain for the document's terminator.
         if value_bytes >= value.len() {
             return None;
         }
-        let element_type = ElementType::from_u8(tag)?;
         Some(Self {
             bytes: &bytes[..name_len + 2 + value_bytes],
             name_len: name_len as u32,
@@ -117,11 +116,10 @@ impl Step {
         }
         let (name_len, key) = names.next(after)?;
         let value = &after[name_len + 1..];
-        let value_bytes = layout::value_bytes(tag, value)?;
+        let (element_type, value_bytes) = layout::type_and_bytes(tag, value)?;
         if value_bytes >= value.len() {
             return None;
         }
-        let element_type = ElementType::from_u8(tag)?;
         Some(Self {
             key,
             name_len,

@@ -67,7 +67,7 @@ impl FieldSet {
             let (at, name) = self.place(level, part);
             match after {
                 None => {
-                    self.levels[at].names[name].slots.push(slot);
+                    self.levels[at].names[name].fills(slot);
                     return;
                 }
                 Some(after) => {
@@ -119,13 +119,9 @@ impl FieldSet {
             {
                 let name = &level.names[found];
                 let element = step.element(rest);
-                for slot in &name.slots {
-                    if let Some(slot) = slots.get_mut(*slot) {
-                        *slot = Some(element);
-                    }
-                }
-                if let (Some(below), ElementType::Document | ElementType::Array) =
-                    (name.below, element.element_type())
+                name.fill(slots, element);
+                if let Some(below) = name.below
+                    && let ElementType::Document | ElementType::Array = element.element_type()
                 {
                     self.walk(below, element.value_bytes(), slots);
                 }
@@ -163,7 +159,9 @@ struct Level {
 struct Name {
     key: u64,
     name: Box<[u8]>,
-    slots: Vec<usize>,
+    slot: Option<usize>,
+    /// Slots of the same path given again.
+    more_slots: Vec<usize>,
     below: Option<usize>,
     /// The wanted name that followed this one in the last document.
     next: AtomicU8,
@@ -177,7 +175,8 @@ impl Level {
         self.names.push(Name {
             key,
             name: name.into(),
-            slots: Vec::new(),
+            slot: None,
+            more_slots: Vec::new(),
             below: None,
             next,
         });
@@ -214,6 +213,22 @@ impl Level {
 }
 
 impl Name {
+    fn fills(&mut self, slot: usize) {
+        match self.slot {
+            None => self.slot = Some(slot),
+            Some(_) => self.more_slots.push(slot),
+        }
+    }
+
+    #[inline(always)]
+    fn fill<'a>(&self, slots: &mut [Option<RawElement<'a>>], element: RawElement<'a>) {
+        for slot in self.slot.iter().chain(&self.more_slots) {
+            if let Some(slot) = slots.get_mut(*slot) {
+                *slot = Some(element);
+            }
+        }
+    }
+
     #[inline(always)]
     fn is(&self, step: &Step, rest: &[u8]) -> bool {
         // Below eight bytes the key holds the whole name and its end.

@@ -3,6 +3,8 @@
 //! Nothing here trusts its input: out-of-range reads give `None`. Names end at the first NUL, found eight
 //! bytes at a time; a value's size follows from its type byte and, for some types, its leading length.
 
+use crate::ElementType;
+
 /// Bytes of the smallest document: a length and a terminator.
 pub(crate) const DOCUMENT_BYTES_MIN: usize = 5;
 
@@ -125,28 +127,60 @@ fn long_name_len(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(0, bytes)
 }
 
-/// The size of the value that starts `rest`, by its type byte. `rest` runs to the end of the enclosing
-/// document. `None`: an unknown type or a value that does not hold together; the size may still exceed
-/// `rest`, which the caller compares anyway.
+/// The type of a type byte and the size of the value that starts `rest`, which runs to the end of the
+/// enclosing document. `None`: an unknown type or a value that does not hold together; the size may still
+/// exceed `rest`, which the caller compares anyway.
+///
+/// One decision gives both, so that what a caller decides by the type next is already known on each way.
 #[inline(always)]
-pub(crate) fn value_bytes(tag: u8, rest: &[u8]) -> Option<usize> {
+pub(crate) fn type_and_bytes(tag: u8, rest: &[u8]) -> Option<(ElementType, usize)> {
     Some(match tag {
-        0x10 => 4,
-        0x02 | 0x0D | 0x0E => match read_len(rest, 0)? {
-            0 => return None,
-            len => 4 + len,
-        },
-        0x01 | 0x09 | 0x11 | 0x12 => 8,
-        0x08 => 1,
-        0x03 | 0x04 => match read_len(rest, 0)? {
-            0..DOCUMENT_BYTES_MIN => return None,
-            len => len,
-        },
-        0x07 => 12,
-        0x0A => 0,
-        0x05 => 5 + read_len(rest, 0)?,
-        _ => return rare_value_bytes(tag, rest),
+        0x10 => (ElementType::Int32, 4),
+        0x02 => (ElementType::String, text_bytes(rest)?),
+        0x12 => (ElementType::Int64, 8),
+        0x01 => (ElementType::Double, 8),
+        0x08 => (ElementType::Boolean, 1),
+        0x09 => (ElementType::DateTime, 8),
+        0x03 => (ElementType::Document, frame_bytes(rest)?),
+        0x04 => (ElementType::Array, frame_bytes(rest)?),
+        0x07 => (ElementType::ObjectId, 12),
+        0x0A => (ElementType::Null, 0),
+        0x05 => (ElementType::Binary, 5 + read_len(rest, 0)?),
+        0x11 => (ElementType::Timestamp, 8),
+        _ => return rare_type_and_bytes(tag, rest),
     })
+}
+
+/// The size of a value of a type that is known.
+pub(crate) fn value_bytes(tag: u8, rest: &[u8]) -> Option<usize> {
+    type_and_bytes(tag, rest).map(|(_, bytes)| bytes)
+}
+
+/// A length, text and NUL.
+#[inline(always)]
+fn text_bytes(rest: &[u8]) -> Option<usize> {
+    match read_len(rest, 0)? {
+        0 => None,
+        len => Some(4 + len),
+    }
+}
+
+#[inline(always)]
+fn frame_bytes(rest: &[u8]) -> Option<usize> {
+    match read_len(rest, 0)? {
+        0..DOCUMENT_BYTES_MIN => None,
+        len => Some(len),
+    }
+}
+
+#[inline(never)]
+fn rare_type_and_bytes(tag: u8, rest: &[u8]) -> Option<(ElementType, usize)> {
+    let element_type = ElementType::from_u8(tag)?;
+    let bytes = match element_type {
+        ElementType::JavaScript | ElementType::Symbol => text_bytes(rest)?,
+        _ => rare_value_bytes(tag, rest)?,
+    };
+    Some((element_type, bytes))
 }
 
 #[inline(never)]

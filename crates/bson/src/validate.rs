@@ -46,16 +46,22 @@ fn element(rest: &[u8], names: &mut NameLens, depth: usize) -> Option<usize> {
     let (&tag, after) = rest.split_first()?;
     let name_len = name(after, names)?;
     let value = &after[name_len + 1..];
-    let size = layout::value_bytes(tag, value)?;
+    let (element_type, size) = layout::type_and_bytes(tag, value)?;
     if size >= value.len() {
         return None;
     }
-    let sound = match tag {
-        0x02 | 0x0D | 0x0E => is_text(&value[4..size]),
-        0x08 => value[0] <= 1,
-        0x03 | 0x04 => is_document(&value[..size], depth + 1),
-        0x01 | 0x07 | 0x09 | 0x0A | 0x10 | 0x11 | 0x12 => true,
-        _ => rare(tag, &value[..size], depth),
+    let sound = match element_type {
+        ElementType::String => is_text(&value[4..size]),
+        ElementType::Boolean => value[0] <= 1,
+        ElementType::Document | ElementType::Array => is_document(&value[..size], depth + 1),
+        ElementType::Double
+        | ElementType::Int32
+        | ElementType::Int64
+        | ElementType::DateTime
+        | ElementType::ObjectId
+        | ElementType::Null
+        | ElementType::Timestamp => true,
+        other => rare(other, &value[..size], depth),
     };
     sound.then_some(name_len + 2 + size)
 }
@@ -103,16 +109,17 @@ fn is_ascii(bytes: &[u8]) -> bool {
 }
 
 #[inline(never)]
-fn rare(tag: u8, value: &[u8], depth: usize) -> bool {
-    match ElementType::from_u8(tag) {
-        Some(ElementType::Binary) => is_binary(value),
-        Some(ElementType::Regex) => is_utf8(value),
-        Some(ElementType::DbPointer) => is_text(&value[4..value.len() - 12]),
-        Some(ElementType::JavaScriptWithScope) => {
+fn rare(element_type: ElementType, value: &[u8], depth: usize) -> bool {
+    match element_type {
+        ElementType::JavaScript | ElementType::Symbol => is_text(&value[4..]),
+        ElementType::Binary => is_binary(value),
+        ElementType::Regex => is_utf8(value),
+        ElementType::DbPointer => is_text(&value[4..value.len() - 12]),
+        ElementType::JavaScriptWithScope => {
             let code = layout::read_len(value, 4).unwrap_or_default();
             is_text(&value[8..8 + code]) && is_document(&value[8 + code..], depth + 1)
         }
-        found => found.is_some(),
+        _ => true,
     }
 }
 
