@@ -92,7 +92,7 @@ pub(crate) fn walk(
         };
         match segments.get(index + 1) {
             Some(next) if next.header.begins_incarnation() => {
-                link = begin_incarnation(&end, segment, next)?
+                link = begin_incarnation(&end, segment, next)?;
             }
             Some(next) if continues(next, &link)? => {}
             _ => return Ok(end),

@@ -34,7 +34,7 @@ impl Reader {
                 first_lsn,
             });
         }
-        let segments = pipeline.segments.from_lsn(from_lsn);
+        let segments = pipeline.segments.holding(from_lsn);
         let Some(segment) = segments.first().map(Arc::clone) else {
             return Err(Error::Closed);
         };

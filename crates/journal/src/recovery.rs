@@ -239,15 +239,27 @@ fn check_tail(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<()> {
         };
         let durable_lsn = highest_mark(segment, offset)?;
         if durable_lsn >= end.link.next_lsn {
-            let missing_lsn = end.link.next_lsn;
-            return Err(Error::Damaged {
-                segment: segments[end.index].name.clone(),
-                offset: end.offset,
-                reason: format!("{}, but record {missing_lsn} was durable", end.reason),
-            });
+            return Err(damage(segments, end)?);
         }
     }
     Ok(())
+}
+
+/// Names the place: the first group of the next segment if that one is broken in itself, else the place
+/// where the chain ends.
+fn damage(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<Error> {
+    let missing_lsn = end.link.next_lsn;
+    let (mut index, mut offset, mut reason) = (end.index, end.offset, end.reason);
+    if let Some(next) = segments.get(index + 1)
+        && let Err(broken) = scanner(next).peek()?
+    {
+        (index, offset, reason) = (index + 1, SEGMENT_HEADER_BYTES as u64, broken);
+    }
+    Ok(Error::Damaged {
+        segment: segments[index].name.clone(),
+        offset,
+        reason: format!("{reason}, but record {missing_lsn} was durable"),
+    })
 }
 
 /// The highest durable mark of any whole group of the segment's own incarnation from `offset` on.

@@ -337,7 +337,7 @@ impl Segments {
     }
 
     /// The live segments that may hold `lsn` or later ones, oldest first.
-    pub fn from_lsn(&self, lsn: u64) -> Vec<Arc<Segment>> {
+    pub fn holding(&self, lsn: u64) -> Vec<Arc<Segment>> {
         let table = self.table.lock();
         let begins_after = |segment: &Arc<Segment>| {
             let first_lsn = segment.first_lsn.load(Ordering::Acquire);

@@ -18,6 +18,7 @@ pub struct Owner {
     records: Mutex<Vec<Record>>,
     refusal: Mutex<Option<HookError>>,
     adds_trailer: AtomicBool,
+    panics: AtomicBool,
 }
 
 impl Owner {
@@ -49,6 +50,12 @@ impl Owner {
     }
 }
 
+impl Owner {
+    pub fn panic_next(&self) {
+        self.panics.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Hooks for Owner {
     fn ready(&self, _bytes: usize) -> std::result::Result<(), HookError> {
         Ok(())
@@ -65,6 +72,7 @@ impl Hooks for Owner {
         if let Some(refusal) = &*self.refusal.lock() {
             return Err(refusal.clone());
         }
+        assert!(!self.panics.load(Ordering::Relaxed), "told to panic");
         let mut records = self.records.lock();
         assert_eq!(first_lsn, payloads.first_lsn());
         for (lsn, payload) in payloads {
