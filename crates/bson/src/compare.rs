@@ -146,14 +146,13 @@ fn equal_elements_bytes(a: &[u8], b: &[u8]) -> usize {
         b.get(4..).unwrap_or_default(),
     );
     let mut names = NameLens::new();
-    let mut at = 4;
-    while let Some(step) = a.get(at..).and_then(|rest| Step::read(rest, &mut names)) {
-        if at + step.size > same {
-            break;
-        }
-        at += step.size;
+    let mut rest = a.get(4..).unwrap_or_default();
+    while let Some(step) = Step::read(rest, &mut names)
+        && a.len() - step.rest.len() <= same
+    {
+        rest = step.rest;
     }
-    at
+    a.len() - rest.len()
 }
 
 fn equal_prefix(a: &[u8], b: &[u8]) -> usize {

@@ -19,24 +19,6 @@ pub struct RawElement<'a> {
 }
 
 impl<'a> RawElement<'a> {
-    /// Reads the element that starts `bytes`, which run to the end of the enclosing document.
-    #[inline(always)]
-    fn read(bytes: &'a [u8], names: &mut NameLens) -> Option<Self> {
-        let (&tag, after) = bytes.split_first()?;
-        let (name_len, _) = names.next(after)?;
-        let value = &after[name_len + 1..];
-        let (element_type, value_bytes) = layout::type_and_bytes(tag, value)?;
-        // One byte must remain for the document's terminator.
-        if value_bytes >= value.len() {
-            return None;
-        }
-        Some(Self {
-            bytes: &bytes[..name_len + 2 + value_bytes],
-            name_len: name_len as u32,
-            element_type,
-        })
-    }
-
     #[inline(always)]
     pub(crate) fn from_parts(bytes: &'a [u8], name_len: u32, element_type: ElementType) -> Self {
         Self {
@@ -94,44 +76,49 @@ impl PartialEq for RawElement<'_> {
     }
 }
 
-/// What one look at an element finds: for walks that keep no element.
+/// What one look at an element finds: what every walk goes by.
 #[derive(Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct Step<'a> {
     /// The first eight bytes of the name.
     pub key: u64,
     pub name_len: usize,
     pub element_type: ElementType,
-    /// Bytes of the whole element.
-    pub size: usize,
+    /// The whole element.
+    pub bytes: &'a [u8],
+    /// What follows it, at least the document's terminator.
+    pub rest: &'a [u8],
 }
 
-impl Step {
-    /// Looks at the element that starts `rest`, which runs to the document's terminator. `None` at the
+impl<'a> Step<'a> {
+    /// Looks at the element that starts `bytes`, which run to the document's terminator. `None` at the
     /// terminator and at a malformed element.
     #[inline(always)]
-    pub(crate) fn read(rest: &[u8], names: &mut NameLens) -> Option<Self> {
-        let (&tag, after) = rest.split_first()?;
+    pub(crate) fn read(bytes: &'a [u8], names: &mut NameLens) -> Option<Self> {
+        let (&tag, after) = bytes.split_first()?;
         if after.is_empty() {
             return None;
         }
         let (name_len, key) = names.next(after)?;
-        let value = &after[name_len + 1..];
+        let value = after.get(name_len + 1..)?;
         let (element_type, value_bytes) = layout::type_and_bytes(tag, value)?;
-        if value_bytes >= value.len() {
+        let rest = value.get(value_bytes..)?;
+        if rest.is_empty() {
             return None;
         }
+        let bytes = &bytes[..bytes.len() - rest.len()];
         Some(Self {
             key,
             name_len,
             element_type,
-            size: name_len + 2 + value_bytes,
+            bytes,
+            rest,
         })
     }
 
     #[inline(always)]
-    pub(crate) fn element<'a>(&self, rest: &'a [u8]) -> RawElement<'a> {
+    pub(crate) fn element(&self) -> RawElement<'a> {
         RawElement {
-            bytes: &rest[..self.size],
+            bytes: self.bytes,
             name_len: self.name_len as u32,
             element_type: self.element_type,
         }
@@ -191,11 +178,11 @@ impl<'a> Iterator for Iter<'a> {
         if self.rest.len() <= 1 {
             return None;
         }
-        let Some(element) = RawElement::read(self.rest, &mut self.names) else {
+        let Some(step) = Step::read(self.rest, &mut self.names) else {
             return self.stop();
         };
-        self.rest = &self.rest[element.bytes.len()..];
-        Some(element)
+        self.rest = step.rest;
+        Some(step.element())
     }
 }
 

@@ -20,6 +20,9 @@ use crate::{
 /// Names of one level that one walk looks for; a level with more walks again.
 const NAMES_MAX: usize = 64;
 
+/// Beyond any slice of slots.
+const NO_SLOT: usize = usize::MAX;
+
 #[derive(Debug)]
 pub struct FieldSet {
     levels: Vec<Level>,
@@ -114,28 +117,26 @@ impl FieldSet {
         let mut rest = document.get(4..).unwrap_or_default();
         let mut lens = NameLens::new();
         while let Some(step) = Step::read(rest, &mut lens) {
-            if level.may_want(step.key)
-                && let Some(found) = level.find(&step, rest, missing, guess)
+            rest = step.rest;
+            let Some(found) = level.find(&step, missing, guess) else {
+                continue;
+            };
+            let name = &level.names[found];
+            name.fill(slots, step.element());
+            if let Some(below) = name.below
+                && let ElementType::Document | ElementType::Array = step.element_type
             {
-                let name = &level.names[found];
-                let element = step.element(rest);
-                name.fill(slots, element);
-                if let Some(below) = name.below
-                    && let ElementType::Document | ElementType::Array = element.element_type()
-                {
-                    self.walk(below, element.value_bytes(), slots);
-                }
-                missing &= !(1 << found);
-                if missing == 0 {
-                    break;
-                }
-                if guess as usize != found {
-                    last.store(found as u8, Relaxed);
-                }
-                last = &name.next;
-                guess = name.next.load(Relaxed);
+                self.walk(below, step.element().value_bytes(), slots);
             }
-            rest = &rest[step.size..];
+            missing &= !(1 << found);
+            if missing == 0 {
+                break;
+            }
+            if guess as usize != found {
+                last.store(found as u8, Relaxed);
+            }
+            last = &name.next;
+            guess = name.next.load(Relaxed);
         }
         if let Some(more) = level.more {
             self.walk(more, document, slots);
@@ -159,7 +160,8 @@ struct Level {
 struct Name {
     key: u64,
     name: Box<[u8]>,
-    slot: Option<usize>,
+    /// `NO_SLOT` where only longer paths go through this name.
+    slot: usize,
     /// Slots of the same path given again.
     more_slots: Vec<usize>,
     below: Option<usize>,
@@ -175,7 +177,7 @@ impl Level {
         self.names.push(Name {
             key,
             name: name.into(),
-            slot: None,
+            slot: NO_SLOT,
             more_slots: Vec::new(),
             below: None,
             next,
@@ -188,22 +190,27 @@ impl Level {
             .unwrap_or(0)
     }
 
-    #[inline(always)]
-    fn may_want(&self, key: u64) -> bool {
-        self.filter >> key_hash(key) & 1 != 0
-    }
-
     /// The wanted name that this element has, if it was not seen before.
-    #[inline]
-    fn find(&self, step: &Step, rest: &[u8], missing: u64, guess: u8) -> Option<usize> {
+    #[inline(always)]
+    fn find(&self, step: &Step<'_>, missing: u64, guess: u8) -> Option<usize> {
         let guess = guess as usize;
-        if self.names.get(guess).is_some_and(|n| n.is(step, rest)) {
+        if let Some(name) = self.names.get(guess)
+            && name.is(step)
+        {
             return (missing >> guess & 1 != 0).then_some(guess);
         }
+        if self.filter >> key_hash(step.key) & 1 == 0 {
+            return None;
+        }
+        self.search(step, missing)
+    }
+
+    #[inline(never)]
+    fn search(&self, step: &Step<'_>, missing: u64) -> Option<usize> {
         let mut left = missing;
         while left != 0 {
             let at = left.trailing_zeros() as usize;
-            if self.names.get(at).is_some_and(|n| n.is(step, rest)) {
+            if self.names.get(at).is_some_and(|n| n.is(step)) {
                 return Some(at);
             }
             left &= left - 1;
@@ -214,15 +221,26 @@ impl Level {
 
 impl Name {
     fn fills(&mut self, slot: usize) {
-        match self.slot {
-            None => self.slot = Some(slot),
-            Some(_) => self.more_slots.push(slot),
+        if self.slot == NO_SLOT {
+            self.slot = slot;
+        } else {
+            self.more_slots.push(slot);
         }
     }
 
     #[inline(always)]
     fn fill<'a>(&self, slots: &mut [Option<RawElement<'a>>], element: RawElement<'a>) {
-        for slot in self.slot.iter().chain(&self.more_slots) {
+        if let Some(slot) = slots.get_mut(self.slot) {
+            *slot = Some(element);
+        }
+        if !self.more_slots.is_empty() {
+            self.fill_more(slots, element);
+        }
+    }
+
+    #[cold]
+    fn fill_more<'a>(&self, slots: &mut [Option<RawElement<'a>>], element: RawElement<'a>) {
+        for slot in &self.more_slots {
             if let Some(slot) = slots.get_mut(*slot) {
                 *slot = Some(element);
             }
@@ -230,10 +248,10 @@ impl Name {
     }
 
     #[inline(always)]
-    fn is(&self, step: &Step, rest: &[u8]) -> bool {
+    fn is(&self, step: &Step<'_>) -> bool {
         // Below eight bytes the key holds the whole name and its end.
         self.key == step.key
-            && (step.name_len < 8 || rest.get(1..1 + step.name_len) == Some(&*self.name))
+            && (step.name_len < 8 || step.bytes.get(1..1 + step.name_len) == Some(&*self.name))
     }
 }
 

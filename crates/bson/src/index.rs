@@ -38,17 +38,17 @@ impl Index {
         self.keys.clear();
         self.entries.clear();
         let bytes = document.as_bytes();
-        let mut at = 4;
-        let mut lens = NameLens::new();
-        while let Some(step) = bytes.get(at..).and_then(|rest| Step::read(rest, &mut lens)) {
+        let mut rest = bytes.get(4..).unwrap_or_default();
+        let mut names = NameLens::new();
+        while let Some(step) = Step::read(rest, &mut names) {
             self.keys.push(step.key);
             self.entries.push(Entry {
-                start: at as u32,
-                size: step.size as u32,
+                start: (bytes.len() - rest.len()) as u32,
+                size: step.bytes.len() as u32,
                 name_len: step.name_len as u32,
                 element_type: step.element_type,
             });
-            at += step.size;
+            rest = step.rest;
         }
     }
 
