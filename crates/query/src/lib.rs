@@ -9,6 +9,7 @@ pub mod field_path;
 pub mod expression;
 pub mod matcher;
 pub mod projection;
+pub mod sort;
 pub mod update;
 
 pub use error::{Error, Result};

@@ -45,7 +45,9 @@ impl RegexPredicate {
         let bounded = format!(
             "(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LIMIT_DEPTH={MATCH_DEPTH_MAX})(*LIMIT_HEAP={MATCH_HEAP_KIB_MAX}){pattern}"
         );
+        // The bare pattern fails in the same way, at the offset that the client knows.
         let compiled = builder.build(&bounded).map_err(|cause| {
+            let cause = builder.build(pattern).err().unwrap_or(cause);
             Error::location(51091, format!("Regular expression is invalid: {cause}"))
         })?;
         let mut letters: Vec<char> = options.chars().collect();

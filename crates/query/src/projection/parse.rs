@@ -146,15 +146,25 @@ impl Parser<'_> {
             self.has_other = true;
             return self.root.insert(&path, Node::Slice(slice));
         }
-        let shown = element.value();
-        self.computed(path, element).map_err(|error| {
+        // `{$slice: ["$array", 2]}` is an expression; numbers alone can only be meant for the form above.
+        let numbers = match operand {
+            RawValue::Array(parts) => parts.iter().all(|part| part.is_number()),
+            _ => true,
+        };
+        let parsed = if numbers {
+            Err(Error::bad_value("the limit must be positive"))
+        } else {
+            self.computed(path, element)
+        };
+        parsed.map_err(|error| {
             if error.code() == 31310 {
                 return error;
             }
             let text = format!(
-                "Invalid $slice syntax. The given syntax {shown} did not match the find() syntax because :: $slice only \
+                "Invalid $slice syntax. The given syntax {} did not match the find() syntax because :: $slice only \
                  supports numbers and [skip, limit] arrays :: The given syntax did not match the expression $slice \
-                 syntax. :: caused by :: {error}"
+                 syntax. :: caused by :: {error}",
+                element.value()
             );
             Error::location(28667, text)
         })

@@ -1,0 +1,277 @@
+//! Sort patterns: `{a: 1, "b.c": -1}` turned into keys whose bytes compare as the documents sort.
+//!
+//! A missing field sorts as null, an empty array as undefined, and an array by its smallest element where the
+//! field ascends, its largest where it descends. Fields through one array are taken from the same element.
+//! `$natural` is recognised, `$meta` refused. Keys are for comparing only: they are not decoded.
+
+use std::cmp::Ordering;
+
+use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
+use quarry_keystring::{Direction, TypeBits, encode_value};
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+use crate::field_path::{FieldPath, PathPart};
+
+/// As MongoDB: fields of one pattern.
+pub const SORT_FIELDS_MAX: usize = 32;
+
+#[derive(Debug)]
+pub struct SortPattern {
+    fields: Vec<SortField>,
+    natural: Option<Direction>,
+}
+
+#[derive(Debug)]
+pub struct SortField {
+    pub path: FieldPath,
+    pub direction: Direction,
+}
+
+impl SortPattern {
+    pub fn parse(pattern: RawDocument<'_>) -> Result<SortPattern> {
+        if let Some(natural) = pattern.get_element("$natural") {
+            return parse_natural(pattern, natural);
+        }
+        let mut fields: Vec<SortField> = Vec::new();
+        for element in pattern.iter() {
+            let field = SortField {
+                path: parse_path(element)?,
+                direction: parse_direction(element)?,
+            };
+            if fields.iter().any(|known| known.path == field.path) {
+                let text = format!(
+                    "$sort key must not contain duplicate keys (field: '{}')",
+                    field.path.as_str()
+                );
+                return Err(Error::location(7472500, text));
+            }
+            if fields.len() == SORT_FIELDS_MAX {
+                let text = format!("too many compound keys: at most {SORT_FIELDS_MAX} are allowed");
+                return Err(Error::location(13103, text));
+            }
+            fields.push(field);
+        }
+        Ok(SortPattern {
+            fields,
+            natural: None,
+        })
+    }
+
+    /// In the order in which they count. Empty for `{}` and for `$natural`.
+    pub fn fields(&self) -> &[SortField] {
+        &self.fields
+    }
+
+    /// The direction of `{$natural: ..}`.
+    pub fn natural(&self) -> Option<Direction> {
+        self.natural
+    }
+
+    /// True if any order will do.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.natural.is_none()
+    }
+
+    /// Appends the document's sort key: `a` sorts before `b` if its key's bytes do. Fails for two arrays side
+    /// by side, which have no order together.
+    pub fn key(&self, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let cursors: Cursors<'_, '_> = self
+            .fields
+            .iter()
+            .map(|field| resolve(document.get(field.path.first()), &field.path.parts()[1..]))
+            .collect();
+        let start = out.len();
+        self.smallest_key(&cursors, start, out)
+    }
+
+    pub fn compare(&self, a: RawDocument<'_>, b: RawDocument<'_>) -> Result<Ordering> {
+        let (mut key_a, mut key_b) = (Vec::new(), Vec::new());
+        self.key(a, &mut key_a)?;
+        self.key(b, &mut key_b)?;
+        Ok(key_a.cmp(&key_b))
+    }
+
+    /// Opens one array after another; the smallest key of all combinations stays at `start`.
+    fn smallest_key(
+        &self,
+        cursors: &[Cursor<'_, '_>],
+        start: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Some(array) = cursors.iter().find_map(Cursor::array) else {
+            self.encode(cursors, start, out);
+            return Ok(());
+        };
+        let parallel = |cursor: &Cursor<'_, '_>| {
+            cursor
+                .array()
+                .is_some_and(|other| other.as_bytes().as_ptr() != array.as_bytes().as_ptr())
+        };
+        if cursors.iter().any(parallel) {
+            return Err(Error::bad_value(
+                "cannot sort with keys that are parallel arrays",
+            ));
+        }
+        if array.is_empty() {
+            return self.smallest_key(&enter(cursors, None), start, out);
+        }
+        array
+            .iter()
+            .try_for_each(|element| self.smallest_key(&enter(cursors, Some(element)), start, out))
+    }
+
+    /// Keeps the key of these values if it is smaller than the one at `start`, or the first.
+    fn encode(&self, cursors: &[Cursor<'_, '_>], start: usize, out: &mut Vec<u8>) {
+        let best_end = out.len();
+        // Sorting does not tell 1 from 1.0.
+        let mut type_bits = TypeBits::default();
+        for (field, cursor) in self.fields.iter().zip(cursors) {
+            if let Cursor::Value(value) = cursor {
+                encode_value(out, &mut type_bits, *value, field.direction);
+            }
+        }
+        if best_end == start {
+            return;
+        }
+        if out[best_end..] < out[start..best_end] {
+            out.copy_within(best_end.., start);
+            out.truncate(out.len() - (best_end - start));
+        } else {
+            out.truncate(best_end);
+        }
+    }
+}
+
+/// How far one field's path has been followed.
+enum Cursor<'a, 'p> {
+    Value(RawValue<'a>),
+    /// An array is to be opened; the rest of the path goes on in its elements.
+    Array(RawArray<'a>, &'p [PathPart]),
+}
+
+type Cursors<'a, 'p> = SmallVec<[Cursor<'a, 'p>; 4]>;
+
+impl<'a> Cursor<'a, '_> {
+    fn array(&self) -> Option<RawArray<'a>> {
+        match self {
+            Cursor::Value(_) => None,
+            Cursor::Array(array, _) => Some(*array),
+        }
+    }
+}
+
+/// Follows a path through documents, and through arrays whose position it names, up to the first array that
+/// has to be opened.
+fn resolve<'a, 'p>(value: Option<RawValue<'a>>, rest: &'p [PathPart]) -> Cursor<'a, 'p> {
+    let (mut value, mut rest) = (value, rest);
+    loop {
+        match (value, rest.split_first()) {
+            (None, _) => return Cursor::Value(RawValue::Null),
+            (Some(RawValue::Document(document)), Some((part, after))) => {
+                value = document.get(part.name());
+                rest = after;
+            }
+            (Some(RawValue::Array(array)), Some((part, after))) => {
+                let Some(element) = part.index().and_then(|index| array.get(index as usize)) else {
+                    return Cursor::Array(array, rest);
+                };
+                if after.is_empty() {
+                    return Cursor::Value(element);
+                }
+                value = Some(element);
+                rest = after;
+            }
+            (Some(RawValue::Array(array)), None) => return Cursor::Array(array, rest),
+            (Some(value), None) => return Cursor::Value(value),
+            (Some(_), Some(_)) => return Cursor::Value(RawValue::Null),
+        }
+    }
+}
+
+/// The cursors with the array that they share replaced by one of its elements, or by none if it is empty.
+fn enter<'a, 'p>(cursors: &[Cursor<'a, 'p>], element: Option<RawValue<'a>>) -> Cursors<'a, 'p> {
+    let enter_one = |cursor: &Cursor<'a, 'p>| match cursor {
+        Cursor::Value(value) => Cursor::Value(*value),
+        Cursor::Array(_, rest) => match (element, rest.split_first()) {
+            (None, None) => Cursor::Value(RawValue::Undefined),
+            (Some(element), None) => Cursor::Value(element),
+            (Some(RawValue::Document(document)), Some((part, after))) => {
+                resolve(document.get(part.name()), after)
+            }
+            (_, Some(_)) => Cursor::Value(RawValue::Null),
+        },
+    };
+    cursors.iter().map(enter_one).collect()
+}
+
+fn parse_natural(pattern: RawDocument<'_>, natural: RawElement<'_>) -> Result<SortPattern> {
+    if pattern.len() != 1 {
+        return Err(Error::bad_value(
+            "Cannot include '$natural' in compound sort",
+        ));
+    }
+    let direction = match natural.value().as_i64_exact() {
+        Some(1) => Direction::Ascending,
+        Some(-1) => Direction::Descending,
+        _ => {
+            return Err(Error::bad_value(
+                "$natural sort cannot be set to a value other than -1 or 1.",
+            ));
+        }
+    };
+    Ok(SortPattern {
+        fields: Vec::new(),
+        natural: Some(direction),
+    })
+}
+
+fn parse_direction(element: RawElement<'_>) -> Result<Direction> {
+    match element.value() {
+        RawValue::Document(document) if document.get("$meta").is_some() => {
+            Err(Error::bad_value("$meta is not supported in a sort"))
+        }
+        number if number.is_number() => match number.as_i64_exact() {
+            Some(1) => Ok(Direction::Ascending),
+            Some(-1) => Ok(Direction::Descending),
+            _ => Err(Error::location(
+                15975,
+                "$sort key ordering must be 1 (for ascending) or -1 (for descending)",
+            )),
+        },
+        other => {
+            let text = format!(
+                "Illegal key in $sort specification: {}: {other}",
+                element.name()
+            );
+            Err(Error::location(15974, text))
+        }
+    }
+}
+
+fn parse_path(element: RawElement<'_>) -> Result<FieldPath> {
+    let dotted = element.name().as_str()?;
+    if dotted.is_empty() {
+        return Err(Error::location(
+            40352,
+            "FieldPath cannot be constructed with empty string",
+        ));
+    }
+    if dotted.ends_with('.') {
+        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+    }
+    let path = FieldPath::parse(dotted)?;
+    for part in path.parts() {
+        if part.name().is_empty() {
+            return Err(Error::location(
+                15998,
+                "FieldPath field names may not be empty strings.",
+            ));
+        }
+        if part.name().starts_with('$') && !matches!(part.name(), "$ref" | "$id" | "$db") {
+            let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+            return Err(Error::location(16410, text));
+        }
+    }
+    Ok(path)
+}

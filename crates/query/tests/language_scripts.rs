@@ -1,0 +1,278 @@
+//! Runs the scripts in `tests/scripts/{matching,updating,projecting,sorting}.txt`: a request on one line, documents on the next,
+//! and behind each `=>` what comes of it. `UPDATE=1 cargo test -p quarry-query --test language_scripts` writes
+//! the results anew.
+//!
+//! ```text
+//! match FILTER                 each document: yes or no, with the position that `$` would mean
+//! update UPDATE                each document: what it becomes
+//! update UPDATE where FILTER   the same, `$` found by the filter
+//! update UPDATE with FILTERS   the same, with arrayFilters
+//! upsert UPDATE where FILTER   no documents: what is inserted
+//! project PROJECTION           each document: what is returned
+//! project PROJECTION where FILTER
+//! sort PATTERN                 each array of documents: in order
+//! ```
+//! Text is strict Extended JSON where it can be read so (only there is `{"$regex": ..}` an operator), and the
+//! shell's notation otherwise. `update!` and `upsert!` print every type. A request that is refused is followed by a line `=> error`.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use quarry_bson::{Document, RawValue, extjson};
+use quarry_query::matcher::{MatchDetails, Matcher};
+use quarry_query::projection::Projection;
+use quarry_query::sort::SortPattern;
+use quarry_query::update::Update;
+use quarry_query::{Error, Result};
+
+/// 2024-01-02T03:04:05.678Z.
+const NOW_MS: i64 = 1_704_164_645_678;
+
+#[test]
+fn matching() {
+    run("matching");
+}
+
+#[test]
+fn updating() {
+    run("updating");
+}
+
+#[test]
+fn projecting() {
+    run("projecting");
+}
+
+#[test]
+fn sorting() {
+    run("sorting");
+}
+
+fn run(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/scripts")
+        .join(format!("{name}.txt"));
+    let before = fs::read_to_string(&path).unwrap();
+    let after = replay(&before);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, after).unwrap();
+        return;
+    }
+    let differing: Vec<String> = before
+        .lines()
+        .zip(after.lines())
+        .enumerate()
+        .filter(|(_, (before, after))| before != after)
+        .map(|(number, (before, after))| {
+            format!("line {}\n  wanted {before}\n  got    {after}", number + 1)
+        })
+        .collect();
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+    assert_eq!(
+        before.lines().count(),
+        after.lines().count(),
+        "errors came or went"
+    );
+}
+
+/// The script with its results made anew.
+fn replay(script: &str) -> String {
+    let mut out = String::new();
+    let mut request = Ok(None);
+    for line in script.lines() {
+        let input = line.split(" => ").next().unwrap_or_default();
+        if line.is_empty() || line.starts_with('#') {
+            writeln!(out, "{line}").unwrap();
+        } else if line.starts_with("=> ") {
+            // A refusal, written anew after its request.
+        } else if line.starts_with('{') || line.starts_with('[') {
+            let result = match &request {
+                Ok(Some(request)) => answer(request, input).unwrap_or_else(|error| shown(&error)),
+                _ => "no request".to_owned(),
+            };
+            writeln!(out, "{input} => {result}").unwrap();
+        } else {
+            writeln!(out, "{input}").unwrap();
+            request = Request::parse(input).map(Some);
+            match &request {
+                Ok(Some(Request::Upsert {
+                    update,
+                    filter,
+                    exact,
+                })) => {
+                    let made = update.upsert_document(filter, NOW_MS);
+                    let made = made.map_or_else(|error| shown(&error), |made| print(&made, *exact));
+                    writeln!(out, "=> {}", hide_generated_id(made)).unwrap();
+                }
+                Err(error) => writeln!(out, "=> {}", shown(error)).unwrap(),
+                Ok(_) => {}
+            }
+        }
+    }
+    out
+}
+
+enum Request {
+    Match(Matcher),
+    Update {
+        update: Update,
+        filter: Option<Matcher>,
+        exact: bool,
+    },
+    Upsert {
+        update: Update,
+        filter: Matcher,
+        exact: bool,
+    },
+    Project {
+        projection: Projection,
+        filter: Option<Matcher>,
+    },
+    Sort(SortPattern),
+}
+
+impl Request {
+    fn parse(line: &str) -> Result<Request> {
+        let (verb, rest) = line.split_once(' ').unwrap();
+        let exact = verb.ends_with('!');
+        let (first, filters) = rest
+            .split_once(" with ")
+            .map_or((rest, None), |(first, last)| (first, Some(last)));
+        let (first, filter) = first
+            .split_once(" where ")
+            .map_or((first, None), |(first, last)| (first, Some(last)));
+        let filter = filter
+            .map(|filter| Matcher::parse(document(filter).as_raw()))
+            .transpose()?;
+        let parsed = document(&format!(
+            "{{\"v\": {first}, \"f\": {}}}",
+            filters.unwrap_or("null")
+        ));
+        let (value, filters) = (parsed.get("v").unwrap(), parsed.get_array("f"));
+        let as_document = || value.as_document().unwrap();
+        Ok(match verb.trim_end_matches('!') {
+            "match" => Request::Match(Matcher::parse(as_document())?),
+            "update" => Request::Update {
+                update: Update::parse_with(value, filters)?,
+                filter,
+                exact,
+            },
+            "upsert" => Request::Upsert {
+                update: Update::parse_with(value, filters)?,
+                filter: filter.unwrap(),
+                exact,
+            },
+            "project" => Request::Project {
+                projection: Projection::parse(as_document(), filter.as_ref())?,
+                filter,
+            },
+            "sort" => Request::Sort(SortPattern::parse(as_document())?),
+            other => panic!("unknown request {other}"),
+        })
+    }
+}
+
+fn answer(request: &Request, input: &str) -> Result<String> {
+    let mut out = Vec::new();
+    match request {
+        Request::Match(matcher) => {
+            Ok(match matcher.try_match_details(document(input).as_raw())? {
+                None => "no".to_owned(),
+                Some(MatchDetails { array_index: None }) => "yes".to_owned(),
+                Some(MatchDetails {
+                    array_index: Some(index),
+                }) => format!("yes, {index}"),
+            })
+        }
+        Request::Update {
+            update,
+            filter,
+            exact,
+        } => {
+            let before = document(input);
+            let details = details(filter.as_ref(), &before);
+            let outcome = update.apply(before.as_raw(), &details, false, NOW_MS, &mut out)?;
+            let after = Document::from_bytes(out).unwrap();
+            assert_eq!(outcome.modified, before.as_bytes() != after.as_bytes());
+            let after = print(&after, *exact);
+            Ok(if outcome.modified {
+                after
+            } else {
+                "same".to_owned()
+            })
+        }
+        Request::Upsert { .. } => Ok("no document is wanted".to_owned()),
+        Request::Project { projection, filter } => {
+            let before = document(input);
+            projection.project(
+                before.as_raw(),
+                &details(filter.as_ref(), &before),
+                &mut out,
+            )?;
+            Ok(print(&Document::from_bytes(out).unwrap(), false))
+        }
+        Request::Sort(pattern) => {
+            let list = document(&format!("{{\"list\": {input}}}"));
+            let mut rows = Vec::new();
+            for document in list
+                .get_array("list")
+                .unwrap()
+                .iter()
+                .filter_map(|value| value.as_document())
+            {
+                let mut key = Vec::new();
+                pattern.key(document, &mut key)?;
+                rows.push((key, RawValue::Document(document)));
+            }
+            rows.sort_by(|a, b| a.0.cmp(&b.0));
+            for pair in rows.windows(2) {
+                let (a, b) = (
+                    pair[0].1.as_document().unwrap(),
+                    pair[1].1.as_document().unwrap(),
+                );
+                assert_eq!(pattern.compare(a, b)?, pair[0].0.cmp(&pair[1].0));
+            }
+            let shown: Vec<String> = rows
+                .iter()
+                .map(|(_, value)| extjson::relaxed(value.as_document().unwrap()))
+                .collect();
+            Ok(shown.join(" "))
+        }
+    }
+}
+
+fn document(text: &str) -> Document {
+    let read = extjson::parse(text).or_else(|_| extjson::parse_legacy(text));
+    read.unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn details(filter: Option<&Matcher>, document: &Document) -> MatchDetails {
+    filter
+        .and_then(|filter| filter.matches_with_position(document.as_raw()))
+        .unwrap_or_default()
+}
+
+fn print(document: &Document, exact: bool) -> String {
+    if exact {
+        extjson::canonical(document.as_raw())
+    } else {
+        extjson::relaxed(document.as_raw())
+    }
+}
+
+/// Stands in for the one value that is new each time.
+fn hide_generated_id(text: String) -> String {
+    const PREFIX: &str = "{\"_id\":{\"$oid\":\"";
+    match text
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.split_once("\"}"))
+    {
+        Some((_, rest)) => format!("{{\"_id\":NEW{rest}"),
+        None => text,
+    }
+}
+
+fn shown(error: &Error) -> String {
+    format!("error {} {}", error.code(), error.message)
+}
