@@ -1,1 +1,26 @@
-//! Quarry storage-mdbx.
+//! Quarry's second engine: libmdbx behind the [`quarry_storage::Engine`] trait.
+//!
+//! A memory-mapped, copy-on-write B+ tree in one file: quick to read, dear to write at random. It is
+//! for read-heavy sets that fit memory.
+//!
+//! Keeps true: a batch is one transaction, begun and committed on the calling thread; with the
+//! default [`SyncMode::SafeNoSync`] nothing becomes durable but by [`Engine::sync`], which asks the
+//! hook of the write-ahead rule first; after a power loss the file is as of the last such point.
+//! Leaves out: named tables, nested transactions and libmdbx's own timers for syncing.
+//!
+//! `unsafe` lives in `ffi.rs` alone. docs/formats/engines.md says what is on disk.
+//!
+//! [`Engine::sync`]: quarry_storage::Engine::sync
+
+#![deny(unsafe_code)]
+
+mod cursor;
+mod engine;
+mod failure;
+mod ffi;
+mod options;
+mod readers;
+mod snapshot;
+
+pub use engine::Mdbx;
+pub use options::{Options, SyncMode};

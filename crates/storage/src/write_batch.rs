@@ -67,6 +67,7 @@ impl WriteBatch {
         Ok(batch)
     }
 
+    #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.bytes
             .reserve(1 + 2 * VARINT_BYTES_MAX + key.len() + value.len());
@@ -76,6 +77,7 @@ impl WriteBatch {
         self.note(Op::Put(key, value));
     }
 
+    #[inline]
     pub fn delete(&mut self, key: &[u8]) {
         self.bytes.reserve(1 + VARINT_BYTES_MAX + key.len());
         self.bytes.push(TAG_DELETE);
@@ -172,6 +174,7 @@ impl WriteBatch {
         }
     }
 
+    #[inline]
     fn note(&mut self, op: Op<'_>) {
         self.op_count += 1;
         let key = op.key();
@@ -207,6 +210,7 @@ pub struct Ops<'b> {
 impl<'b> Iterator for Ops<'b> {
     type Item = Op<'b>;
 
+    #[inline]
     fn next(&mut self) -> Option<Op<'b>> {
         self.left = self.left.checked_sub(1)?;
         Some(
@@ -222,6 +226,7 @@ impl<'b> Iterator for Ops<'b> {
 
 impl ExactSizeIterator for Ops<'_> {}
 
+#[inline]
 fn push_slice(out: &mut Vec<u8>, slice: &[u8]) {
     let mut len = u32::try_from(slice.len()).expect("keys and values stay far below 4 GiB");
     while len >= 0x80 {
@@ -232,6 +237,7 @@ fn push_slice(out: &mut Vec<u8>, slice: &[u8]) {
     out.extend_from_slice(slice);
 }
 
+#[inline]
 fn read_op<'b>(bytes: &'b [u8], at: &mut usize) -> Result<Op<'b>> {
     let tag = bytes[*at];
     let tag_offset = *at;

@@ -1,7 +1,7 @@
 //! Cursors: both directions, ranges, edges.
 
 use super::put;
-use crate::{Cursor, Engine, KeyRange, Result};
+use crate::{Cursor, Engine, KEY_BYTES_MAX, KeyRange, Result, WriteBatch};
 
 fn fill(engine: &dyn Engine) {
     for key in ["b", "ba", "bb", "c", "d", "da", "e"] {
@@ -144,4 +144,39 @@ pub fn empty_and_absent_ranges(engine: &dyn Engine) {
         check!(cursor.next() => "");
         check!(cursor.prev() => "");
     }
+}
+
+/// Bounds come from planners and may be longer than any key that is stored.
+pub fn seek_with_keys_longer_than_any(engine: &dyn Engine) {
+    let mut batch = WriteBatch::new();
+    let longest = [b'm'; KEY_BYTES_MAX];
+    batch.put(b"l", b"L");
+    batch.put(&longest, b"M");
+    batch.put(b"n", b"N");
+    engine.write(&batch).expect("a batch is taken");
+    let beyond = [b'm'; KEY_BYTES_MAX + 9];
+    let snapshot = engine.snapshot().expect("a snapshot opens");
+    assert!(!snapshot.get(&beyond, &mut |_| ()).expect("a get answers"));
+    for range in [
+        KeyRange::all(),
+        KeyRange::new("l", "nn"),
+        KeyRange::new("", [b'n'; KEY_BYTES_MAX + 5]),
+    ] {
+        let mut cursor = snapshot.cursor(range).expect("a cursor opens");
+        check!(cursor.seek(beyond) => "n");
+        cursor.seek_before(&beyond).expect("a cursor moves");
+        assert_eq!(cursor.key(), longest);
+        check!(cursor.prev() => "l");
+    }
+    let mut cursor = snapshot
+        .cursor(KeyRange::new(beyond, ""))
+        .expect("a cursor opens");
+    check!(cursor.first() => "n");
+    check!(cursor.prev() => "");
+    let mut cursor = snapshot
+        .cursor(KeyRange::new("", beyond))
+        .expect("a cursor opens");
+    cursor.last().expect("a cursor moves");
+    assert_eq!(cursor.key(), longest);
+    check!(cursor.next() => "");
 }

@@ -1,0 +1,148 @@
+//! Sequential puts in one transaction, through the engine trait and through the bare C interface.
+//!
+//! For each sync mode: 10,000 (durable) or 100,000 (others) puts of `key:%010d` to `value_%d_data`,
+//! commit included. Ours builds a batch and hands it to [`Engine::write`], as the commit path does;
+//! beside it run loops over `mdbx_put` and over a cursor's put on the same build of libmdbx. All
+//! sides of a mode are measured interleaved, each on a fresh store, and the best of the rounds
+//! counts: what disturbs a round only ever slows it down. Prints a table and writes
+//! `bench/mdbx.json` below the target directory.
+
+#![deny(unsafe_code)]
+
+mod ffi;
+
+use std::{fmt::Write as _, fs, path::PathBuf, time::Instant};
+
+use quarry_storage::{Engine, WriteBatch};
+use quarry_storage_mdbx::{Mdbx, Options, SyncMode};
+
+const ROUNDS: usize = 15;
+const DURABLE_PUTS: u32 = 10_000;
+const OTHER_PUTS: u32 = 100_000;
+
+struct Mode {
+    name: &'static str,
+    sync_mode: SyncMode,
+    puts: u32,
+}
+
+const MODES: [Mode; 4] = [
+    Mode {
+        name: "durable",
+        sync_mode: SyncMode::Durable,
+        puts: DURABLE_PUTS,
+    },
+    Mode {
+        name: "no-meta-sync",
+        sync_mode: SyncMode::NoMetaSync,
+        puts: OTHER_PUTS,
+    },
+    Mode {
+        name: "safe-no-sync",
+        sync_mode: SyncMode::SafeNoSync,
+        puts: OTHER_PUTS,
+    },
+    Mode {
+        name: "utterly-no-sync",
+        sync_mode: SyncMode::UtterlyNoSync,
+        puts: OTHER_PUTS,
+    },
+];
+
+/// Puts a second, best of the rounds.
+#[derive(Default)]
+struct Rates {
+    engine: f64,
+    raw_put: f64,
+    raw_cursor: f64,
+}
+
+fn main() {
+    let mut json = Vec::new();
+    println!(
+        "{:<16} {:>9} {:>14} {:>14} {:>14} {:>8}",
+        "mode", "puts", "engine", "mdbx_put", "cursor_put", "ratio"
+    );
+    for mode in &MODES {
+        let rates = measure(mode);
+        let best_raw = rates.raw_put.max(rates.raw_cursor);
+        let ratio = rates.engine / best_raw;
+        println!(
+            "{:<16} {:>9} {:>12.0}/s {:>12.0}/s {:>12.0}/s {ratio:>8.2}",
+            mode.name, mode.puts, rates.engine, rates.raw_put, rates.raw_cursor
+        );
+        json.push(case_json(mode, &rates));
+    }
+    let path = target_directory().join("bench").join("mdbx.json");
+    fs::create_dir_all(
+        path.parent()
+            .expect("the path has two components below a directory"),
+    )
+    .and_then(|()| fs::write(&path, format!("[\n{}\n]\n", json.join(",\n"))))
+    .expect("the target directory is writable");
+    println!("written to {}", path.display());
+}
+
+fn measure(mode: &Mode) -> Rates {
+    let entries: Vec<(String, String)> = (0..mode.puts)
+        .map(|number| (format!("key:{number:010}"), format!("value_{number}_data")))
+        .collect();
+    let mut rates = Rates::default();
+    let mut batch = WriteBatch::new();
+    for round in 0..=ROUNDS {
+        let measured = Rates {
+            engine: rate(mode, || engine_round(mode, &entries, &mut batch)),
+            raw_put: rate(mode, || ffi::put_round(mode.sync_mode, &entries)),
+            raw_cursor: rate(mode, || ffi::cursor_round(mode.sync_mode, &entries)),
+        };
+        // The first round warms up.
+        if round > 0 {
+            rates.engine = rates.engine.max(measured.engine);
+            rates.raw_put = rates.raw_put.max(measured.raw_put);
+            rates.raw_cursor = rates.raw_cursor.max(measured.raw_cursor);
+        }
+    }
+    rates
+}
+
+/// `round` gives the seconds its puts and commit took.
+fn rate(mode: &Mode, round: impl FnOnce() -> f64) -> f64 {
+    f64::from(mode.puts) / round()
+}
+
+/// The batch's memory is used again from round to round, as a writer's is.
+fn engine_round(mode: &Mode, entries: &[(String, String)], batch: &mut WriteBatch) -> f64 {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let options = Options {
+        sync_mode: mode.sync_mode,
+        ..Options::default()
+    };
+    let engine = Mdbx::open(directory.path(), &options).expect("a fresh store opens");
+    let start = Instant::now();
+    batch.clear();
+    for (key, value) in entries {
+        batch.put(key.as_bytes(), value.as_bytes());
+    }
+    engine.write(batch).expect("a batch is taken");
+    start.elapsed().as_secs_f64()
+}
+
+fn case_json(mode: &Mode, rates: &Rates) -> String {
+    let mut json = String::new();
+    write!(
+        json,
+        "  {{\"case\": \"puts/{}\", \"unit\": \"ops/s\", \"ours\": {:.0}, \"peers\": {{\"mdbx_put\": {:.0}, \
+         \"mdbx_cursor_put\": {:.0}}}, \"limit\": null}}",
+        mode.name, rates.engine, rates.raw_put, rates.raw_cursor
+    )
+    .expect("a string takes what is written");
+    json
+}
+
+fn target_directory() -> PathBuf {
+    if let Some(directory) = std::env::var_os("CARGO_TARGET_DIR") {
+        return directory.into();
+    }
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+    home.join(".cache/quarry/target")
+}

@@ -1,0 +1,283 @@
+//! What is durable when, what refuses to open, and what becomes of reclaimed space.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use quarry_storage::{Engine, Error, FlushImages, KEY_BYTES_MAX, KeyRange, Readiness, WriteBatch};
+use quarry_storage_mdbx::{Mdbx, Options, SyncMode};
+
+fn options() -> Options {
+    Options {
+        growth_bytes: 1 << 20,
+        free_bytes_min: 1 << 20,
+        ..Options::default()
+    }
+}
+
+fn open(directory: &Path) -> Mdbx {
+    Mdbx::open(directory, &options()).unwrap()
+}
+
+fn write(engine: &dyn Engine, lsn: u64) {
+    let mut batch = WriteBatch::new();
+    batch.put(
+        &[b"k", &lsn.to_be_bytes()[..]].concat(),
+        &[lsn as u8; 1_000],
+    );
+    batch.put_applied_lsn(lsn);
+    engine.write(&batch).unwrap();
+}
+
+fn has(engine: &dyn Engine, lsn: u64) -> bool {
+    engine
+        .get(&[b"k", &lsn.to_be_bytes()[..]].concat(), &mut |_| ())
+        .unwrap()
+}
+
+/// libmdbx, left alone, makes a steady point when the file is full; here only a sync does.
+#[test]
+fn nothing_becomes_steady_behind_the_journals_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let asked = Arc::new(AtomicU64::new(0));
+    let hook = Arc::clone(&asked);
+    engine.set_before_durable(Box::new(move |lsn| {
+        hook.fetch_max(lsn, Ordering::SeqCst);
+        Ok(())
+    }));
+    write(&engine, 1);
+    engine.sync().unwrap();
+    let unflushed = engine.counters().unflushed_bytes;
+    let mut grown = unflushed;
+    for lsn in 2..=6_000 {
+        write(&engine, lsn);
+        let now = engine.counters().unflushed_bytes;
+        assert!(
+            now > grown,
+            "a steady point was made at LSN {lsn}: {now} bytes unsynced after {grown}"
+        );
+        grown = now;
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.durable_lsn(), Ok(1));
+    engine.sync().unwrap();
+    assert_eq!(engine.durable_lsn(), Ok(6_000));
+    assert_eq!(engine.counters().unflushed_bytes, 0);
+}
+
+#[test]
+fn modes_that_sync_at_commit_ask_at_every_commit() {
+    for sync_mode in [SyncMode::Durable, SyncMode::NoMetaSync] {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Mdbx::open(
+            directory.path(),
+            &Options {
+                sync_mode,
+                ..options()
+            },
+        )
+        .unwrap();
+        let asked = Arc::new(AtomicU64::new(0));
+        let hook = Arc::clone(&asked);
+        engine.set_before_durable(Box::new(move |lsn| {
+            hook.store(lsn, Ordering::SeqCst);
+            Ok(())
+        }));
+        for lsn in 1..=5 {
+            write(&engine, lsn);
+            assert_eq!(asked.load(Ordering::SeqCst), lsn);
+            assert!(engine.durable_lsn().unwrap() >= lsn - 1);
+        }
+        engine.set_before_durable(Box::new(|_| Err(Error::Io("journal is stuck".into()))));
+        let mut batch = WriteBatch::new();
+        batch.put_applied_lsn(6);
+        assert!(engine.write(&batch).is_err());
+        assert_eq!(
+            engine.ready(),
+            Readiness::Ready,
+            "the journal's failure is not the engine's"
+        );
+    }
+}
+
+#[test]
+fn a_life_begins_at_any_steady_point() {
+    let root = tempfile::tempdir().unwrap();
+    let images = FlushImages::directories(root.path(), |directory| {
+        Ok(Arc::new(Mdbx::open(directory, &options())?))
+    });
+    let engine = images.open().unwrap();
+    for lsn in 1..=1_000 {
+        write(engine.as_ref(), lsn);
+        if lsn % 250 == 0 {
+            engine.sync().unwrap();
+        }
+    }
+    drop(engine);
+    let lsns = images.lsns();
+    assert_eq!(lsns, [0, 250, 500, 750, 1_000]);
+    for (index, lsn) in lsns.into_iter().enumerate() {
+        let life = images.reopen(index).unwrap();
+        assert_eq!(life.durable_lsn(), Ok(lsn));
+        assert!(lsn == 0 || has(life.as_ref(), lsn));
+        assert!(!has(life.as_ref(), lsn + 1));
+    }
+}
+
+#[test]
+fn reclaimed_pages_are_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let mut first_round = 0;
+    for round in 0..4 {
+        for lsn in 1..=4_000 {
+            write(&engine, lsn);
+            if lsn % 100 == 0 {
+                engine.sync().unwrap();
+            }
+        }
+        first_round = if round == 0 {
+            engine.counters().disk_bytes
+        } else {
+            first_round
+        };
+        while !engine
+            .reclaim(KeyRange::prefix(b"k"), 256 << 10)
+            .unwrap()
+            .done
+        {
+            engine.sync().unwrap();
+        }
+        engine.sync().unwrap();
+    }
+    let disk_bytes = engine.counters().disk_bytes;
+    assert!(
+        disk_bytes < 2 * first_round,
+        "the file grew from {first_round} to {disk_bytes} bytes"
+    );
+}
+
+#[test]
+fn the_longest_key_is_the_one_that_all_engines_promise() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    let mut batch = WriteBatch::new();
+    batch.put(&[1; KEY_BYTES_MAX], b"v");
+    engine.write(&batch).unwrap();
+}
+
+#[test]
+fn two_handles_on_one_store_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let _engine = open(directory.path());
+    let second = Mdbx::open(directory.path(), &options()).err().unwrap();
+    assert!(matches!(second, Error::Locked(_)), "{second:?}");
+}
+
+#[test]
+fn foreign_and_damaged_directories_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("CURRENT"), b"something else").unwrap();
+    assert!(matches!(
+        Mdbx::open(directory.path(), &options()),
+        Err(Error::Incompatible(_))
+    ));
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("mdbx.dat");
+    let engine = open(directory.path());
+    for lsn in 1..=100 {
+        write(&engine, lsn);
+    }
+    engine.close().unwrap();
+    drop(engine);
+    let good = fs::read(&file).unwrap();
+
+    let outcomes = [
+        Vec::new(),
+        good[..5_000].to_vec(),
+        good[..40_000].to_vec(),
+        vec![0x5a; good.len()],
+        {
+            let mut metas_gone = good.clone();
+            metas_gone[..3 * 4_096].fill(0);
+            metas_gone
+        },
+    ];
+    for bad in outcomes {
+        fs::write(&file, &bad).unwrap();
+        let opened = Mdbx::open(directory.path(), &options()).map(|engine| has(&engine, 1));
+        let length = bad.len();
+        assert!(
+            opened.as_ref().is_err_and(Error::is_corruption),
+            "{length} bytes: {opened:?}"
+        );
+    }
+    fs::write(&file, &good).unwrap();
+    assert!(has(&open(directory.path()), 100));
+}
+
+#[test]
+fn a_file_at_its_bound_refuses_and_serves_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = Options {
+        size_bytes_max: 4 << 20,
+        ..options()
+    };
+    let engine = Mdbx::open(directory.path(), &small).unwrap();
+    let mut lsn = 0u64;
+    let error = loop {
+        lsn += 1;
+        let mut batch = WriteBatch::new();
+        batch.put(&[b"k", &lsn.to_be_bytes()[..]].concat(), &[7; 10_000]);
+        if let Err(error) = engine.write(&batch) {
+            break error;
+        }
+        assert!(lsn < 1_000, "the bound of the file was not kept");
+    };
+    assert!(error.is_no_space() && error.is_retryable(), "{error:?}");
+    assert!(has(&engine, lsn - 1) && !has(&engine, lsn));
+    while !engine
+        .reclaim(KeyRange::prefix(b"k"), 200_000)
+        .unwrap()
+        .done
+    {
+        engine.sync().unwrap();
+    }
+    engine.sync().unwrap();
+    write(&engine, 1);
+    assert!(has(&engine, 1), "writes go on when there is space again");
+}
+
+#[test]
+fn little_space_is_reported_before_a_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let greedy = Options {
+        free_bytes_min: u64::MAX,
+        ..options()
+    };
+    let engine = Mdbx::open(directory.path(), &greedy).unwrap();
+    assert!(matches!(engine.ready(), Readiness::Failed(error) if error.is_no_space()));
+}
+
+#[test]
+fn many_readers_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    write(&engine, 1);
+    let snapshots: Vec<_> = (0..1_000).map(|_| engine.snapshot().unwrap()).collect();
+    write(&engine, 2);
+    assert!(snapshots.iter().all(|snapshot| {
+        !snapshot
+            .get(&[b"k", &2u64.to_be_bytes()[..]].concat(), &mut |_| ())
+            .unwrap()
+    }));
+    drop(snapshots);
+    assert!(has(&engine, 2));
+}
