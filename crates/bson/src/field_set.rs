@@ -115,13 +115,23 @@ impl FieldSet {
         let mut guess = level.first.load(Relaxed);
         let mut last = &level.first;
         let mut rest = document.get(4..).unwrap_or_default();
+        let Some(mut expected) = level.names.get(guess as usize) else {
+            return;
+        };
         let mut lens = NameLens::new();
         while let Some(step) = Step::read(rest, &mut lens) {
             rest = step.rest;
-            let Some(found) = level.find(&step, missing, guess) else {
-                continue;
+            let (found, name) = if expected.is(&step) {
+                (guess as usize, expected)
+            } else {
+                match level.find(&step, missing) {
+                    Some(found) => found,
+                    None => continue,
+                }
             };
-            let name = &level.names[found];
+            if missing >> found & 1 == 0 {
+                continue;
+            }
             name.fill(slots, step.element());
             if let Some(below) = name.below
                 && let ElementType::Document | ElementType::Array = step.element_type
@@ -137,6 +147,11 @@ impl FieldSet {
             }
             last = &name.next;
             guess = name.next.load(Relaxed);
+            if let Some(next) = level.names.get(guess as usize) {
+                expected = next;
+            } else {
+                (guess, expected) = (found as u8, name);
+            }
         }
         if let Some(more) = level.more {
             self.walk(more, document, slots);
@@ -190,15 +205,9 @@ impl Level {
             .unwrap_or(0)
     }
 
-    /// The wanted name that this element has, if it was not seen before.
+    /// The wanted and missing name that this element has.
     #[inline(always)]
-    fn find(&self, step: &Step<'_>, missing: u64, guess: u8) -> Option<usize> {
-        let guess = guess as usize;
-        if let Some(name) = self.names.get(guess)
-            && name.is(step)
-        {
-            return (missing >> guess & 1 != 0).then_some(guess);
-        }
+    fn find(&self, step: &Step<'_>, missing: u64) -> Option<(usize, &Name)> {
         if self.filter >> key_hash(step.key) & 1 == 0 {
             return None;
         }
@@ -206,12 +215,14 @@ impl Level {
     }
 
     #[inline(never)]
-    fn search(&self, step: &Step<'_>, missing: u64) -> Option<usize> {
+    fn search(&self, step: &Step<'_>, missing: u64) -> Option<(usize, &Name)> {
         let mut left = missing;
         while left != 0 {
             let at = left.trailing_zeros() as usize;
-            if self.names.get(at).is_some_and(|n| n.is(step)) {
-                return Some(at);
+            if let Some(name) = self.names.get(at)
+                && name.is(step)
+            {
+                return Some((at, name));
             }
             left &= left - 1;
         }

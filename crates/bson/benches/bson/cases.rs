@@ -157,8 +157,8 @@ pub fn of(scenario: &Scenario) -> Vec<Case> {
 
 fn extract(document: RawDocument<'static>, names: &[&str]) -> Box<dyn FnMut()> {
     let set = FieldSet::new(names.iter().copied());
+    let mut slots: [Option<RawElement<'_>>; 5] = [None; 5];
     Box::new(move || {
-        let mut slots: [Option<RawElement<'_>>; 5] = [None; 5];
         set.extract(black_box(document), &mut slots);
         black_box(
             slots
