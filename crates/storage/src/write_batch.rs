@@ -228,13 +228,21 @@ impl ExactSizeIterator for Ops<'_> {}
 
 #[inline]
 fn push_slice(out: &mut Vec<u8>, slice: &[u8]) {
-    let mut len = u32::try_from(slice.len()).expect("keys and values stay far below 4 GiB");
+    if slice.len() < 0x80 {
+        out.push(slice.len() as u8);
+    } else {
+        push_long_len(out, slice.len());
+    }
+    out.extend_from_slice(slice);
+}
+
+fn push_long_len(out: &mut Vec<u8>, len: usize) {
+    let mut len = u32::try_from(len).expect("keys and values stay far below 4 GiB");
     while len >= 0x80 {
         out.push((len as u8) | 0x80);
         len >>= 7;
     }
     out.push(len as u8);
-    out.extend_from_slice(slice);
 }
 
 #[inline]
@@ -272,11 +280,20 @@ fn read_slice<'b>(bytes: &'b [u8], at: &mut usize, expected: &'static str) -> Re
 
 #[inline]
 fn read_varint(bytes: &[u8], at: &mut usize) -> Option<u32> {
-    let mut value = 0u64;
-    for shift in 0..VARINT_BYTES_MAX {
+    let first = *bytes.get(*at)?;
+    *at += 1;
+    if first < 0x80 {
+        return Some(u32::from(first));
+    }
+    read_long_varint(bytes, at, first)
+}
+
+fn read_long_varint(bytes: &[u8], at: &mut usize, first: u8) -> Option<u32> {
+    let mut value = u64::from(first & 0x7f);
+    for place in 1..VARINT_BYTES_MAX {
         let byte = *bytes.get(*at)?;
         *at += 1;
-        value |= u64::from(byte & 0x7f) << (7 * shift);
+        value |= u64::from(byte & 0x7f) << (7 * place);
         if byte < 0x80 {
             return u32::try_from(value).ok();
         }

@@ -16,7 +16,7 @@ use std::{fmt::Write as _, fs, path::PathBuf, time::Instant};
 use quarry_storage::{Engine, WriteBatch};
 use quarry_storage_mdbx::{Mdbx, Options, SyncMode};
 
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 40;
 const DURABLE_PUTS: u32 = 10_000;
 const OTHER_PUTS: u32 = 100_000;
 
