@@ -34,7 +34,7 @@ impl SortPattern {
             return parse_natural(pattern, natural);
         }
         let mut fields: Vec<SortField> = Vec::new();
-        for element in pattern.iter() {
+        for element in pattern {
             let field = SortField {
                 path: parse_path(element)?,
                 direction: parse_direction(element)?,

@@ -92,16 +92,14 @@ impl MatchExpression {
 
     /// The operand, if this is an equality of one path.
     pub fn as_equality(&self) -> Option<(&FieldPath, RawValue<'_>)> {
-        match self {
-            MatchExpression::Field(FieldPredicate {
-                path, predicate, ..
-            }) => match predicate {
-                Predicate::Compare {
-                    op: CompareOp::Eq,
-                    value,
-                } => Some((path, value.as_raw())),
-                _ => None,
-            },
+        let MatchExpression::Field(field) = self else {
+            return None;
+        };
+        match &field.predicate {
+            Predicate::Compare {
+                op: CompareOp::Eq,
+                value,
+            } => Some((&field.path, value.as_raw())),
             _ => None,
         }
     }

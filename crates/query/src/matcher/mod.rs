@@ -72,9 +72,9 @@ impl Matcher {
     }
 
     pub(crate) fn new(mut root: MatchExpression) -> Matcher {
-        let mut names = Vec::new();
+        let mut names: Vec<Box<str>> = Vec::new();
         give_slots(&mut root, &mut names);
-        let fields = FieldSet::new(names.iter().map(|name: &Box<str>| name.as_ref()));
+        let fields = FieldSet::new(names.iter().map(Box::as_ref));
         Matcher {
             root,
             names,

@@ -29,7 +29,7 @@ pub(super) fn parse_condition(condition: RawValue<'_>) -> Result<MatchExpression
 fn parse_document(filter: RawDocument<'_>, depth: usize) -> Result<MatchExpression> {
     check_depth(depth)?;
     let mut all = Vec::new();
-    for element in filter.iter() {
+    for element in filter {
         let name = element.name().as_str()?;
         if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
             parse_top_level_operator(name, element.value(), depth, &mut all)?;
@@ -119,7 +119,7 @@ fn parse_list(name: &str, operand: RawValue<'_>, depth: usize) -> Result<Vec<Mat
         return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
     }
     let mut children = Vec::new();
-    for member in list.iter() {
+    for member in list {
         let RawValue::Document(filter) = member else {
             return Err(Error::bad_value(
                 "$or/$and/$nor entries need to be full objects",
@@ -170,7 +170,7 @@ fn parse_operators(
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
     check_depth(depth)?;
-    for element in operators.iter() {
+    for element in operators {
         if let Some(expression) = parse_operator(path, operators, element, depth)? {
             all.push(expression);
         }
@@ -260,7 +260,7 @@ fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
     };
     let mut values = Vec::new();
     let mut regexes = Vec::new();
-    for member in members.iter() {
+    for member in members {
         match member {
             RawValue::Document(document) if is_operators(document) => {
                 return Err(Error::bad_value(format!("cannot nest $ under {name}")));
@@ -312,12 +312,12 @@ fn parse_all(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<Ma
     }
     let wants_elements = is_elem_match(members);
     let mut all = Vec::new();
-    for member in members.iter() {
+    for member in members {
         match member {
             RawValue::Document(document) if wants_elements => {
                 match document.get_element("$elemMatch") {
                     Some(only) if document.len() == 1 => {
-                        all.push(parse_elem_match(path, only.value(), depth)?)
+                        all.push(parse_elem_match(path, only.value(), depth)?);
                     }
                     _ => return Err(Error::bad_value("$all/$elemMatch has to be consistent")),
                 }

@@ -28,7 +28,7 @@ impl Run<'_, '_> {
     ) -> Result<()> {
         let mut seen: SmallVec<[bool; 16]> = SmallVec::from_elem(false, branch.len());
         let mut left = branch.len();
-        for element in document.iter() {
+        for element in document {
             let Some(place) = branch.find(element.name().as_bytes()) else {
                 if self.mode == Mode::Keep {
                     out.append_element(element);
@@ -96,7 +96,7 @@ impl Run<'_, '_> {
     ) -> Result<()> {
         match element.value() {
             RawValue::Document(inner) => {
-                self.document(inner, branch, cut, &mut out.document(element.name()))?
+                self.document(inner, branch, cut, &mut out.document(element.name()))?;
             }
             RawValue::Array(array) if cut && branch.leads_to_matched => {
                 let matched = self.matched(array)?;
@@ -138,11 +138,11 @@ impl Run<'_, '_> {
     ) -> Result<()> {
         match member.value() {
             RawValue::Document(inner) => {
-                self.document(inner, branch, false, &mut out.document())?
+                self.document(inner, branch, false, &mut out.document())?;
             }
             RawValue::Array(inner) => self.array(inner, branch, &mut out.array())?,
             _ if branch.makes_fields => {
-                self.document(RawDocument::EMPTY, branch, false, &mut out.document())?
+                self.document(RawDocument::EMPTY, branch, false, &mut out.document())?;
             }
             _ if self.mode == Mode::Keep => {
                 out.push_element(member);

@@ -3,7 +3,7 @@
 use super::slice::Slice;
 use crate::error::{Error, Result};
 use crate::expression::Expression;
-use crate::field_path::FieldPath;
+use crate::field_path::{FieldPath, PathPart};
 use crate::matcher::Matcher;
 
 #[derive(Debug)]
@@ -85,10 +85,7 @@ impl Branch {
                 format!("Path collision at {}", path.as_str()),
             )),
             _ => {
-                let rest: Vec<&str> = path.parts()[at + 1..]
-                    .iter()
-                    .map(|part| part.name())
-                    .collect();
+                let rest: Vec<&str> = path.parts()[at + 1..].iter().map(PathPart::name).collect();
                 let text = format!(
                     "Path collision at {} remaining portion {}",
                     path.as_str(),

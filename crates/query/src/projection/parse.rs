@@ -19,7 +19,7 @@ pub(super) fn parse(projection: RawDocument<'_>, filter: Option<&Matcher>) -> Re
         filter,
         ..Parser::default()
     };
-    for element in projection.iter() {
+    for element in projection {
         parser.field("", element, 0)?;
     }
     parser.finish()

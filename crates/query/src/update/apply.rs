@@ -12,7 +12,7 @@ use super::tree::{Branch, Dynamic, Leaf, Named, Node};
 use super::{ARRAY_PADDING_MAX, Operators, arithmetic, array_values};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::field_path::FieldPath;
+use crate::field_path::{FieldPath, PathPart};
 use crate::matcher::MatchDetails;
 
 /// One application of an update to one document.
@@ -71,7 +71,7 @@ impl<'u> Apply<'u, '_> {
         let mut left = branch.named.len();
         // Bytes before `copied` are in `out` or gone; `at` is where the next element begins.
         let (mut copied, mut at) = (LENGTH_BYTES, LENGTH_BYTES);
-        for element in document.iter() {
+        for element in document {
             let element_start = at;
             at += element.as_bytes().len();
             let Some(place) = branch.find(element.name().as_bytes()) else {
@@ -292,10 +292,10 @@ impl<'u> Apply<'u, '_> {
             Modifier::Inc(by) => put(name, self.sum(element, by.as_raw())?, out),
             Modifier::Mul(by) => put(name, self.product(element, by.as_raw())?, out),
             Modifier::Min(bound) if compare_values(bound.as_raw(), value).is_lt() => {
-                put(name, bound.as_raw(), out)
+                put(name, bound.as_raw(), out);
             }
             Modifier::Max(bound) if compare_values(bound.as_raw(), value).is_gt() => {
-                put(name, bound.as_raw(), out)
+                put(name, bound.as_raw(), out);
             }
             Modifier::Min(_) | Modifier::Max(_) => out.extend_from_slice(element.as_bytes()),
             Modifier::RenameFrom(from) => match self.root.get_path(from.as_str()) {
@@ -382,7 +382,7 @@ impl<'u> Apply<'u, '_> {
             }
             Modifier::Push(push) => array_values::push(name, RawArray::EMPTY, push, out),
             Modifier::AddToSet(values) => {
-                array_values::add_to_set(name, RawArray::EMPTY, values, out)
+                array_values::add_to_set(name, RawArray::EMPTY, values, out);
             }
             Modifier::SetOnInsert(_)
             | Modifier::Unset
@@ -569,7 +569,7 @@ fn no_array(dynamic: Dynamic, node: &Node) -> Error {
 fn path_before_dynamic(node: &Node) -> String {
     match node {
         Node::Leaf(leaf) => {
-            let names = leaf.path.parts().iter().map(|part| part.name());
+            let names = leaf.path.parts().iter().map(PathPart::name);
             names
                 .take_while(|name| !name.starts_with('$'))
                 .collect::<Vec<_>>()

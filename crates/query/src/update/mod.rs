@@ -143,7 +143,7 @@ fn replace(
         (Some(old_id), None) => {
             let mut builder = DocumentBuilder::new(out);
             builder.append_element(old_id);
-            for element in replacement.iter() {
+            for element in replacement {
                 builder.append_element(element);
             }
             builder.finish();

@@ -148,7 +148,7 @@ fn parse_clock(argument: RawValue<'_>) -> Result<Clock> {
         RawValue::Boolean(_) => Ok(Clock::Date),
         RawValue::Document(options) => {
             let mut clock = None;
-            for element in options.iter() {
+            for element in options {
                 if element.name() != "$type" {
                     return Err(Error::bad_value(format!(
                         "Unrecognized $currentDate option: {}",
@@ -179,7 +179,7 @@ fn parse_bit(argument: RawValue<'_>) -> Result<Vec<(BitOp, Value)>> {
         )));
     };
     let mut steps = Vec::new();
-    for element in operations.iter() {
+    for element in operations {
         let op = match element.name().as_bytes() {
             b"and" => BitOp::And,
             b"or" => BitOp::Or,

@@ -40,7 +40,7 @@ pub(super) fn parse(update: RawValue<'_>, array_filters: Option<RawArray<'_>>) -
 }
 
 fn check_replacement(document: RawDocument<'_>) -> Result<()> {
-    for element in document.iter() {
+    for element in document {
         let name = element.name();
         if name.as_bytes().starts_with(b"$") {
             return Err(Error::new(
@@ -63,7 +63,7 @@ fn parse_operators(
         array_filters,
         ..Operators::default()
     };
-    for element in document.iter() {
+    for element in document {
         let name = element.name().as_str()?;
         if !is_operator(name) {
             return Err(unknown_operator(name));
@@ -75,7 +75,7 @@ fn parse_operators(
                 element.value()
             )));
         };
-        for field in fields.iter() {
+        for field in fields {
             operators.add(name, field)?;
         }
     }
@@ -288,7 +288,7 @@ fn check_storable(path: &FieldPath) -> Result<()> {
 
 fn parse_array_filters(filters: RawArray<'_>) -> Result<Vec<ArrayFilter>> {
     let mut parsed: Vec<ArrayFilter> = Vec::new();
-    for filter in filters.iter() {
+    for filter in filters {
         let RawValue::Document(filter) = filter else {
             return Err(Error::type_mismatch("array filters must be objects"));
         };

@@ -49,7 +49,7 @@ impl Push {
             slice: None,
             sort: None,
         };
-        for clause in clauses.iter() {
+        for clause in clauses {
             match clause.name().as_bytes() {
                 b"$each" => {}
                 b"$slice" => push.slice = Some(parse_slice(clause.value())?),
@@ -155,7 +155,7 @@ fn parse_sort(value: RawValue<'_>) -> Result<PushSort> {
         )),
         RawValue::Document(pattern) => {
             let mut fields = Vec::new();
-            for element in pattern.iter() {
+            for element in pattern {
                 let name = element.name().as_str()?;
                 if name.is_empty() || name.split('.').any(str::is_empty) {
                     return Err(Error::bad_value(format!(

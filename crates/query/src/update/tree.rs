@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::modifier::Modifier;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::field_path::{FieldPath, array_index};
+use crate::field_path::{FieldPath, PathPart, array_index};
 
 #[derive(Debug)]
 pub(super) enum Node {
@@ -130,10 +130,7 @@ fn creation_order(a: &Named, b: &Named) -> Ordering {
 
 /// The first `parts` components of the path are taken already.
 fn conflict(path: &FieldPath, parts: usize) -> Error {
-    let taken: Vec<&str> = path.parts()[..parts]
-        .iter()
-        .map(|part| part.name())
-        .collect();
+    let taken: Vec<&str> = path.parts()[..parts].iter().map(PathPart::name).collect();
     let text = format!(
         "Updating the path '{}' would create a conflict at '{}'",
         path.as_str(),

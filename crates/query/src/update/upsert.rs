@@ -34,7 +34,7 @@ fn collect_equalities<'f>(expression: &'f MatchExpression, found: &mut Vec<Equal
             .iter()
             .for_each(|child| collect_equalities(child, found)),
         MatchExpression::Or(children) if children.len() == 1 => {
-            collect_equalities(&children[0], found)
+            collect_equalities(&children[0], found);
         }
         MatchExpression::Field(field) => match &field.predicate {
             Predicate::In(list) if list.regexes().is_empty() && list.values().len() == 1 => {
