@@ -16,13 +16,13 @@ mod decimal128;
 mod display;
 mod doc_macro;
 mod document;
+mod edit;
 mod element;
 mod element_type;
 mod error;
 pub mod extjson;
 mod field_set;
 mod index;
-
 mod layout;
 mod object_id;
 mod owned_document;
