@@ -1,1 +1,35 @@
-//! Quarry server.
+//! The server: MongoDB's wire protocol over sockets, and the commands behind it.
+//!
+//! A connection is one thread that reads a message, runs the command on itself, and writes the reply with one call.
+//! Keeps true: a client's bytes never end more than its own connection; every field of a command is known or refused;
+//! a reply says what was measured or leaves it out. Leaves out: what commands mean (`quarry_query`), how bytes are
+//! stored (`quarry_database`).
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod run;
+
+mod command;
+mod commands;
+mod concerns;
+mod conversation;
+mod dispatch;
+mod error;
+mod inbox;
+mod listener;
+
+mod connections;
+mod counters;
+mod cursors;
+mod parameters;
+mod reaper;
+mod server;
+mod sessions;
+mod shutdown;
+mod usage;
+
+mod admin;
+mod data_directory;
+mod engine;
+mod log;

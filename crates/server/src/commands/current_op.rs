@@ -1,0 +1,127 @@
+//! `currentOp`: what each connection runs now.
+
+use quarry_bson::{DateTime, DocumentBuilder, RawDocument, RawValue};
+use quarry_query::matcher::Matcher;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::connections::{Connection, Running};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    aliases: &["currentop"],
+    fields: Fields::Any,
+    is_admin_only: true,
+    ..Command::new("currentOp", "lists the running operations", run)
+};
+
+/// Fields of the command that are no condition on the operations listed.
+const OPTIONS: [&str; 12] = [
+    "currentOp",
+    "currentop",
+    "$all",
+    "$ownOps",
+    "$db",
+    "lsid",
+    "$clusterTime",
+    "$readPreference",
+    "comment",
+    "apiVersion",
+    "maxTimeMS",
+    "$truncateOps",
+];
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let with_idle = invocation.boolean("$all")?;
+    let own_only = invocation.boolean("$ownOps")?;
+    let mut filter = Vec::new();
+    let mut conditions = DocumentBuilder::new(&mut filter);
+    for element in invocation.body.iter() {
+        if !OPTIONS.contains(&&*element.name().to_string_lossy()) {
+            conditions.append_element(element);
+        }
+    }
+    conditions.finish();
+    let matcher = Matcher::parse(RawDocument::new(&filter)?)?;
+    let mut listed = reply.array("inprog");
+    let mut entry = Vec::new();
+    for connection in invocation.server.connections.list() {
+        if own_only && connection.id != invocation.connection.id {
+            continue;
+        }
+        entry.clear();
+        if append_operation(&connection, with_idle, &mut entry) {
+            let entry = RawDocument::new(&entry)?;
+            if matcher.matches(entry) {
+                listed.push(entry);
+            }
+        }
+    }
+    listed.finish();
+    Ok(())
+}
+
+/// Writes the entry of one connection; false when it is idle and idle ones are not asked for.
+pub fn append_operation(connection: &Connection, with_idle: bool, out: &mut Vec<u8>) -> bool {
+    connection.with_running(|running| {
+        if !running.is_active() && !with_idle {
+            return false;
+        }
+        let mut entry = DocumentBuilder::new(out);
+        entry.append("type", "op");
+        entry.append("desc", format!("conn{}", connection.id).as_str());
+        entry.append(
+            "connectionId",
+            i32::try_from(connection.id).unwrap_or(i32::MAX),
+        );
+        entry.append("client", connection.peer.to_string().as_str());
+        if let Some(metadata) = &*connection.metadata.lock() {
+            if let Some(RawValue::Document(application)) = metadata.get("application")
+                && let Some(name) = application.get_str("name")
+            {
+                entry.append("appName", name);
+            }
+            entry.append("clientMetadata", metadata);
+        }
+        entry.append("active", running.is_active());
+        entry.append("currentOpTime", DateTime::now().to_string().as_str());
+        if running.is_active() {
+            append_running(running, &mut entry);
+        }
+        entry.finish();
+        true
+    })
+}
+
+fn append_running(running: &Running, entry: &mut DocumentBuilder<'_>) {
+    let elapsed = running.elapsed();
+    entry.append("opid", i32::try_from(running.opid).unwrap_or(i32::MAX));
+    entry.append("secs_running", elapsed.as_secs() as i64);
+    entry.append(
+        "microsecs_running",
+        i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX),
+    );
+    entry.append("op", operation_of(running.command_name));
+    entry.append("ns", running.namespace.as_str());
+    if let Ok(command) = RawDocument::new(&running.command) {
+        entry.append("command", command);
+    }
+    if let Some(session) = running.session {
+        session.append("lsid", entry);
+    }
+    let (keys, documents) = running.examined();
+    entry.append("keysExamined", i64::try_from(keys).unwrap_or(i64::MAX));
+    entry.append("docsExamined", i64::try_from(documents).unwrap_or(i64::MAX));
+    entry.append("killPending", running.is_killed());
+}
+
+/// MongoDB's older word for the kind of an operation.
+fn operation_of(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "getMore" => "getmore",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        _ => "command",
+    }
+}

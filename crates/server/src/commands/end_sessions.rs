@@ -1,0 +1,20 @@
+//! `endSessions`: ends sessions and the cursors that they hold.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+use crate::sessions::SessionId;
+
+pub static COMMAND: Command = Command {
+    is_in_api_1: true,
+    ..Command::new("endSessions", "ends logical sessions", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    for session in SessionId::parse_all(invocation.command.name, invocation.subject())? {
+        invocation.server.sessions.remove(session);
+        invocation.server.cursors.kill_session(session);
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! `fsync`: makes everything written so far durable. Locking the server for a backup is not there yet.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["lock", "async", "fsyncLockAcquisitionTimeoutMillis"]),
+    is_admin_only: true,
+    ..Command::new("fsync", "makes all writes durable", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    if invocation.boolean("lock")? {
+        return Err(CommandError::not_supported("the option 'lock'"));
+    }
+    invocation.server.database.sync()?;
+    reply.append("numFiles", 1);
+    Ok(())
+}

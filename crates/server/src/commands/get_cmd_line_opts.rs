@@ -1,0 +1,52 @@
+//! `getCmdLineOpts`: how the server was started: the arguments as given, and what came of them.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    is_admin_only: true,
+    ..Command::new("getCmdLineOpts", "shows how the server was started", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let config = &invocation.server.config;
+    let mut arguments = reply.array("argv");
+    for argument in &config.arguments {
+        arguments.push(argument.as_str());
+    }
+    arguments.finish();
+    let mut parsed = reply.document("parsed");
+    if let Some(file) = &config.file {
+        parsed.append("config", &*file.to_string_lossy());
+    }
+    let mut net = parsed.document("net");
+    net.append("bindIp", config.addresses.join(",").as_str());
+    net.append("port", i32::from(config.port));
+    net.append(
+        "maxIncomingConnections",
+        i64::try_from(config.connections_max).unwrap_or(i64::MAX),
+    );
+    net.finish();
+    let mut storage = parsed.document("storage");
+    storage.append("dbPath", &*config.data_directory.to_string_lossy());
+    storage.append("engine", config.engine.as_str());
+    storage.append("durability", config.durability.as_str());
+    storage.finish();
+    if let Some(path) = &config.log_path {
+        let mut log = parsed.document("systemLog");
+        log.append("destination", "file");
+        log.append("path", &*path.to_string_lossy());
+        log.finish();
+    }
+    if !config.parameters.is_empty() {
+        let mut parameters = parsed.document("setParameter");
+        for (name, value) in &config.parameters {
+            parameters.append(name, value.as_str());
+        }
+        parameters.finish();
+    }
+    parsed.finish();
+    Ok(())
+}

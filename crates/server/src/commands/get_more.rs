@@ -1,0 +1,134 @@
+//! `getMore`: the next batch of a cursor. With exhaust, batches keep coming until the cursor ends.
+
+use std::time::{Duration, Instant};
+
+use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_query::ErrorCode;
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::counters::Counter;
+use crate::cursors::{BatchEnd, ClientCursor};
+use crate::error::{CommandError, Result};
+
+/// How long a tailable cursor with awaitData waits when the client names no time.
+const AWAIT_DATA_DEFAULT: Duration = Duration::from_secs(1);
+/// How often it looks for new documents.
+const AWAIT_DATA_TICK: Duration = Duration::from_millis(5);
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "collection",
+        "batchSize",
+        "term",
+        "lastKnownCommittedOpTime",
+    ]),
+    kind: OperationKind::GetMore,
+    is_in_api_1: true,
+    ..Command::new("getMore", "gets the next batch of a cursor", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let Some(RawValue::Int64(id)) = invocation.subject() else {
+        let found = invocation
+            .subject()
+            .map_or("missing", |value| value.element_type().alias());
+        return Err(CommandError::field_type(
+            "getMore", "getMore", found, "long",
+        ));
+    };
+    let collection = invocation
+        .text("collection")?
+        .ok_or_else(|| CommandError::missing_field("getMore", "collection"))?;
+    let namespace = format!("{}.{collection}", invocation.generic.database);
+    let batch_size = match invocation
+        .get("batchSize")
+        .map(|value| value.as_i64_exact().map(u64::try_from))
+    {
+        None | Some(Some(Ok(0))) => u64::MAX,
+        Some(Some(Ok(size))) => size,
+        Some(_) => {
+            return Err(CommandError::bad_value(
+                "BSON field 'getMore.batchSize' must be a non-negative integer",
+            ));
+        }
+    };
+    let server = invocation.server;
+    let mut cursor = server.cursors.take(
+        id,
+        &namespace,
+        invocation.generic.session,
+        invocation.operation,
+    )?;
+    if invocation.generic.max_time.is_some() && !cursor.is_await_data {
+        server.cursors.put_back(cursor);
+        return Err(CommandError::bad_value(
+            "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
+        ));
+    }
+    let started = Instant::now();
+    let end = match next_batch(invocation, &mut cursor, &namespace, batch_size, reply) {
+        Ok(end) => end,
+        Err(error) => {
+            server.cursors.finish(id);
+            return Err(error);
+        }
+    };
+    let stays = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
+    if !stays {
+        server.cursors.finish(id);
+        return Ok(());
+    }
+    cursor.time_left = cursor
+        .time_left
+        .map(|left| left.saturating_sub(started.elapsed()));
+    if !server.cursors.put_back(cursor) {
+        return Err(CommandError::new(
+            ErrorCode::CURSOR_KILLED,
+            format!("cursor id {id} was killed"),
+        ));
+    }
+    invocation.is_exhaust = invocation.is_exhaust_allowed;
+    Ok(())
+}
+
+fn next_batch(
+    invocation: &mut Invocation<'_>,
+    cursor: &mut ClientCursor,
+    namespace: &str,
+    batch_size: u64,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<BatchEnd> {
+    let before = cursor.returned;
+    let mut shown = reply.document("cursor");
+    let mut batch = shown.array("nextBatch");
+    let await_until = cursor
+        .is_await_data
+        .then(|| Instant::now() + invocation.generic.max_time.unwrap_or(AWAIT_DATA_DEFAULT));
+    let end = loop {
+        cursor.restore(&invocation.server.database, invocation.operation)?;
+        let end = cursor.fill(invocation.operation, &mut batch, batch_size)?;
+        cursor.save()?;
+        let is_waiting = batch.is_empty()
+            && !cursor.is_dead()
+            && await_until.is_some_and(|until| Instant::now() < until);
+        if end == BatchEnd::Full || !is_waiting || invocation.server.shutdown.is_requested() {
+            break end;
+        }
+        invocation.operation.check()?;
+        invocation.server.shutdown.wait_for(AWAIT_DATA_TICK);
+    };
+    batch.finish();
+    let is_open = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
+    shown.append("id", if is_open { cursor.id } else { 0 });
+    shown.append("ns", namespace);
+    shown.finish();
+    invocation.returned = cursor.returned - before;
+    let server = invocation.server;
+    server.counters.add(
+        invocation.connection.id,
+        Counter::DocumentsReturned,
+        invocation.returned,
+    );
+    Ok(end)
+}

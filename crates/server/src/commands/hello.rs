@@ -1,0 +1,159 @@
+//! `hello` and `isMaster`: who the server is: a standalone that takes writes.
+//!
+//! A client that names the topology it knows waits here until that changes, which on a standalone it never does, or
+//! until `maxAwaitTimeMS`; with exhaust, replies keep coming at that interval.
+
+use std::time::Duration;
+
+use quarry_bson::{DateTime, DocumentBuilder, ElementType, RawDocument, RawValue};
+use quarry_query::ErrorCode;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+use crate::log;
+use crate::sessions::SESSION_TIMEOUT_MINUTES;
+
+/// Documents of one write command.
+pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 100_000;
+/// What a client may say of itself.
+const METADATA_BYTES_MAX: usize = 512;
+const WIRE_VERSION_MIN: i32 = 0;
+/// MongoDB 8.0's.
+const WIRE_VERSION_MAX: i32 = 25;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Any,
+    is_in_api_1: true,
+    ..Command::new("hello", "tells who the server is", |invocation, reply| {
+        run(invocation, reply, "isWritablePrimary")
+    })
+};
+
+pub static IS_MASTER: Command = Command {
+    aliases: &["ismaster"],
+    fields: Fields::Any,
+    ..Command::new(
+        "isMaster",
+        "tells who the server is",
+        |invocation, reply| run(invocation, reply, "ismaster"),
+    )
+};
+
+fn run(
+    invocation: &mut Invocation<'_>,
+    reply: &mut DocumentBuilder<'_>,
+    primary: &str,
+) -> Result<()> {
+    if let Some(metadata) = invocation.document("client")? {
+        remember(invocation, metadata)?;
+    }
+    if let Some(known) = invocation.document("topologyVersion")? {
+        await_change(invocation, known)?;
+    }
+    if invocation
+        .get("helloOk")
+        .is_some_and(|value| value.is_truthy())
+    {
+        reply.append("helloOk", true);
+    }
+    reply.append(primary, true);
+    let mut version = reply.document("topologyVersion");
+    version.append("processId", invocation.server.process_id);
+    version.append("counter", 0i64);
+    version.finish();
+    reply.append("maxBsonObjectSize", quarry_bson::DOCUMENT_BYTES_MAX as i32);
+    reply.append("maxMessageSizeBytes", quarry_wire::MESSAGE_BYTES_MAX as i32);
+    reply.append("maxWriteBatchSize", WRITE_BATCH_DOCUMENTS_MAX as i32);
+    reply.append("localTime", DateTime::now());
+    reply.append("logicalSessionTimeoutMinutes", SESSION_TIMEOUT_MINUTES);
+    reply.append(
+        "connectionId",
+        i32::try_from(invocation.connection.id).unwrap_or(i32::MAX),
+    );
+    reply.append("minWireVersion", WIRE_VERSION_MIN);
+    reply.append("maxWireVersion", WIRE_VERSION_MAX);
+    reply.append("readOnly", false);
+    append_compression(invocation, reply);
+    Ok(())
+}
+
+/// The compressors that both know, in the order that the client offers.
+fn append_compression(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_>) {
+    let Some(RawValue::Array(offered)) = invocation.get("compression") else {
+        return;
+    };
+    let served = &invocation.server.config.compressors;
+    let mut common = reply.array("compression");
+    for name in offered.iter().filter_map(|name| name.as_str()) {
+        if served.iter().any(|ours| ours.as_str() == name) {
+            common.push(name);
+        }
+    }
+    common.finish();
+}
+
+/// Keeps what the client says of itself; it says it once a connection.
+fn remember(invocation: &Invocation<'_>, metadata: RawDocument<'_>) -> Result<()> {
+    if metadata.as_bytes().len() > METADATA_BYTES_MAX {
+        return Err(CommandError::new(
+            ErrorCode::CLIENT_METADATA_DOCUMENT_TOO_LARGE,
+            format!(
+                "The client metadata document must be less then or equal to {METADATA_BYTES_MAX} bytes"
+            ),
+        ));
+    }
+    let mut kept = invocation.connection.metadata.lock();
+    if kept.is_some() {
+        return Err(CommandError::new(
+            ErrorCode::CLIENT_METADATA_CANNOT_BE_MUTATED,
+            "The client metadata document may only be sent in the first hello",
+        ));
+    }
+    *kept = Some(metadata.to_owned_document());
+    drop(kept);
+    if !invocation.server.is_quiet() {
+        let client = quarry_bson::Document::from_raw(metadata).to_string();
+        log::info("network", "client metadata", &[("client", client.into())]);
+    }
+    Ok(())
+}
+
+fn await_change(invocation: &mut Invocation<'_>, known: RawDocument<'_>) -> Result<()> {
+    let (Some(process), Some(counter)) =
+        (known.get_object_id("processId"), known.get_i64("counter"))
+    else {
+        return Err(CommandError::missing_field("TopologyVersion", "processId"));
+    };
+    let Some(wait) = invocation.get("maxAwaitTimeMS") else {
+        return Err(CommandError::new(
+            ErrorCode(31_368),
+            "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
+        ));
+    };
+    let ms = match wait.as_i64_exact().map(u64::try_from) {
+        Some(Ok(ms)) => ms,
+        Some(Err(_)) => {
+            return Err(CommandError::bad_value(
+                "'maxAwaitTimeMS' must be a non-negative integer",
+            ));
+        }
+        None => {
+            let found = wait.element_type();
+            return Err(CommandError::field_type(
+                "hello",
+                "maxAwaitTimeMS",
+                found.alias(),
+                ElementType::Int64.alias(),
+            ));
+        }
+    };
+    // Another process, or a topology older than ours: the client learns at once.
+    if process != invocation.server.process_id || counter != 0 {
+        return Ok(());
+    }
+    invocation.is_exhaust = invocation.is_exhaust_allowed;
+    invocation
+        .connection
+        .wait_for_input(Duration::from_millis(ms));
+    Ok(())
+}

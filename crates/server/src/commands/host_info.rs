@@ -1,0 +1,80 @@
+//! `hostInfo`: the machine, as the kernel tells of it.
+
+use std::fs;
+
+use quarry_bson::{DateTime, DocumentBuilder};
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    aliases: &["hostinfo"],
+    is_admin_only: true,
+    ..Command::new("hostInfo", "describes the machine", run)
+};
+
+const BYTES_A_MIB: u64 = 1 << 20;
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let uname = rustix::system::uname();
+    let mut system = reply.document("system");
+    system.append("currentTime", DateTime::now());
+    system.append(
+        "hostname",
+        format!(
+            "{}:{}",
+            uname.nodename().to_string_lossy(),
+            invocation.server.port()
+        )
+        .as_str(),
+    );
+    system.append("cpuAddrSize", usize::BITS as i32);
+    let memory = rustix::system::sysinfo();
+    let unit = u64::from(memory.mem_unit);
+    system.append("memSizeMB", (memory.totalram * unit / BYTES_A_MIB) as i64);
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let online = cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
+    if online > 0 {
+        system.append("numCores", i32::try_from(online).unwrap_or(i32::MAX));
+    }
+    if let Ok(available) = std::thread::available_parallelism() {
+        system.append(
+            "numCoresAvailableToProcess",
+            i32::try_from(available.get()).unwrap_or(i32::MAX),
+        );
+    }
+    system.append("cpuArch", &*uname.machine().to_string_lossy());
+    system.finish();
+    let mut os = reply.document("os");
+    os.append("type", &*uname.sysname().to_string_lossy());
+    if let Some(name) = release_name() {
+        os.append("name", name.as_str());
+    }
+    os.append("version", &*uname.release().to_string_lossy());
+    os.finish();
+    let mut extra = reply.document("extra");
+    if let Some(model) = value_of(&cpuinfo, "model name") {
+        extra.append("cpuString", model);
+    }
+    extra.append("versionString", &*uname.version().to_string_lossy());
+    extra.append("pageSize", rustix::param::page_size() as i64);
+    extra.finish();
+    Ok(())
+}
+
+fn value_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim())
+}
+
+/// The distribution's name of itself.
+fn release_name() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(line.trim_matches('"').to_owned())
+}

@@ -1,0 +1,22 @@
+//! `killAllSessions`: as killSessions, over all sessions. There are no users to select by yet, so a user that is
+//! named has no sessions.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use crate::command::{Command, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command =
+    Command::new("killAllSessions", "ends what all sessions are doing", run);
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    let Some(RawValue::Array(users)) = invocation.subject() else {
+        return Err(CommandError::type_mismatch(
+            "BSON field 'killAllSessions.killAllSessions' is not an array",
+        ));
+    };
+    if users.is_empty() {
+        super::kill_sessions::kill(invocation.server, Vec::new(), invocation.generic.session);
+    }
+    Ok(())
+}

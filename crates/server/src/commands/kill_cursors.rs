@@ -1,0 +1,54 @@
+//! `killCursors`: ends cursors of one collection.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["cursors"]),
+    is_in_api_1: true,
+    ..Command::new("killCursors", "ends cursors", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = format!(
+        "{}.{}",
+        invocation.generic.database,
+        invocation.collection()?
+    );
+    let Some(RawValue::Array(listed)) = invocation.get("cursors") else {
+        return Err(CommandError::missing_field("killCursors", "cursors"));
+    };
+    let mut ids = Vec::new();
+    for value in listed.iter() {
+        let RawValue::Int64(id) = value else {
+            return Err(CommandError::field_type(
+                "killCursors",
+                "cursors",
+                value.element_type().alias(),
+                "long",
+            ));
+        };
+        ids.push(id);
+    }
+    let (mut killed, mut not_found) = (Vec::new(), Vec::new());
+    for id in ids {
+        let was_there = invocation.server.cursors.kill(id, &namespace)?;
+        if was_there {
+            killed.push(id)
+        } else {
+            not_found.push(id)
+        }
+    }
+    for (name, ids) in [("cursorsKilled", killed), ("cursorsNotFound", not_found)] {
+        let mut list = reply.array(name);
+        for id in ids {
+            list.push(id);
+        }
+        list.finish();
+    }
+    reply.array("cursorsAlive").finish();
+    reply.array("cursorsUnknown").finish();
+    Ok(())
+}

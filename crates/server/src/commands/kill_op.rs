@@ -1,0 +1,30 @@
+//! `killOp`: interrupts one running operation. As in MongoDB the answer does not tell whether there was one.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["op"]),
+    is_admin_only: true,
+    ..Command::new("killOp", "interrupts an operation", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let op = invocation
+        .get("op")
+        .ok_or_else(|| CommandError::missing_field("killOp", "op"))?;
+    let opid = match op {
+        RawValue::String(text) => text.as_str()?.parse().ok(),
+        number => number
+            .as_i64_exact()
+            .and_then(|number| u32::try_from(number).ok()),
+    };
+    let Some(opid) = opid else {
+        return Err(CommandError::bad_value(format!("invalid op : {op}")));
+    };
+    invocation.server.connections.kill_operation(opid);
+    reply.append("info", "attempting to kill op");
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! `killSessions`: ends the operations and cursors of the sessions named; of all sessions when none is.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+use crate::server::Server;
+use crate::sessions::SessionId;
+
+pub static COMMAND: Command = Command::new("killSessions", "ends what sessions are doing", run);
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    let named = SessionId::parse_all(invocation.command.name, invocation.subject())?;
+    kill(invocation.server, named, invocation.generic.session);
+    Ok(())
+}
+
+/// Ends what the sessions (all of them, when none is named) are doing, and the sessions; not `own`'s operation.
+pub fn kill(server: &Server, named: Vec<SessionId>, own: Option<SessionId>) {
+    let sessions = if named.is_empty() {
+        server.sessions.clear()
+    } else {
+        named
+    };
+    for session in sessions {
+        server.sessions.remove(session);
+        server.cursors.kill_session(session);
+        if own != Some(session) {
+            server.connections.kill_session(session);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `listCommands`: the command table.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command::new("listCommands", "lists the commands", run);
+
+fn run(_: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let mut commands = reply.document("commands");
+    for command in super::COMMANDS {
+        let mut entry = commands.document(command.name);
+        entry.append("help", command.help);
+        entry.append("requiresAuth", false);
+        entry.append("secondaryOk", false);
+        entry.append("adminOnly", command.is_admin_only);
+        let mut versions = entry.array("apiVersions");
+        if command.is_in_api_1 {
+            versions.push("1");
+        }
+        versions.finish();
+        entry.array("deprecatedApiVersions").finish();
+        entry.finish();
+    }
+    commands.finish();
+    Ok(())
+}

@@ -1,0 +1,249 @@
+//! `serverStatus`: what the server has counted and measured since it started.
+
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+
+use quarry_bson::{DateTime, DocumentBuilder};
+use quarry_storage::EngineCounters;
+use quarry_timing::Summary;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::counters::Counter;
+use crate::error::Result;
+use crate::server::Server;
+
+pub static COMMAND: Command = Command {
+    aliases: &["serverstatus"],
+    // Sections are chosen by naming them.
+    fields: Fields::Any,
+    ..Command::new(
+        "serverStatus",
+        "shows what the server has counted and measured",
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let server = invocation.server;
+    let uptime = server.started.elapsed();
+    let uname = rustix::system::uname();
+    reply.append(
+        "host",
+        format!("{}:{}", uname.nodename().to_string_lossy(), server.port()).as_str(),
+    );
+    reply.append("version", super::build_info::MONGODB_VERSION);
+    reply.append("process", "quarry");
+    reply.append("pid", i64::from(std::process::id()));
+    reply.append("uptime", uptime.as_secs_f64().floor());
+    reply.append("uptimeMillis", signed(uptime.as_millis()));
+    reply.append("uptimeEstimate", signed(uptime.as_secs()));
+    reply.append("localTime", DateTime::now());
+    let is_wanted = |section: &str| {
+        invocation
+            .get(section)
+            .is_none_or(|value| value.is_truthy())
+    };
+    if is_wanted("connections") {
+        connections(server, reply);
+    }
+    if is_wanted("network") {
+        network(server, reply);
+    }
+    if is_wanted("opcounters") {
+        opcounters(server, reply);
+    }
+    if is_wanted("mem") {
+        memory(reply);
+    }
+    if is_wanted("metrics") {
+        metrics(server, reply);
+    }
+    if is_wanted("logicalSessionRecordCache") {
+        let mut sessions = reply.document("logicalSessionRecordCache");
+        sessions.append("activeSessionsCount", signed(server.sessions.len()));
+        sessions.finish();
+    }
+    let mut engine = reply.document("storageEngine");
+    engine.append("name", server.config.engine.as_str());
+    engine.append(
+        "persistent",
+        server.config.engine != crate::config::EngineName::Memory,
+    );
+    engine.append("readOnly", false);
+    engine.finish();
+    if is_wanted("quarry") {
+        quarry(server, reply);
+    }
+    Ok(())
+}
+
+fn connections(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let list = server.connections.list();
+    let active = list
+        .iter()
+        .filter(|connection| connection.with_running(|running| running.is_active()))
+        .count();
+    let mut section = reply.document("connections");
+    section.append("current", signed(list.len()));
+    section.append(
+        "available",
+        signed(server.config.connections_max.saturating_sub(list.len())),
+    );
+    section.append("totalCreated", server.connections.total_created());
+    section.append(
+        "rejected",
+        signed(server.connections.rejected.load(Relaxed)),
+    );
+    section.append("active", signed(active));
+    section.append("threaded", signed(list.len()));
+    section.finish();
+}
+
+fn network(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let mut section = reply.document("network");
+    section.append("bytesIn", server.counters.get_i64(Counter::BytesIn));
+    section.append("bytesOut", server.counters.get_i64(Counter::BytesOut));
+    section.append("numRequests", server.counters.get_i64(Counter::Requests));
+    let mut compression = section.document("compression");
+    compression.append(
+        "messagesDecompressed",
+        server.counters.get_i64(Counter::MessagesDecompressed),
+    );
+    compression.append(
+        "messagesCompressed",
+        server.counters.get_i64(Counter::MessagesCompressed),
+    );
+    compression.finish();
+    section.finish();
+}
+
+fn opcounters(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let mut section = reply.document("opcounters");
+    for (name, counter) in [
+        ("insert", Counter::Insert),
+        ("query", Counter::Query),
+        ("update", Counter::Update),
+        ("delete", Counter::Delete),
+        ("getmore", Counter::GetMore),
+        ("command", Counter::Command),
+    ] {
+        section.append(name, server.counters.get_i64(counter));
+    }
+    section.finish();
+}
+
+/// Memory of the process as the kernel counts it, in MiB.
+fn memory(reply: &mut DocumentBuilder<'_>) {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mib = |name: &str| -> Option<i32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: i64 = line
+            .trim_start_matches(':')
+            .trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse()
+            .ok()?;
+        i32::try_from(kib / 1024).ok()
+    };
+    let mut section = reply.document("mem");
+    section.append("bits", usize::BITS as i32);
+    if let Some(resident) = mib("VmRSS") {
+        section.append("resident", resident);
+    }
+    if let Some(size) = mib("VmSize") {
+        section.append("virtual", size);
+    }
+    section.append("supported", true);
+    section.finish();
+}
+
+fn metrics(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let mut section = reply.document("metrics");
+    let mut documents = section.document("document");
+    documents.append(
+        "deleted",
+        server.counters.get_i64(Counter::DocumentsDeleted),
+    );
+    documents.append(
+        "inserted",
+        server.counters.get_i64(Counter::DocumentsInserted),
+    );
+    documents.append(
+        "returned",
+        server.counters.get_i64(Counter::DocumentsReturned),
+    );
+    documents.append(
+        "updated",
+        server.counters.get_i64(Counter::DocumentsUpdated),
+    );
+    documents.finish();
+    let (open, no_timeout, pinned) = server.cursors.count();
+    let mut cursor = section.document("cursor");
+    cursor.append("timedOut", server.cursors.total_timed_out.load(Relaxed));
+    cursor.append("totalOpened", server.cursors.total_opened.load(Relaxed));
+    let mut now = cursor.document("open");
+    now.append("total", open);
+    now.append("noTimeout", no_timeout);
+    now.append("pinned", pinned);
+    now.finish();
+    cursor.finish();
+    section.finish();
+}
+
+fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let mut section = reply.document("quarry");
+    section.append("version", env!("CARGO_PKG_VERSION"));
+    section.append("engine", server.config.engine.as_str());
+    section.append("durability", server.config.durability.as_str());
+    let mut phases = section.document("phases");
+    for kind in quarry_timing::report() {
+        let mut operation = phases.document(kind.kind.name());
+        append_summary(&mut operation, "wall", kind.wall);
+        for phase in &kind.phases {
+            append_summary(&mut operation, phase.phase.name(), phase.summary);
+        }
+        append_summary(&mut operation, "unattributed", kind.unattributed);
+        operation.finish();
+    }
+    phases.finish();
+    engine_counters(server.engine.counters(), &mut section);
+    section.finish();
+}
+
+fn append_summary(operation: &mut DocumentBuilder<'_>, name: &str, summary: Summary) {
+    let mut figures = operation.document(name);
+    figures.append("count", signed(summary.count));
+    figures.append("meanMicros", summary.mean_us);
+    figures.append("p50Micros", summary.p50_us);
+    figures.append("p99Micros", summary.p99_us);
+    figures.finish();
+}
+
+fn engine_counters(counters: EngineCounters, section: &mut DocumentBuilder<'_>) {
+    let mut shown = section.document("engineCounters");
+    for (name, value) in [
+        ("gets", counters.gets),
+        ("seeks", counters.seeks),
+        ("nexts", counters.nexts),
+        ("writes", counters.writes),
+        ("bytesRead", counters.bytes_read),
+        ("bytesWritten", counters.bytes_written),
+        ("cacheHits", counters.cache_hits),
+        ("cacheMisses", counters.cache_misses),
+        ("flushes", counters.flushes),
+        ("compactions", counters.compactions),
+        ("stallNanos", counters.stall_ns),
+        ("unflushedBytes", counters.unflushed_bytes),
+        ("cacheBytes", counters.cache_bytes),
+        ("diskBytes", counters.disk_bytes),
+    ] {
+        shown.append(name, signed(value));
+    }
+    shown.finish();
+}
+
+/// BSON has no unsigned numbers.
+fn signed(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}

@@ -1,0 +1,47 @@
+//! `setParameter`: changes one server parameter while the server runs.
+
+use quarry_bson::DocumentBuilder;
+use quarry_query::ErrorCode;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+/// Fields that any command carries and that name no parameter.
+const GENERIC: [&str; 8] = [
+    "$db",
+    "lsid",
+    "comment",
+    "maxTimeMS",
+    "$clusterTime",
+    "$readPreference",
+    "apiVersion",
+    "apiStrict",
+];
+
+pub static COMMAND: Command = Command {
+    aliases: &["setparameter"],
+    fields: Fields::Any,
+    is_admin_only: true,
+    ..Command::new("setParameter", "changes a server parameter", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let mut changed = false;
+    for element in invocation.body.iter().skip(1) {
+        let name = element.name().to_string_lossy();
+        if !GENERIC.contains(&&*name) {
+            invocation
+                .server
+                .parameters
+                .change(&name, element.value(), reply)?;
+            changed = true;
+        }
+    }
+    if changed {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        ErrorCode::INVALID_OPTIONS,
+        "no option found to set, use help:true to see options ",
+    ))
+}

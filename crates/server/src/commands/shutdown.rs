@@ -1,0 +1,17 @@
+//! `shutdown`: stops the server as SIGTERM does, after this answer.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["force", "timeoutSecs"]),
+    is_admin_only: true,
+    ..Command::new("shutdown", "stops the server", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    invocation.server.shutdown.request("the shutdown command");
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! `startSession`: begins a session and names it.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+use crate::sessions::{SESSION_TIMEOUT_MINUTES, SessionId};
+
+pub static COMMAND: Command = Command::new("startSession", "begins a logical session", run);
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let session = SessionId::generate();
+    invocation.server.sessions.touch(session)?;
+    session.append("id", reply);
+    reply.append("timeoutMinutes", SESSION_TIMEOUT_MINUTES);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The command line, in mongod's spelling.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::{Durability, EngineName, LogFormat};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "quarry",
+    version,
+    about = "A document database that speaks the MongoDB wire protocol"
+)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve a data directory to MongoDB clients
+    Serve(Box<Serve>),
+}
+
+/// The flags of `quarry serve`.
+#[derive(Debug, Default, Args)]
+pub struct Serve {
+    /// Directory of the data; made when it is missing [default: data]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub dbpath: Option<PathBuf>,
+    /// Port to listen on; 0 takes a free one [default: 27017]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Addresses to listen on, separated by commas [default: 127.0.0.1]
+    #[arg(long = "bind_ip", value_name = "ADDRESSES")]
+    pub bind_ip: Option<String>,
+    /// Configuration file in the layout of mongod.conf
+    #[arg(long, short = 'f', value_name = "FILE.yaml")]
+    pub config: Option<PathBuf>,
+    /// Log to this file instead of the standard output
+    #[arg(long, value_name = "FILE")]
+    pub logpath: Option<PathBuf>,
+    /// Append to an existing log file instead of moving it aside
+    #[arg(long)]
+    pub logappend: bool,
+    /// Leave out the lines about connections
+    #[arg(long)]
+    pub quiet: bool,
+    /// Set a server parameter; may be given more than once
+    #[arg(long = "setParameter", value_name = "NAME=VALUE")]
+    pub set_parameter: Vec<String>,
+    /// Replica sets are not supported yet: refused
+    #[arg(long = "replSet", value_name = "NAME", hide = true)]
+    pub repl_set: Option<String>,
+    /// Storage engine [default: rocksdb]
+    #[arg(long, value_enum)]
+    pub engine: Option<EngineName>,
+    /// Which writes survive what [default: journaled]
+    #[arg(long, value_enum)]
+    pub durability: Option<Durability>,
+    /// Port of the admin HTTP server, 0 for a free one, or `off` [default: port + 1000]
+    #[arg(long = "adminPort", value_name = "PORT|off")]
+    pub admin_port: Option<String>,
+    /// Form of the log lines [default: human on a terminal, else json]
+    #[arg(long = "logFormat", value_enum)]
+    pub log_format: Option<LogFormat>,
+    /// Connections served at once
+    #[arg(long = "maxConns", value_name = "COUNT")]
+    pub max_conns: Option<usize>,
+    /// Compressors offered to clients: snappy, zstd, zlib, or `disabled`
+    #[arg(long = "networkMessageCompressors", value_name = "NAMES")]
+    pub network_message_compressors: Option<String>,
+    /// Operations slower than this are logged [default: 100]
+    #[arg(long, value_name = "MILLISECONDS", allow_negative_numbers = true)]
+    pub slowms: Option<i64>,
+    /// Write the process id to this file
+    #[arg(long, value_name = "FILE")]
+    pub pidfilepath: Option<PathBuf>,
+}

@@ -1,0 +1,154 @@
+//! The configuration file: YAML in the layout of mongod.conf. Every key is known or the start is refused.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{BadOptions, Durability, EngineName, LogFormat};
+
+/// A configuration file larger than this is not one.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct ConfigFile {
+    pub storage: Storage,
+    pub net: Net,
+    pub system_log: SystemLog,
+    pub operation_profiling: OperationProfiling,
+    pub process_management: ProcessManagement,
+    pub replication: Replication,
+    set_parameter: BTreeMap<String, Scalar>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Storage {
+    pub db_path: Option<PathBuf>,
+    pub engine: Option<EngineName>,
+    pub durability: Option<Durability>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Net {
+    pub port: Option<u16>,
+    pub bind_ip: Option<String>,
+    pub admin_port: Option<Scalar>,
+    pub max_incoming_connections: Option<usize>,
+    pub compression: Compression,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Compression {
+    pub compressors: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct SystemLog {
+    destination: Option<Destination>,
+    pub path: Option<PathBuf>,
+    pub log_append: Option<bool>,
+    pub quiet: Option<bool>,
+    pub format: Option<LogFormat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Destination {
+    File,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct OperationProfiling {
+    pub slow_op_threshold_ms: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct ProcessManagement {
+    pub pid_file_path: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Replication {
+    pub repl_set_name: Option<String>,
+}
+
+/// A YAML scalar where either a number or a text may stand.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    Boolean(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl Scalar {
+    pub fn text(&self) -> String {
+        match self {
+            // YAML 1.1 reads `off` as false.
+            Scalar::Boolean(false) => "off".into(),
+            Scalar::Boolean(true) => "on".into(),
+            Scalar::Integer(number) => number.to_string(),
+            Scalar::Float(number) => number.to_string(),
+            Scalar::Text(text) => text.clone(),
+        }
+    }
+
+    fn parameter(&self) -> String {
+        match self {
+            Scalar::Boolean(value) => value.to_string(),
+            other => other.text(),
+        }
+    }
+}
+
+impl ConfigFile {
+    pub fn read(path: &Path) -> Result<ConfigFile, BadOptions> {
+        let bad = |why: String| BadOptions(format!("config: {}: {why}", path.display()));
+        let size = std::fs::metadata(path)
+            .map_err(|error| bad(error.to_string()))?
+            .len();
+        if size > FILE_BYTES_MAX {
+            return Err(bad(format!(
+                "the file has {size} bytes, more than {FILE_BYTES_MAX}"
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+        if text.trim().is_empty() {
+            return Ok(ConfigFile::default());
+        }
+        let file: ConfigFile =
+            serde_saphyr::from_str(&text).map_err(|error| bad(one_line(&error.to_string())))?;
+        if file.system_log.destination == Some(Destination::File) && file.system_log.path.is_none()
+        {
+            return Err(bad(
+                "systemLog.destination is `file` and systemLog.path is missing".into(),
+            ));
+        }
+        Ok(file)
+    }
+
+    pub fn parameters(&self) -> Vec<(String, String)> {
+        self.set_parameter
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parameter()))
+            .collect()
+    }
+}
+
+/// The parser's message with its source excerpt folded into one line.
+fn one_line(text: &str) -> String {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,88 @@
+//! The data directory: made when missing, locked against a second server, and where `quarry.port` is written.
+//!
+//! The lock is the kernel's, on an open file: it goes with the process however that ends, so nothing is ever stale.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+const LOCK_FILE: &str = "quarry.lock";
+const PORT_FILE: &str = "quarry.port";
+
+/// A directory that this process alone uses, until drop.
+pub struct DataDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Makes, checks and locks the directory. The error is one line that names it.
+    pub fn lock(path: &Path) -> Result<DataDirectory, String> {
+        let bad =
+            |why: &dyn std::fmt::Display| format!("data directory `{}`: {why}", path.display());
+        fs::create_dir_all(path).map_err(|error| bad(&error))?;
+        let mut lock = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .open(path.join(LOCK_FILE))
+            .map_err(|error| bad(&format!("cannot write in it: {error}")))?;
+        if let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            let mut holder = String::new();
+            let _ = (&lock).take(16).read_to_string(&mut holder);
+            return Err(match error {
+                rustix::io::Errno::WOULDBLOCK => {
+                    bad(&format!("in use by process {}", holder.trim()))
+                }
+                error => bad(&format!("cannot lock it: {error}")),
+            });
+        }
+        let note = |lock: &mut File| -> io::Result<()> {
+            lock.set_len(0)?;
+            lock.seek(SeekFrom::Start(0))?;
+            writeln!(lock, "{}", std::process::id())
+        };
+        note(&mut lock).map_err(|error| bad(&format!("cannot write in it: {error}")))?;
+        let _ = fs::remove_file(path.join(PORT_FILE));
+        Ok(DataDirectory {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Says in a file which port is served, as a whole or not at all.
+    pub fn write_port(&self, port: u16) -> io::Result<()> {
+        let draft = self.path.join("quarry.port.new");
+        fs::write(&draft, format!("{port}\n"))?;
+        fs::rename(draft, self.path.join(PORT_FILE))
+    }
+
+    /// Takes the port file away again; the lock goes with drop.
+    pub fn remove_port(&self) {
+        let _ = fs::remove_file(self.path.join(PORT_FILE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_lock_is_refused_and_names_the_holder() {
+        let path = std::env::temp_dir().join(format!("quarry-directory-{}", std::process::id()));
+        let directory = DataDirectory::lock(&path).unwrap();
+        directory.write_port(4711).unwrap();
+        assert_eq!(fs::read_to_string(path.join(PORT_FILE)).unwrap(), "4711\n");
+        let error = DataDirectory::lock(&path).err().unwrap();
+        assert!(
+            error.contains(&format!("in use by process {}", std::process::id())),
+            "{error}"
+        );
+        drop(directory);
+        assert!(DataDirectory::lock(&path).is_ok());
+        fs::remove_dir_all(&path).unwrap();
+    }
+}

@@ -1,0 +1,241 @@
+//! From a request to its reply document: finds the command, reads the generic arguments, runs it, writes what went
+//! wrong. The reply is built in place; when a command fails, what it wrote of it is taken back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_database::Operation;
+use quarry_query::ErrorCode;
+use quarry_timing::{OperationKind, Phase};
+use quarry_wire::DocumentSequence;
+
+use crate::command::{Command, Generic, Invocation};
+use crate::commands;
+use crate::concerns::ReadConcern;
+use crate::connections::{Connection, Started};
+use crate::counters::Counter;
+use crate::error::{CommandError, Result};
+use crate::server::Server;
+
+/// Of so many looks at an operation's interrupts, one asks the kernel whether the client is still there.
+const CHECKS_A_PEEK: u32 = 16;
+
+/// What a reply document may have: a message less room for its frame.
+const REPLY_BYTES_MAX: usize = quarry_wire::MESSAGE_BYTES_MAX - 1024;
+
+/// One message that asks for a command.
+pub struct Call<'a> {
+    pub body: RawDocument<'a>,
+    pub sequences: &'a [DocumentSequence<'a>],
+    pub is_exhaust_allowed: bool,
+    /// When its first byte came.
+    pub started: Instant,
+}
+
+/// What the connection does after the reply, and what the slow-operation line says.
+pub struct Outcome<'a> {
+    pub kind: OperationKind,
+    pub command_name: &'static str,
+    pub database: &'a str,
+    pub collection: &'a str,
+    pub error: Option<CommandError>,
+    pub is_exhaust: bool,
+    pub returned: u64,
+    pub keys_examined: u64,
+    pub docs_examined: u64,
+}
+
+impl Outcome<'_> {
+    /// The connection ends without an answer.
+    pub fn is_unanswerable(&self) -> bool {
+        self.error
+            .as_ref()
+            .is_some_and(|error| error.is_unanswerable)
+    }
+}
+
+/// Runs the call and appends its reply document to `out`.
+pub fn dispatch<'a>(
+    server: &'static Server,
+    connection: &Arc<Connection>,
+    call: &Call<'a>,
+    out: &mut Vec<u8>,
+) -> Outcome<'a> {
+    let mut outcome = Outcome {
+        kind: OperationKind::Command,
+        command_name: "",
+        database: "",
+        collection: "",
+        error: None,
+        is_exhaust: false,
+        returned: 0,
+        keys_examined: 0,
+        docs_examined: 0,
+    };
+    let start = out.len();
+    let mut reply = DocumentBuilder::new(out);
+    let result = run(server, connection, call, &mut outcome, &mut reply)
+        .and_then(|()| check_size(reply.len_bytes()));
+    match result {
+        Ok(()) => {
+            reply.append("ok", 1.0);
+            reply.finish();
+        }
+        Err(error) => {
+            reply.finish();
+            out.truncate(start);
+            let mut reply = DocumentBuilder::new(out);
+            error.write(&mut reply);
+            reply.finish();
+            outcome.is_exhaust = false;
+            outcome.error = Some(error);
+        }
+    }
+    outcome
+}
+
+fn run<'a>(
+    server: &'static Server,
+    connection: &Arc<Connection>,
+    call: &Call<'a>,
+    outcome: &mut Outcome<'a>,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    let command = find(call.body)?;
+    outcome.kind = command.kind;
+    outcome.command_name = command.name;
+    if let Some(counter) = counter_of(command.kind) {
+        server.counters.add(connection.id, counter, 1);
+    }
+    let auth = quarry_timing::phase(Phase::Auth);
+    let generic = Generic::parse(command, call.body)?;
+    if generic.database.is_empty() {
+        return Err(CommandError::new(
+            ErrorCode(40_571),
+            "OP_MSG requests require a $db argument",
+        ));
+    }
+    if let Some(session) = generic.session {
+        server.sessions.touch(session)?;
+    }
+    outcome.database = generic.database;
+    outcome.collection = collection_of(command, call.body);
+    let operation = Arc::new(new_operation(server, connection, command, &generic, call));
+    connection.begin(Started {
+        operation: Arc::clone(&operation),
+        opid: server.connections.next_opid(),
+        command_name: command.name,
+        database: generic.database,
+        collection: outcome.collection,
+        command: call.body.as_bytes(),
+        session: generic.session,
+        started: call.started,
+    });
+    drop(auth);
+    let _running = RunningGuard(connection);
+    let mut invocation = Invocation {
+        server,
+        connection,
+        command,
+        body: call.body,
+        sequences: call.sequences,
+        generic,
+        operation: &operation,
+        is_exhaust_allowed: call.is_exhaust_allowed,
+        is_exhaust: false,
+        returned: 0,
+    };
+    let result = {
+        let _execute = quarry_timing::phase(Phase::Execute);
+        (command.run)(&mut invocation, reply)
+    };
+    outcome.is_exhaust = invocation.is_exhaust;
+    outcome.returned = invocation.returned;
+    outcome.keys_examined = operation.keys_examined.load(Relaxed);
+    outcome.docs_examined = operation.docs_examined.load(Relaxed);
+    result?;
+    if invocation.generic.read_concern == ReadConcern::Majority {
+        server.database.sync()?;
+    }
+    Ok(())
+}
+
+/// A reply must fit a message; batches are kept far below that, so that only a single huge answer meets this.
+fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= REPLY_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("the reply has {bytes} bytes, more than {REPLY_BYTES_MAX}");
+    Err(CommandError::new(ErrorCode(10_334), message))
+}
+
+/// The connection is idle again, however the command ended.
+struct RunningGuard<'a>(&'a Connection);
+
+impl Drop for RunningGuard<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn find(body: RawDocument<'_>) -> Result<&'static Command> {
+    let Some(first) = body.first() else {
+        return Err(CommandError::new(
+            ErrorCode::COMMAND_NOT_FOUND,
+            "no such command: ''",
+        ));
+    };
+    let name = first.name();
+    name.as_str().ok().and_then(commands::find).ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::COMMAND_NOT_FOUND,
+            format!("no such command: '{}'", name.to_string_lossy()),
+        )
+    })
+}
+
+fn new_operation(
+    server: &'static Server,
+    connection: &Arc<Connection>,
+    command: &Command,
+    generic: &Generic<'_>,
+    call: &Call<'_>,
+) -> Operation {
+    // A getMore's own maxTimeMS says how long to wait for data; its limit is what its cursor has left.
+    let max_time = match (command.kind, call.body.first()) {
+        (OperationKind::GetMore, Some(id)) => id
+            .value()
+            .as_i64_exact()
+            .and_then(|id| server.cursors.time_left(id)),
+        _ => generic.max_time,
+    };
+    let deadline = max_time.map(|limit| call.started + limit);
+    let connection = Arc::clone(connection);
+    let checks = AtomicU32::new(0);
+    Operation::new(deadline).with_disconnect(Box::new(move || {
+        checks.fetch_add(1, Relaxed) % CHECKS_A_PEEK == CHECKS_A_PEEK - 1
+            && connection.is_gone()
+            && !server.shutdown.is_requested()
+    }))
+}
+
+/// The collection that the command names, for currentOp, top and the log.
+fn collection_of<'a>(command: &Command, body: RawDocument<'a>) -> &'a str {
+    let named = match command.kind {
+        OperationKind::GetMore => body.get_str("collection"),
+        _ => body.first().and_then(|first| first.value().as_str()),
+    };
+    named.unwrap_or_default()
+}
+
+fn counter_of(kind: OperationKind) -> Option<Counter> {
+    match kind {
+        OperationKind::Find => Some(Counter::Query),
+        OperationKind::GetMore => Some(Counter::GetMore),
+        // These count documents, as MongoDB does; the commands add them.
+        OperationKind::Insert | OperationKind::Update | OperationKind::Delete => None,
+        _ => Some(Counter::Command),
+    }
+}

@@ -1,0 +1,55 @@
+//! Which storage engines this build has, and how each is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quarry_storage::{Engine, Memory};
+
+use crate::config::{Config, EngineName};
+use crate::parameters::Parameters;
+
+/// The engines of this build.
+pub fn available() -> impl Iterator<Item = EngineName> {
+    let all = [
+        (EngineName::Rocksdb, cfg!(feature = "rocksdb")),
+        (EngineName::Mdbx, cfg!(feature = "mdbx")),
+        (EngineName::Memory, true),
+    ];
+    all.into_iter()
+        .filter(|(_, built)| *built)
+        .map(|(name, _)| name)
+}
+
+/// Opens the engine with its files under `directory`.
+pub fn open(name: EngineName, directory: &Path) -> Result<Arc<dyn Engine>, String> {
+    match name {
+        EngineName::Memory => Ok(Arc::new(Memory::new())),
+        #[cfg(feature = "rocksdb")]
+        EngineName::Rocksdb => {
+            let path = directory.join("rocksdb");
+            let engine = quarry_storage_rocksdb::RocksDb::open(
+                &path,
+                &quarry_storage_rocksdb::Options::default(),
+            );
+            Ok(Arc::new(engine.map_err(|error| error.to_string())?))
+        }
+        #[cfg(feature = "mdbx")]
+        EngineName::Mdbx => {
+            let path = directory.join("mdbx");
+            let engine =
+                quarry_storage_mdbx::Mdbx::open(&path, &quarry_storage_mdbx::Options::default());
+            Ok(Arc::new(engine.map_err(|error| error.to_string())?))
+        }
+        #[allow(unreachable_patterns)]
+        other => {
+            let _ = directory;
+            Err(format!("this build has no engine `{}`", other.as_str()))
+        }
+    }
+}
+
+/// How the database is opened: durability and the interval of the background sync.
+pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_database::Options {
+    let _ = (config, parameters);
+    quarry_database::Options
+}

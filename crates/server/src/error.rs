@@ -1,0 +1,129 @@
+//! What a command can answer instead of a reply, and how it stands in one: `{ok: 0, errmsg, code, codeName}`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use quarry_bson::{Document, DocumentBuilder};
+use quarry_query::ErrorCode;
+
+pub type Result<T, E = CommandError> = std::result::Result<T, E>;
+
+/// A failed command, with MongoDB's code.
+#[derive(Debug, Clone)]
+pub struct CommandError {
+    pub code: i32,
+    pub message: String,
+    /// Further fields of the error, such as `keyPattern` and `keyValue` of a duplicate key.
+    pub details: Option<Box<Document>>,
+    /// The outcome cannot be told: the connection ends without an answer.
+    pub is_unanswerable: bool,
+}
+
+impl CommandError {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> CommandError {
+        CommandError {
+            code: code.0,
+            message: message.into(),
+            details: None,
+            is_unanswerable: false,
+        }
+    }
+
+    pub fn bad_value(message: impl Into<String>) -> CommandError {
+        CommandError::new(ErrorCode::BAD_VALUE, message)
+    }
+
+    pub fn type_mismatch(message: impl Into<String>) -> CommandError {
+        CommandError::new(ErrorCode::TYPE_MISMATCH, message)
+    }
+
+    pub fn failed_to_parse(message: impl Into<String>) -> CommandError {
+        CommandError::new(ErrorCode::FAILED_TO_PARSE, message)
+    }
+
+    /// A field of the wrong type, as MongoDB's parsers word it.
+    pub fn field_type(command: &str, field: &str, found: &str, expected: &str) -> CommandError {
+        CommandError::type_mismatch(format!(
+            "BSON field '{command}.{field}' is the wrong type '{found}', expected type '{expected}'"
+        ))
+    }
+
+    pub fn missing_field(command: &str, field: &str) -> CommandError {
+        CommandError::new(
+            ErrorCode::IDL_FAILED_TO_PARSE,
+            format!("BSON field '{command}.{field}' is missing but a required field"),
+        )
+    }
+
+    pub fn unknown_field(command: &str, field: &str) -> CommandError {
+        CommandError::new(
+            ErrorCode::IDL_UNKNOWN_FIELD,
+            format!("BSON field '{command}.{field}' is an unknown field."),
+        )
+    }
+
+    /// An option that MongoDB has and Quarry does not serve yet.
+    pub fn not_supported(what: impl fmt::Display) -> CommandError {
+        CommandError::new(
+            ErrorCode::NOT_IMPLEMENTED,
+            format!("{what} is not supported yet"),
+        )
+    }
+
+    pub fn code_name(&self) -> Cow<'static, str> {
+        ErrorCode(self.code).name()
+    }
+
+    /// Writes the whole error reply.
+    pub fn write(&self, reply: &mut DocumentBuilder<'_>) {
+        reply.append("ok", 0.0);
+        reply.append("errmsg", self.message.as_str());
+        reply.append("code", self.code);
+        reply.append("codeName", &*self.code_name());
+        if let Some(details) = &self.details {
+            for element in details.as_raw().iter() {
+                reply.append_element(element);
+            }
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+impl From<quarry_query::Error> for CommandError {
+    fn from(error: quarry_query::Error) -> CommandError {
+        CommandError::new(error.code, error.message)
+    }
+}
+
+/// Bytes that were validated on arrival, or a text that is not UTF-8.
+impl From<quarry_bson::Error> for CommandError {
+    fn from(error: quarry_bson::Error) -> CommandError {
+        CommandError::new(ErrorCode::INVALID_BSON, error.to_string())
+    }
+}
+
+impl From<quarry_database::Error> for CommandError {
+    fn from(error: quarry_database::Error) -> CommandError {
+        let details = match &error {
+            quarry_database::Error::DuplicateKey(key) => Some(Box::new(quarry_bson::doc! {
+                "keyPattern": key.key_pattern.clone(),
+                "keyValue": key.key_value.clone()
+            })),
+            _ => None,
+        };
+        let is_unanswerable = matches!(error, quarry_database::Error::OutcomeUnknown(_));
+        CommandError {
+            code: error.code(),
+            message: error.to_string(),
+            details,
+            is_unanswerable,
+        }
+    }
+}

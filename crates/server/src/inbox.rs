@@ -1,0 +1,151 @@
+//! Reading whole messages from a connection into one buffer that is kept.
+//!
+//! Small messages that arrive whole cost one system call. The buffer grows as bytes arrive, never by what a header
+//! merely claims, and shrinks again when large messages have not been seen for a while.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use quarry_timing::Phase;
+use quarry_wire::MESSAGE_BYTES_MAX;
+
+const HEADER_BYTES: usize = 16;
+/// What one read asks for while no message is known to be larger.
+const WINDOW_BYTES: usize = 4 << 10;
+/// A large message is read in steps of at most this much.
+const STEP_BYTES: usize = 1 << 20;
+/// A buffer beyond this is given back after `SMALL_MESSAGES` messages that did not need it.
+const KEPT_BYTES: usize = 64 << 10;
+const SMALL_MESSAGES: u32 = 64;
+
+pub struct Inbox {
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that came from the client.
+    filled: usize,
+    small_messages: u32,
+}
+
+/// What came.
+pub enum Arrival {
+    /// A whole message of that length, at the start of the buffer.
+    Message { bytes: usize, started: Instant },
+    /// The client closed its side between two messages.
+    End,
+    /// A header that is none.
+    Malformed(String),
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Inbox {
+            buffer: Vec::new(),
+            filled: 0,
+            small_messages: 0,
+        }
+    }
+}
+
+impl Inbox {
+    /// Waits for the next message, and begins the operation's time with its first byte.
+    pub fn receive(&mut self, stream: &TcpStream) -> io::Result<Arrival> {
+        if self.filled == 0 {
+            self.read_some(stream)?;
+            if self.filled == 0 {
+                return Ok(Arrival::End);
+            }
+        }
+        let started = Instant::now();
+        quarry_timing::begin_operation(started);
+        let _read = quarry_timing::phase(Phase::Read);
+        while self.filled < HEADER_BYTES {
+            if !self.read_some(stream)? {
+                return Ok(Arrival::Malformed(format!(
+                    "the connection ended after {} bytes of a header",
+                    self.filled
+                )));
+            }
+        }
+        let length = i32::from_le_bytes([
+            self.buffer[0],
+            self.buffer[1],
+            self.buffer[2],
+            self.buffer[3],
+        ]);
+        let bytes = match usize::try_from(length) {
+            Ok(bytes) if (HEADER_BYTES..=MESSAGE_BYTES_MAX).contains(&bytes) => bytes,
+            _ => {
+                return Ok(Arrival::Malformed(format!(
+                    "a message cannot have {length} bytes"
+                )));
+            }
+        };
+        if self.filled < bytes && !self.read_rest(stream, bytes)? {
+            return Ok(Arrival::Malformed(format!(
+                "the connection ended after {} of {bytes} bytes",
+                self.filled
+            )));
+        }
+        Ok(Arrival::Message { bytes, started })
+    }
+
+    pub fn message(&self, bytes: usize) -> &[u8] {
+        &self.buffer[..bytes]
+    }
+
+    /// Whether bytes of a further message are here already.
+    pub fn has_more(&self, bytes: usize) -> bool {
+        self.filled > bytes
+    }
+
+    /// Forgets the message.
+    pub fn consume(&mut self, bytes: usize) {
+        self.buffer.copy_within(bytes..self.filled, 0);
+        self.filled -= bytes;
+        if self.buffer.len() <= KEPT_BYTES {
+            return;
+        }
+        self.small_messages = if bytes > KEPT_BYTES {
+            0
+        } else {
+            self.small_messages + 1
+        };
+        if self.small_messages >= SMALL_MESSAGES && self.filled <= WINDOW_BYTES {
+            self.buffer.truncate(WINDOW_BYTES);
+            self.buffer.shrink_to_fit();
+            self.small_messages = 0;
+        }
+    }
+
+    /// One read; false at the end of the stream.
+    fn read_some(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+        if self.buffer.len() < WINDOW_BYTES {
+            self.buffer.resize(WINDOW_BYTES, 0);
+        }
+        loop {
+            match stream.read(&mut self.buffer[self.filled..]) {
+                Ok(bytes) => {
+                    self.filled += bytes;
+                    return Ok(bytes > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads up to `bytes` in all; false when the stream ends before.
+    fn read_rest(&mut self, stream: &TcpStream, bytes: usize) -> io::Result<bool> {
+        self.buffer.truncate(self.filled);
+        while self.filled < bytes {
+            let step = (bytes - self.filled).min(STEP_BYTES);
+            self.buffer.reserve(step);
+            let read = stream.take(step as u64).read_to_end(&mut self.buffer)?;
+            self.filled += read;
+            if read < step {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,152 @@
+//! Server parameters: what getParameter shows and setParameter changes while the server runs.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+
+use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_query::ErrorCode;
+
+use crate::config::{BadOptions, Config};
+use crate::error::{CommandError, Result};
+use crate::sessions::SESSION_TIMEOUT_MINUTES;
+
+/// MongoDB's ten minutes.
+const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
+/// The sync interval of `--durability journaled`.
+const COMMIT_INTERVAL_MS_DEFAULT: i64 = 100;
+const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
+
+pub struct Parameters {
+    pub cursor_timeout_ms: AtomicI64,
+    pub slow_ms: AtomicI64,
+    pub quiet: AtomicBool,
+    /// Fixed at the start.
+    pub commit_interval_ms: i64,
+    compressors: String,
+}
+
+/// The names, for `getParameter: "*"`.
+const NAMES: [&str; 7] = [
+    "commitIntervalMs",
+    "cursorTimeoutMillis",
+    "featureCompatibilityVersion",
+    "localLogicalSessionTimeoutMinutes",
+    "networkMessageCompressors",
+    "quiet",
+    "slowOpThresholdMs",
+];
+
+impl Parameters {
+    pub fn new(config: &Config) -> Result<Parameters, BadOptions> {
+        let compressors: Vec<&str> = config
+            .compressors
+            .iter()
+            .map(|name| name.as_str())
+            .collect();
+        let mut parameters = Parameters {
+            cursor_timeout_ms: AtomicI64::new(CURSOR_TIMEOUT_MS_DEFAULT),
+            slow_ms: AtomicI64::new(config.slow_ms),
+            quiet: AtomicBool::new(config.quiet),
+            commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
+            compressors: compressors.join(","),
+        };
+        for (name, text) in &config.parameters {
+            let bad = |why: &str| BadOptions(format!("setParameter: `{name}={text}`: {why}"));
+            if name == "commitIntervalMs" {
+                let ms = text
+                    .parse()
+                    .ok()
+                    .filter(|ms| (1..=COMMIT_INTERVAL_MS_MAX).contains(ms));
+                parameters.commit_interval_ms =
+                    ms.ok_or_else(|| bad("not a number of milliseconds from 1 to 60000"))?;
+                continue;
+            }
+            let number = text.parse::<i64>();
+            let value = match (text.as_str(), &number) {
+                ("true", _) => RawValue::Boolean(true),
+                ("false", _) => RawValue::Boolean(false),
+                (_, Ok(number)) => RawValue::Int64(*number),
+                _ => RawValue::from(text.as_str()),
+            };
+            parameters
+                .set(name, value)
+                .map_err(|error| bad(&error.message))?;
+        }
+        Ok(parameters)
+    }
+
+    /// Appends the parameter; false when there is none of that name.
+    pub fn append(&self, name: &str, reply: &mut DocumentBuilder<'_>) -> bool {
+        match name {
+            "commitIntervalMs" => reply.append(name, self.commit_interval_ms),
+            "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
+            "featureCompatibilityVersion" => {
+                let mut version = reply.document(name);
+                version.append("version", "8.0");
+                version.finish();
+                return true;
+            }
+            "localLogicalSessionTimeoutMinutes" => reply.append(name, SESSION_TIMEOUT_MINUTES),
+            "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
+            "quiet" => reply.append(name, self.quiet.load(Relaxed)),
+            "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
+            _ => return false,
+        };
+        true
+    }
+
+    pub fn append_all(&self, reply: &mut DocumentBuilder<'_>) {
+        for name in NAMES {
+            self.append(name, reply);
+        }
+    }
+
+    /// Appends the value that was, as `was`, and changes it.
+    pub fn change(
+        &self,
+        name: &str,
+        value: RawValue<'_>,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let was = match name {
+            "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
+            "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
+            "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
+            _ => RawValue::Null,
+        };
+        self.set(name, value)?;
+        reply.append("was", was);
+        Ok(())
+    }
+
+    fn set(&self, name: &str, value: RawValue<'_>) -> Result<()> {
+        let number = || {
+            value.as_i64_exact().ok_or_else(|| {
+                CommandError::bad_value(format!("the value {value} is not an integer"))
+            })
+        };
+        match name {
+            "cursorTimeoutMillis" => {
+                let ms = number()?;
+                if ms <= 0 {
+                    return Err(CommandError::bad_value(
+                        "cursorTimeoutMillis must be greater than 0",
+                    ));
+                }
+                self.cursor_timeout_ms.store(ms, Relaxed);
+            }
+            "slowOpThresholdMs" => self.slow_ms.store(number()?, Relaxed),
+            "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
+            name if NAMES.contains(&name) => {
+                let message = format!("not allowed to change [{name}] at runtime");
+                return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
+            }
+            _ => {
+                let message = format!(
+                    "attempted to set unrecognized parameter [{name}], use help:true to see options "
+                );
+                return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! The life of the server: start, serve, stop.
+//!
+//! Everything that can fail does so before `listening` is logged, with one line and mongod's exit code. Stopping
+//! finishes what is in flight, within bounds, and makes everything durable.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use quarry_database::Database;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use crate::config::{
+    BadOptions, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, EXIT_NET_ERROR, EngineName,
+};
+use crate::data_directory::DataDirectory;
+use crate::listener::Listener;
+use crate::log;
+use crate::parameters::Parameters;
+use crate::server::Server;
+use crate::{admin, engine, reaper};
+
+/// What is in flight may take this long after the wish to stop, and is interrupted then.
+const FINISH_TIME: Duration = Duration::from_secs(10);
+/// Interrupted operations may take this long to answer.
+const INTERRUPT_TIME: Duration = Duration::from_secs(5);
+/// Connections that take no answer are closed, and their threads waited for so long.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
+
+/// Why the server did not start or did not stop cleanly: one line and an exit code.
+struct Failure {
+    code: u8,
+    line: String,
+}
+
+impl Failure {
+    fn data_directory(line: impl ToString) -> Failure {
+        Failure {
+            code: EXIT_DATA_DIRECTORY,
+            line: line.to_string(),
+        }
+    }
+
+    fn network(line: impl ToString) -> Failure {
+        Failure {
+            code: EXIT_NET_ERROR,
+            line: line.to_string(),
+        }
+    }
+}
+
+impl From<BadOptions> for Failure {
+    fn from(options: BadOptions) -> Failure {
+        Failure {
+            code: EXIT_BAD_OPTIONS,
+            line: options.0,
+        }
+    }
+}
+
+/// Serves until a signal or the shutdown command, and gives the exit code of the process.
+pub fn serve(config: Config) -> ExitCode {
+    if let Err(error) = log::start(
+        config.log_path.as_deref(),
+        config.log_append,
+        config.log_format,
+    ) {
+        eprintln!("quarry: the log cannot be written: {error}");
+        return ExitCode::from(EXIT_BAD_OPTIONS);
+    }
+    match start_and_stop(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            log::fatal(
+                "control",
+                &failure.line,
+                &[("exitCode", i64::from(failure.code).into())],
+            );
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start_and_stop(config: Config) -> Result<(), Failure> {
+    let parameters = Parameters::new(&config)?;
+    // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
+    let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
+    let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
+    let signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
+    log_panics();
+    log::info(
+        "control",
+        "quarry starting",
+        &[
+            ("version", env!("CARGO_PKG_VERSION").into()),
+            ("pid", i64::from(std::process::id()).into()),
+            (
+                "dbpath",
+                config.data_directory.to_string_lossy().into_owned().into(),
+            ),
+            ("engine", config.engine.as_str().into()),
+            ("durability", config.durability.as_str().into()),
+        ],
+    );
+    if config.engine == EngineName::Memory {
+        log::startup_warning(
+            "storage",
+            "the memory engine keeps nothing after the server stops",
+        );
+    }
+    let server = open(config, parameters)?;
+    server.set_port(listener.port());
+    watch_signals(server, signals);
+    reaper::start(server).map_err(Failure::data_directory)?;
+    let admin_port = admin::start(server).map_err(Failure::network)?;
+    let accepting = listener.start(server).map_err(Failure::network)?;
+    directory.write_port(listener.port()).map_err(|error| {
+        Failure::data_directory(format!(
+            "data directory `{}`: {error}",
+            server.config.data_directory.display()
+        ))
+    })?;
+    if let Some(path) = &server.config.pid_path {
+        std::fs::write(path, format!("{}\n", std::process::id())).map_err(|error| {
+            Failure::data_directory(format!("pid file `{}`: {error}", path.display()))
+        })?;
+    }
+    let mut attributes = vec![
+        ("address", server.config.addresses.join(",").into()),
+        ("port", log::Attribute::from(listener.port())),
+    ];
+    if let Some(port) = admin_port {
+        attributes.push(("adminPort", port.into()));
+    }
+    log::info("network", "listening", &attributes);
+
+    let reason = server.shutdown.wait();
+    log::info("control", "shutting down", &[("reason", reason.into())]);
+    accepting.stop();
+    drop(listener);
+    finish_connections(server);
+    directory.remove_port();
+    if let Some(path) = &server.config.pid_path {
+        let _ = std::fs::remove_file(path);
+    }
+    server.cursors.kill_all();
+    server.database.close().map_err(Failure::data_directory)?;
+    log::info("control", "stopped", &[]);
+    Ok(())
+}
+
+/// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.
+fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failure> {
+    let bad = |why: &dyn std::fmt::Display| {
+        Failure::data_directory(format!(
+            "data directory `{}`: {why}",
+            config.data_directory.display()
+        ))
+    };
+    let engine =
+        engine::open(config.engine, &config.data_directory).map_err(|error| bad(&error))?;
+    let options = crate::engine::database_options(&config, &parameters);
+    let database =
+        Database::open(std::sync::Arc::clone(&engine), options).map_err(|error| bad(&error))?;
+    Ok(Box::leak(Box::new(Server::new(
+        config, parameters, engine, database,
+    ))))
+}
+
+fn watch_signals(server: &'static Server, mut signals: Signals) {
+    let watch = move || {
+        for signal in signals.forever() {
+            match signal {
+                SIGUSR1 => match log::rotate() {
+                    Ok(()) => log::info("control", "log rotated", &[]),
+                    Err(error) => log::error(
+                        "control",
+                        "log not rotated",
+                        &[("error", error.to_string().into())],
+                    ),
+                },
+                SIGTERM => server.shutdown.request("SIGTERM"),
+                SIGINT => server.shutdown.request("SIGINT"),
+                _ => server.shutdown.request("SIGHUP"),
+            }
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("signals".into()).spawn(watch) {
+        log::error(
+            "control",
+            "no thread for signals",
+            &[("error", error.to_string().into())],
+        );
+    }
+}
+
+/// Idle connections close at once; busy ones answer first.
+fn finish_connections(server: &Server) {
+    server.connections.stop_reading();
+    if server.connections.wait_closed(FINISH_TIME) {
+        return;
+    }
+    log::warning(
+        "control",
+        "interrupting what is still running",
+        &[("open", (server.connections.len() as u64).into())],
+    );
+    server.connections.kill_all();
+    if server.connections.wait_closed(INTERRUPT_TIME) {
+        return;
+    }
+    server.connections.close_all();
+    if !server.connections.wait_closed(CLOSE_TIME) {
+        log::warning(
+            "control",
+            "connections left open",
+            &[("open", (server.connections.len() as u64).into())],
+        );
+    }
+}
+
+/// A panic is a defect: it ends its own thread and leaves one line.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let message = panic.payload_as_str().unwrap_or("no message");
+        let trace = std::backtrace::Backtrace::capture();
+        let mut attributes = vec![
+            ("message", message.into()),
+            ("place", log::Attribute::Owned(place)),
+        ];
+        if trace.status() == std::backtrace::BacktraceStatus::Captured {
+            attributes.push(("trace", trace.to_string().into()));
+        }
+        log::error("control", "panic", &attributes);
+    }));
+}

@@ -1,0 +1,73 @@
+//! What all connections share. There is one server a process and it lives as long as the process does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::time::Instant;
+
+use quarry_bson::ObjectId;
+use quarry_database::Database;
+use quarry_storage::Engine;
+
+use crate::config::Config;
+use crate::connections::Connections;
+use crate::counters::Counters;
+use crate::cursors::Cursors;
+use crate::parameters::Parameters;
+use crate::sessions::Sessions;
+use crate::shutdown::Shutdown;
+use crate::usage::Usage;
+
+pub struct Server {
+    pub config: Config,
+    pub parameters: Parameters,
+    pub engine: Arc<dyn Engine>,
+    pub database: Database,
+    pub connections: Connections,
+    pub sessions: Sessions,
+    pub cursors: Cursors,
+    pub counters: Counters,
+    pub usage: Usage,
+    pub shutdown: Shutdown,
+    pub started: Instant,
+    /// Tells clients one life of the server from the next.
+    pub process_id: ObjectId,
+    port: AtomicU16,
+}
+
+impl Server {
+    pub fn new(
+        config: Config,
+        parameters: Parameters,
+        engine: Arc<dyn Engine>,
+        database: Database,
+    ) -> Server {
+        Server {
+            config,
+            parameters,
+            engine,
+            database,
+            connections: Connections::default(),
+            sessions: Sessions::default(),
+            cursors: Cursors::default(),
+            counters: Counters::default(),
+            usage: Usage::default(),
+            shutdown: Shutdown::default(),
+            started: Instant::now(),
+            process_id: ObjectId::generate(),
+            port: AtomicU16::new(0),
+        }
+    }
+
+    /// The port that is listened on, once it is.
+    pub fn port(&self) -> u16 {
+        self.port.load(Relaxed)
+    }
+
+    pub fn set_port(&self, port: u16) {
+        self.port.store(port, Relaxed);
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.parameters.quiet.load(Relaxed)
+    }
+}
