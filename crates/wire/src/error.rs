@@ -1,0 +1,109 @@
+//! Why bytes are no message. Every one of these ends the connection that sent them.
+
+use std::fmt;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// `offset` counts from the start of the message; in a compressed one, of the message as unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The bytes do not hold what the protocol has there.
+    Malformed {
+        offset: usize,
+        expected: &'static str,
+    },
+    /// A length that lies outside its bounds.
+    Length {
+        offset: usize,
+        length: i64,
+        expected: &'static str,
+    },
+    /// A document in the message is not valid BSON.
+    Document {
+        offset: usize,
+        source: quarry_bson::Error,
+    },
+    /// An operation that this server does not read.
+    OpCode(i32),
+    /// Flags of OP_MSG that a receiver must understand, and this one does not.
+    Flags(u32),
+    /// More document sequences than any command has.
+    TooManySequences,
+    /// The checksum behind the message is not that of its bytes.
+    Checksum { stored: u32, computed: u32 },
+    /// A compressor that this server does not know.
+    Compressor(u8),
+    /// Bytes that cannot be unpacked to the size that the message claims, or cannot be packed.
+    Compression {
+        compressor: &'static str,
+        what: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn malformed(offset: usize, expected: &'static str) -> Self {
+        Self::Malformed { offset, expected }
+    }
+
+    /// MongoDB's error number for it, for the log line.
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Malformed { .. } | Self::OpCode(_) => 17,
+            Self::Length { .. } => 16,
+            Self::Document { .. } => 22,
+            Self::Flags(_) => 223,
+            Self::TooManySequences => 233,
+            Self::Checksum { .. } => 288,
+            Self::Compressor(_) | Self::Compression { .. } => 2,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed { offset, expected } => {
+                write!(f, "malformed message at byte {offset}: expected {expected}")
+            }
+            Self::Length {
+                offset,
+                length,
+                expected,
+            } => {
+                write!(
+                    f,
+                    "length {length} at byte {offset} of a message: expected {expected}"
+                )
+            }
+            Self::Document { offset, source } => {
+                write!(
+                    f,
+                    "invalid document at byte {offset} of a message: {source}"
+                )
+            }
+            Self::OpCode(code) => write!(f, "operation code {code} is not supported"),
+            Self::Flags(flags) => write!(f, "required OP_MSG flags {flags:#06x} are not known"),
+            Self::TooManySequences => {
+                write!(f, "more than {} document sequences", crate::SEQUENCES_MAX)
+            }
+            Self::Checksum { stored, computed } => {
+                write!(
+                    f,
+                    "checksum {stored:#010x} of a message whose bytes have {computed:#010x}"
+                )
+            }
+            Self::Compressor(id) => write!(f, "compressor {id} is not known"),
+            Self::Compression { compressor, what } => write!(f, "{compressor}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Document { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

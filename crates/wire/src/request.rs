@@ -1,0 +1,48 @@
+//! One message, taken apart.
+
+use crate::compression;
+use crate::error::{Error, Result};
+use crate::header::{HEADER_BYTES, Header, OpCode};
+use crate::{OpMsg, OpQuery};
+
+/// What a client may send.
+#[derive(Clone, Debug)]
+pub enum Request<'a> {
+    Msg(OpMsg<'a>),
+    Query(OpQuery<'a>),
+}
+
+/// Parses one whole message. A compressed one is unpacked into `scratch`, whose content is replaced;
+/// what is returned borrows from one or the other. The header is the one on the wire, except that
+/// its operation is the one inside a compressed message.
+///
+/// # Errors
+/// Anything that is not a well-formed request: the connection it came from cannot go on.
+pub fn parse<'a>(message: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<(Header, Request<'a>)> {
+    let Some(header) = message.first_chunk::<HEADER_BYTES>() else {
+        return Err(Error::malformed(message.len(), "a header of 16 bytes"));
+    };
+    let mut header = Header::parse(header)?;
+    if header.message_bytes != message.len() {
+        return Err(Error::Length {
+            offset: 0,
+            length: header.message_bytes as i64,
+            expected: "the number of bytes of the message",
+        });
+    }
+    let (mut message, mut compressor) = (message, None);
+    if header.op_code == OpCode::Compressed.number() {
+        let (op_code, used) = compression::unpack(message, &header, scratch)?;
+        header.op_code = op_code;
+        compressor = Some(used);
+        message = scratch;
+    }
+    let request = match OpCode::from_number(header.op_code) {
+        Some(OpCode::Msg) => Request::Msg(OpMsg::parse(message, &header, compressor)?),
+        Some(OpCode::Query) => Request::Query(OpQuery::parse(message)?),
+        Some(OpCode::Reply | OpCode::Compressed) | None => {
+            return Err(Error::OpCode(header.op_code));
+        }
+    };
+    Ok((header, request))
+}
