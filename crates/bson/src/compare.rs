@@ -145,6 +145,8 @@ fn equal_elements_bytes(a: &[u8], b: &[u8]) -> usize {
         a.get(4..).unwrap_or_default(),
         b.get(4..).unwrap_or_default(),
     );
+    // An element of `a` is one of `b` too only if something of `b` follows it.
+    let same = same.min(b.len().saturating_sub(1));
     let mut names = NameLens::new();
     let mut rest = a.get(4..).unwrap_or_default();
     while let Some(step) = Step::read(rest, &mut names)
