@@ -59,6 +59,10 @@ impl Compressor {
             .find(|compressor| compressor.name() == name)
     }
 
+    fn wrong_size(self, size: usize) -> Error {
+        self.error(format!("does not unpack to the {size} bytes it claims"))
+    }
+
     fn error(self, what: impl Into<String>) -> Error {
         Error::Compression {
             compressor: self.name(),
@@ -186,12 +190,13 @@ fn unpack_body(
         Compressor::Noop => out.extend_from_slice(packed),
         Compressor::Snappy => {
             let error = |error: snap::Error| compressor.error(error.to_string());
-            if snap::raw::decompress_len(packed).map_err(error)? == size {
-                out.resize(start + size, 0);
-                snap::raw::Decoder::new()
-                    .decompress(packed, &mut out[start..])
-                    .map_err(error)?;
+            if snap::raw::decompress_len(packed).map_err(error)? != size {
+                return Err(compressor.wrong_size(size));
             }
+            out.resize(start + size, 0);
+            snap::raw::Decoder::new()
+                .decompress(packed, &mut out[start..])
+                .map_err(error)?;
         }
         Compressor::Zlib => {
             // Room for one byte more shows a stream that is longer than it says.
@@ -213,7 +218,7 @@ fn unpack_body(
         }
     }
     if out.len() - start != size {
-        return Err(compressor.error(format!("does not unpack to the {size} bytes it claims")));
+        return Err(compressor.wrong_size(size));
     }
     Ok(())
 }
