@@ -246,7 +246,7 @@ impl Pipeline {
     }
 
     fn lead(&self, mut taken: Taken) {
-        let _abort = AbortOnPanic;
+        let _abort = AbortOnPanic::new();
         let begun_ns = self.now_ns();
         taken.group.begun_ns.store(begun_ns, Ordering::Relaxed);
         let result = self.append_and_apply(&mut taken, begun_ns);
@@ -289,7 +289,7 @@ impl Pipeline {
 
     /// Offers a group that the engine refused again, outside a commit.
     pub fn retry_refused(&self) -> Result<()> {
-        let _abort = AbortOnPanic;
+        let _abort = AbortOnPanic::new();
         let mut appender = self.appender.lock();
         self.apply_refused(&mut appender, &self.surroundings(self.now_ns()))
     }
@@ -463,11 +463,22 @@ impl Clock {
     }
 }
 
-struct AbortOnPanic;
+/// Ends the process if a panic begins while this is alive; closing a journal during one is no reason.
+struct AbortOnPanic {
+    was_panicking: bool,
+}
+
+impl AbortOnPanic {
+    fn new() -> Self {
+        AbortOnPanic {
+            was_panicking: std::thread::panicking(),
+        }
+    }
+}
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.was_panicking {
             std::process::abort();
         }
     }

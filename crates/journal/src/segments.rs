@@ -236,7 +236,8 @@ impl Segments {
             None => self.write_zeros(header.sequence, bytes, paced)?,
         };
         let (used, crc) = header.encode();
-        let mut page = [0; SEGMENT_HEADER_BYTES];
+        // A reused file must not show the first group of its older life: it would be believed.
+        let mut page = [0; SEGMENT_HEADER_BYTES + GROUP_HEADER_BYTES];
         page[..used.len()].copy_from_slice(&used);
         write_all_at(&*file, &page, 0).map_err(|e| Error::io("write", &from, &e))?;
         sync_file(&*file).map_err(|e| Error::io("sync", &from, &e))?;

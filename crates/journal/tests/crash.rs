@@ -16,7 +16,7 @@ use owner::{Owner, Record, identity};
 use quarry_journal::files::simulated::{Crash, Fault};
 use quarry_journal::{Error, Journal, Level, Options, SimulatedFiles};
 
-const SEEDS_A_PUSH: u64 = 3;
+const SEEDS_A_PUSH: u64 = 8;
 /// Lives of one journal: each but the last ends in a crash.
 const LIVES: usize = 3;
 
@@ -24,6 +24,8 @@ fn options() -> Options {
     Options {
         segment_bytes: 8 * 1024,
         spare_segments_max: 1,
+        // The workload decides what a group is.
+        gather_ns: u64::MAX,
         ..owner::options()
     }
 }
