@@ -12,10 +12,7 @@ pub enum Error {
     /// A key is empty or longer than [`crate::KEY_BYTES_MAX`]; nothing was written.
     KeyLength { key_bytes: usize },
     /// Bytes that should be a [`crate::WriteBatch`] are not one.
-    MalformedBatch {
-        offset: usize,
-        expected: &'static str,
-    },
+    MalformedBatch { offset: usize },
     /// What the engine reads back is not what it wrote, or not an engine's files at all.
     Corruption(String),
     /// The files belong to another engine, another format or another version of one.
@@ -66,10 +63,10 @@ impl fmt::Display for Error {
                     crate::KEY_BYTES_MAX
                 )
             }
-            Self::MalformedBatch { offset, expected } => {
+            Self::MalformedBatch { offset } => {
                 write!(
                     out,
-                    "write batch is malformed at byte {offset}: expected {expected}"
+                    "write batch is malformed: no whole put or delete at byte {offset}"
                 )
             }
             Self::Corruption(what) => write!(out, "stored data is damaged: {what}"),

@@ -71,8 +71,7 @@ impl WriteBatch {
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.bytes
             .reserve(1 + 2 * VARINT_BYTES_MAX + key.len() + value.len());
-        self.bytes.push(TAG_PUT);
-        push_slice(&mut self.bytes, key);
+        push_head(&mut self.bytes, TAG_PUT, key);
         push_slice(&mut self.bytes, value);
         self.note(Op::Put(key, value));
     }
@@ -80,8 +79,7 @@ impl WriteBatch {
     #[inline]
     pub fn delete(&mut self, key: &[u8]) {
         self.bytes.reserve(1 + VARINT_BYTES_MAX + key.len());
-        self.bytes.push(TAG_DELETE);
-        push_slice(&mut self.bytes, key);
+        push_head(&mut self.bytes, TAG_DELETE, key);
         self.note(Op::Delete(key));
     }
 
@@ -104,14 +102,13 @@ impl WriteBatch {
             (self.op_count, self.applied_lsn, self.bad_key_bytes);
         let mut at = 0;
         while at < bytes.len() {
-            match read_op(bytes, &mut at) {
-                Ok(op) => self.note(op),
-                Err(error) => {
-                    (self.op_count, self.applied_lsn, self.bad_key_bytes) =
-                        (op_count, applied_lsn, bad_key_bytes);
-                    return Err(error);
-                }
-            }
+            let offset = at;
+            let Some(op) = read_op(bytes, &mut at) else {
+                (self.op_count, self.applied_lsn, self.bad_key_bytes) =
+                    (op_count, applied_lsn, bad_key_bytes);
+                return Err(Error::MalformedBatch { offset });
+            };
+            self.note(op);
         }
         self.bytes.extend_from_slice(bytes);
         Ok(())
@@ -213,10 +210,12 @@ impl<'b> Iterator for Ops<'b> {
     #[inline]
     fn next(&mut self) -> Option<Op<'b>> {
         self.left = self.left.checked_sub(1)?;
-        Some(
-            read_op(self.bytes, &mut self.at)
-                .expect("a batch in memory is well formed by construction"),
-        )
+        let op = read_op(self.bytes, &mut self.at);
+        debug_assert!(
+            op.is_some(),
+            "a batch in memory is well formed by construction"
+        );
+        op
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -225,6 +224,17 @@ impl<'b> Iterator for Ops<'b> {
 }
 
 impl ExactSizeIterator for Ops<'_> {}
+
+#[inline]
+fn push_head(out: &mut Vec<u8>, tag: u8, key: &[u8]) {
+    if key.len() < 0x80 {
+        out.extend_from_slice(&[tag, key.len() as u8]);
+    } else {
+        out.push(tag);
+        push_long_len(out, key.len());
+    }
+    out.extend_from_slice(key);
+}
 
 #[inline]
 fn push_slice(out: &mut Vec<u8>, slice: &[u8]) {
@@ -245,37 +255,25 @@ fn push_long_len(out: &mut Vec<u8>, len: usize) {
     out.push(len as u8);
 }
 
+/// Nothing when no whole operation begins at `at`, which is then anywhere.
 #[inline]
-fn read_op<'b>(bytes: &'b [u8], at: &mut usize) -> Result<Op<'b>> {
-    let tag = bytes[*at];
-    let tag_offset = *at;
+fn read_op<'b>(bytes: &'b [u8], at: &mut usize) -> Option<Op<'b>> {
+    let tag = *bytes.get(*at)?;
     *at += 1;
+    let key = read_slice(bytes, at)?;
     match tag {
-        TAG_PUT => {
-            let key = read_slice(bytes, at, "a key")?;
-            let value = read_slice(bytes, at, "a value")?;
-            Ok(Op::Put(key, value))
-        }
-        TAG_DELETE => Ok(Op::Delete(read_slice(bytes, at, "a key")?)),
-        _ => Err(Error::MalformedBatch {
-            offset: tag_offset,
-            expected: "a put or a delete",
-        }),
+        TAG_PUT => Some(Op::Put(key, read_slice(bytes, at)?)),
+        TAG_DELETE => Some(Op::Delete(key)),
+        _ => None,
     }
 }
 
 #[inline]
-fn read_slice<'b>(bytes: &'b [u8], at: &mut usize, expected: &'static str) -> Result<&'b [u8]> {
-    let offset = *at;
-    let malformed = Error::MalformedBatch { offset, expected };
-    let Some(len) = read_varint(bytes, at) else {
-        return Err(malformed);
-    };
-    let Some(slice) = bytes.get(*at..).and_then(|rest| rest.get(..len as usize)) else {
-        return Err(malformed);
-    };
-    *at += slice.len();
-    Ok(slice)
+fn read_slice<'b>(bytes: &'b [u8], at: &mut usize) -> Option<&'b [u8]> {
+    let len = read_varint(bytes, at)? as usize;
+    let slice = bytes.get(*at..)?.get(..len)?;
+    *at += len;
+    Some(slice)
 }
 
 #[inline]
@@ -372,10 +370,7 @@ mod tests {
     fn foreign_tags_and_endless_lengths_are_refused() {
         assert_eq!(
             WriteBatch::from_bytes(&[9, 0]),
-            Err(Error::MalformedBatch {
-                offset: 0,
-                expected: "a put or a delete"
-            })
+            Err(Error::MalformedBatch { offset: 0 })
         );
         assert!(WriteBatch::from_bytes(&[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]).is_err());
         assert!(WriteBatch::from_bytes(&[0, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_err());
