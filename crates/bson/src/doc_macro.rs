@@ -72,10 +72,7 @@ mod tests {
         let d = doc! { "a": 1, "b": {}, "c": [], "d": [[1], {"e": null}, names.len() as i64,], "f": names[1], "g": [1, 2].len() as i32, };
         crate::RawDocument::validated(d.as_bytes()).unwrap();
         assert_eq!(d.len(), 6);
-        assert_eq!(
-            d.get_path("d.1.e").map(|v| Value::from(v)),
-            Some(Value::null())
-        );
+        assert_eq!(d.get_path("d.1.e").map(Value::from), Some(Value::null()));
         assert_eq!(d.get_path("d.2").and_then(|v| v.as_i64_exact()), Some(2));
         assert_eq!(d.get_str("f"), Some("y"));
         assert_eq!(doc! {}, Document::new());

@@ -125,7 +125,9 @@ fn rare(element_type: ElementType, value: &[u8], depth: usize) -> bool {
 
 /// The old binary subtype 2 carries a second length inside its payload.
 fn is_binary(value: &[u8]) -> bool {
-    value.get(4) != Some(&2) || layout::read_len(value, 5) == value.len().checked_sub(9)
+    const SUBTYPE_OLD: u8 = 2;
+    value.get(4) != Some(&SUBTYPE_OLD)
+        || layout::read_len(value, 5).is_some_and(|inner| inner + 9 == value.len())
 }
 
 /// Finds the first fault of bytes that failed the pass.
@@ -283,6 +285,19 @@ mod tests {
             format!("invalid BSON at byte {at} in `a.b.1`: expected text in UTF-8")
         );
         assert_eq!((error.offset(), error.path()), (Some(at), "a.b.1"));
+    }
+
+    #[test]
+    fn old_binary_needs_its_inner_length() {
+        for payload in [
+            &[][..],
+            &[1, 0, 0],
+            &[2, 0, 0, 0, 7],
+            &[255, 255, 255, 255, 7],
+        ] {
+            let bytes = doc! { "b": crate::Value::binary(2, payload) }.into_bytes();
+            assert!(RawDocument::validated(&bytes).is_err(), "{payload:?}");
+        }
     }
 
     #[test]

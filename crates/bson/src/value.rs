@@ -256,7 +256,7 @@ impl<'a> RawValue<'a> {
         match *self {
             Self::Double(d) => out.extend_from_slice(&d.to_bits().to_le_bytes()),
             Self::String(text) | Self::JavaScript(text) | Self::Symbol(text) => {
-                write_text(out, text)
+                write_text(out, text);
             }
             Self::Document(document) => write_frame(out, document),
             Self::Array(array) => write_frame(out, array.as_document()),

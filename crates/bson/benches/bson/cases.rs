@@ -56,7 +56,7 @@ pub fn of(scenario: &Scenario) -> Vec<Case> {
             "owned",
             Box::new(move || drop(black_box(Document::decode(black_box(bytes))))),
             Some(Box::new(move || {
-                drop(black_box(bson::Document::from_reader(black_box(bytes))))
+                drop(black_box(bson::Document::from_reader(black_box(bytes))));
             })),
         ),
         case(

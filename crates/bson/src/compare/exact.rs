@@ -158,17 +158,15 @@ fn compare_magnitudes(coefficient: u128, exponent: i32, double: f64) -> Ordering
     let mut decimal = Whole::from(coefficient);
     let mut binary = Whole::from(u128::from(mantissa));
     // 10^e = 5^e * 2^e; negative powers go to the other side.
-    if exponent >= 0 {
-        decimal.times_five(exponent.unsigned_abs())
+    let (fives, twos) = (exponent.unsigned_abs(), exponent - power);
+    let scaled = if exponent >= 0 {
+        &mut decimal
     } else {
-        binary.times_five(exponent.unsigned_abs())
-    }
-    let twos = exponent - power;
-    if twos >= 0 {
-        decimal.shift_left(twos.unsigned_abs())
-    } else {
-        binary.shift_left(twos.unsigned_abs())
-    }
+        &mut binary
+    };
+    scaled.times_five(fives);
+    let shifted = if twos >= 0 { &mut decimal } else { &mut binary };
+    shifted.shift_left(twos.unsigned_abs());
     decimal.limbs.iter().rev().cmp(binary.limbs.iter().rev())
 }
 

@@ -25,7 +25,7 @@ pub fn decode(data: &[u8]) {
     }
     extjson::relaxed(document.as_raw());
     let rebuilt = Document::build(|out| {
-        for element in document.iter() {
+        for element in &document {
             out.append(element.name(), element.value());
         }
     });
