@@ -1,10 +1,11 @@
 //! Repository checks and code generation.
 //!
-//! `error_codes` turns the public table of error numbers into Rust. It writes nothing by itself:
-//! `main` does.
+//! `style` reads the sources and reports every breach of the plan's rules; `error_codes` turns the
+//! public table of error numbers into Rust. Neither writes anything by itself: `main` does.
 #![forbid(unsafe_code)]
 
 pub mod error_codes;
+pub mod style;
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask generate` writes the generated sources.
+//! `cargo xtask generate` writes the generated sources; `cargo xtask style` prints breaches of the
+//! plan's rules and fails when there is one.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -7,8 +8,9 @@ use std::{env, fs};
 fn main() -> ExitCode {
     match env::args().nth(1).as_deref() {
         Some("generate") => report(generate()),
+        Some("style") => report(style()),
         _ => {
-            eprintln!("usage: cargo xtask generate");
+            eprintln!("usage: cargo xtask generate | style");
             ExitCode::from(2)
         }
     }
@@ -30,6 +32,17 @@ fn generate() -> Result<(), String> {
         entries.len()
     );
     Ok(())
+}
+
+fn style() -> Result<(), String> {
+    let breaches = xtask::style::check(&xtask::repository_root())?;
+    for breach in &breaches {
+        println!("{breach}");
+    }
+    match breaches.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} breaches of the plan's rules")),
+    }
 }
 
 fn report(result: Result<(), String>) -> ExitCode {

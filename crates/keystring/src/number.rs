@@ -418,7 +418,9 @@ pub(crate) fn typed(number: Number, tag: Option<Tag>) -> Option<Value> {
     Some(match (number, tag) {
         (_, Some(Tag::Decimal128(bytes))) => Value::from(Decimal128::from_bytes(bytes)),
         (Number::NaN, None) => Value::from(f64::from_bits(COMMON_NAN_BITS)),
-        (Number::NaN, Some(Tag::DoubleBits(bytes))) => Value::from(f64::from_le_bytes(bytes)),
+        (Number::NaN, Some(Tag::DoubleBits(bytes))) => {
+            Value::from(f64::from_bits(u64::from_le_bytes(bytes)))
+        }
         (Number::Whole(0), Some(Tag::NegativeZero)) => Value::from(-0.0),
         (Number::Whole(n), None) => i32::try_from(n).map_or_else(|_| Value::from(n), Value::from),
         (Number::Whole(n), Some(Tag::Int64)) => Value::from(n),

@@ -316,9 +316,9 @@ fn malformed_messages_are_refused_with_place_and_reason() {
     let many: Vec<Vec<u8>> = std::iter::once(body.clone())
         .chain(["p", "q", "r", "s", "t"].map(|name| sequence_section(name, &[])))
         .collect();
-    let mut long_message = op_msg(0, &[body.clone()]);
+    let mut long_message = op_msg(0, std::slice::from_ref(&body));
     long_message[0] += 1;
-    let mut huge_message = op_msg(0, &[body.clone()]);
+    let mut huge_message = op_msg(0, std::slice::from_ref(&body));
     huge_message[3] = 0x7F;
     let invalid_utf8 = [&[1][..], &6u32.to_le_bytes(), &[0xFF, 0]].concat();
 
@@ -365,7 +365,7 @@ fn malformed_messages_are_refused_with_place_and_reason() {
         ),
         (
             "no body",
-            op_msg(0, &[documents.clone()]),
+            op_msg(0, std::slice::from_ref(&documents)),
             "malformed message at byte 49: expected a body section",
         ),
         (
@@ -380,7 +380,7 @@ fn malformed_messages_are_refused_with_place_and_reason() {
         ),
         (
             "required flags",
-            op_msg(1 << 2 | 1 << 15, &[body.clone()]),
+            op_msg(1 << 2 | 1 << 15, std::slice::from_ref(&body)),
             "required OP_MSG flags 0x8004 are not known",
         ),
         (

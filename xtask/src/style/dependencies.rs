@@ -1,0 +1,106 @@
+//! The floors: who may depend on whom, read from every `Cargo.toml`.
+
+use super::{Breach, File};
+
+/// The crates of the plan, and for each the crates of the workspace that it may use.
+const ROOMS: [(&str, &[&str]); 12] = [
+    ("bson", &[]),
+    ("timing", &[]),
+    ("journal", &[]),
+    ("storage", &[]),
+    ("keystring", &["bson"]),
+    ("wire", &["bson"]),
+    ("storage-rocksdb", &["storage"]),
+    ("storage-mdbx", &["storage"]),
+    (
+        "database",
+        &["bson", "timing", "journal", "storage", "keystring"],
+    ),
+    ("query", &["bson", "timing", "keystring", "database"]),
+    ("server", &SERVER_USES),
+    ("bench", &BENCH_USES),
+];
+const SERVER_USES: [&str; 10] = [
+    "bson",
+    "timing",
+    "journal",
+    "storage",
+    "keystring",
+    "wire",
+    "storage-rocksdb",
+    "storage-mdbx",
+    "database",
+    "query",
+];
+const BENCH_USES: [&str; 11] = [
+    "bson",
+    "timing",
+    "journal",
+    "storage",
+    "keystring",
+    "wire",
+    "storage-rocksdb",
+    "storage-mdbx",
+    "database",
+    "query",
+    "server",
+];
+
+/// Libraries that must stay in the crates that exist for them.
+const CONFINED: [(&str, &[&str]); 3] = [
+    ("tokio", &["server", "bench"]),
+    ("rust-rocksdb", &["storage-rocksdb"]),
+    ("mdbx-sys", &["storage-mdbx"]),
+];
+
+pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
+    let (Some(name), Some("Cargo.toml")) = (file.crate_name(), file.path_in_crate()) else {
+        return;
+    };
+    let mut breach = |line: usize, what: String| {
+        found.push(Breach {
+            path: file.path.clone(),
+            line,
+            what,
+        });
+    };
+    let Some((_, uses)) = ROOMS.iter().find(|(room, _)| *room == name) else {
+        return breach(0, format!("crate `{name}` is not in the plan"));
+    };
+    for (line, dependency) in dependencies(&file.text) {
+        if let Some(room) = dependency.strip_prefix("quarry-")
+            && !uses.contains(&room)
+        {
+            breach(line, format!("`{name}` must not know `{room}`"));
+        }
+        let confined = CONFINED.iter().find(|(library, _)| *library == dependency);
+        if let Some((library, rooms)) = confined
+            && !rooms.contains(&name)
+        {
+            breach(
+                line,
+                format!("`{library}` belongs to {}", rooms.join(" and ")),
+            );
+        }
+    }
+}
+
+/// The names under every `[dependencies]`, `[dev-dependencies]` and the like, with their lines.
+fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
+    let mut names = Vec::new();
+    let mut is_inside = false;
+    for (index, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            is_inside = section.ends_with("dependencies");
+            // `[dependencies.name]` is a dependency by itself.
+            if let Some((_, name)) = section.split_once("dependencies.") {
+                names.push((index + 1, name));
+            }
+        } else if is_inside && let Some((name, _)) = line.split_once(['=', '.']) {
+            names.push((index + 1, name.trim().trim_matches('"')));
+        }
+    }
+    names
+}

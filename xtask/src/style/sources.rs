@@ -1,0 +1,110 @@
+//! Rules over Rust sources.
+
+use super::code::{lines_with_word, without_comments_and_strings};
+use super::{Breach, File};
+
+/// Crates that call other languages, each in its FFI files only.
+const ENGINE_CRATES: [&str; 2] = ["storage-rocksdb", "storage-mdbx"];
+const ASYNC_CRATES: [&str; 2] = ["server", "bench"];
+
+/// What of `query` is a function of BSON alone.
+const PURE_FOLDERS: [&str; 6] = [
+    "matcher",
+    "update",
+    "projection",
+    "expression",
+    "pipeline",
+    "sort",
+];
+const IMPURE_CRATES: [&str; 3] = ["quarry_database", "quarry_storage", "quarry_journal"];
+
+/// The crates whose matter BSON bytes and message headers are. `bench` stands outside: it reads messages
+/// by itself, so that a fault of the server's codec cannot hide behind the same fault there.
+const PARSERS: [&str; 3] = ["bson", "wire", "bench"];
+/// Signed little-endian 32-bit numbers are how BSON and its messages write lengths, and Doubles stand in
+/// BSON alone; the project's own formats have unsigned ones. So whoever reads these parses BSON by hand.
+const BSON_READS: [&str; 2] = ["i32::from_le_bytes", "f64::from_le_bytes"];
+
+pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
+    if !file.is_rust() {
+        return;
+    }
+    let code = without_comments_and_strings(&file.text);
+    let mut breach = |lines: Vec<usize>, what: &str| {
+        let breaches = lines.into_iter();
+        found.extend(breaches.map(|line| Breach {
+            path: file.path.clone(),
+            line,
+            what: what.to_owned(),
+        }));
+    };
+    if !file.text.starts_with("//!") {
+        breach(
+            vec![1],
+            "a module begins with `//!`: what it is, keeps true, leaves out",
+        );
+    }
+    if !may_be_unsafe(file) {
+        breach(
+            lines_with_word(&code, "unsafe"),
+            "`unsafe` lives in the engine crates' FFI files",
+        );
+    }
+    if is_crate_root(file) && !code.contains("#![forbid(unsafe_code)]") {
+        breach(vec![0], "a crate says `#![forbid(unsafe_code)]`");
+    }
+    if !file
+        .crate_name()
+        .is_some_and(|name| ASYNC_CRATES.contains(&name))
+    {
+        breach(
+            lines_with_word(&code, "tokio"),
+            "tokio belongs to server and bench",
+        );
+    }
+    if is_pure(file) {
+        for name in IMPURE_CRATES {
+            breach(
+                lines_with_word(&code, name),
+                "this folder is pure over BSON",
+            );
+        }
+    }
+    if file
+        .crate_name()
+        .is_some_and(|name| !PARSERS.contains(&name))
+    {
+        for read in BSON_READS {
+            breach(
+                lines_with_word(&code, read),
+                "BSON bytes are read by bson, headers by wire",
+            );
+        }
+    }
+}
+
+fn may_be_unsafe(file: &File) -> bool {
+    let is_ffi = |path: &str| path.ends_with("/ffi.rs") || path.contains("/ffi/");
+    file.crate_name()
+        .is_some_and(|name| ENGINE_CRATES.contains(&name))
+        && file.path_in_crate().is_some_and(is_ffi)
+}
+
+/// Whether the file is where a crate that must be safe says so.
+fn is_crate_root(file: &File) -> bool {
+    let is_root = matches!(file.path_in_crate(), Some("src/lib.rs" | "src/main.rs"));
+    is_root
+        && file
+            .crate_name()
+            .is_some_and(|name| !ENGINE_CRATES.contains(&name))
+}
+
+fn is_pure(file: &File) -> bool {
+    let Some(path) = file.path.strip_prefix("crates/query/src/") else {
+        return false;
+    };
+    PURE_FOLDERS.iter().any(|folder| {
+        path.strip_prefix(folder)
+            .is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
+    })
+}

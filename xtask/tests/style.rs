@@ -1,0 +1,209 @@
+//! The plan's rules hold in this repository, and each rule catches what it is for.
+
+use xtask::style::{File, Repository, breaches, check};
+
+#[test]
+fn the_repository_keeps_the_rules() {
+    let found = check(&xtask::repository_root()).unwrap();
+    let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(lines.is_empty(), "\n{}\n", lines.join("\n"));
+}
+
+#[test]
+fn the_rules_see_the_repository() {
+    let repository = Repository::read(&xtask::repository_root()).unwrap();
+    for path in [
+        "Cargo.toml",
+        "crates/bson/src/lib.rs",
+        "crates/query/Cargo.toml",
+        "xtask/src/style.rs",
+    ] {
+        assert!(
+            repository.files.iter().any(|file| file.path == path),
+            "{path} was not read"
+        );
+    }
+    assert!(
+        !repository
+            .files
+            .iter()
+            .any(|file| file.path.starts_with(".git/"))
+    );
+}
+
+fn found(path: &str, text: &str) -> Vec<String> {
+    let file = File {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    };
+    breaches(&Repository { files: vec![file] })
+        .iter()
+        .map(|breach| breach.what.clone())
+        .collect()
+}
+
+const ROOT: &str = "//! A crate.\n#![forbid(unsafe_code)]\n";
+
+#[test]
+fn floors() {
+    let manifest = "[dependencies]\nquarry-bson = { path = \"../bson\" }\nserde = \"1\"\n";
+    assert!(found("crates/wire/Cargo.toml", manifest).is_empty());
+    assert_eq!(
+        found("crates/journal/Cargo.toml", manifest),
+        ["`journal` must not know `bson`"]
+    );
+    for (section, breach) in [
+        (
+            "[dev-dependencies]\nquarry-wire.workspace = true",
+            "`database` must not know `wire`",
+        ),
+        (
+            "[dependencies.quarry-query]\nversion = \"1\"",
+            "`database` must not know `query`",
+        ),
+        (
+            "[target.'cfg(unix)'.dependencies]\ntokio = \"1\"",
+            "`tokio` belongs to server and bench",
+        ),
+        (
+            "[dependencies]\nrust-rocksdb = \"1\"",
+            "`rust-rocksdb` belongs to storage-rocksdb",
+        ),
+    ] {
+        assert_eq!(found("crates/database/Cargo.toml", section), [breach]);
+    }
+    assert!(
+        found(
+            "crates/server/Cargo.toml",
+            "[dependencies]\ntokio = \"1\"\nquarry-query = \"1\""
+        )
+        .is_empty()
+    );
+    assert_eq!(
+        found("crates/extra/Cargo.toml", ""),
+        ["crate `extra` is not in the plan"]
+    );
+}
+
+#[test]
+fn modules_say_what_they_are() {
+    assert_eq!(
+        found("crates/bson/src/x.rs", "use a;\n//! Late.\n").len(),
+        1
+    );
+    assert!(found("crates/bson/src/x.rs", "//! X.\n").is_empty());
+}
+
+#[test]
+fn unsafe_code_stays_with_the_engines() {
+    let code = "//! X.\nfn f() { unsafe { g() } }\n";
+    for path in [
+        "crates/bson/src/x.rs",
+        "crates/storage-mdbx/src/engine.rs",
+        "xtask/src/x.rs",
+        "crates/server/tests/x.rs",
+    ] {
+        assert_eq!(
+            found(path, code),
+            ["`unsafe` lives in the engine crates' FFI files"],
+            "{path}"
+        );
+    }
+    assert!(found("crates/storage-mdbx/src/ffi.rs", code).is_empty());
+    assert!(found("crates/storage-rocksdb/src/ffi/iterator.rs", code).is_empty());
+    assert!(
+        found(
+            "crates/bson/src/x.rs",
+            "//! X.\n// unsafe\nconst A: &str = \"unsafe\";\n"
+        )
+        .is_empty()
+    );
+    assert_eq!(
+        found("crates/bson/src/lib.rs", "//! X.\n"),
+        ["a crate says `#![forbid(unsafe_code)]`"]
+    );
+    assert!(found("crates/bson/src/lib.rs", ROOT).is_empty());
+    assert!(found("crates/storage-mdbx/src/lib.rs", "//! X.\n").is_empty());
+}
+
+#[test]
+fn tokio_stays_on_top() {
+    let code = "//! X.\nuse tokio::net;\n";
+    assert_eq!(
+        found("crates/query/src/x.rs", code),
+        ["tokio belongs to server and bench"]
+    );
+    assert!(found("crates/server/src/x.rs", code).is_empty());
+}
+
+#[test]
+fn pure_folders_know_no_database() {
+    let code = "//! X.\nuse quarry_database::Collection;\n";
+    for path in [
+        "matcher/x.rs",
+        "update/x.rs",
+        "projection/mod.rs",
+        "expression.rs",
+        "pipeline/a/b.rs",
+        "sort.rs",
+    ] {
+        assert_eq!(
+            found(&format!("crates/query/src/{path}"), code),
+            ["this folder is pure over BSON"],
+            "{path}"
+        );
+    }
+    assert!(found("crates/query/src/exec/x.rs", code).is_empty());
+    assert!(found("crates/query/src/update_one.rs", code).is_empty());
+}
+
+#[test]
+fn bson_is_read_in_one_place() {
+    let code = "//! X.\nlet n = i32::from_le_bytes(bytes);\n";
+    assert_eq!(
+        found("crates/database/src/x.rs", code),
+        ["BSON bytes are read by bson, headers by wire"]
+    );
+    assert!(found("crates/bson/src/x.rs", code).is_empty());
+    assert!(found("crates/wire/src/x.rs", code).is_empty());
+    assert!(found("crates/journal/src/x.rs", &code.replace("i32", "u32")).is_empty());
+}
+
+#[test]
+fn promises_have_reasons() {
+    let (promise, other) = (["TO", "DO"].concat(), ["FIX", "ME"].concat());
+    for text in [
+        format!("# {promise} later"),
+        format!("{other}: x"),
+        format!("{promise}() x"),
+    ] {
+        assert_eq!(found("docs/x.md", &text).len(), 1, "{text}");
+    }
+    assert!(found("docs/x.md", &format!("{promise}(waits for the kernel): x")).is_empty());
+    assert!(found("docs/x.md", &format!("{promise}S")).is_empty());
+}
+
+#[test]
+fn names_say_what_is_inside() {
+    for path in [
+        "crates/bson/src/util.rs",
+        "crates/bson/src/common/a.rs",
+        "tests/helpers.py",
+        "crates/misc/src/a.rs",
+    ] {
+        assert_eq!(found(path, "//! X.\n").len(), 1, "{path}");
+    }
+    assert_eq!(
+        found("crates/bson/src/a.rs", "//! X.\nmod helpers {}\n").len(),
+        1
+    );
+    assert!(found("crates/bson/src/utility_belt.rs", "//! X.\n").is_empty());
+}
+
+#[test]
+fn paths_of_one_machine_stay_out() {
+    let (root, work) = (["/ro", "ot/"].concat(), ["/wo", "rk/"].concat());
+    assert_eq!(found("Makefile", &format!("cd {root}x")).len(), 1);
+    assert_eq!(found("docs/x.md", &format!("`{work}x`")).len(), 1);
+    assert!(found("docs/x.md", &format!("docs{work}x and $HOME{root}x")).is_empty());
+}
