@@ -65,6 +65,9 @@ impl<'u> Apply<'u, '_> {
         if let Some((dynamic, node)) = branch.dynamic.first() {
             return Err(not_an_array(*dynamic, node, RawValue::Document(document)));
         }
+        if let [only] = branch.named.as_slice() {
+            return self.document_one(document, only, out);
+        }
         let bytes = document.as_bytes();
         let start = begin(out);
         let mut missing: SmallVec<[bool; 16]> = SmallVec::from_elem(true, branch.named.len());
@@ -96,6 +99,31 @@ impl<'u> Apply<'u, '_> {
         {
             self.create(named.name.as_bytes(), &named.node, out)?;
         }
+        end(start, out);
+        Ok(())
+    }
+
+    /// The same where one field is touched: its place is looked up, the rest is copied in two pieces.
+    fn document_one(
+        &self,
+        document: RawDocument<'_>,
+        named: &'u Named,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let bytes = document.as_bytes();
+        let start = begin(out);
+        let Some(element) = document.get_element(&*named.name) else {
+            out.extend_from_slice(&bytes[LENGTH_BYTES..bytes.len() - 1]);
+            self.create(named.name.as_bytes(), &named.node, out)?;
+            end(start, out);
+            return Ok(());
+        };
+        // The element is a part of the document's bytes.
+        let element_start = element.as_bytes().as_ptr() as usize - bytes.as_ptr() as usize;
+        let element_end = element_start + element.as_bytes().len();
+        out.extend_from_slice(&bytes[LENGTH_BYTES..element_start]);
+        self.existing(element, &named.node, Within::Document, out)?;
+        out.extend_from_slice(&bytes[element_end..bytes.len() - 1]);
         end(start, out);
         Ok(())
     }
