@@ -69,8 +69,6 @@ impl WriteBatch {
 
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.bytes
-            .reserve(1 + 2 * VARINT_BYTES_MAX + key.len() + value.len());
         push_head(&mut self.bytes, TAG_PUT, key);
         push_slice(&mut self.bytes, value);
         self.note(Op::Put(key, value));
@@ -78,7 +76,6 @@ impl WriteBatch {
 
     #[inline]
     pub fn delete(&mut self, key: &[u8]) {
-        self.bytes.reserve(1 + VARINT_BYTES_MAX + key.len());
         push_head(&mut self.bytes, TAG_DELETE, key);
         self.note(Op::Delete(key));
     }
