@@ -19,7 +19,7 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
-	bootstrap bootstrap-drivers fuzz torture clean-drivers
+	bootstrap bootstrap-drivers torture clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -72,9 +72,6 @@ bench-collections: build ## 100,000 collections with two secondary indexes each
 
 torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py
-
-fuzz: ## every fuzz target for FUZZ_SECONDS (60) each; needs a nightly toolchain and cargo-fuzz
-	@scripts/fuzz.sh
 
 clean-drivers: ## forget the virtual environments and node_modules of the driver tests
 	rm -rf -- "$(DRIVERS_DIR)"

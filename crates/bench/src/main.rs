@@ -1,2 +1,115 @@
-//! Quarry bench.
-fn main() {}
+//! `quarry-bench`: the command line over the workloads.
+#![forbid(unsafe_code)]
+
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use quarry_bench::peers::Peer;
+use quarry_bench::{canned, collections, concurrent, crud};
+
+/// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
+#[derive(Parser)]
+#[command(version)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve canned replies until killed.
+    Canned {
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
+    /// The CRUD workloads from pymongo on one connection.
+    Crud {
+        /// A Python that imports pymongo.
+        #[arg(long, default_value = "python3")]
+        python: String,
+        #[arg(long, default_value_t = 600)]
+        iterations: u32,
+        /// Only cases whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+        /// NAME=URI of servers to measure; without any, Quarry on each engine.
+        #[arg(value_parser = Peer::parse)]
+        servers: Vec<Peer>,
+    },
+    /// Point reads and inserts from many connections of compiled clients.
+    Concurrent {
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64])]
+        connections: Vec<u32>,
+        /// Length of one turn of one server.
+        #[arg(long, default_value_t = 700)]
+        turn_ms: u64,
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
+        /// NAME=URI of servers to measure; without any, Quarry on each engine.
+        #[arg(value_parser = Peer::parse)]
+        servers: Vec<Peer>,
+    },
+    /// Very many collections with two secondary indexes each.
+    Collections {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        #[arg(long, default_value_t = 100_000)]
+        count: u64,
+        #[arg(long, default_value_t = 8)]
+        connections: u64,
+        #[arg(long, default_value_t = 20_000)]
+        reads: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Line::parse().command {
+        Command::Canned { port } => TcpListener::bind(("127.0.0.1", port)).and_then(|listener| {
+            println!("listening on {}", listener.local_addr()?);
+            canned::serve(&listener);
+            Ok(())
+        }),
+        Command::Crud {
+            python,
+            iterations,
+            only,
+            servers,
+        } => crud::run(&crud::Options {
+            given: servers,
+            python,
+            iterations,
+            only,
+        }),
+        Command::Concurrent {
+            connections,
+            turn_ms,
+            rounds,
+            servers,
+        } => concurrent::run(&concurrent::Options {
+            given: servers,
+            connections,
+            turn: Duration::from_millis(turn_ms),
+            rounds,
+        }),
+        Command::Collections {
+            engine,
+            count,
+            connections,
+            reads,
+        } => collections::run(&collections::Options {
+            engine,
+            count,
+            connections: connections.max(1),
+            reads: reads.max(1),
+        }),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quarry-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,235 @@
+"""The CRUD workloads from pymongo on one connection: `crud.py [--iterations N] NAME=URI...`.
+
+Every operation runs on all sides in short turns; the figures, in microseconds, go to standard output as JSON.
+*simple*: {_id: "prefix_seq", seq, data: 100 characters}, the `_id` index only. *complex*: about 800 bytes and eleven
+indexes: `_id`, a unique triple, nine compound ones of ten distinct fields each. *shuffled*: the simple documents with
+other names in another order, because a path keyed to this bench would be no path at all.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import random
+import sys
+import time
+
+from pymongo import InsertOne, MongoClient
+
+DATABASE = "quarry_crud"
+DATA = ("abcdefghijklmnopqrstuvwxyz" * 4)[:100]
+PRELOADED = 20_000
+# Filler that makes the engine flush several times before anything is measured: 160 MiB.
+FILLER_BATCHES, FILLER_BATCH, FILLER = 40, 512, "x" * 8192
+TURN = 50
+WARM_UP = 100
+FIELDS = 30
+
+
+def simple(prefix, seq):
+    return {"_id": f"{prefix}_{seq}", "seq": seq, "data": DATA}
+
+
+def shuffled(prefix, seq):
+    return {"payload": DATA, "_id": f"{prefix}_{seq}", "ordinal": seq}
+
+
+def complex_document(prefix, seq):
+    document = {"_id": f"{prefix}_{seq}", "bn": f"branch-{seq % 100:03}", "on": seq, "vi": seq % 7}
+    for field in range(FIELDS):
+        document[f"f{field:02}"] = f"v{seq * (field + 31) % 1_000_003:08}"
+    document["amount"] = seq * 1.25
+    document["note"] = "a note that no index ever names " * 4
+    return document
+
+
+def complex_indexes(collection):
+    collection.create_index([("bn", 1), ("on", 1), ("vi", 1)], unique=True)
+    for index in range(9):
+        keys = [(f"f{(index * 7 + position * 3) % FIELDS:02}", 1) for position in range(10)]
+        assert len({key for key, _ in keys}) == 10
+        collection.create_index(keys, name=f"compound_{index}")
+
+
+def compound(index, seq, fields):
+    """The first `fields` fields of compound index `index`, as the document of `seq` has them."""
+    chosen = [(index * 7 + position * 3) % FIELDS for position in range(fields)]
+    return {f"f{field:02}": f"v{seq * (field + 31) % 1_000_003:08}" for field in chosen}
+
+
+class Side:
+    """One server. `fresh` numbers the documents that measuring inserts."""
+
+    def __init__(self, name, uri):
+        self.name = name
+        self.client = MongoClient(uri, maxPoolSize=1, retryWrites=False, retryReads=False, directConnection=True)
+        self.database = self.client[DATABASE]
+        self.simple, self.complex, self.shuffled = (self.database[kind] for kind in ("simple", "complex", "shuffled"))
+        self.fresh = itertools.count(10_000_000)
+        self.random = random.Random(7)
+
+    def key(self):
+        return self.random.randrange(PRELOADED)
+
+    def preload(self):
+        self.client.drop_database(DATABASE)
+        complex_indexes(self.complex)
+        for collection, make in ((self.simple, simple), (self.shuffled, shuffled), (self.complex, complex_document)):
+            for start in range(0, PRELOADED, 1000):
+                collection.insert_many([make("p", seq) for seq in range(start, start + 1000)])
+        for batch in range(FILLER_BATCHES):
+            self.database.filler.insert_many(
+                [{"_id": batch * FILLER_BATCH + number, "filler": FILLER} for number in range(FILLER_BATCH)]
+            )
+
+
+# Each maker prepares what is not measured and returns the call that is.
+
+
+def insert_one(kind, make):
+    def prepare(side):
+        collection, document = getattr(side, kind), make("n", next(side.fresh))
+        return lambda: collection.insert_one(document)
+
+    return prepare
+
+
+def insert_ten(kind, make):
+    def prepare(side):
+        collection = getattr(side, kind)
+        batch = [InsertOne(make("n", next(side.fresh))) for _ in range(10)]
+        return lambda: collection.bulk_write(batch)
+
+    return prepare
+
+
+def find(kind, query, limit):
+    def prepare(side):
+        collection, built = getattr(side, kind), query(side)
+        return lambda: list(collection.find(built).limit(limit))
+
+    return prepare
+
+
+def find_one(kind, query):
+    def prepare(side):
+        collection, built = getattr(side, kind), query(side)
+        return lambda: collection.find_one(built)
+
+    return prepare
+
+
+def update_one(kind, change):
+    def prepare(side):
+        collection, query, update = getattr(side, kind), {"_id": f"p_{side.key()}"}, change(side)
+        return lambda: collection.update_one(query, update)
+
+    return prepare
+
+
+def update_many(kind, name):
+    def prepare(side):
+        collection, seq = getattr(side, kind), side.key() // 10 * 10
+        query = {"_id": {"$in": [f"p_{seq + i}" for i in range(10)]}}
+        return lambda: collection.update_many(query, {"$inc": {name: 1}})
+
+    return prepare
+
+
+def delete_one(kind, make):
+    def prepare(side):
+        collection, document = getattr(side, kind), make("d", next(side.fresh))
+        collection.insert_one(document)
+        query = {"_id": document["_id"]}
+        return lambda: collection.delete_one(query)
+
+    return prepare
+
+
+def point(side):
+    return {"_id": f"p_{side.key()}"}
+
+
+def id_range(side):
+    return {"_id": {"$gte": f"p_{side.key()}"}}
+
+
+def ten_ids(side):
+    return {"_id": {"$in": [f"p_{side.key()}" for _ in range(10)]}}
+
+
+def operations():
+    for kind, make, plain in (
+        ("simple", simple, "seq"), ("shuffled", shuffled, "ordinal"), ("complex", complex_document, "amount"),
+    ):
+        yield f"{kind}/insert one", insert_one(kind, make)
+        yield f"{kind}/insert batch of 10", insert_ten(kind, make)
+        yield f"{kind}/point query", find_one(kind, point)
+        yield f"{kind}/range scan of 100", find(kind, id_range, 100)
+        yield f"{kind}/$in of 10", find(kind, ten_ids, 10)
+        yield f"{kind}/update unindexed field", update_one(kind, lambda side, name=plain: {"$set": {name: side.key()}})
+        yield f"{kind}/update many of 10", update_many(kind, plain)
+        yield f"{kind}/delete one", delete_one(kind, make)
+    yield "complex/compound exact", find_one("complex", lambda side: compound(3, side.key(), 10))
+    yield "complex/compound partial", find_one("complex", lambda side: compound(3, side.key(), 3))
+    yield "complex/unique exact", find_one("complex", lambda side: unique(side.key()))
+    yield "complex/$gt with limit", find("complex", lambda side: {"bn": f"branch-{side.key() % 100:03}", "on": {"$gt": 5}}, 10)
+    yield "complex/update indexed field", update_one("complex", lambda side: {"$set": {"f29": f"u{side.key():08}"}})
+
+
+def unique(seq):
+    return {"bn": f"branch-{seq % 100:03}", "on": seq, "vi": seq % 7}
+
+
+def percentile(ordered, share):
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1000
+
+
+def measure(prepare, sides, iterations):
+    """Nanoseconds of each call on each side, sides taking turns."""
+    samples = {side.name: [] for side in sides}
+    clock = time.perf_counter_ns
+    for side in sides:
+        for _ in range(WARM_UP):
+            prepare(side)()
+    for _ in range(-(-iterations // TURN)):
+        for side in sides:
+            taken = samples[side.name]
+            for _ in range(TURN):
+                call = prepare(side)
+                started = clock()
+                call()
+                taken.append(clock() - started)
+    return samples
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--iterations", type=int, default=600)
+    parser.add_argument("--only", default="")
+    parser.add_argument("servers", nargs="+")
+    options = parser.parse_args()
+    sides = [Side(*server.split("=", 1)) for server in options.servers]
+    for side in sides:
+        print(f"preloading {side.name}", file=sys.stderr)
+        side.preload()
+    figures = []
+    for case, prepare in operations():
+        if options.only not in case:
+            continue
+        samples = measure(prepare, sides, options.iterations)
+        line = []
+        for name, taken in samples.items():
+            taken.sort()
+            p50, p90, p99 = (percentile(taken, share) for share in (0.5, 0.9, 0.99))
+            figures.append({"case": case, "name": name, "p50": p50, "p90": p90, "p99": p99})
+            line.append(f"{name} {p50:.1f}")
+        print(f"{case:32} {'  '.join(line)}", file=sys.stderr)
+    for side in sides:
+        side.client.drop_database(DATABASE)
+    json.dump(figures, sys.stdout)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    main()

@@ -1,0 +1,283 @@
+//! The concurrent mode: point reads and `{w: 1}` inserts of simple documents from 1 to 64 connections.
+//!
+//! Two clients, the `mongodb` crate and the raw one; every combination runs in short turns over all sides, so that
+//! whatever else the machine does hurts them alike.
+
+use std::io;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use quarry_bson::{Value, doc};
+
+use crate::documents;
+use crate::driver_client::DriverClient;
+use crate::peers::{CANNED, Peer, Peers};
+use crate::raw_client::RawClient;
+use crate::report::Report;
+
+pub const DATABASE: &str = "quarry_bench";
+pub const COLLECTION: &str = "simple";
+
+/// Latencies beyond a minute are recorded as a minute.
+pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+/// Documents of the collection that point reads draw from.
+const PRELOADED: u64 = 100_000;
+const PRELOAD_BATCH: u64 = 1000;
+
+/// Filler written before measuring, so that several memtables have been flushed: 160 MiB in documents of 8 KiB.
+const FILLER_BATCHES: u64 = 40;
+const FILLER_BATCH: u64 = 512;
+const FILLER_BYTES: usize = 8192;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    PointRead,
+    Insert,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Operation::PointRead => "point read",
+            Operation::Insert => "insert {w: 1}",
+        }
+    }
+}
+
+/// What one turn measured.
+pub struct Sample {
+    pub latency: Histogram<u64>,
+    pub seconds: f64,
+}
+
+/// What to run.
+pub struct Options {
+    pub given: Vec<Peer>,
+    pub connections: Vec<u32>,
+    pub turn: Duration,
+    pub rounds: u32,
+}
+
+/// The key of one read: a full-period walk over all keys that looks random to a cache.
+pub fn key_at(first: u64, count: u64, keys: u64) -> u64 {
+    let mixed = (first ^ (first >> 29))
+        .wrapping_add(count)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 20) % keys
+}
+
+pub fn run(options: &Options) -> io::Result<()> {
+    let peers = Peers::given_or_started(&options.given, &["rocksdb", "mdbx", "memory"])?;
+    let ours = peers
+        .peers
+        .get(1)
+        .map_or("rocksdb", |peer| peer.name.as_str())
+        .to_owned();
+    for peer in peers.peers.iter().filter(|peer| peer.name != CANNED) {
+        eprintln!("preloading {}", peer.name);
+        preload(peer)?;
+    }
+    let mut report = Report::new(
+        "crud-concurrent",
+        "CRUD from many connections",
+        "make bench-concurrent",
+    );
+    report.note("Latencies are in microseconds; `share of canned` is the throughput divided by the canned server's.");
+    let mut turn_number = 0;
+    for client in ["driver", "raw"] {
+        for operation in [Operation::PointRead, Operation::Insert] {
+            for &connections in &options.connections {
+                eprintln!("{client}, {}, {connections} connections", operation.name());
+                let mut totals = Vec::new();
+                for peer in &peers.peers {
+                    totals.push((
+                        peer,
+                        Runner::connect(client, peer, connections)?,
+                        Total::new()?,
+                    ));
+                }
+                for _ in 0..options.rounds {
+                    for (_, runner, total) in &mut totals {
+                        turn_number += 1;
+                        let seed = run_seed().wrapping_add(turn_number << 52);
+                        total.add(&runner.run(operation, connections, options.turn, seed)?)?;
+                    }
+                }
+                let case = format!("{client}/{}/{connections}", operation.name());
+                push(&mut report, &case, &ours, &totals);
+            }
+        }
+    }
+    report.publish(&ours)?;
+    Ok(())
+}
+
+struct Total {
+    latency: Histogram<u64>,
+    seconds: f64,
+}
+
+impl Total {
+    fn new() -> io::Result<Total> {
+        Ok(Total {
+            latency: Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?,
+            seconds: 0.0,
+        })
+    }
+
+    fn add(&mut self, sample: &Sample) -> io::Result<()> {
+        self.seconds += sample.seconds;
+        self.latency.add(&sample.latency).map_err(io::Error::other)
+    }
+
+    fn per_second(&self) -> f64 {
+        self.latency.len() as f64 / self.seconds
+    }
+}
+
+enum Runner {
+    Driver(DriverClient),
+    Raw(String),
+}
+
+impl Runner {
+    fn connect(client: &str, peer: &Peer, connections: u32) -> io::Result<Runner> {
+        match client {
+            "driver" => Ok(Runner::Driver(DriverClient::connect(peer, connections)?)),
+            _ => Ok(Runner::Raw(peer.address().to_owned())),
+        }
+    }
+
+    fn run(
+        &self,
+        operation: Operation,
+        connections: u32,
+        turn: Duration,
+        seed: u64,
+    ) -> io::Result<Sample> {
+        match self {
+            Runner::Driver(client) => client.run(operation, connections, turn, PRELOADED, seed),
+            Runner::Raw(address) => run_raw(address, operation, connections, turn, seed),
+        }
+    }
+}
+
+fn push(report: &mut Report, case: &str, ours: &str, totals: &[(&Peer, Runner, Total)]) {
+    let sides = |figure: &dyn Fn(&Total) -> f64| -> Vec<(String, f64)> {
+        totals
+            .iter()
+            .map(|(peer, _, total)| (peer.name.clone(), figure(total)))
+            .collect()
+    };
+    let rates = sides(&|total| total.per_second());
+    let canned = totals
+        .iter()
+        .find(|(peer, ..)| peer.name == CANNED)
+        .map_or(0.0, |(_, _, total)| total.per_second());
+    report.push(case, "ops/s", ours, &rates);
+    if canned > 0.0 {
+        report.push(
+            &format!("{case} share of canned"),
+            "of 1",
+            ours,
+            &sides(&|total| total.per_second() / canned),
+        );
+    }
+    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+        let figures = sides(&|total| total.latency.value_at_quantile(quantile) as f64 / 1000.0);
+        report.push(&format!("{case} {name}"), "us", ours, &figures);
+    }
+}
+
+fn run_raw(
+    address: &str,
+    operation: Operation,
+    connections: u32,
+    turn: Duration,
+    seed: u64,
+) -> io::Result<Sample> {
+    let barrier = Arc::new(Barrier::new(connections as usize + 1));
+    let mut threads = Vec::new();
+    for connection in 0..connections {
+        let mut client = RawClient::connect(address)?;
+        let barrier = Arc::clone(&barrier);
+        let first = seed.wrapping_add(u64::from(connection) << 40);
+        threads.push(thread::spawn(move || -> io::Result<Histogram<u64>> {
+            barrier.wait();
+            repeat_raw(&mut client, operation, first, Instant::now() + turn)
+        }));
+    }
+    barrier.wait();
+    let started = Instant::now();
+    let mut latency = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+    for thread in threads {
+        let one = thread
+            .join()
+            .map_err(|_| io::Error::other("a client thread panicked"))??;
+        latency.add(one).map_err(io::Error::other)?;
+    }
+    Ok(Sample {
+        latency,
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+fn repeat_raw(
+    client: &mut RawClient,
+    operation: Operation,
+    first: u64,
+    deadline: Instant,
+) -> io::Result<Histogram<u64>> {
+    let mut latency = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+    let prefix = format!("r{first:x}");
+    let mut count = 0;
+    while Instant::now() < deadline {
+        let command = match operation {
+            Operation::PointRead => doc! {
+                "find": COLLECTION, "filter": { "_id": (documents::simple_id("bench", key_at(first, count, PRELOADED))) },
+                "limit": 1, "singleBatch": true, "$db": DATABASE
+            },
+            Operation::Insert => {
+                let batch: Vec<Value> = vec![documents::simple(&prefix, count).into()];
+                doc! { "insert": COLLECTION, "documents": (batch), "$db": DATABASE }
+            }
+        };
+        let started = Instant::now();
+        client.command(&command)?;
+        latency.saturating_record(started.elapsed().as_nanos() as u64);
+        count += 1;
+    }
+    Ok(latency)
+}
+
+fn preload(peer: &Peer) -> io::Result<()> {
+    let mut client = RawClient::connect(peer.address())?;
+    client.command(&doc! { "dropDatabase": 1, "$db": DATABASE })?;
+    for batch in 0..PRELOADED / PRELOAD_BATCH {
+        let seqs = batch * PRELOAD_BATCH..(batch + 1) * PRELOAD_BATCH;
+        let documents: Vec<Value> = seqs
+            .map(|seq| documents::simple("bench", seq).into())
+            .collect();
+        client
+            .command(&doc! { "insert": COLLECTION, "documents": (documents), "$db": DATABASE })?;
+    }
+    let filler = "x".repeat(FILLER_BYTES);
+    for batch in 0..FILLER_BATCHES {
+        let documents: Vec<Value> = (0..FILLER_BATCH)
+            .map(|seq| {
+                doc! { "_id": ((batch * FILLER_BATCH + seq) as i64), "filler": (filler.as_str()) }
+                    .into()
+            })
+            .collect();
+        client.command(&doc! { "insert": "filler", "documents": (documents), "$db": DATABASE })?;
+    }
+    Ok(())
+}
+
+/// Differs from run to run, so that a server that kept its data meets no `_id` twice.
+fn run_seed() -> u64 {
+    u64::from(std::process::id()) << 20
+}

@@ -1,0 +1,146 @@
+//! Quarry as a process of its own: started on a free port over a fresh directory, stopped by its pid.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+/// How long a start may take before the bench gives up.
+const START_MAX: Duration = Duration::from_secs(30);
+
+const POLL: Duration = Duration::from_millis(2);
+
+/// A running server. Dropping it kills it; its directory stays until `remove`.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    pub directory: PathBuf,
+    engine: String,
+}
+
+impl Server {
+    /// The binary: `$QUARRY`, or the release build in the target directory.
+    pub fn binary() -> PathBuf {
+        std::env::var_os("QUARRY")
+            .map_or_else(|| target_directory().join("release/quarry"), PathBuf::from)
+    }
+
+    pub fn start(engine: &str, directory: &Path) -> io::Result<Server> {
+        fs::create_dir_all(directory)?;
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(directory.join("quarry.log"))?;
+        let _ = fs::remove_file(directory.join("quarry.port"));
+        let child = Command::new(Server::binary())
+            .args([
+                "serve",
+                "--port",
+                "0",
+                "--adminPort",
+                "off",
+                "--engine",
+                engine,
+                "--dbpath",
+            ])
+            .arg(directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("{}: {error}", Server::binary().display()),
+                )
+            })?;
+        let mut server = Server {
+            child,
+            port: 0,
+            directory: directory.to_owned(),
+            engine: engine.to_owned(),
+        };
+        server.port = server.wait_for_port()?;
+        Ok(server)
+    }
+
+    pub fn uri(&self) -> String {
+        format!("mongodb://127.0.0.1:{}/", self.port)
+    }
+
+    /// Resident memory now, in bytes.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line
+            .and_then(|rest| rest.split_whitespace().next())
+            .and_then(|number| number.parse().ok());
+        let kibibytes: u64 = kibibytes.ok_or_else(|| io::Error::other("no VmRSS in /proc"))?;
+        Ok(kibibytes * 1024)
+    }
+
+    /// Asks it to end, waits, and starts it again over the same directory.
+    pub fn restart(mut self) -> io::Result<Server> {
+        self.stop()?;
+        Server::start(&self.engine.clone(), &self.directory.clone())
+    }
+
+    /// SIGTERM by pid, then wait.
+    pub fn stop(&mut self) -> io::Result<()> {
+        Command::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .status()?;
+        let status = self.child.wait()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("the server ended with {status}")))
+        }
+    }
+
+    fn wait_for_port(&mut self) -> io::Result<u16> {
+        let started = Instant::now();
+        let file = self.directory.join("quarry.port");
+        loop {
+            if let Some(port) = fs::read_to_string(&file)
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+            {
+                return Ok(port);
+            }
+            let log = self.directory.join("quarry.log");
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!(
+                    "the server ended with {status}: see {}",
+                    log.display()
+                )));
+            }
+            if started.elapsed() > START_MAX {
+                return Err(io::Error::other(format!(
+                    "no `quarry.port` in {START_MAX:?}: see {}",
+                    log.display()
+                )));
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `$CARGO_TARGET_DIR`, or the default that every checkout shares.
+pub fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || {
+            let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+            home.join(".cache/quarry/target")
+        },
+        PathBuf::from,
+    )
+}

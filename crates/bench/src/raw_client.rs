@@ -1,0 +1,37 @@
+//! The bench's own client: one blocking socket, commands as bytes, replies left as bytes.
+//!
+//! It shows what a server can give when the client costs next to nothing.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+
+use quarry_bson::{Document, RawDocument};
+
+use crate::message::{op_msg, op_msg_body, round_trip};
+
+/// One connection.
+pub struct RawClient {
+    socket: TcpStream,
+    reply: Vec<u8>,
+}
+
+impl RawClient {
+    pub fn connect(address: impl ToSocketAddrs) -> io::Result<RawClient> {
+        let socket = TcpStream::connect(address)?;
+        socket.set_nodelay(true)?;
+        Ok(RawClient {
+            socket,
+            reply: Vec::new(),
+        })
+    }
+
+    /// Sends one command and waits for its reply; anything but `{ok: 1}` without write errors is an error.
+    pub fn command(&mut self, body: &Document) -> io::Result<()> {
+        round_trip(&mut self.socket, &op_msg(1, 0, body), &mut self.reply)
+    }
+
+    /// The body of the last reply.
+    pub fn reply(&self) -> RawDocument<'_> {
+        op_msg_body(&self.reply).map_or(RawDocument::EMPTY, |(_, body)| body)
+    }
+}

@@ -1,0 +1,183 @@
+//! Figures out of a run: the table on the terminal, `<target dir>/bench/NAME.json`, and docs/benchmarks/NAME.md.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::target_directory;
+
+/// One line of the JSON file: a case measured on every side in one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Case {
+    pub case: String,
+    pub unit: String,
+    pub ours: Option<f64>,
+    pub peers: BTreeMap<String, f64>,
+    /// What the machine itself allows, where that is measured.
+    pub limit: Option<f64>,
+}
+
+/// A section of a report, in the order measured.
+pub struct Report {
+    name: &'static str,
+    title: &'static str,
+    command: String,
+    notes: Vec<String>,
+    cases: Vec<Case>,
+}
+
+impl Report {
+    pub fn new(name: &'static str, title: &'static str, command: impl Into<String>) -> Report {
+        Report {
+            name,
+            title,
+            command: command.into(),
+            notes: Vec::new(),
+            cases: Vec::new(),
+        }
+    }
+
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// Adds one case. The side named `ours` is ours, the others are peers.
+    pub fn push(&mut self, case: &str, unit: &str, ours: &str, sides: &[(String, f64)]) {
+        let mut peers: BTreeMap<String, f64> = sides.iter().cloned().collect();
+        let ours = peers.remove(ours);
+        self.cases.push(Case {
+            case: case.into(),
+            unit: unit.into(),
+            ours,
+            peers,
+            limit: None,
+        });
+    }
+
+    /// Prints the table and writes both files; returns where they are.
+    pub fn publish(&self, ours: &str) -> io::Result<[PathBuf; 2]> {
+        let table = self.markdown(ours);
+        println!("\n{table}");
+        let json = target_directory()
+            .join("bench")
+            .join(format!("{}.json", self.name));
+        write(&json, &serde_json::to_string_pretty(&self.cases)?)?;
+        let markdown = Path::new("docs/benchmarks").join(format!("{}.md", self.name));
+        write(&markdown, &table)?;
+        println!("wrote {} and {}", json.display(), markdown.display());
+        Ok([json, markdown])
+    }
+
+    fn markdown(&self, ours: &str) -> String {
+        let mut columns: Vec<&str> = Vec::new();
+        for case in &self.cases {
+            for peer in case.peers.keys() {
+                if !columns.contains(&peer.as_str()) {
+                    columns.push(peer);
+                }
+            }
+        }
+        let mut text = format!(
+            "# {}\n\nReproduce with `{}`. {}\n\n",
+            self.title,
+            self.command,
+            machine()
+        );
+        for note in &self.notes {
+            let _ = writeln!(text, "{note}\n");
+        }
+        let _ = write!(text, "| case | unit | {ours} |");
+        for column in &columns {
+            let _ = write!(text, " {column} | {ours} / {column} |");
+        }
+        let _ = write!(
+            text,
+            "\n|---|---|---:|{}\n",
+            "---:|---:|".repeat(columns.len())
+        );
+        for case in &self.cases {
+            let _ = write!(
+                text,
+                "| {} | {} | {} |",
+                case.case,
+                case.unit,
+                case.ours.map_or("".into(), number)
+            );
+            for &column in &columns {
+                let Some(&peer) = case.peers.get(column) else {
+                    text.push_str(" | |");
+                    continue;
+                };
+                let ratio = case
+                    .ours
+                    .filter(|_| peer > 0.0)
+                    .map_or(String::new(), |ours| format!("{:.2}", ours / peer));
+                let _ = write!(text, " {} | {ratio} |", number(peer));
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or(": unknown processor");
+    format!(
+        "Measured on {cores} cores of {}.",
+        model.trim_start_matches([' ', '\t', ':'])
+    )
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(path, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_shows_every_side_and_its_ratio() {
+        let mut report = Report::new("x", "X", "make x");
+        report.push(
+            "simple/insert one p50",
+            "us",
+            "rocksdb",
+            &[("canned".into(), 50.0), ("rocksdb".into(), 60.0)],
+        );
+        report.push(
+            "only ours",
+            "ops/s",
+            "rocksdb",
+            &[("rocksdb".into(), 2000.0)],
+        );
+        let table = report.markdown("rocksdb");
+        assert!(
+            table.contains("| simple/insert one p50 | us | 60.0 | 50.0 | 1.20 |"),
+            "{table}"
+        );
+        assert!(
+            table.contains("| only ours | ops/s | 2000 | | |"),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+"""Quarry as a process of its own: on loopback, on a free port, stopped by its pid."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+START_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 30
+
+
+def binary():
+    """The server's binary: $QUARRY, or the release build in the target directory."""
+    given = os.environ.get("QUARRY")
+    if given:
+        return given
+    home = pathlib.Path.home() / ".cache/quarry/target"
+    return str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", home)) / "release/quarry")
+
+
+class Quarry:
+    """A running server over `directory`."""
+
+    def __init__(self, directory, engine, arguments=()):
+        self.directory = pathlib.Path(directory)
+        self.engine = engine
+        self.arguments = list(arguments)
+        self.process = None
+        self.port = None
+
+    @property
+    def uri(self):
+        return f"mongodb://127.0.0.1:{self.port}/"
+
+    @property
+    def log(self):
+        return self.directory.parent / f"{self.directory.name}.log"
+
+    def start(self):
+        self.directory.mkdir(parents=True, exist_ok=True)
+        port_file = self.directory / "quarry.port"
+        port_file.unlink(missing_ok=True)
+        command = [binary(), "serve", "--dbpath", str(self.directory), "--engine", self.engine]
+        command += ["--port", "0", "--adminPort", "off", *self.arguments]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the server ended with {self.process.returncode}:\n{self.tail()}")
+            text = port_file.read_text().strip() if port_file.exists() else ""
+            if text:
+                self.port = int(text)
+                return self
+            time.sleep(0.01)
+        self.kill()
+        raise RuntimeError(f"no port after {START_SECONDS_MAX} s:\n{self.tail()}")
+
+    def tail(self):
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def stop(self):
+        """SIGTERM and wait; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_SECONDS_MAX)
+
+    def kill(self):
+        """SIGKILL and wait: nothing is flushed, nothing is said."""
+        self.process.kill()
+        self.process.wait(STOP_SECONDS_MAX)
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None

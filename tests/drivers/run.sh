@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# The tests that real clients run, each against a real process on loopback:
+#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, and the crash test.
+# Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
+# SUITES="pymongo-newest node" runs only those.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+: "${CARGO_TARGET_DIR:=$HOME/.cache/quarry/target}"
+: "${DRIVERS_DIR:=$CARGO_TARGET_DIR/drivers}"
+export CARGO_TARGET_DIR QUARRY="${QUARRY:-$CARGO_TARGET_DIR/release/quarry}"
+export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
+export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
+export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh crash}
+scratch=$(mktemp -d)
+server_pid=
+total_passed=0
+total_failed=0
+
+stop_server() {
+    [[ -z $server_pid ]] && return
+    kill -TERM "$server_pid" 2>/dev/null || true
+    wait "$server_pid" 2>/dev/null || true
+    server_pid=
+}
+
+trap 'stop_server; rm -rf -- "$scratch"' EXIT
+
+# Starts a server over a fresh directory and sets QUARRY_URI.
+start_server() {
+    local engine=$1 directory=$scratch/$1-$RANDOM
+    mkdir -p "$directory"
+    "$QUARRY" serve --dbpath "$directory" --engine "$engine" --port 0 --adminPort off \
+        </dev/null >"$directory.log" 2>&1 &
+    server_pid=$!
+    for _ in $(seq 1 1500); do
+        [[ -s $directory/quarry.port ]] && break
+        kill -0 "$server_pid" 2>/dev/null || break
+        sleep 0.02
+    done
+    [[ -s $directory/quarry.port ]] || {
+        echo "the server did not start on $engine:" >&2
+        tail -n 20 "$directory.log" >&2
+        return 1
+    }
+    QUARRY_URI="mongodb://127.0.0.1:$(<"$directory/quarry.port")/"
+    export QUARRY_URI
+}
+
+# The number before a word in a runner's closing lines: `count passed FILE`.
+count() { grep -aoE "[0-9]+ $1" "$2" | tail -n 1 | grep -oE '^[0-9]+' || echo 0; }
+
+# Adds a suite's counts and holds them against minimum.txt.
+settle() {
+    local suite=$1 passed=$2 failed=$3 minimum
+    minimum=$(awk -v suite="$suite" '$1 == suite { print $2 }' "$here/minimum.txt")
+    if ((passed < ${minimum:-1})); then
+        echo "    $suite: only $passed tests passed, at least ${minimum:-1} are named in minimum.txt" >&2
+        ((failed > 0)) || failed=1
+    fi
+    total_passed=$((total_passed + passed))
+    total_failed=$((total_failed + failed))
+}
+
+run_pytest() {
+    local suite=$1 version=$2 log=$scratch/$1.log status=0
+    shift 2
+    "$DRIVERS_DIR/python-$version/bin/python" -m pytest -p no:cacheprovider -q --tb=short "$@" 2>&1 | tee "$log" || status=$?
+    local failed
+    failed=$(($(count failed "$log") + $(count 'errors?' "$log")))
+    ((status == 0 || failed > 0)) || failed=1
+    settle "$suite" "$(count passed "$log")" "$failed"
+}
+
+run_node() {
+    local engine passed=0 failed=0 log
+    for engine in ${QUARRY_ENGINES//,/ }; do
+        log=$scratch/node-$engine.log
+        echo "    node on $engine"
+        if start_server "$engine"; then
+            "$(<"$DRIVERS_DIR/node-path")" --test --test-reporter=tap "$here/crud.test.mjs" >"$log" 2>&1 || true
+            grep -aE '^ *not ok|error:|code:' "$log" | head -n 40 || true
+            passed=$((passed + $(awk '/^# pass/ { print $3 }' "$log")))
+            failed=$((failed + $(awk '/^# fail/ { print $3 }' "$log")))
+        else
+            failed=$((failed + 1))
+        fi
+        stop_server
+    done
+    settle node "$passed" "$failed"
+}
+
+run_mongosh() {
+    local engine passed=0 failed=0 log
+    export HOME="$scratch/home"
+    mkdir -p "$HOME"
+    for engine in ${QUARRY_ENGINES//,/ }; do
+        log=$scratch/mongosh-$engine.log
+        echo "    mongosh on $engine"
+        local ended=0
+        if start_server "$engine"; then
+            timeout 180 "$(<"$DRIVERS_DIR/node-path")" "$QUARRY_NODE_MODULES/mongosh/bin/mongosh.js" --quiet --norc \
+                "$QUARRY_URI" --file "$here/tour.mongosh.js" >"$log" 2>&1 </dev/null || ended=$?
+            grep -aE '^(ok|FAILED|mongosh:)' "$log" || tail -n 20 "$log"
+            passed=$((passed + $(grep -acE '^ok ' "$log" || true)))
+            failed=$((failed + $(grep -acE '^FAILED ' "$log" || true)))
+            ((ended == 0)) || grep -aqE '^FAILED ' "$log" || failed=$((failed + 1))
+        else
+            failed=$((failed + 1))
+        fi
+        stop_server
+    done
+    settle mongosh "$passed" "$failed"
+}
+
+cd "$here"
+for suite in $suites; do
+    printf '\n==> %s\n' "$suite"
+    case $suite in
+        pymongo-newest) run_pytest "$suite" newest --ignore=test_crash.py ;;
+        pymongo-4.17.0) run_pytest "$suite" 4.17.0 --ignore=test_crash.py ;;
+        node) run_node ;;
+        mongosh) run_mongosh ;;
+        crash) run_pytest "$suite" newest -s test_crash.py ;;
+        *) echo "unknown suite $suite" >&2 && exit 2 ;;
+    esac
+done
+
+printf '\n%d passed, %d failed\n' "$total_passed" "$total_failed"
+((total_failed == 0))

@@ -1,0 +1,81 @@
+"""The aggregation pipeline, as far as it is served."""
+
+import pytest
+from pymongo.errors import OperationFailure
+
+
+@pytest.fixture
+def sales(collection):
+    collection.insert_many([
+        {"_id": 1, "item": "a", "price": 10, "n": 2, "tags": ["x", "y"]},
+        {"_id": 2, "item": "b", "price": 20, "n": 1, "tags": ["x"]},
+        {"_id": 3, "item": "a", "price": 5, "n": 10, "tags": []},
+        {"_id": 4, "item": "c", "price": None, "n": 1},
+    ])
+    return collection
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "expected"),
+    [
+        ([{"$match": {"item": "a"}}, {"$project": {"n": 1, "_id": 0}}], [{"n": 2}, {"n": 10}]),
+        ([{"$match": {"_id": 1}}, {"$project": {"total": {"$multiply": ["$price", "$n"]}}}], [{"_id": 1, "total": 20}]),
+        ([{"$match": {"_id": 1}}, {"$addFields": {"d.e": "$item"}}, {"$unset": ["tags", "price"]}],
+         [{"_id": 1, "item": "a", "n": 2, "d": {"e": "a"}}]),
+        ([{"$sort": {"n": -1, "_id": 1}}, {"$skip": 1}, {"$limit": 2}, {"$project": {"_id": 1}}], [{"_id": 1}, {"_id": 2}]),
+        ([{"$match": {"item": {"$ne": "c"}}}, {"$count": "many"}], [{"many": 3}]),
+        ([{"$group": {"_id": "$item", "n": {"$sum": "$n"}, "p": {"$avg": "$price"}, "k": {"$sum": 1}}}, {"$sort": {"_id": 1}}],
+         [{"_id": "a", "n": 12, "p": 7.5, "k": 2}, {"_id": "b", "n": 1, "p": 20.0, "k": 1}, {"_id": "c", "n": 1, "p": None, "k": 1}]),
+        ([{"$sort": {"_id": 1}}, {"$group": {"_id": None, "lo": {"$min": "$price"}, "hi": {"$max": "$n"}, "f": {"$first": "$_id"},
+                                             "l": {"$last": "$_id"}, "all": {"$push": "$item"}}}],
+         [{"_id": None, "lo": 5, "hi": 10, "f": 1, "l": 4, "all": ["a", "b", "a", "c"]}]),
+        ([{"$unwind": "$tags"}, {"$sortByCount": "$tags"}], [{"_id": "x", "count": 2}, {"_id": "y", "count": 1}]),
+        ([{"$match": {"_id": {"$gt": 2}}}, {"$unwind": {"path": "$tags", "preserveNullAndEmptyArrays": True}},
+          {"$project": {"_id": 1}}, {"$sort": {"_id": 1}}], [{"_id": 3}, {"_id": 4}]),
+        ([{"$match": {"_id": 2}}, {"$replaceRoot": {"newRoot": {"only": "$item", "all": "$$ROOT.n"}}}], [{"only": "b", "all": 1}]),
+        ([{"$match": {"_id": {"$in": [1, 4]}}}, {"$sort": {"_id": 1}},
+          {"$project": {"v": {"$cond": [{"$gt": ["$n", 1]}, "many", "one"]}, "p": {"$ifNull": ["$price", "none"]}}}],
+         [{"_id": 1, "v": "many", "p": 10}, {"_id": 4, "v": "one", "p": "none"}]),
+        ([{"$match": {"_id": 1}}, {"$project": {"_id": 0, "s": {"$concat": ["$item", "-", "z"]}, "d": {"$divide": ["$price", 4]},
+                                                "m": {"$mod": ["$price", 3]}, "l": {"$literal": "$x"}}}],
+         [{"s": "a-z", "d": 2.5, "m": 1, "l": "$x"}]),
+        ([{"$match": {"_id": 1}}, {"$project": {"_id": 0, "b": {"$and": [True, {"$not": [False]}]}, "c": {"$cmp": ["$n", 3]},
+                                                "missing": "$nowhere"}}],
+         [{"b": True, "c": -1}]),
+    ],
+)
+def test_pipelines(sales, pipeline, expected):
+    assert list(sales.aggregate(pipeline)) == expected
+
+
+def test_sample_takes_as_many_as_asked(sales):
+    taken = [document["_id"] for document in sales.aggregate([{"$sample": {"size": 3}}])]
+    assert len(taken) == len(set(taken)) == 3
+
+
+def test_lookup_joins_by_equality(sales, database):
+    database.items.insert_many([{"_id": "a", "name": "apple"}, {"_id": "b", "name": "bread"}])
+    joined = sales.aggregate([
+        {"$lookup": {"from": "items", "localField": "item", "foreignField": "_id", "as": "found"}},
+        {"$sort": {"_id": 1}}, {"$project": {"name": "$found.name"}},
+    ])
+    assert [document["name"] for document in joined] == [["apple"], ["bread"], ["apple"], []]
+
+
+def test_a_large_result_comes_in_batches(collection):
+    collection.insert_many([{"_id": i} for i in range(1000)])
+    assert len(list(collection.aggregate([{"$match": {}}, {"$sort": {"_id": 1}}], batchSize=7))) == 1000
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "code"),
+    [
+        ([{"$bogus": 1}], 40324), ([{"$project": {"a": {"$bogus": 1}}}], 31325), ([{"$addFields": {"a": {"$bogus": 1}}}], 168),
+        ([{"$limit": 0}], 15958), ([{"$match": 1}], 15959), ([{"$group": {}}], 15955), ([{"$unwind": "a"}], 28818),
+        ([{"$match": {}, "$limit": 1}], 40323), ([{"$count": ""}], 40156),
+    ],
+)
+def test_a_wrong_pipeline_is_an_error_with_the_documented_code(sales, pipeline, code):
+    with pytest.raises(OperationFailure) as raised:
+        list(sales.aggregate(pipeline))
+    assert raised.value.code == code
