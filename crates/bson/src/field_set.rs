@@ -20,6 +20,9 @@ use crate::{
 /// Names of one level that one walk looks for; a level with more walks again.
 const NAMES_MAX: usize = 64;
 
+/// No name: the start of a document.
+const NO_NAME: usize = usize::MAX;
+
 /// Beyond any slice of slots.
 const NO_SLOT: usize = usize::MAX;
 
@@ -80,6 +83,7 @@ impl FieldSet {
                             self.levels.push(Level::default());
                             let below = self.levels.len() - 1;
                             self.levels[at].names[name].below = Some(below);
+                            self.levels[at].names[name].has_more = true;
                             below
                         }
                     };
@@ -112,49 +116,65 @@ impl FieldSet {
     fn walk<'a>(&self, at: usize, document: &'a [u8], slots: &mut [Option<RawElement<'a>>]) {
         let level = &self.levels[at];
         let mut missing = level.all();
-        let mut guess = level.first.load(Relaxed);
-        let mut last = &level.first;
-        let mut rest = document.get(4..).unwrap_or_default();
-        let Some(mut expected) = level.names.get(guess as usize) else {
+        // The name expected next and, for keeping the hints, the one found before.
+        let mut guess = level.first.load(Relaxed) as usize;
+        let mut before = NO_NAME;
+        let Some(mut expected) = level.names.get(guess) else {
             return;
         };
+        let mut rest = document.get(4..).unwrap_or_default();
         let mut lens = NameLens::new();
         while let Some(step) = Step::read(rest, &mut lens) {
             rest = step.rest;
-            let (found, name) = if expected.is(&step) {
-                (guess as usize, expected)
-            } else {
-                match level.find(&step, missing) {
-                    Some(found) => found,
-                    None => continue,
-                }
-            };
-            if missing >> found & 1 == 0 {
+            if !expected.is(&step) {
+                let Some(found) = level.find(&step, missing) else {
+                    continue;
+                };
+                level.remember(before, found);
+                guess = found;
+                expected = &level.names[found];
+            }
+            let bit = 1 << guess;
+            if missing & bit == 0 {
                 continue;
             }
-            name.fill(slots, step.element());
-            if let Some(below) = name.below
-                && let ElementType::Document | ElementType::Array = step.element_type
-            {
-                self.walk(below, step.element().value_bytes(), slots);
+            missing ^= bit;
+            if let Some(slot) = slots.get_mut(expected.slot) {
+                *slot = Some(step.element());
             }
-            missing &= !(1 << found);
+            if expected.has_more {
+                self.fill_more(expected, step.element(), slots);
+            }
             if missing == 0 {
                 break;
             }
-            if guess as usize != found {
-                last.store(found as u8, Relaxed);
-            }
-            last = &name.next;
-            guess = name.next.load(Relaxed);
-            if let Some(next) = level.names.get(guess as usize) {
-                expected = next;
-            } else {
-                (guess, expected) = (found as u8, name);
+            before = guess;
+            let next = expected.next.load(Relaxed) as usize;
+            if let Some(name) = level.names.get(next) {
+                (guess, expected) = (next, name);
             }
         }
         if let Some(more) = level.more {
             self.walk(more, document, slots);
+        }
+    }
+
+    /// What a name leads to besides its own slot: the same path given again, and paths through it.
+    fn fill_more<'a>(
+        &self,
+        name: &Name,
+        element: RawElement<'a>,
+        slots: &mut [Option<RawElement<'a>>],
+    ) {
+        for slot in &name.more_slots {
+            if let Some(slot) = slots.get_mut(*slot) {
+                *slot = Some(element);
+            }
+        }
+        if let Some(below) = name.below
+            && let ElementType::Document | ElementType::Array = element.element_type()
+        {
+            self.walk(below, element.value_bytes(), slots);
         }
     }
 }
@@ -180,6 +200,8 @@ struct Name {
     /// Slots of the same path given again.
     more_slots: Vec<usize>,
     below: Option<usize>,
+    /// Whether there are more slots or a level below.
+    has_more: bool,
     /// The wanted name that followed this one in the last document.
     next: AtomicU8,
 }
@@ -195,6 +217,7 @@ impl Level {
             slot: NO_SLOT,
             more_slots: Vec::new(),
             below: None,
+            has_more: false,
             next,
         });
     }
@@ -207,7 +230,7 @@ impl Level {
 
     /// The wanted and missing name that this element has.
     #[inline(always)]
-    fn find(&self, step: &Step<'_>, missing: u64) -> Option<(usize, &Name)> {
+    fn find(&self, step: &Step<'_>, missing: u64) -> Option<usize> {
         if self.filter >> key_hash(step.key) & 1 == 0 {
             return None;
         }
@@ -215,18 +238,26 @@ impl Level {
     }
 
     #[inline(never)]
-    fn search(&self, step: &Step<'_>, missing: u64) -> Option<(usize, &Name)> {
+    fn search(&self, step: &Step<'_>, missing: u64) -> Option<usize> {
         let mut left = missing;
         while left != 0 {
             let at = left.trailing_zeros() as usize;
-            if let Some(name) = self.names.get(at)
-                && name.is(step)
-            {
-                return Some((at, name));
+            if self.names.get(at).is_some_and(|n| n.is(step)) {
+                return Some(at);
             }
             left &= left - 1;
         }
         None
+    }
+
+    /// Notes that `found` came after `before`.
+    #[inline(never)]
+    fn remember(&self, before: usize, found: usize) {
+        let hint = self
+            .names
+            .get(before)
+            .map_or(&self.first, |name| &name.next);
+        hint.store(found as u8, Relaxed);
     }
 }
 
@@ -236,25 +267,7 @@ impl Name {
             self.slot = slot;
         } else {
             self.more_slots.push(slot);
-        }
-    }
-
-    #[inline(always)]
-    fn fill<'a>(&self, slots: &mut [Option<RawElement<'a>>], element: RawElement<'a>) {
-        if let Some(slot) = slots.get_mut(self.slot) {
-            *slot = Some(element);
-        }
-        if !self.more_slots.is_empty() {
-            self.fill_more(slots, element);
-        }
-    }
-
-    #[cold]
-    fn fill_more<'a>(&self, slots: &mut [Option<RawElement<'a>>], element: RawElement<'a>) {
-        for slot in &self.more_slots {
-            if let Some(slot) = slots.get_mut(*slot) {
-                *slot = Some(element);
-            }
+            self.has_more = true;
         }
     }
 
