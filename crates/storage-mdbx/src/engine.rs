@@ -1,142 +1,48 @@
-//! The engine: libmdbx opened, written, made steady, closed.
+//! The engine trait over an open store.
 
 use std::{
-    fs,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
-use parking_lot::{Mutex, RwLock};
 use quarry_storage::{
-    APPLIED_LSN_KEY, BeforeDurable, CounterCells, Engine, EngineCounters, Error, FreeSpace,
-    KEY_BYTES_MAX, KeyRange, Op, Readiness, Reclaimed, Result, Snapshot, WriteBatch,
+    BeforeDurable, CounterCells, Engine, EngineCounters, KEY_BYTES_MAX, KeyRange, Readiness,
+    Reclaimed, Result, Snapshot, WriteBatch,
 };
 
 use crate::{
-    Options, SyncMode,
-    ffi::{Env, Move, PAGE_BYTES, ReadTxn, WriteTxn},
-    readers::Readers,
-    snapshot::MdbxSnapshot,
+    Options, SyncMode, ffi::ReadTxn, snapshot::MdbxSnapshot, steady::SteadyThread, store::Store,
 };
 
-const DATA_FILE: &str = "mdbx.dat";
-const LOCK_FILE: &str = "mdbx.lck";
-/// Three meta pages begin the file; libmdbx goes on with whichever it finds of a shorter one.
-const HEAD_BYTES: u64 = 3 * PAGE_BYTES as u64;
-
-/// libmdbx in one directory. Lock order: `writes`, then `hook`.
+/// libmdbx in one directory.
 pub struct Mdbx {
-    env: Arc<Env>,
-    readers: Arc<Readers>,
-    sync_mode: SyncMode,
-    /// One write transaction or steady point at a time.
-    writes: Mutex<()>,
-    hook: RwLock<Option<BeforeDurable>>,
-    applied_lsn: AtomicU64,
-    durable_lsn: AtomicU64,
-    /// What libmdbx does not recover from without a restart.
-    failure: Mutex<Option<Error>>,
-    failed: AtomicBool,
-    closed: AtomicBool,
-    free_space: FreeSpace,
-    steady_points: AtomicU64,
+    store: Arc<Store>,
+    /// None in the modes that sync at every commit.
+    steady: Option<SteadyThread>,
     counters: Arc<CounterCells>,
 }
 
 impl Mdbx {
     /// Opens the store in `directory`, or makes one when the directory is absent or empty.
-    ///
-    /// What a killed process left without a steady point is made steady here: its journal was
-    /// handed to the system before it, and is read and synced by whoever opens the journal next.
     pub fn open(directory: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        let directory = directory.as_ref();
-        fs::create_dir_all(directory)?;
-        refuse_foreign_files(directory)?;
-        let env = Arc::new(Env::open(directory, options)?);
-        if !env.info()?.is_steady {
-            env.sync()?;
-        }
-        let readers = Arc::new(Readers::new(&env));
-        let applied_lsn = stored_lsn(readers.take()?.txn())?;
+        let store = Arc::new(Store::open(directory.as_ref(), options)?);
+        let steady = match options.sync_mode {
+            SyncMode::Durable | SyncMode::NoMetaSync => None,
+            SyncMode::SafeNoSync | SyncMode::UtterlyNoSync => Some(SteadyThread::start(&store)?),
+        };
         Ok(Self {
-            env,
-            readers,
-            sync_mode: options.sync_mode,
-            writes: Mutex::new(()),
-            hook: RwLock::new(None),
-            applied_lsn: AtomicU64::new(applied_lsn),
-            durable_lsn: AtomicU64::new(applied_lsn),
-            failure: Mutex::new(None),
-            failed: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            free_space: FreeSpace::new(directory, options.free_bytes_min)?,
-            steady_points: AtomicU64::new(0),
+            store,
+            steady,
             counters: Arc::default(),
         })
     }
 
-    fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            Err(Error::Closed)
-        } else {
-            Ok(())
+    fn wake_when_needed(&self) {
+        if let Some(steady) = &self.steady
+            && self.store.needs_steady_point()
+        {
+            steady.wake();
         }
-    }
-
-    fn ask(&self, lsn: u64) -> Result<()> {
-        match self.hook.read().as_ref() {
-            Some(hook) => hook(lsn),
-            None => Ok(()),
-        }
-    }
-
-    /// In the modes that sync at every commit the journal must be first at every commit.
-    fn ask_before_commit(&self, lsn: u64) -> Result<()> {
-        match self.sync_mode {
-            SyncMode::Durable | SyncMode::NoMetaSync => self.ask(lsn),
-            SyncMode::SafeNoSync | SyncMode::UtterlyNoSync => Ok(()),
-        }
-    }
-
-    /// Notes a commit that left `lsn` as the applied one. Under `writes`.
-    fn committed(&self, lsn: u64) {
-        let previous = self.applied_lsn.swap(lsn, Ordering::SeqCst);
-        match self.sync_mode {
-            SyncMode::Durable => self.durable_lsn.store(lsn, Ordering::SeqCst),
-            SyncMode::NoMetaSync => self.durable_lsn.store(previous, Ordering::SeqCst),
-            SyncMode::SafeNoSync | SyncMode::UtterlyNoSync => {}
-        }
-    }
-
-    /// Most of the work happens beside writers: the pages go to the device first, and what is left
-    /// for the steady point itself, under the lock, is little.
-    fn make_steady(&self) -> Result<()> {
-        self.ask(self.applied_lsn.load(Ordering::SeqCst))?;
-        self.env.sync_pages()?;
-        let _alone = self.writes.lock();
-        self.make_steady_alone()
-    }
-
-    /// Under `writes`, so that nothing is committed between the hook and the steady point.
-    fn make_steady_alone(&self) -> Result<()> {
-        let lsn = self.applied_lsn.load(Ordering::SeqCst);
-        self.ask(lsn)?;
-        self.env.sync()?;
-        self.durable_lsn.store(lsn, Ordering::SeqCst);
-        self.steady_points.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Full disks pass, and failures of the hook are the journal's; anything else stays.
-    fn latch<T>(&self, outcome: Result<T>) -> Result<T> {
-        if let Err(error @ (Error::Io(_) | Error::Corruption(_) | Error::Engine(_))) = &outcome {
-            self.failure.lock().get_or_insert_with(|| error.clone());
-            self.failed.store(true, Ordering::Release);
-        }
-        outcome
     }
 }
 
@@ -146,93 +52,60 @@ impl Engine for Mdbx {
     }
 
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        self.check_open()?;
-        get_with(self.readers.take()?.txn(), key, &self.counters, read)
+        self.store.check_open()?;
+        get_with(self.store.readers.take()?.txn(), key, &self.counters, read)
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        self.check_open()?;
+        self.store.check_open()?;
         Ok(Box::new(MdbxSnapshot::new(
-            self.readers.take()?,
+            self.store.readers.take()?,
             &self.counters,
         )))
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
-        let _alone = self.writes.lock();
-        self.check_open()?;
-        batch.check_keys()?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let lsn = batch
-            .applied_lsn()
-            .unwrap_or_else(|| self.applied_lsn.load(Ordering::SeqCst));
-        self.ask_before_commit(lsn)?;
-        self.latch(self.env.begin_write().and_then(|txn| apply(txn, batch)))?;
-        self.committed(lsn);
+        self.store.write(batch)?;
         self.counters.count_write(batch.bytes_len());
+        self.wake_when_needed();
         Ok(())
     }
 
     fn ready(&self) -> Readiness {
-        if let Err(error) = self.check_open() {
-            return Readiness::Failed(error);
-        }
-        if self.failed.load(Ordering::Acquire)
-            && let Some(error) = self.failure.lock().clone()
-        {
-            return Readiness::Failed(error);
-        }
-        match self.free_space.check() {
-            Ok(()) => Readiness::Ready,
-            Err(error) => Readiness::Failed(error),
-        }
+        self.store.ready()
     }
 
     fn sync(&self) -> Result<()> {
-        self.check_open()?;
-        self.make_steady()
+        self.store.check_open()?;
+        self.store.make_steady()
     }
 
     fn durable_lsn(&self) -> Result<u64> {
-        self.check_open()?;
-        Ok(self.durable_lsn.load(Ordering::SeqCst))
+        self.store.durable_lsn()
     }
 
     fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {
-        let _alone = self.writes.lock();
-        self.check_open()?;
-        if range.is_empty() {
-            return Ok(Reclaimed { done: true });
-        }
-        let lsn = self.applied_lsn.load(Ordering::SeqCst);
-        self.ask_before_commit(lsn)?;
-        let reclaimed = self.latch(
-            self.env
-                .begin_write()
-                .and_then(|txn| delete_some(txn, &range, step_bytes)),
-        )?;
-        self.committed(lsn);
+        let reclaimed = self.store.reclaim(&range, step_bytes)?;
+        self.wake_when_needed();
         Ok(reclaimed)
     }
 
     fn size_estimate(&self, range: &KeyRange) -> Result<u64> {
-        self.check_open()?;
+        self.store.check_open()?;
         if range.is_empty() {
             return Ok(0);
         }
         let (start, end) = (storable(&range.start), storable(&range.end));
-        self.readers.take()?.txn().estimate_bytes(start, end)
+        self.store.readers.take()?.txn().estimate_bytes(start, end)
     }
 
     fn counters(&self) -> EngineCounters {
-        let (disk_bytes, unflushed_bytes) = match self.env.info() {
+        let (disk_bytes, unflushed_bytes) = match self.store.env.info() {
             Ok(info) => (info.file_bytes, info.unsynced_bytes),
             Err(_) => (0, 0),
         };
         EngineCounters {
-            flushes: self.steady_points.load(Ordering::Relaxed),
+            flushes: self.store.steady_points.load(Ordering::Relaxed),
             unflushed_bytes,
             disk_bytes,
             ..self.counters.sum()
@@ -240,16 +113,14 @@ impl Engine for Mdbx {
     }
 
     fn close(&self) -> Result<()> {
-        let _alone = self.writes.lock();
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        if let Some(steady) = &self.steady {
+            steady.stop();
         }
-        self.readers.clear();
-        self.make_steady_alone()
+        self.store.close()
     }
 
     fn set_before_durable(&self, hook: BeforeDurable) {
-        *self.hook.write() = Some(hook);
+        self.store.set_hook(hook);
     }
 }
 
@@ -268,88 +139,7 @@ pub(crate) fn get_with(
     Ok(value.map(read).is_some())
 }
 
-/// One cursor for the whole batch: neighbouring keys are found from where it stands. (Telling
-/// libmdbx that keys are appended is slower: it then looks for the last page every time.)
-fn apply(txn: WriteTxn<'_>, batch: &WriteBatch) -> Result<()> {
-    let mut cursor = txn.cursor()?;
-    for op in batch {
-        match op {
-            Op::Put(key, value) => cursor.put(key, value)?,
-            Op::Delete(key) => cursor.delete(key)?,
-        }
-    }
-    drop(cursor);
-    txn.commit()
-}
-
-fn delete_some(txn: WriteTxn<'_>, range: &KeyRange, step_bytes: u64) -> Result<Reclaimed> {
-    let start = storable(&range.start);
-    let mut cursor = txn.cursor()?;
-    let mut bytes = 0;
-    let mut done = true;
-    loop {
-        let from = if start.is_empty() {
-            Move::First
-        } else {
-            Move::AtLeast(start)
-        };
-        let Some((key, value)) = cursor.read(from)? else {
-            break;
-        };
-        if !range.is_before_end(key) {
-            break;
-        }
-        if bytes >= step_bytes.max(1) {
-            done = false;
-            break;
-        }
-        bytes += (key.len() + value.len()) as u64;
-        cursor.delete_here()?;
-    }
-    drop(cursor);
-    txn.commit()?;
-    Ok(Reclaimed { done })
-}
-
-fn stored_lsn(txn: &ReadTxn) -> Result<u64> {
-    let Some(value) = txn.get(APPLIED_LSN_KEY)? else {
-        return Ok(0);
-    };
-    match value.try_into() {
-        Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
-        Err(_) => Err(Error::Corruption(format!(
-            "applied LSN has {} bytes instead of 8",
-            value.len()
-        ))),
-    }
-}
-
 /// The part of a bound that libmdbx takes as a key.
-fn storable(bound: &[u8]) -> &[u8] {
+pub(crate) fn storable(bound: &[u8]) -> &[u8] {
     &bound[..bound.len().min(KEY_BYTES_MAX)]
-}
-
-/// libmdbx would make a new store beside whatever else lies there, or in a file cut short.
-fn refuse_foreign_files(directory: &Path) -> Result<()> {
-    let place = directory.display();
-    if let Ok(metadata) = fs::metadata(directory.join(DATA_FILE)) {
-        let length = metadata.len();
-        if length < HEAD_BYTES {
-            return Err(Error::Corruption(format!(
-                "`{place}/{DATA_FILE}` has {length} bytes and its head alone {HEAD_BYTES}"
-            )));
-        }
-        return Ok(());
-    }
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        if name == LOCK_FILE {
-            continue;
-        }
-        let name = name.to_string_lossy();
-        return Err(Error::Incompatible(format!(
-            "`{place}` holds `{name}`, which is not libmdbx's"
-        )));
-    }
-    Ok(())
 }

@@ -4,8 +4,9 @@
 //! for read-heavy sets that fit memory.
 //!
 //! Keeps true: a batch is one transaction, begun and committed on the calling thread; with the
-//! default [`SyncMode::SafeNoSync`] nothing becomes durable but by [`Engine::sync`], which asks the
-//! hook of the write-ahead rule first; after a power loss the file is as of the last such point.
+//! default [`SyncMode::SafeNoSync`] nothing becomes durable but by a steady point, which asks the
+//! hook of the write-ahead rule first: by [`Engine::sync`], or on a thread of the engine when much
+//! is unsynced. After a power loss the file is as of the last such point.
 //! Leaves out: named tables, nested transactions and libmdbx's own timers for syncing.
 //!
 //! `unsafe` lives in `ffi.rs` alone. docs/formats/engines.md says what is on disk.
@@ -21,6 +22,8 @@ mod ffi;
 mod options;
 mod readers;
 mod snapshot;
+mod steady;
+mod store;
 
 pub use engine::Mdbx;
 pub use options::{Options, SyncMode};

@@ -27,6 +27,8 @@ pub struct Options {
     pub size_bytes_max: u64,
     /// The file grows in such steps and shrinks when twice as much is free at its end.
     pub growth_bytes: u64,
+    /// A steady point is made when so much is unsynced: freed pages are not used again before one.
+    pub steady_after_bytes: u64,
     /// Snapshots that may be open at once, over all threads.
     pub readers_max: u32,
     /// Writes are refused while less is free on the device.
@@ -39,6 +41,7 @@ impl Default for Options {
             sync_mode: SyncMode::default(),
             size_bytes_max: TIB,
             growth_bytes: 64 * MIB,
+            steady_after_bytes: 128 * MIB,
             readers_max: 4_096,
             free_bytes_min: 256 * MIB,
         }

@@ -5,12 +5,15 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use quarry_storage::{Engine, Error, FlushImages, KEY_BYTES_MAX, KeyRange, Readiness, WriteBatch};
 use quarry_storage_mdbx::{Mdbx, Options, SyncMode};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn options() -> Options {
     Options {
@@ -40,11 +43,15 @@ fn has(engine: &dyn Engine, lsn: u64) -> bool {
         .unwrap()
 }
 
-/// libmdbx, left alone, makes a steady point when the file is full; here only a sync does.
+/// libmdbx, left alone, makes a steady point when the file is full; here only we do.
 #[test]
 fn nothing_becomes_steady_behind_the_journals_back() {
     let directory = tempfile::tempdir().unwrap();
-    let engine = open(directory.path());
+    let unbounded = Options {
+        steady_after_bytes: u64::MAX,
+        ..options()
+    };
+    let engine = Mdbx::open(directory.path(), &unbounded).unwrap();
     let asked = Arc::new(AtomicU64::new(0));
     let hook = Arc::clone(&asked);
     engine.set_before_durable(Box::new(move |lsn| {
@@ -69,6 +76,56 @@ fn nothing_becomes_steady_behind_the_journals_back() {
     engine.sync().unwrap();
     assert_eq!(engine.durable_lsn(), Ok(6_000));
     assert_eq!(engine.counters().unflushed_bytes, 0);
+}
+
+#[test]
+fn steady_points_are_made_when_much_is_unsynced() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = Options {
+        steady_after_bytes: 1 << 20,
+        ..options()
+    };
+    let engine = Mdbx::open(directory.path(), &small).unwrap();
+    let (asked, refuse) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
+    let (hook_asked, hook_refuse) = (Arc::clone(&asked), Arc::clone(&refuse));
+    engine.set_before_durable(Box::new(move |lsn| {
+        if hook_refuse.load(Ordering::SeqCst) {
+            return Err(Error::Io("journal is stuck".into()));
+        }
+        hook_asked.fetch_max(lsn, Ordering::SeqCst);
+        Ok(())
+    }));
+    let mut lsn = 0;
+    wait_until("the refusal shows", || {
+        lsn += 1;
+        write(&engine, lsn);
+        matches!(engine.ready(), Readiness::Failed(_))
+    });
+    assert_eq!(engine.durable_lsn(), Ok(0));
+    refuse.store(false, Ordering::SeqCst);
+    wait_until("a steady point is made", || {
+        engine.ready() == Readiness::Ready && engine.durable_lsn().unwrap() > 0
+    });
+    for _ in 0..5_000 {
+        lsn += 1;
+        wait_until("the engine is ready", || engine.ready() == Readiness::Ready);
+        write(&engine, lsn % 500);
+        assert!(engine.durable_lsn().unwrap() <= asked.load(Ordering::SeqCst));
+    }
+    let counters = engine.counters();
+    assert!(counters.flushes > 2);
+    assert!(
+        counters.disk_bytes < 64 << 20,
+        "the file grew to {} bytes",
+        counters.disk_bytes
+    );
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+    }
 }
 
 #[test]

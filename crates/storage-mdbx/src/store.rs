@@ -1,0 +1,344 @@
+//! One open libmdbx store: its write transactions, its steady points, what stands against it.
+//!
+//! Shared by the engine and the thread that makes steady points.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+use quarry_storage::{
+    APPLIED_LSN_KEY, BeforeDurable, Error, FreeSpace, KeyRange, Op, Readiness, Reclaimed, Result,
+    WriteBatch,
+};
+
+use crate::{
+    Options, SyncMode,
+    engine::storable,
+    ffi::{Env, Move, PAGE_BYTES, ReadTxn, WriteTxn},
+    readers::Readers,
+};
+
+const DATA_FILE: &str = "mdbx.dat";
+const LOCK_FILE: &str = "mdbx.lck";
+/// Three meta pages begin the file; libmdbx goes on with whichever it finds of a shorter one.
+const HEAD_BYTES: u64 = 3 * PAGE_BYTES as u64;
+/// Commits between two looks at how much is unsynced.
+const COMMITS_PER_LOOK: u64 = 16;
+/// Writers are held off when so many times the volume that asks for a steady point is unsynced.
+const STALL_TIMES: u64 = 8;
+
+/// libmdbx in one directory. Lock order: `writes`, then `hook`; the other two are held alone.
+pub(crate) struct Store {
+    pub(crate) env: Arc<Env>,
+    pub(crate) readers: Arc<Readers>,
+    sync_mode: SyncMode,
+    /// One write transaction or steady point at a time.
+    writes: Mutex<()>,
+    hook: RwLock<Option<BeforeDurable>>,
+    applied_lsn: AtomicU64,
+    durable_lsn: AtomicU64,
+    /// What libmdbx does not recover from without a restart.
+    failure: Mutex<Option<Error>>,
+    failed: AtomicBool,
+    pub(crate) closed: AtomicBool,
+    free_space: FreeSpace,
+    pub(crate) steady_points: AtomicU64,
+    commits: AtomicU64,
+    steady_after_bytes: u64,
+    /// As of the last look.
+    unsynced_bytes: AtomicU64,
+    /// Why the hook refuses a steady point that the store needs.
+    refusal: Mutex<Option<Error>>,
+    refused: AtomicBool,
+}
+
+impl Store {
+    /// Opens the store in `directory`, or makes one when the directory is absent or empty.
+    ///
+    /// What a killed process left without a steady point is made steady here: its journal was
+    /// handed to the system before it, and is read and synced by whoever opens the journal next.
+    pub(crate) fn open(directory: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let directory = directory.as_ref();
+        fs::create_dir_all(directory)?;
+        refuse_foreign_files(directory)?;
+        let env = Arc::new(Env::open(directory, options)?);
+        if !env.info()?.is_steady {
+            env.sync()?;
+        }
+        let readers = Arc::new(Readers::new(&env));
+        let applied_lsn = stored_lsn(readers.take()?.txn())?;
+        Ok(Self {
+            env,
+            readers,
+            sync_mode: options.sync_mode,
+            writes: Mutex::new(()),
+            hook: RwLock::new(None),
+            applied_lsn: AtomicU64::new(applied_lsn),
+            durable_lsn: AtomicU64::new(applied_lsn),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            free_space: FreeSpace::new(directory, options.free_bytes_min)?,
+            steady_points: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            steady_after_bytes: options.steady_after_bytes.max(1),
+            unsynced_bytes: AtomicU64::new(0),
+            refusal: Mutex::new(None),
+            refused: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Applies a batch in one transaction on the calling thread.
+    pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
+        let _alone = self.writes.lock();
+        self.check_open()?;
+        batch.check_keys()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let lsn = batch
+            .applied_lsn()
+            .unwrap_or_else(|| self.applied_lsn.load(Ordering::SeqCst));
+        self.ask_before_commit(lsn)?;
+        self.latch(self.env.begin_write().and_then(|txn| apply(txn, batch)))?;
+        self.committed(lsn);
+        Ok(())
+    }
+
+    /// Deletes about `step_bytes` of a range in one transaction.
+    pub(crate) fn reclaim(&self, range: &KeyRange, step_bytes: u64) -> Result<Reclaimed> {
+        let _alone = self.writes.lock();
+        self.check_open()?;
+        if range.is_empty() {
+            return Ok(Reclaimed { done: true });
+        }
+        let lsn = self.applied_lsn.load(Ordering::SeqCst);
+        self.ask_before_commit(lsn)?;
+        let reclaimed = self.latch(
+            self.env
+                .begin_write()
+                .and_then(|txn| delete_some(txn, range, step_bytes)),
+        )?;
+        self.committed(lsn);
+        Ok(reclaimed)
+    }
+
+    pub(crate) fn ready(&self) -> Readiness {
+        let trouble = self
+            .check_open()
+            .and_then(|()| self.check_trouble())
+            .and_then(|()| self.free_space.check());
+        if let Err(error) = trouble {
+            return Readiness::Failed(error);
+        }
+        if self.unsynced_bytes.load(Ordering::Relaxed) / STALL_TIMES >= self.steady_after_bytes {
+            return Readiness::Stalled {
+                cause: "a steady point must be made before the file grows further".into(),
+            };
+        }
+        Readiness::Ready
+    }
+
+    pub(crate) fn durable_lsn(&self) -> Result<u64> {
+        self.check_open()?;
+        Ok(self.durable_lsn.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn set_hook(&self, hook: BeforeDurable) {
+        *self.hook.write() = Some(hook);
+    }
+
+    /// Makes a last steady point and refuses every call from then on.
+    pub(crate) fn close(&self) -> Result<()> {
+        let _alone = self.writes.lock();
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.readers.clear();
+        self.make_steady_alone()
+    }
+
+    /// Whether so much is unsynced that a steady point is due, by a look every few commits.
+    pub(crate) fn needs_steady_point(&self) -> bool {
+        let commits = self.commits.fetch_add(1, Ordering::Relaxed);
+        if commits.is_multiple_of(COMMITS_PER_LOOK)
+            && let Ok(info) = self.env.info()
+        {
+            self.unsynced_bytes
+                .store(info.unsynced_bytes, Ordering::Relaxed);
+        }
+        self.unsynced_bytes.load(Ordering::Relaxed) >= self.steady_after_bytes
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_refusal(&self, refusal: Option<Error>) {
+        self.refused.store(refusal.is_some(), Ordering::Release);
+        *self.refusal.lock() = refusal;
+    }
+
+    fn check_trouble(&self) -> Result<()> {
+        let failure = self
+            .has_failed()
+            .then(|| self.failure.lock().clone())
+            .flatten();
+        let refusal = || {
+            self.refused
+                .load(Ordering::Acquire)
+                .then(|| self.refusal.lock().clone())
+                .flatten()
+        };
+        failure.or_else(refusal).map_or(Ok(()), Err)
+    }
+
+    fn ask(&self, lsn: u64) -> Result<()> {
+        match self.hook.read().as_ref() {
+            Some(hook) => hook(lsn),
+            None => Ok(()),
+        }
+    }
+
+    /// In the modes that sync at every commit the journal must be first at every commit.
+    fn ask_before_commit(&self, lsn: u64) -> Result<()> {
+        match self.sync_mode {
+            SyncMode::Durable | SyncMode::NoMetaSync => self.ask(lsn),
+            SyncMode::SafeNoSync | SyncMode::UtterlyNoSync => Ok(()),
+        }
+    }
+
+    /// Notes a commit that left `lsn` as the applied one. Under `writes`.
+    fn committed(&self, lsn: u64) {
+        let previous = self.applied_lsn.swap(lsn, Ordering::SeqCst);
+        match self.sync_mode {
+            SyncMode::Durable => self.durable_lsn.store(lsn, Ordering::SeqCst),
+            SyncMode::NoMetaSync => self.durable_lsn.store(previous, Ordering::SeqCst),
+            SyncMode::SafeNoSync | SyncMode::UtterlyNoSync => {}
+        }
+    }
+
+    /// Most of the work happens beside writers: the pages go to the device first, and what is left
+    /// for the steady point itself, under the lock, is little.
+    pub(crate) fn make_steady(&self) -> Result<()> {
+        self.ask(self.applied_lsn.load(Ordering::SeqCst))?;
+        self.latch(self.env.sync_pages())?;
+        let _alone = self.writes.lock();
+        self.make_steady_alone()
+    }
+
+    /// Under `writes`, so that nothing is committed between the hook and the steady point.
+    fn make_steady_alone(&self) -> Result<()> {
+        let lsn = self.applied_lsn.load(Ordering::SeqCst);
+        self.ask(lsn)?;
+        self.latch(self.env.sync())?;
+        self.unsynced_bytes.store(0, Ordering::Relaxed);
+        self.durable_lsn.store(lsn, Ordering::SeqCst);
+        self.steady_points.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Full disks pass, and failures of the hook are the journal's; anything else stays.
+    fn latch<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let Err(error @ (Error::Io(_) | Error::Corruption(_) | Error::Engine(_))) = &outcome {
+            self.failure.lock().get_or_insert_with(|| error.clone());
+            self.failed.store(true, Ordering::Release);
+        }
+        outcome
+    }
+}
+
+/// One cursor for the whole batch: neighbouring keys are found from where it stands. (Telling
+/// libmdbx that keys are appended is slower: it then looks for the last page every time.)
+fn apply(txn: WriteTxn<'_>, batch: &WriteBatch) -> Result<()> {
+    let mut cursor = txn.cursor()?;
+    for op in batch {
+        match op {
+            Op::Put(key, value) => cursor.put(key, value)?,
+            Op::Delete(key) => cursor.delete(key)?,
+        }
+    }
+    drop(cursor);
+    txn.commit()
+}
+
+fn delete_some(txn: WriteTxn<'_>, range: &KeyRange, step_bytes: u64) -> Result<Reclaimed> {
+    let start = storable(&range.start);
+    let mut cursor = txn.cursor()?;
+    let mut bytes = 0;
+    let mut done = true;
+    loop {
+        let from = if start.is_empty() {
+            Move::First
+        } else {
+            Move::AtLeast(start)
+        };
+        let Some((key, value)) = cursor.read(from)? else {
+            break;
+        };
+        if !range.is_before_end(key) {
+            break;
+        }
+        if bytes >= step_bytes.max(1) {
+            done = false;
+            break;
+        }
+        bytes += (key.len() + value.len()) as u64;
+        cursor.delete_here()?;
+    }
+    drop(cursor);
+    txn.commit()?;
+    Ok(Reclaimed { done })
+}
+
+fn stored_lsn(txn: &ReadTxn) -> Result<u64> {
+    let Some(value) = txn.get(APPLIED_LSN_KEY)? else {
+        return Ok(0);
+    };
+    match value.try_into() {
+        Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
+        Err(_) => Err(Error::Corruption(format!(
+            "applied LSN has {} bytes instead of 8",
+            value.len()
+        ))),
+    }
+}
+
+/// libmdbx would make a new store beside whatever else lies there, or in a file cut short.
+fn refuse_foreign_files(directory: &Path) -> Result<()> {
+    let place = directory.display();
+    if let Ok(metadata) = fs::metadata(directory.join(DATA_FILE)) {
+        let length = metadata.len();
+        if length < HEAD_BYTES {
+            return Err(Error::Corruption(format!(
+                "`{place}/{DATA_FILE}` has {length} bytes and its head alone {HEAD_BYTES}"
+            )));
+        }
+        return Ok(());
+    }
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if name == LOCK_FILE {
+            continue;
+        }
+        let name = name.to_string_lossy();
+        return Err(Error::Incompatible(format!(
+            "`{place}` holds `{name}`, which is not libmdbx's"
+        )));
+    }
+    Ok(())
+}
