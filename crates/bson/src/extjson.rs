@@ -61,3 +61,13 @@ pub fn canonical_value(value: RawValue<'_>) -> String {
 pub fn relaxed_value(value: RawValue<'_>) -> String {
     write::value(value, write::Form::Relaxed)
 }
+
+/// The object that stands for a value of a type without a JSON form, as a document of plain values.
+pub(crate) fn spelled_out(value: RawValue<'_>) -> Result<Document> {
+    let text = relaxed_value(value);
+    let mut parser = Parser::new(&text, Dialect::V2);
+    match special::plain(&parser.tree(1)?)?.as_document() {
+        Some(document) => Ok(document.to_owned_document()),
+        None => Err(crate::Error::text(0, "an object")),
+    }
+}

@@ -28,6 +28,7 @@ mod object_id;
 mod owned_document;
 mod owned_value;
 mod raw_str;
+mod serde_impls;
 mod timestamp;
 mod validate;
 mod value;
@@ -49,6 +50,7 @@ pub use object_id::ObjectId;
 pub use owned_document::Document;
 pub use owned_value::Value;
 pub use raw_str::RawStr;
+pub use serde_impls::{from_document, from_value, to_document, to_value};
 pub use timestamp::{DateTime, Timestamp};
 pub use value::{RawBinary, RawCodeWithScope, RawDbPointer, RawRegex, RawValue};
 

@@ -59,6 +59,18 @@ fn document(members: &[(String, Json)], dialect: Dialect) -> Result<Document> {
     Ok(Document::from_built(bytes))
 }
 
+/// A tree as it stands: objects are documents whatever their names are.
+pub(super) fn plain(tree: &Json) -> Result<Value> {
+    let Json::Object(members) = tree else {
+        return to_value(tree, Dialect::V2);
+    };
+    let mut document = Document::new();
+    for (name, value) in members {
+        document.append(name, plain(value)?);
+    }
+    Ok(Value::from(document))
+}
+
 /// The value that an object stands for; `None` if it is a document.
 fn special(members: &[(String, Json)], dialect: Dialect) -> Result<Option<Value>> {
     let legacy = dialect == Dialect::Legacy;
