@@ -18,7 +18,7 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 	quarry-wire quarry-database quarry-query xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
-.PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
+.PHONY: help build run test test-rust test-drivers lint docs bench bench-bson bench-crud bench-concurrent bench-collections \
 	bootstrap bootstrap-drivers torture clean-drivers
 
 help: ## list the targets
@@ -69,6 +69,9 @@ bench-concurrent: build ## 1..64 connections from compiled clients
 
 bench-collections: build ## 100,000 collections with two secondary indexes each
 	@QUARRY=$(QUARRY) $(BENCH) collections
+
+bench-bson: bootstrap ## BSON against the bson crate; CASES=mixed50 runs those alone
+	@cargo bench -p quarry-bson --bench bson -- $(CASES)
 
 torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py

@@ -27,6 +27,7 @@ mod layout;
 mod object_id;
 mod owned_document;
 mod owned_value;
+mod path;
 mod raw_str;
 mod serde_impls;
 mod timestamp;
