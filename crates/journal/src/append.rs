@@ -44,7 +44,8 @@ pub(crate) struct Surroundings<'j> {
 pub(crate) struct Written {
     pub first_lsn: u64,
     pub count: u32,
-    pub rotated: bool,
+    /// The segment has just passed its middle: time to make the next one.
+    pub wants_space: bool,
 }
 
 impl Appender {
@@ -83,12 +84,13 @@ impl Appender {
         let mut builder = GroupBuilder::new(group, self.next_lsn, count);
         around.hooks.finish_group(&mut builder);
         let count = builder.count();
-        let rotated = self.make_room(group.len() as u64, around)?;
+        self.make_room(group.len() as u64, around)?;
+        let is_first_half = self.offset < self.segment.bytes / 2;
         let header = self.write(group, count, around)?;
         let written = Written {
             first_lsn: self.next_lsn,
             count,
-            rotated,
+            wants_space: is_first_half && self.offset >= self.segment.bytes / 2,
         };
         self.next_lsn = header.next_lsn();
         around.syncer.note_written(self.next_lsn - 1);
@@ -129,9 +131,9 @@ impl Appender {
         Ok(())
     }
 
-    fn make_room(&mut self, group_bytes: u64, around: &Surroundings<'_>) -> Result<bool> {
+    fn make_room(&mut self, group_bytes: u64, around: &Surroundings<'_>) -> Result<()> {
         if fits(self.offset, group_bytes, self.segment.bytes) {
-            return Ok(false);
+            return Ok(());
         }
         let segment = around
             .segments
@@ -144,7 +146,7 @@ impl Appender {
         around.syncer.note_segment(Arc::clone(&segment));
         self.offset = crate::segment_header::SEGMENT_HEADER_BYTES as u64;
         self.segment = segment;
-        Ok(true)
+        Ok(())
     }
 
     fn write(

@@ -236,7 +236,6 @@ fn spawn_threads(pipeline: &Arc<Pipeline>) -> Result<Vec<JoinHandle<()>>> {
     };
     let sync = spawn("journal-sync", run_sync)?;
     let space = spawn("journal-space", run_space)?;
-    pipeline.wakeups.request_space();
     Ok(vec![sync, space])
 }
 

@@ -273,7 +273,7 @@ impl Pipeline {
         }
         group.applied_ns.store(self.now_ns(), Ordering::Relaxed);
         self.wakeups.note_applied(appender.next_lsn - 1);
-        if written.rotated {
+        if written.wants_space {
             self.wakeups.request_space();
         }
         Ok(())

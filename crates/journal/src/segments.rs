@@ -23,8 +23,8 @@ const FREE_SUFFIX: &str = ".free";
 const NEW_SUFFIX: &str = ".new";
 /// Zeros are written in steps of this size, and a background step rests for `ZERO_STEP_REST`, so that
 /// making a segment does not hold up a sync.
-const ZERO_STEP_BYTES: usize = 1024 * 1024;
-const ZERO_STEP_REST: Duration = Duration::from_millis(4);
+const ZERO_STEP_BYTES: usize = 256 * 1024;
+const ZERO_STEP_REST: Duration = Duration::from_millis(1);
 
 pub(crate) fn segment_name(sequence: u64) -> String {
     format!("{sequence:010}{SEGMENT_SUFFIX}")

@@ -1,0 +1,168 @@
+//! The order log: a book behind a journal. Producers submit orders, go on, and count an order as
+//! acknowledged when the journal says so at the order's level.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use quarry_journal::{
+    Files, GroupBuilder, HookError, HookErrorKind, Hooks, Identity, Journal, Level, Options,
+    Payloads, Pending,
+};
+
+use super::book::{Book, Critical, Order, OrderStream};
+
+/// Orders that a producer has under way before it waits for the oldest.
+const IN_FLIGHT_MAX: usize = 1024;
+type Queue = VecDeque<(Instant, Pending)>;
+
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+#[derive(Default)]
+pub struct Matching {
+    pub book: Mutex<Book>,
+}
+
+impl Hooks for Matching {
+    fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+
+    fn apply(&self, _first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
+        let mut book = self.book.lock().expect("no holder of the book panics");
+        for (lsn, payload) in payloads {
+            let unknown = || {
+                HookError::new(
+                    HookErrorKind::Failed,
+                    format!("record {lsn} is not an order"),
+                )
+            };
+            book.apply(Order::decode(payload).ok_or_else(unknown)?);
+        }
+        Ok(())
+    }
+}
+
+pub fn open(files: Arc<dyn Files>) -> quarry_journal::Result<(Journal, Arc<Matching>)> {
+    let matching = Arc::new(Matching::default());
+    let identity = Identity {
+        database: *b"order-matching\0\0",
+        engine: "book".to_owned(),
+    };
+    // The book is in memory only: every start replays from the first order.
+    let journal = Journal::open(files, Options::default(), identity, 0, matching.clone())?;
+    Ok((journal, matching))
+}
+
+/// What one run measured.
+pub struct Run {
+    pub orders: u64,
+    pub critical: u64,
+    pub seconds: f64,
+    pub latency_ns: Histogram<u64>,
+    pub last_acknowledged_lsn: u64,
+}
+
+/// `orders` orders from `producers` threads, timed from the first submission to the last acknowledgement.
+pub fn run(journal: &Journal, orders: u64, producers: u64, critical: Critical) -> Run {
+    let begun = Instant::now();
+    let parts: Vec<Run> = std::thread::scope(|scope| {
+        let spawn = |producer| {
+            scope.spawn(move || produce(journal, producer, orders / producers, critical))
+        };
+        let others: Vec<_> = (1..producers).map(spawn).collect();
+        let mut parts = vec![produce(
+            journal,
+            0,
+            orders - (producers - 1) * (orders / producers),
+            critical,
+        )];
+        parts.extend(
+            others
+                .into_iter()
+                .map(|producer| producer.join().expect("a producer finishes")),
+        );
+        parts
+    });
+    let mut all = Run {
+        seconds: begun.elapsed().as_secs_f64(),
+        ..empty_run()
+    };
+    for part in parts {
+        all.orders += part.orders;
+        all.critical += part.critical;
+        all.last_acknowledged_lsn = all.last_acknowledged_lsn.max(part.last_acknowledged_lsn);
+        all.latency_ns
+            .add(part.latency_ns)
+            .expect("both have the same bounds");
+    }
+    all
+}
+
+fn empty_run() -> Run {
+    let latency_ns = Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are valid");
+    Run {
+        orders: 0,
+        critical: 0,
+        seconds: 0.0,
+        latency_ns,
+        last_acknowledged_lsn: 0,
+    }
+}
+
+/// Ordinary orders never wait behind critical ones: each level has its own queue.
+fn produce(journal: &Journal, producer: u64, orders: u64, critical: Critical) -> Run {
+    let mut stream = OrderStream::new(producer, critical);
+    let mut queues = [
+        VecDeque::with_capacity(IN_FLIGHT_MAX),
+        VecDeque::with_capacity(IN_FLIGHT_MAX),
+    ];
+    let mut run = empty_run();
+    for _ in 0..orders {
+        let order = stream.next_order();
+        let level = if order.is_critical() {
+            Level::Durable
+        } else {
+            Level::Written
+        };
+        run.critical += u64::from(order.is_critical());
+        let submitted = Instant::now();
+        let pending = journal
+            .submit_async(&order.encode(), level)
+            .expect("the journal accepts orders");
+        queues[level as usize].push_back((submitted, pending));
+        for under_way in &mut queues {
+            while under_way
+                .front()
+                .is_some_and(|(_, first)| journal.is_acknowledged(first))
+            {
+                acknowledge(journal, under_way, &mut run);
+            }
+            if under_way.len() == IN_FLIGHT_MAX {
+                acknowledge(journal, under_way, &mut run);
+            }
+        }
+    }
+    for under_way in &mut queues {
+        while !under_way.is_empty() {
+            acknowledge(journal, under_way, &mut run);
+        }
+    }
+    run
+}
+
+fn acknowledge(journal: &Journal, under_way: &mut Queue, run: &mut Run) {
+    let Some((submitted, pending)) = under_way.pop_front() else {
+        return;
+    };
+    run.last_acknowledged_lsn = journal
+        .wait(&pending)
+        .expect("an accepted order is acknowledged")
+        .lsn;
+    run.latency_ns
+        .saturating_record(submitted.elapsed().as_nanos() as u64);
+    run.orders += 1;
+}
