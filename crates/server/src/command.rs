@@ -325,7 +325,7 @@ fn max_time(value: RawValue<'_>) -> Result<Option<Duration>> {
 }
 
 /// The simple collation is byte order, which is what there is.
-fn check_collation(value: RawValue<'_>) -> Result<()> {
+pub fn check_collation(value: RawValue<'_>) -> Result<()> {
     let Some(collation) = value.as_document() else {
         return Err(CommandError::type_mismatch(
             "BSON field 'collation' must be an object",

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quarry_bson::{ArrayBuilder, Document, RawDocument};
+use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawDocument};
 use quarry_database::{Database, Operation};
 use quarry_query::ErrorCode;
 use quarry_query::exec::Executor;
 use rustc_hash::FxHashMap;
 
+use crate::command::Invocation;
+use crate::counters::Counter;
 use crate::error::{CommandError, Result};
 use crate::sessions::SessionId;
 
@@ -50,6 +52,51 @@ pub struct ClientCursor {
     /// The command that made it, for currentOp and the log.
     pub command: Document,
     pub returned: u64,
+}
+
+/// What the first reply of a cursor holds.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstBatch {
+    pub documents_max: u64,
+    /// No cursor stays open after it.
+    pub is_only: bool,
+    /// With that many documents returned the cursor has ended.
+    pub limit: Option<u64>,
+}
+
+impl Default for FirstBatch {
+    fn default() -> Self {
+        FirstBatch {
+            documents_max: FIRST_BATCH_DOCUMENTS,
+            is_only: false,
+            limit: None,
+        }
+    }
+}
+
+impl FirstBatch {
+    /// Reads `cursor: {batchSize}` of the commands that list.
+    pub fn parse(invocation: &Invocation<'_>) -> Result<FirstBatch> {
+        let mut batch = FirstBatch::default();
+        let Some(options) = invocation.document("cursor")? else {
+            return Ok(batch);
+        };
+        for element in options.iter() {
+            let name = element.name();
+            if name != "batchSize" {
+                let path = format!("{}.cursor", invocation.command.name);
+                return Err(CommandError::unknown_field(&path, &name.to_string_lossy()));
+            }
+            let size = element
+                .value()
+                .as_i64_exact()
+                .and_then(|size| u64::try_from(size).ok());
+            batch.documents_max = size.ok_or_else(|| {
+                CommandError::bad_value("cursor.batchSize must be a non-negative number")
+            })?;
+        }
+        Ok(batch)
+    }
 }
 
 /// How a batch ended.
@@ -115,6 +162,47 @@ impl ClientCursor {
             self.returned += 1;
         }
         Ok(BatchEnd::Full)
+    }
+
+    /// Writes the `cursor` of a first reply and keeps what is left for getMore.
+    pub fn answer(
+        mut self,
+        invocation: &mut Invocation<'_>,
+        batch: FirstBatch,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let server = invocation.server;
+        let mut shown = reply.document("cursor");
+        let mut list = shown.array("firstBatch");
+        let end = self.fill(invocation.operation, &mut list, batch.documents_max)?;
+        list.finish();
+        invocation.returned = self.returned;
+        server.counters.add(
+            invocation.connection.id,
+            Counter::DocumentsReturned,
+            self.returned,
+        );
+        let is_open = if self.is_tailable {
+            !self.is_dead()
+        } else {
+            end == BatchEnd::Full
+        };
+        let has_reached_limit = batch.limit.is_some_and(|limit| self.returned >= limit);
+        let namespace = self.namespace.clone();
+        let id = if is_open && !batch.is_only && !has_reached_limit {
+            self.save()?;
+            self.time_left = invocation
+                .operation
+                .deadline()
+                .map(|end| end.saturating_duration_since(Instant::now()));
+            server.cursors.keep(self)?
+        } else {
+            0
+        };
+        shown.append("id", id);
+        shown.append("ns", namespace.as_str());
+        shown.finish();
+        Ok(())
     }
 
     /// Gives up what holds the engine's memory, at the end of a batch.

@@ -8,9 +8,8 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use quarry_timing::Phase;
-use quarry_wire::MESSAGE_BYTES_MAX;
+use quarry_wire::{HEADER_BYTES, Header};
 
-const HEADER_BYTES: usize = 16;
 /// What one read asks for while no message is known to be larger.
 const WINDOW_BYTES: usize = 4 << 10;
 /// A large message is read in steps of at most this much.
@@ -66,19 +65,13 @@ impl Inbox {
                 )));
             }
         }
-        let length = i32::from_le_bytes([
-            self.buffer[0],
-            self.buffer[1],
-            self.buffer[2],
-            self.buffer[3],
-        ]);
-        let bytes = match usize::try_from(length) {
-            Ok(bytes) if (HEADER_BYTES..=MESSAGE_BYTES_MAX).contains(&bytes) => bytes,
-            _ => {
-                return Ok(Arrival::Malformed(format!(
-                    "a message cannot have {length} bytes"
-                )));
-            }
+        let header = self
+            .buffer
+            .first_chunk()
+            .expect("the loop above read a whole header");
+        let bytes = match Header::parse(header) {
+            Ok(header) => header.message_bytes,
+            Err(error) => return Ok(Arrival::Malformed(error.to_string())),
         };
         if self.filled < bytes && !self.read_rest(stream, bytes)? {
             return Ok(Arrival::Malformed(format!(

@@ -18,6 +18,8 @@ mod dispatch;
 mod error;
 mod inbox;
 mod listener;
+mod write_errors;
+mod writes;
 
 mod connections;
 mod counters;

@@ -33,11 +33,23 @@ impl SessionId {
 
     /// Parses `{id: UUID}`.
     pub fn parse(lsid: RawDocument<'_>) -> Result<SessionId> {
-        let Some(RawValue::Binary(id)) = lsid.get("id") else {
-            return Err(CommandError::missing_field(
-                "OperationSessionInfo.lsid",
-                "id",
-            ));
+        let id = match lsid.get("id") {
+            Some(RawValue::Binary(id)) => id,
+            Some(other) => {
+                let found = other.element_type().alias();
+                return Err(CommandError::field_type(
+                    "OperationSessionInfo.lsid",
+                    "id",
+                    found,
+                    "binData",
+                ));
+            }
+            None => {
+                return Err(CommandError::missing_field(
+                    "OperationSessionInfo.lsid",
+                    "id",
+                ));
+            }
         };
         match <[u8; 16]>::try_from(id.bytes) {
             Ok(bytes) if id.subtype == UUID_SUBTYPE => Ok(SessionId(bytes)),

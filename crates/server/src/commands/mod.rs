@@ -6,10 +6,24 @@ use rustc_hash::FxHashMap;
 
 use crate::command::Command;
 
+mod aggregate;
 mod build_info;
+mod coll_stats;
 mod connection_status;
+mod count;
+mod create;
+mod create_indexes;
 mod current_op;
+mod db_stats;
+mod delete;
+mod distinct;
+mod drop;
+mod drop_database;
+mod drop_indexes;
 mod end_sessions;
+mod explain;
+mod find;
+mod find_and_modify;
 mod fsync;
 mod get_cmd_line_opts;
 mod get_log;
@@ -17,28 +31,51 @@ mod get_more;
 mod get_parameter;
 mod hello;
 mod host_info;
+mod insert;
 mod kill_all_sessions;
 mod kill_cursors;
 mod kill_op;
 mod kill_sessions;
+mod list_collections;
 mod list_commands;
+mod list_databases;
+mod list_indexes;
 mod log_rotate;
 mod ping;
 mod profile;
 mod refresh_sessions;
+mod rename_collection;
 mod server_status;
 mod set_parameter;
 mod shutdown;
 mod start_session;
 mod top;
+mod update;
+mod validate;
 mod whats_my_uri;
+
+pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
 
 /// Every command, in the order of listCommands.
 pub static COMMANDS: &[&Command] = &[
+    &aggregate::COMMAND,
     &build_info::COMMAND,
+    &coll_stats::COMMAND,
     &connection_status::COMMAND,
+    &count::COMMAND,
+    &create::COMMAND,
+    &create_indexes::COMMAND,
     &current_op::COMMAND,
+    &db_stats::COMMAND,
+    &delete::COMMAND,
+    &distinct::COMMAND,
+    &drop::COMMAND,
+    &drop_database::COMMAND,
+    &drop_indexes::COMMAND,
     &end_sessions::COMMAND,
+    &explain::COMMAND,
+    &find::COMMAND,
+    &find_and_modify::COMMAND,
     &fsync::COMMAND,
     &get_cmd_line_opts::COMMAND,
     &get_log::COMMAND,
@@ -47,20 +84,27 @@ pub static COMMANDS: &[&Command] = &[
     &hello::COMMAND,
     &hello::IS_MASTER,
     &host_info::COMMAND,
+    &insert::COMMAND,
     &kill_all_sessions::COMMAND,
     &kill_cursors::COMMAND,
     &kill_op::COMMAND,
     &kill_sessions::COMMAND,
+    &list_collections::COMMAND,
     &list_commands::COMMAND,
+    &list_databases::COMMAND,
+    &list_indexes::COMMAND,
     &log_rotate::COMMAND,
     &ping::COMMAND,
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
+    &rename_collection::COMMAND,
     &server_status::COMMAND,
     &set_parameter::COMMAND,
     &shutdown::COMMAND,
     &start_session::COMMAND,
     &top::COMMAND,
+    &update::COMMAND,
+    &validate::COMMAND,
     &whats_my_uri::COMMAND,
 ];
 

@@ -1,0 +1,65 @@
+//! `collMod`: changes a collection after its creation. What applies so far: hiding and unhiding an index.
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "index", "validator", "validationLevel", "validationAction", "viewOn", "pipeline", "cappedSize", "cappedMax",
+        "changeStreamPreAndPostImages", "expireAfterSeconds", "timeseries", "dryRun",
+    ]),
+    kind: OperationKind::Catalog,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("collMod", "changes a collection", run)
+};
+
+const NOT_SERVED: [&str; 11] = [
+    "validator", "validationLevel", "validationAction", "viewOn", "pipeline", "cappedSize", "cappedMax",
+    "changeStreamPreAndPostImages", "expireAfterSeconds", "timeseries", "dryRun",
+];
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    if let Some(option) = NOT_SERVED.into_iter().find(|option| invocation.get(option).is_some()) {
+        return Err(CommandError::not_supported(format_args!("the option '{option}'")));
+    }
+    let Some(change) = invocation.document("index")? else { return Ok(()) };
+    let (index, hidden) = parse(change)?;
+    let level = writes::level(invocation);
+    let was = invocation.server.database.set_hidden(&namespace, index, hidden, invocation.operation, level)?;
+    if was != hidden {
+        reply.append("hidden_old", was);
+        reply.append("hidden_new", hidden);
+    }
+    Ok(())
+}
+
+/// The index, by name or key pattern, and whether it is to be hidden.
+fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
+    let (mut index, mut hidden) = (None, None);
+    for element in change.iter() {
+        let name = element.name();
+        match (name.as_bytes(), element.value()) {
+            (b"name", value @ RawValue::String(_)) | (b"keyPattern", value @ RawValue::Document(_)) => {
+                index = Some(value);
+            }
+            (b"hidden", value) => hidden = Some(crate::command::boolean("collMod.index", "hidden", value)?),
+            (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
+                return Err(CommandError::not_supported(format_args!("the option 'index.{name}'")));
+            }
+            _ => return Err(CommandError::unknown_field("collMod.index", &name.to_string_lossy())),
+        }
+    }
+    match (index, hidden) {
+        (Some(index), Some(hidden)) => Ok((index, hidden)),
+        _ => Err(CommandError::new(
+            quarry_query::ErrorCode::INVALID_OPTIONS,
+            "collMod needs the name or keyPattern of an index, and what to change of it",
+        )),
+    }
+}

@@ -1,0 +1,79 @@
+//! `collStats`: the size of a collection and of its indexes.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    aliases: &["collstats"],
+    fields: Fields::Named(&["scale"]),
+    ..Command::new("collStats", "shows the size of a collection", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let scale = scale(invocation)?;
+    let stats = invocation.server.database.coll_stats(&namespace)?;
+    reply.append("ns", namespace.as_str());
+    let scaled = |bytes: u64| i64::try_from(bytes / scale).unwrap_or(i64::MAX);
+    let Some(stats) = stats else {
+        reply
+            .append("size", 0)
+            .append("count", 0)
+            .append("numOrphanDocs", 0)
+            .append("storageSize", 0);
+        reply
+            .append("totalSize", 0)
+            .append("nindexes", 0)
+            .append("totalIndexSize", 0);
+        reply.document("indexDetails").finish();
+        reply.document("indexSizes").finish();
+        reply.append("scaleFactor", i64::try_from(scale).unwrap_or(i64::MAX));
+        return Ok(());
+    };
+    reply.append("size", scaled(stats.data_bytes));
+    reply.append("count", i64::try_from(stats.documents).unwrap_or(i64::MAX));
+    if let Some(average) = stats.data_bytes.checked_div(stats.documents) {
+        reply.append("avgObjSize", i64::try_from(average).unwrap_or(i64::MAX));
+    }
+    reply.append("storageSize", scaled(stats.storage_bytes));
+    let index_bytes: u64 = stats.indexes.iter().map(|index| index.bytes).sum();
+    reply.append("totalIndexSize", scaled(index_bytes));
+    reply.append("totalSize", scaled(stats.storage_bytes + index_bytes));
+    reply.append("capped", stats.capped.is_some());
+    if let Some(capped) = stats.capped {
+        reply.append("maxSize", scaled(capped.size_bytes));
+        if let Some(max) = capped.documents_max {
+            reply.append("max", i64::try_from(max).unwrap_or(i64::MAX));
+        }
+    }
+    reply.append(
+        "nindexes",
+        i32::try_from(stats.indexes.len()).unwrap_or(i32::MAX),
+    );
+    let mut sizes = reply.document("indexSizes");
+    for index in &stats.indexes {
+        sizes.append(&index.name, scaled(index.bytes));
+    }
+    sizes.finish();
+    let mut building = reply.array("indexBuilds");
+    for index in stats.indexes.iter().filter(|index| index.is_building) {
+        building.push(&index.name);
+    }
+    building.finish();
+    reply.append("scaleFactor", i64::try_from(scale).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// What sizes are divided by; `dbStats` shares it.
+pub fn scale(invocation: &Invocation<'_>) -> Result<u64> {
+    match invocation.get("scale") {
+        None | Some(RawValue::Null) => Ok(1),
+        Some(value) => value
+            .as_f64_lossy()
+            .filter(|scale| *scale >= 1.0 && *scale <= i64::MAX as f64)
+            .map(|scale| scale as u64)
+            .ok_or_else(|| CommandError::bad_value("scale has to be a number > 0")),
+    }
+}

@@ -1,0 +1,147 @@
+//! `create`: makes a collection, capped when asked.
+
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "capped",
+        "size",
+        "max",
+        "autoIndexId",
+        "idIndex",
+        "validator",
+        "validationLevel",
+        "validationAction",
+        "collation",
+        "viewOn",
+        "pipeline",
+        "timeseries",
+        "expireAfterSeconds",
+        "clusteredIndex",
+        "changeStreamPreAndPostImages",
+        "storageEngine",
+        "indexOptionDefaults",
+        "encryptedFields",
+        "temp",
+        "flags",
+    ]),
+    kind: OperationKind::Catalog,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("create", "creates a collection", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let options = options(invocation.body)?;
+    let level = writes::level(invocation);
+    invocation.server.database.create_collection(
+        &namespace,
+        options.as_raw(),
+        invocation.operation,
+        level,
+    )?;
+    Ok(())
+}
+
+/// The options that are kept with the collection; the others change nothing or are refused.
+fn options(body: RawDocument<'_>) -> Result<Document> {
+    let mut options = Document::new();
+    for element in body.iter().skip(1) {
+        let value = element.value();
+        let name = element.name();
+        match name.as_bytes() {
+            b"capped" => {
+                if crate::command::boolean("create", "capped", value)? {
+                    options.append("capped", true);
+                }
+            }
+            b"size" | b"max" => {
+                let number = value
+                    .as_i64_exact()
+                    .or_else(|| value.as_f64_lossy().map(|number| number as i64));
+                let number = number.ok_or_else(|| {
+                    CommandError::field_type(
+                        "create",
+                        &name.to_string_lossy(),
+                        value.element_type().alias(),
+                        "long",
+                    )
+                })?;
+                options.append(name.as_bytes(), number);
+            }
+            b"autoIndexId" if value.is_truthy() => {}
+            b"idIndex" => check_id_index(value)?,
+            b"validator" | b"pipeline" if is_empty(value) => {}
+            b"validationLevel"
+            | b"validationAction"
+            | b"temp"
+            | b"flags"
+            | b"indexOptionDefaults" => {}
+            b"storageEngine" if is_empty(value) => {}
+            b"changeStreamPreAndPostImages"
+                if value
+                    .as_document()
+                    .is_some_and(|images| images.get_bool("enabled") == Some(false)) => {}
+            b"autoIndexId"
+            | b"validator"
+            | b"viewOn"
+            | b"pipeline"
+            | b"timeseries"
+            | b"expireAfterSeconds"
+            | b"clusteredIndex"
+            | b"changeStreamPreAndPostImages"
+            | b"storageEngine"
+            | b"encryptedFields" => {
+                return Err(CommandError::not_supported(format_args!(
+                    "the option '{name}'"
+                )));
+            }
+            _ => {}
+        }
+    }
+    let is_capped = options.contains("capped");
+    match options.get_i64("size") {
+        None if is_capped => Err(CommandError::new(
+            quarry_query::ErrorCode::INVALID_OPTIONS,
+            "the 'size' field is required when 'capped' is true",
+        )),
+        Some(_) if !is_capped => Err(CommandError::new(
+            quarry_query::ErrorCode::INVALID_OPTIONS,
+            "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
+        )),
+        Some(size) if size <= 0 => Err(CommandError::bad_value(
+            "the 'size' field must be greater than 0",
+        )),
+        _ => Ok(options),
+    }
+}
+
+/// The `_id` index is always `{_id: 1}`; a client may say so.
+fn check_id_index(value: RawValue<'_>) -> Result<()> {
+    let key = value
+        .as_document()
+        .and_then(|index| index.get_document("key"));
+    let is_plain = key.is_some_and(|key| {
+        key.len() == 1 && key.get("_id").and_then(|id| id.as_i64_exact()) == Some(1)
+    });
+    if is_plain {
+        return Ok(());
+    }
+    Err(CommandError::bad_value(
+        "The field 'key' for an _id index must be {_id: 1}",
+    ))
+}
+
+fn is_empty(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Document(document) => document.is_empty(),
+        RawValue::Array(array) => array.is_empty(),
+        _ => false,
+    }
+}

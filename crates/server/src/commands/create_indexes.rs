@@ -1,0 +1,95 @@
+//! `createIndexes`: makes indexes, on what is there and while writes go on.
+
+use quarry_bson::{Document, DocumentBuilder, RawDocument};
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"]),
+    kind: OperationKind::Catalog,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("createIndexes", "creates indexes", run)
+};
+
+/// What an index specification may name; with `ignoreUnknownIndexOptions` anything else is dropped.
+const KNOWN: [&str; 24] = [
+    "key",
+    "name",
+    "ns",
+    "v",
+    "background",
+    "unique",
+    "sparse",
+    "hidden",
+    "collation",
+    "comment",
+    "expireAfterSeconds",
+    "partialFilterExpression",
+    "weights",
+    "default_language",
+    "language_override",
+    "textIndexVersion",
+    "2dsphereIndexVersion",
+    "bits",
+    "min",
+    "max",
+    "wildcardProjection",
+    "storageEngine",
+    "prepareUnique",
+    "clustered",
+];
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let mut specs: Vec<Document> = invocation
+        .documents("indexes")?
+        .into_iter()
+        .map(Document::from_raw)
+        .collect();
+    if specs.is_empty() {
+        return Err(CommandError::bad_value(
+            "Must specify at least one index to create",
+        ));
+    }
+    if invocation.boolean("ignoreUnknownIndexOptions")? {
+        specs = specs
+            .iter()
+            .map(|spec| without_unknown(spec.as_raw()))
+            .collect();
+    }
+    let level = writes::level(invocation);
+    let outcome = invocation.server.database.create_indexes(
+        &namespace,
+        &specs,
+        invocation.operation,
+        level,
+    )?;
+    reply.append(
+        "numIndexesBefore",
+        i32::try_from(outcome.before).unwrap_or(i32::MAX),
+    );
+    reply.append(
+        "numIndexesAfter",
+        i32::try_from(outcome.after).unwrap_or(i32::MAX),
+    );
+    reply.append("createdCollectionAutomatically", outcome.created_collection);
+    if outcome.before == outcome.after {
+        reply.append("note", "all indexes already exist");
+    }
+    Ok(())
+}
+
+fn without_unknown(spec: RawDocument<'_>) -> Document {
+    Document::build(|kept| {
+        for element in spec
+            .iter()
+            .filter(|element| KNOWN.iter().any(|known| element.name() == *known))
+        {
+            kept.append_element(element);
+        }
+    })
+}

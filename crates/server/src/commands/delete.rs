@@ -1,0 +1,124 @@
+//! `delete`: removes documents, one statement after the other.
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_database::Namespace;
+use quarry_query::exec::{self, DeleteRequest};
+use quarry_timing::OperationKind;
+
+use super::find::some_hint;
+use super::insert::is_ordered;
+use crate::command::{Command, Fields, Invocation};
+use crate::counters::Counter;
+use crate::error::{CommandError, Result};
+use crate::write_errors::WriteErrors;
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "deletes",
+        "ordered",
+        "let",
+        "stmtId",
+        "stmtIds",
+        "bypassDocumentValidation",
+    ]),
+    kind: OperationKind::Delete,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("delete", "deletes documents", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let statements = invocation.documents("deletes")?;
+    writes::check_batch(statements.len())?;
+    writes::refuse_let(invocation)?;
+    let is_ordered = is_ordered(invocation)?;
+    let requests = statements
+        .iter()
+        .map(|statement| parse(&namespace, *statement))
+        .collect::<Result<Vec<_>>>()?;
+    let level = writes::level(invocation);
+    let mut deleted = 0;
+    let mut errors = WriteErrors::default();
+    for (index, request) in requests.into_iter().enumerate() {
+        match exec::delete(
+            &invocation.server.database,
+            invocation.operation,
+            request,
+            level,
+        ) {
+            Ok(count) => deleted += count,
+            Err(error) => {
+                let error = CommandError::from(error);
+                writes::check_going_on(&error)?;
+                errors.add(index, error);
+                if is_ordered {
+                    break;
+                }
+            }
+        }
+    }
+    let lane = invocation.connection.id;
+    invocation
+        .server
+        .counters
+        .add(lane, Counter::Delete, statements.len() as u64);
+    invocation
+        .server
+        .counters
+        .add(lane, Counter::DocumentsDeleted, deleted);
+    reply.append("n", i32::try_from(deleted).unwrap_or(i32::MAX));
+    errors.append(reply);
+    Ok(())
+}
+
+/// Reads one statement; `explain` shares it.
+pub fn parse<'a>(
+    namespace: &'a Namespace,
+    statement: RawDocument<'a>,
+) -> Result<DeleteRequest<'a>> {
+    let (mut filter, mut limit, mut hint) = (None, None, None);
+    for element in statement.iter() {
+        let value = element.value();
+        let name = element.name();
+        match name.as_bytes() {
+            b"q" => {
+                filter = Some(value.as_document().ok_or_else(|| {
+                    CommandError::field_type(
+                        "delete.deletes",
+                        "q",
+                        value.element_type().alias(),
+                        "object",
+                    )
+                })?);
+            }
+            b"limit" => limit = value.as_i64_exact(),
+            b"hint" => hint = some_hint(value)?,
+            b"collation" => crate::command::check_collation(value)?,
+            b"sampleId" => {}
+            _ => {
+                return Err(CommandError::unknown_field(
+                    "delete.deletes",
+                    &name.to_string_lossy(),
+                ));
+            }
+        }
+    }
+    let filter = filter.ok_or_else(|| CommandError::missing_field("delete.deletes", "q"))?;
+    let is_multi = match limit {
+        Some(0) => true,
+        Some(1) => false,
+        _ => {
+            return Err(CommandError::failed_to_parse(
+                "The limit field in delete objects must be 0 or 1. Got another value",
+            ));
+        }
+    };
+    Ok(DeleteRequest {
+        namespace,
+        filter,
+        is_multi,
+        hint,
+    })
+}

@@ -1,0 +1,36 @@
+//! `distinct`: the different values of one field.
+
+use quarry_bson::DocumentBuilder;
+use quarry_query::exec::{self, DistinctRequest};
+use quarry_timing::OperationKind;
+
+use super::find::some_hint;
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["key", "query", "collation", "hint"]),
+    kind: OperationKind::Distinct,
+    takes_read_concern: true,
+    is_in_api_1: false,
+    ..Command::new("distinct", "lists the different values of a field", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let key = invocation
+        .text("key")?
+        .ok_or_else(|| CommandError::missing_field("distinct", "key"))?;
+    let mut request = DistinctRequest::new(&namespace, key);
+    if let Some(filter) = invocation.document("query")? {
+        request.filter = filter;
+    }
+    request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
+    let values = exec::distinct(&invocation.server.database, invocation.operation, request)?;
+    let mut list = reply.array("values");
+    for value in &values {
+        list.push(value);
+    }
+    list.finish();
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! `drop`: removes a collection and its indexes. Dropping one that is not there is no error, as since MongoDB 7.0.
+
+use quarry_bson::DocumentBuilder;
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::Result;
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["encryptedFields"]),
+    kind: OperationKind::Catalog,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("drop", "drops a collection", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let level = writes::level(invocation);
+    let dropped =
+        invocation
+            .server
+            .database
+            .drop_collection(&namespace, invocation.operation, level)?;
+    if let Some(dropped) = dropped {
+        invocation.server.usage.forget(namespace.as_str());
+        reply.append(
+            "nIndexesWas",
+            i32::try_from(dropped.indexes).unwrap_or(i32::MAX),
+        );
+        reply.append("ns", namespace.as_str());
+    }
+    Ok(())
+}

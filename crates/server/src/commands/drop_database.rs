@@ -1,0 +1,28 @@
+//! `dropDatabase`: removes every collection of a database.
+
+use quarry_bson::DocumentBuilder;
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    kind: OperationKind::Catalog,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("dropDatabase", "drops a database", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let name = invocation.generic.database;
+    let level = writes::level(invocation);
+    if invocation
+        .server
+        .database
+        .drop_database(name, invocation.operation, level)?
+    {
+        reply.append("dropped", name);
+    }
+    Ok(())
+}

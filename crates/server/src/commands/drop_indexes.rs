@@ -1,0 +1,54 @@
+//! `dropIndexes`: removes indexes by name, by key pattern, or all of them (`"*"`) but the one on `_id`.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    aliases: &["deleteIndexes"],
+    fields: Fields::Named(&["index"]),
+    kind: OperationKind::Catalog,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("dropIndexes", "drops indexes", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let index = invocation
+        .get("index")
+        .ok_or_else(|| CommandError::missing_field("dropIndexes", "index"))?;
+    let level = writes::level(invocation);
+    let database = &invocation.server.database;
+    let mut is_all = false;
+    let before = match index {
+        RawValue::String(name) if name == "*" => {
+            is_all = true;
+            database.drop_all_indexes(&namespace, invocation.operation, level)?
+        }
+        RawValue::String(_) | RawValue::Document(_) => {
+            database.drop_indexes(&namespace, &[index], invocation.operation, level)?
+        }
+        RawValue::Array(names) => {
+            let names: Vec<RawValue<'_>> = names.iter().collect();
+            database.drop_indexes(&namespace, &names, invocation.operation, level)?
+        }
+        other => {
+            let found = other.element_type().alias();
+            return Err(CommandError::field_type(
+                "dropIndexes",
+                "index",
+                found,
+                "[string, object, array]",
+            ));
+        }
+    };
+    reply.append("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
+    if is_all {
+        reply.append("msg", "non-_id indexes dropped for collection");
+    }
+    Ok(())
+}

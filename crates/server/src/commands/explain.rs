@@ -1,0 +1,140 @@
+//! `explain`: how a command is planned, and with `executionStats` what running it examined. Writes are planned and
+//! run without their effect.
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_database::Namespace;
+use quarry_query::exec::{self, Explained, Verbosity};
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["verbosity"]),
+    is_in_api_1: true,
+    ..Command::new("explain", "shows how a command is planned", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let Some(RawValue::Document(body)) = invocation.subject() else {
+        return Err(CommandError::type_mismatch(
+            "explain command requires a nested object",
+        ));
+    };
+    let verbosity = match invocation.text("verbosity")? {
+        None | Some("allPlansExecution") => Verbosity::AllPlansExecution,
+        Some("queryPlanner") => Verbosity::QueryPlanner,
+        Some("executionStats") => Verbosity::ExecutionStats,
+        Some(_) => {
+            return Err(CommandError::failed_to_parse(
+                "verbosity string must be one of {'queryPlanner', 'executionStats', 'allPlansExecution'}",
+            ));
+        }
+    };
+    let (name, collection) = target(body)?;
+    if name == "aggregate" {
+        return explain(invocation, body, verbosity, reply);
+    }
+    let namespace = Namespace::new(invocation.generic.database, collection)?;
+    let explained = match name {
+        "find" => Explained::Find(super::find::parse(&namespace, body)?.0),
+        "count" => Explained::Count(super::count::parse(&namespace, body)?),
+        "update" => Explained::Update(super::update::parse(
+            &namespace,
+            only_statement(body, "updates")?,
+        )?),
+        "delete" => Explained::Delete(super::delete::parse(
+            &namespace,
+            only_statement(body, "deletes")?,
+        )?),
+        "findAndModify" | "findandmodify" => {
+            Explained::FindAndModify(super::find_and_modify::parse(&namespace, body)?)
+        }
+        _ => {
+            return Err(CommandError::new(
+                quarry_query::ErrorCode::COMMAND_NOT_FOUND,
+                format!("Explain failed due to unknown command: {name}"),
+            ));
+        }
+    };
+    exec::explain(
+        &invocation.server.database,
+        invocation.operation,
+        explained,
+        verbosity,
+        reply,
+    )?;
+    append_command(invocation, body, reply);
+    Ok(())
+}
+
+/// `aggregate` with `explain: true`.
+pub fn explain_aggregate(
+    invocation: &mut Invocation<'_>,
+    body: RawDocument<'_>,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    explain(invocation, body, Verbosity::QueryPlanner, reply)
+}
+
+fn explain(
+    invocation: &mut Invocation<'_>,
+    body: RawDocument<'_>,
+    verbosity: Verbosity,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    let (_, collection) = target(body)?;
+    let namespace = Namespace::new(invocation.generic.database, collection)?;
+    let pipeline = body.get_array("pipeline").ok_or_else(|| {
+        CommandError::type_mismatch("'pipeline' option must be specified as an array")
+    })?;
+    let request = exec::AggregateRequest::new(&namespace, pipeline);
+    exec::explain(
+        &invocation.server.database,
+        invocation.operation,
+        Explained::Aggregate(request),
+        verbosity,
+        reply,
+    )?;
+    append_command(invocation, body, reply);
+    Ok(())
+}
+
+fn target(body: RawDocument<'_>) -> Result<(&str, &str)> {
+    let first = body
+        .first()
+        .ok_or_else(|| CommandError::failed_to_parse("explain of an empty command"))?;
+    let collection = first.value().as_str().ok_or_else(|| {
+        CommandError::new(
+            quarry_query::ErrorCode::INVALID_NAMESPACE,
+            "the explained command names no collection",
+        )
+    })?;
+    Ok((first.name().as_str()?, collection))
+}
+
+fn only_statement<'a>(body: RawDocument<'a>, field: &str) -> Result<RawDocument<'a>> {
+    let statements = body.get_array(field);
+    match statements.map(|statements| (statements.len(), statements.get(0))) {
+        Some((1, Some(RawValue::Document(statement)))) => Ok(statement),
+        _ => Err(CommandError::new(
+            quarry_query::ErrorCode::INVALID_LENGTH,
+            "explained write batches must be of size 1",
+        )),
+    }
+}
+
+fn append_command(
+    invocation: &Invocation<'_>,
+    body: RawDocument<'_>,
+    reply: &mut DocumentBuilder<'_>,
+) {
+    reply.append("command", body);
+    let mut info = reply.document("serverInfo");
+    info.append(
+        "host",
+        &*rustix::system::uname().nodename().to_string_lossy(),
+    );
+    info.append("port", i32::from(invocation.server.port()));
+    info.append("version", super::build_info::MONGODB_VERSION);
+    info.finish();
+}

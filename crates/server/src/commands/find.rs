@@ -1,0 +1,180 @@
+//! `find`: the documents of a collection that match a filter.
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_query::exec::{self, FindRequest};
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::cursors::{ClientCursor, FirstBatch, Source};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "filter",
+        "projection",
+        "sort",
+        "hint",
+        "skip",
+        "limit",
+        "batchSize",
+        "singleBatch",
+        "tailable",
+        "awaitData",
+        "noCursorTimeout",
+        "allowPartialResults",
+        "oplogReplay",
+        "allowDiskUse",
+        "collation",
+        "let",
+        "min",
+        "max",
+        "returnKey",
+        "showRecordId",
+        "ntoreturn",
+        "resumeAfter",
+        "requestResumeToken",
+    ]),
+    kind: OperationKind::Find,
+    takes_read_concern: true,
+    is_in_api_1: true,
+    ..Command::new("find", "finds documents", run)
+};
+
+/// Options that change a result and are not served.
+const NOT_SERVED: [&str; 7] = [
+    "let",
+    "min",
+    "max",
+    "returnKey",
+    "showRecordId",
+    "resumeAfter",
+    "requestResumeToken",
+];
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let (request, options) = parse(&namespace, invocation.body)?;
+    let executor = exec::find(&invocation.server.database, invocation.operation, request)?;
+    let mut cursor = ClientCursor::new(
+        namespace.as_str().to_owned(),
+        invocation.generic.session,
+        Source::Executor(Box::new(executor)),
+        invocation.body,
+    );
+    cursor.is_tailable = options.is_tailable;
+    cursor.is_await_data = options.is_await_data;
+    cursor.has_no_timeout = options.has_no_timeout;
+    cursor.answer(invocation, options.first_batch, reply)
+}
+
+/// What of a find concerns its cursor.
+#[derive(Default)]
+pub struct CursorOptions {
+    pub is_tailable: bool,
+    pub is_await_data: bool,
+    pub has_no_timeout: bool,
+    pub first_batch: FirstBatch,
+}
+
+/// Reads the fields of a find; `explain` shares it.
+pub fn parse<'a>(
+    namespace: &'a quarry_database::Namespace,
+    body: RawDocument<'a>,
+) -> Result<(FindRequest<'a>, CursorOptions)> {
+    let mut request = FindRequest::new(namespace);
+    let mut options = CursorOptions::default();
+    let mut is_negative = false;
+    for element in body.iter().skip(1) {
+        let value = element.value();
+        let name = element.name();
+        let Ok(field) = name.as_str() else { continue };
+        match field {
+            "filter" => request.filter = document(field, value)?,
+            "projection" => request.projection = some_document(field, value)?,
+            "sort" => request.sort = some_document(field, value)?,
+            "hint" => request.hint = some_hint(value)?,
+            "skip" => request.skip = count(field, value)?,
+            "limit" => {
+                let limit = value
+                    .as_i64_exact()
+                    .ok_or_else(|| not_a_number(field, value))?;
+                // A negative limit asks for one batch; only very old clients send it.
+                is_negative = limit < 0;
+                request.limit = (limit != 0).then(|| limit.unsigned_abs());
+            }
+            "batchSize" => options.first_batch.documents_max = count(field, value)?,
+            "singleBatch" => options.first_batch.is_only = boolean(field, value)?,
+            "tailable" => options.is_tailable = boolean(field, value)?,
+            "awaitData" => options.is_await_data = boolean(field, value)?,
+            "noCursorTimeout" => options.has_no_timeout = boolean(field, value)?,
+            "returnKey" | "showRecordId" | "requestResumeToken" if !boolean(field, value)? => {}
+            "let" | "min" | "max" | "resumeAfter"
+                if value.as_document().is_some_and(|d| d.is_empty()) => {}
+            field if NOT_SERVED.contains(&field) => {
+                return Err(CommandError::not_supported(format_args!(
+                    "the option '{field}'"
+                )));
+            }
+            _ => {}
+        }
+    }
+    if options.is_await_data && !options.is_tailable {
+        return Err(CommandError::failed_to_parse(
+            "Cannot set 'awaitData' without also setting 'tailable'",
+        ));
+    }
+    options.first_batch.is_only |= is_negative;
+    request.is_tailable = options.is_tailable;
+    options.first_batch.limit = request.limit;
+    Ok((request, options))
+}
+
+fn document<'a>(field: &str, value: RawValue<'a>) -> Result<RawDocument<'a>> {
+    value.as_document().ok_or_else(|| {
+        CommandError::field_type(
+            "FindCommandRequest",
+            field,
+            value.element_type().alias(),
+            "object",
+        )
+    })
+}
+
+fn some_document<'a>(field: &str, value: RawValue<'a>) -> Result<Option<RawDocument<'a>>> {
+    Ok(Some(document(field, value)?).filter(|document| !document.is_empty()))
+}
+
+/// A hint is the name of an index or its key pattern; an empty one is none.
+pub fn some_hint(value: RawValue<'_>) -> Result<Option<RawValue<'_>>> {
+    match value {
+        RawValue::Document(pattern) if pattern.is_empty() => Ok(None),
+        RawValue::String(name) if name.is_empty() => Ok(None),
+        RawValue::Document(_) | RawValue::String(_) => Ok(Some(value)),
+        _ => Err(CommandError::failed_to_parse(
+            "Hint must be a string or an object",
+        )),
+    }
+}
+
+fn boolean(field: &str, value: RawValue<'_>) -> Result<bool> {
+    crate::command::boolean("FindCommandRequest", field, value)
+}
+
+fn count(field: &str, value: RawValue<'_>) -> Result<u64> {
+    let number = value
+        .as_i64_exact()
+        .ok_or_else(|| not_a_number(field, value))?;
+    u64::try_from(number).map_err(|_| {
+        let message = format!("BSON field '{field}' value must be >= 0, actual value '{number}'");
+        CommandError::new(quarry_query::ErrorCode(51_024), message)
+    })
+}
+
+fn not_a_number(field: &str, value: RawValue<'_>) -> CommandError {
+    CommandError::field_type(
+        "FindCommandRequest",
+        field,
+        value.element_type().alias(),
+        "[long, int, decimal, double]",
+    )
+}

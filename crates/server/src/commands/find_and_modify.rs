@@ -1,0 +1,131 @@
+//! `findAndModify`: changes or removes one document and returns it, as it was or as it is.
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_database::Namespace;
+use quarry_query::exec::{self, FindAndModifyRequest};
+use quarry_timing::OperationKind;
+
+use super::find::some_hint;
+use crate::command::{Command, Fields, Invocation, boolean};
+use crate::counters::Counter;
+use crate::error::{CommandError, Result};
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    aliases: &["findandmodify"],
+    fields: Fields::Named(&[
+        "query",
+        "sort",
+        "remove",
+        "update",
+        "new",
+        "fields",
+        "upsert",
+        "bypassDocumentValidation",
+        "collation",
+        "arrayFilters",
+        "hint",
+        "let",
+        "stmtId",
+    ]),
+    kind: OperationKind::FindAndModify,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("findAndModify", "changes one document and returns it", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    writes::refuse_let(invocation)?;
+    let request = parse(&namespace, invocation.body)?;
+    let is_remove = request.update.is_none();
+    let level = writes::level(invocation);
+    let outcome = exec::find_and_modify(
+        &invocation.server.database,
+        invocation.operation,
+        request,
+        level,
+    )?;
+    let lane = invocation.connection.id;
+    let mut last = reply.document("lastErrorObject");
+    last.append(
+        "n",
+        i32::from(outcome.matched || outcome.upserted.is_some()),
+    );
+    if is_remove {
+        invocation
+            .server
+            .counters
+            .add(lane, Counter::DocumentsDeleted, u64::from(outcome.matched));
+    } else {
+        invocation
+            .server
+            .counters
+            .add(lane, Counter::DocumentsUpdated, u64::from(outcome.matched));
+        last.append("updatedExisting", outcome.matched);
+        if let Some(id) = &outcome.upserted {
+            last.append("upserted", id);
+        }
+    }
+    last.finish();
+    match &outcome.value {
+        Some(document) => reply.append("value", document),
+        None => reply.append("value", RawValue::Null),
+    };
+    Ok(())
+}
+
+/// Reads the command; `explain` shares it.
+pub fn parse<'a>(
+    namespace: &'a Namespace,
+    body: RawDocument<'a>,
+) -> Result<FindAndModifyRequest<'a>> {
+    let mut request = FindAndModifyRequest::new(namespace);
+    let mut is_remove = false;
+    for element in body.iter().skip(1) {
+        let value = element.value();
+        let name = element.name();
+        let Ok(field) = name.as_str() else { continue };
+        match field {
+            "query" => request.filter = document(field, value)?.unwrap_or(RawDocument::EMPTY),
+            "sort" => request.sort = document(field, value)?,
+            "fields" => request.projection = document(field, value)?,
+            "update" => request.update = Some(value),
+            "remove" => is_remove = boolean("findAndModify", field, value)?,
+            "new" => request.returns_new = boolean("findAndModify", field, value)?,
+            "upsert" => request.is_upsert = boolean("findAndModify", field, value)?,
+            "hint" => request.hint = some_hint(value)?,
+            "arrayFilters" if value.as_array().is_some_and(|filters| filters.is_empty()) => {}
+            "arrayFilters" => return Err(CommandError::not_supported("the option 'arrayFilters'")),
+            _ => {}
+        }
+    }
+    match (is_remove, request.update.is_some()) {
+        (true, true) => Err(CommandError::failed_to_parse(
+            "Cannot specify both an update and remove=true",
+        )),
+        (false, false) => Err(CommandError::failed_to_parse(
+            "Either an update or remove=true must be specified",
+        )),
+        (true, _) if request.is_upsert => Err(CommandError::failed_to_parse(
+            "Cannot specify both upsert=true and remove=true",
+        )),
+        (true, _) if request.returns_new => Err(CommandError::failed_to_parse(
+            "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
+        )),
+        _ => Ok(request),
+    }
+}
+
+fn document<'a>(field: &str, value: RawValue<'a>) -> Result<Option<RawDocument<'a>>> {
+    match value {
+        RawValue::Null => Ok(None),
+        RawValue::Document(document) => Ok(Some(document).filter(|document| !document.is_empty())),
+        _ => Err(CommandError::field_type(
+            "findAndModify",
+            field,
+            value.element_type().alias(),
+            "object",
+        )),
+    }
+}

@@ -1,0 +1,65 @@
+//! `insert`: stores documents.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_query::exec;
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::counters::Counter;
+use crate::error::Result;
+use crate::write_errors::WriteErrors;
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "documents",
+        "ordered",
+        "bypassDocumentValidation",
+        "stmtId",
+        "stmtIds",
+    ]),
+    kind: OperationKind::Insert,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("insert", "inserts documents", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let documents = invocation.documents("documents")?;
+    writes::check_batch(documents.len())?;
+    let is_ordered = is_ordered(invocation)?;
+    let level = writes::level(invocation);
+    let outcome = exec::insert(
+        &invocation.server.database,
+        invocation.operation,
+        &namespace,
+        &documents,
+        is_ordered,
+        level,
+    )?;
+    let lane = invocation.connection.id;
+    invocation
+        .server
+        .counters
+        .add(lane, Counter::Insert, documents.len() as u64);
+    invocation
+        .server
+        .counters
+        .add(lane, Counter::DocumentsInserted, outcome.inserted);
+    let mut errors = WriteErrors::default();
+    for (index, error) in outcome.errors {
+        errors.add(index, error.into());
+    }
+    reply.append("n", i32::try_from(outcome.inserted).unwrap_or(i32::MAX));
+    errors.append(reply);
+    Ok(())
+}
+
+/// A batch stops at its first error unless the client says otherwise.
+pub fn is_ordered(invocation: &Invocation<'_>) -> Result<bool> {
+    match invocation.get("ordered") {
+        None | Some(RawValue::Null) => Ok(true),
+        Some(value) => crate::command::boolean(invocation.command.name, "ordered", value),
+    }
+}

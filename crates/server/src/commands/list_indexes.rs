@@ -1,0 +1,23 @@
+//! `listIndexes`: the indexes of a collection, the one on `_id` first.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::cursors::{ClientCursor, FirstBatch, Source};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"]),
+    is_in_api_1: true,
+    ..Command::new("listIndexes", "lists the indexes of a collection", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let batch = FirstBatch::parse(invocation)?;
+    let indexes = invocation.server.database.list_indexes(&namespace)?;
+    let source = Source::Documents(indexes.into());
+    let shown = namespace.as_str().to_owned();
+    ClientCursor::new(shown, invocation.generic.session, source, invocation.body)
+        .answer(invocation, batch, reply)
+}

@@ -1,0 +1,47 @@
+//! `renameCollection`: gives a collection another name, and with `dropTarget` the place of another.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_database::Namespace;
+use quarry_timing::OperationKind;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["to", "dropTarget", "stayTemp"]),
+    kind: OperationKind::Catalog,
+    is_admin_only: true,
+    takes_write_concern: true,
+    ..Command::new("renameCollection", "renames a collection", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    let Some(RawValue::String(from)) = invocation.subject() else {
+        return Err(CommandError::type_mismatch(
+            "renameCollection takes the full name of a collection",
+        ));
+    };
+    let to = invocation
+        .text("to")?
+        .ok_or_else(|| CommandError::missing_field("renameCollection", "to"))?;
+    // MongoDB also takes the UUID of the very collection that may be dropped.
+    let drops_target = match invocation.get("dropTarget") {
+        Some(RawValue::Binary(_)) => {
+            return Err(CommandError::not_supported("a UUID as 'dropTarget'"));
+        }
+        _ => invocation.boolean("dropTarget")?,
+    };
+    let from = Namespace::parse(from.as_str()?)?;
+    let to = Namespace::parse(to)?;
+    let level = writes::level(invocation);
+    invocation.server.database.rename_collection(
+        &from,
+        &to,
+        drops_target,
+        invocation.operation,
+        level,
+    )?;
+    invocation.server.usage.forget(from.as_str());
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! `update`: changes documents, one statement after the other.
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_database::Namespace;
+use quarry_query::exec::{self, UpdateOutcome, UpdateRequest};
+use quarry_timing::OperationKind;
+
+use super::find::some_hint;
+use super::insert::is_ordered;
+use crate::command::{Command, Fields, Invocation};
+use crate::counters::Counter;
+use crate::error::{CommandError, Result};
+use crate::write_errors::WriteErrors;
+use crate::writes;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "updates",
+        "ordered",
+        "bypassDocumentValidation",
+        "let",
+        "stmtId",
+        "stmtIds",
+    ]),
+    kind: OperationKind::Update,
+    takes_write_concern: true,
+    is_in_api_1: true,
+    ..Command::new("update", "updates documents", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    let statements = invocation.documents("updates")?;
+    writes::check_batch(statements.len())?;
+    writes::refuse_let(invocation)?;
+    let is_ordered = is_ordered(invocation)?;
+    let requests = statements
+        .iter()
+        .map(|statement| parse(&namespace, *statement))
+        .collect::<Result<Vec<_>>>()?;
+    let level = writes::level(invocation);
+    let (mut matched, mut modified) = (0, 0);
+    let mut upserted = Vec::new();
+    let mut errors = WriteErrors::default();
+    for (index, request) in requests.into_iter().enumerate() {
+        match exec::update(
+            &invocation.server.database,
+            invocation.operation,
+            request,
+            level,
+        ) {
+            Ok(UpdateOutcome {
+                matched: found,
+                modified: changed,
+                upserted: id,
+            }) => {
+                matched += found + u64::from(id.is_some());
+                modified += changed;
+                upserted.extend(id.map(|id| (index, id)));
+            }
+            Err(error) => {
+                let error = CommandError::from(error);
+                writes::check_going_on(&error)?;
+                errors.add(index, error);
+                if is_ordered {
+                    break;
+                }
+            }
+        }
+    }
+    let lane = invocation.connection.id;
+    invocation
+        .server
+        .counters
+        .add(lane, Counter::Update, statements.len() as u64);
+    invocation
+        .server
+        .counters
+        .add(lane, Counter::DocumentsUpdated, modified);
+    reply.append("n", i32::try_from(matched).unwrap_or(i32::MAX));
+    if !upserted.is_empty() {
+        let mut list = reply.array("upserted");
+        for (index, id) in &upserted {
+            let mut entry = list.document();
+            entry.append("index", i32::try_from(*index).unwrap_or(i32::MAX));
+            entry.append("_id", id);
+            entry.finish();
+        }
+        list.finish();
+    }
+    reply.append("nModified", i32::try_from(modified).unwrap_or(i32::MAX));
+    errors.append(reply);
+    Ok(())
+}
+
+/// Reads one statement; `explain` shares it.
+pub fn parse<'a>(
+    namespace: &'a Namespace,
+    statement: RawDocument<'a>,
+) -> Result<UpdateRequest<'a>> {
+    let (mut filter, mut update) = (None, None);
+    let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
+    for element in statement.iter() {
+        let value = element.value();
+        let name = element.name();
+        match name.as_bytes() {
+            b"q" => filter = Some(query(value)?),
+            b"u" => update = Some(value),
+            b"upsert" => is_upsert = crate::command::boolean("update.updates", "upsert", value)?,
+            b"multi" => is_multi = crate::command::boolean("update.updates", "multi", value)?,
+            b"hint" => hint = some_hint(value)?,
+            b"collation" => crate::command::check_collation(value)?,
+            b"arrayFilters" if value.as_array().is_some_and(|filters| filters.is_empty()) => {}
+            b"arrayFilters" | b"c" | b"sort" => {
+                return Err(CommandError::not_supported(format_args!(
+                    "the option '{name}' of an update"
+                )));
+            }
+            b"upsertSupplied" | b"sampleId" | b"allowShardKeyUpdatesWithoutFullShardKeyInQuery" => {
+            }
+            _ => {
+                return Err(CommandError::unknown_field(
+                    "update.updates",
+                    &name.to_string_lossy(),
+                ));
+            }
+        }
+    }
+    let filter = filter.ok_or_else(|| CommandError::missing_field("update.updates", "q"))?;
+    let update = update.ok_or_else(|| CommandError::missing_field("update.updates", "u"))?;
+    if !matches!(update, RawValue::Document(_) | RawValue::Array(_)) {
+        return Err(CommandError::failed_to_parse(
+            "Update argument must be either an object or an array",
+        ));
+    }
+    Ok(UpdateRequest {
+        namespace,
+        filter,
+        update,
+        is_upsert,
+        is_multi,
+        hint,
+    })
+}
+
+fn query(value: RawValue<'_>) -> Result<RawDocument<'_>> {
+    value.as_document().ok_or_else(|| {
+        CommandError::field_type(
+            "update.updates",
+            "q",
+            value.element_type().alias(),
+            "object",
+        )
+    })
+}

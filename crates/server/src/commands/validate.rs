@@ -1,0 +1,68 @@
+//! `validate`: checks a collection: every document, and with `full` every index in both directions.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "full",
+        "background",
+        "repair",
+        "metadata",
+        "checkBSONConformance",
+    ]),
+    ..Command::new("validate", "checks a collection and its indexes", run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let namespace = invocation.namespace()?;
+    if let Some(option) = ["repair", "metadata"]
+        .into_iter()
+        .find(|option| invocation.boolean(option).unwrap_or(true))
+    {
+        return Err(CommandError::not_supported(format_args!(
+            "the option '{option}'"
+        )));
+    }
+    let full = invocation.boolean("full")?;
+    let report = invocation
+        .server
+        .database
+        .validate(&namespace, full, invocation.operation)?;
+    reply.append("ns", namespace.as_str());
+    reply.append(
+        "nInvalidDocuments",
+        i64::try_from(report.invalid_documents).unwrap_or(i64::MAX),
+    );
+    reply.append(
+        "nrecords",
+        i64::try_from(report.documents).unwrap_or(i64::MAX),
+    );
+    reply.append(
+        "nIndexes",
+        i32::try_from(report.indexes.len()).unwrap_or(i32::MAX),
+    );
+    let mut keys = reply.document("keysPerIndex");
+    for index in &report.indexes {
+        keys.append(&index.name, i64::try_from(index.keys).unwrap_or(i64::MAX));
+    }
+    keys.finish();
+    let mut details = reply.document("indexDetails");
+    for index in &report.indexes {
+        let mut entry = details.document(&index.name);
+        entry.append("valid", index.valid);
+        entry.finish();
+    }
+    details.finish();
+    reply.append("valid", report.errors.is_empty());
+    reply.append("repaired", false);
+    let mut errors = reply.array("errors");
+    for error in &report.errors {
+        errors.push(error.as_str());
+    }
+    errors.finish();
+    reply.array("warnings").finish();
+    Ok(())
+}

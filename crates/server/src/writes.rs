@@ -1,0 +1,54 @@
+//! What the write commands share: the bound on a batch, and the level that a write is acknowledged at.
+
+use quarry_journal::Level;
+use quarry_query::ErrorCode;
+
+use crate::command::Invocation;
+use crate::commands::WRITE_BATCH_DOCUMENTS_MAX;
+use crate::error::{CommandError, Result};
+
+pub fn check_batch(statements: usize) -> Result<()> {
+    if (1..=WRITE_BATCH_DOCUMENTS_MAX).contains(&statements) {
+        return Ok(());
+    }
+    let message = format!(
+        "Write batch sizes must be between 1 and {WRITE_BATCH_DOCUMENTS_MAX}. Got {statements} operations."
+    );
+    Err(CommandError::new(ErrorCode::INVALID_LENGTH, message))
+}
+
+/// What the write concern and the server's policy ask to wait for.
+pub fn level(invocation: &Invocation<'_>) -> Level {
+    if invocation
+        .generic
+        .write_concern
+        .waits_for_sync(invocation.server.config.durability)
+    {
+        Level::Durable
+    } else {
+        Level::Written
+    }
+}
+
+/// Variables are not served yet.
+pub fn refuse_let(invocation: &Invocation<'_>) -> Result<()> {
+    match invocation.document("let")? {
+        Some(variables) if !variables.is_empty() => {
+            Err(CommandError::not_supported("the option 'let'"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An interruption, or an outcome that cannot be told, ends the command; any other error is the statement's own.
+pub fn check_going_on(error: &CommandError) -> Result<()> {
+    let ends = [
+        ErrorCode::INTERRUPTED,
+        ErrorCode::MAX_TIME_MS_EXPIRED,
+        ErrorCode::SHUTDOWN_IN_PROGRESS,
+    ];
+    if error.is_unanswerable || ends.iter().any(|code| code.0 == error.code) {
+        return Err(error.clone());
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! The binary as an operator and a client meet it: started, spoken to over TCP, stopped.
+//!
+//! All on the memory engine: what is tested here is above storage.
+
+mod admin;
+mod client;
+mod options;
+mod protocol;
+mod server;
+mod stopping;

@@ -1,0 +1,163 @@
+//! A server process on a directory and ports of its own, ended with the test.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const START_TIME: Duration = Duration::from_secs(20);
+const STOP_TIME: Duration = Duration::from_secs(20);
+
+/// A directory that goes with the test.
+pub struct Directory(PathBuf);
+
+impl Directory {
+    pub fn new() -> Directory {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("quarry-process-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    lines: Arc<Mutex<Vec<String>>>,
+    pub directory: Directory,
+}
+
+impl Server {
+    pub fn start(arguments: &[&str]) -> Server {
+        let directory = Directory::new();
+        let data = directory.path().join("data");
+        let mut child = quarry(&["serve", "--engine", "memory", "--port", "0"])
+            .arg("--dbpath")
+            .arg(&data)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let seen = Arc::clone(&lines);
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                seen.lock().unwrap().push(line);
+            }
+        });
+        let mut server = Server {
+            child,
+            port: 0,
+            lines,
+            directory,
+        };
+        server.port = wait_for(START_TIME, || {
+            fs::read_to_string(server.data().join("quarry.port")).ok()
+        })
+        .expect("the server starts")
+        .trim()
+        .parse()
+        .unwrap();
+        server
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// The first log line that holds `text`.
+    pub fn line(&self, text: &str) -> String {
+        let find = || {
+            self.lines
+                .lock()
+                .unwrap()
+                .iter()
+                .find(|line| line.contains(text))
+                .cloned()
+        };
+        wait_for(START_TIME, find)
+            .unwrap_or_else(|| panic!("no line with {text}: {:?}", self.lines.lock().unwrap()))
+    }
+
+    pub fn count_lines(&self, text: &str) -> usize {
+        self.lines
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|line| line.contains(text))
+            .count()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        wait_for(STOP_TIME, || self.child.try_wait().unwrap()).expect("the server stops")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn quarry(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quarry"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("RUST_BACKTRACE");
+    command
+}
+
+/// Runs a server that is expected not to start.
+pub fn refused(arguments: &[&str]) -> Output {
+    quarry(&["serve"]).args(arguments).output().unwrap()
+}
+
+/// What the process said, on both outputs.
+pub fn said(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+pub fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
