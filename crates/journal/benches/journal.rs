@@ -61,6 +61,14 @@ fn main() {
     println!("written to {}", path.display());
 }
 
+/// `cargo bench -p quarry-journal -- TEXT` measures the cases whose name contains the text.
+fn is_wanted(name: &str) -> bool {
+    let filter = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with("--"));
+    filter.is_none_or(|filter| name.contains(&filter))
+}
+
 fn default_target() -> PathBuf {
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
     home.join(".cache/quarry/target")
@@ -94,6 +102,10 @@ fn appends(directory: &Path, cases: &mut Vec<Case>) {
         for producers in [1, 8, 64] {
             for bytes in [64, 256, 4096, 65_536] {
                 let count = append_count(level, producers, bytes);
+                let name = format!("append/{level:?}/{producers} x {bytes} B");
+                if !is_wanted(&name) {
+                    continue;
+                }
                 let mut ours = Vec::new();
                 let mut bare = Vec::new();
                 for _ in 0..REPETITIONS {
@@ -106,7 +118,6 @@ fn appends(directory: &Path, cases: &mut Vec<Case>) {
                         count,
                     ));
                 }
-                let name = format!("append/{level:?}/{producers} x {bytes} B");
                 push(
                     cases,
                     name,
@@ -168,6 +179,10 @@ fn orders(directory: &Path, cases: &mut Vec<Case>) {
             (50_000, Critical::OneIn(100), "50k, 1 % critical"),
             (50_000, Critical::All, "50k, all critical"),
         ] {
+            let name = format!("orders/{producers} x {label}");
+            if !is_wanted(&name) {
+                continue;
+            }
             let mut runs: Vec<_> = (0..REPETITIONS)
                 .map(|_| {
                     let files =
@@ -178,7 +193,6 @@ fn orders(directory: &Path, cases: &mut Vec<Case>) {
                 .collect();
             runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
             let run = &runs[REPETITIONS / 2];
-            let name = format!("orders/{producers} x {label}");
             push(
                 cases,
                 name.clone(),

@@ -230,7 +230,7 @@ fn check_gaps(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<()> {
 }
 
 /// Refuses if anything behind the end of the chain says that the missing record was durable.
-fn check_tail(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<()> {
+pub(crate) fn check_tail(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<()> {
     for (index, segment) in segments.iter().enumerate().skip(end.index) {
         let offset = if index == end.index {
             end.offset
@@ -286,7 +286,7 @@ fn highest_mark(segment: &Segment, offset: u64) -> Result<u64> {
 }
 
 /// Zeroes the tail, takes later segments out, and syncs all that is kept.
-fn cut(
+pub(crate) fn cut(
     files: &dyn Files,
     segments: &mut Vec<Arc<Segment>>,
     begin: usize,

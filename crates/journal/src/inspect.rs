@@ -1,0 +1,172 @@
+//! Looking at a closed journal, for people: `verify` reads everything that a start would skip, `dump`
+//! lists groups, `truncate` gives up everything after an LSN. None of them knows what a record means.
+//!
+//! The journal must not be open: `RealFiles` sees to that with its lock.
+
+use std::sync::Arc;
+
+use crate::chain::{ChainEnd, Link, scanner, walk};
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::group_header::GroupHeader;
+use crate::hooks::Payloads;
+use crate::recovery::{check_tail, cut, open_segments};
+use crate::segment_header::SegmentHeader;
+use crate::segments::Segment;
+
+/// What `verify` found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub segments: Vec<SegmentSummary>,
+    /// 0 if the journal holds no record.
+    pub first_lsn: u64,
+    pub last_lsn: u64,
+    /// The highest LSN that a group says was durable.
+    pub durable_lsn: u64,
+    /// Where the log ends.
+    pub end_segment: String,
+    pub end_offset: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentSummary {
+    pub name: String,
+    pub header: SegmentHeader,
+    pub groups: u64,
+    pub records: u64,
+}
+
+/// One group of a dump.
+pub struct DumpedGroup<'g> {
+    pub segment: &'g str,
+    pub offset: u64,
+    pub header: GroupHeader,
+    pub payloads: Payloads<'g>,
+}
+
+/// Reads every group of every segment and checks the whole chain; changes nothing. An unsynced tail is
+/// not an error: it lies behind `end_offset`. Damage to durable records is.
+pub fn verify(files: &dyn Files) -> Result<Verified> {
+    let segments = open_segments(files, None)?;
+    let mut verified = empty(&segments);
+    let end = follow(&segments, &mut |group| {
+        let summary = verified
+            .segments
+            .iter_mut()
+            .find(|summary| summary.name == group.segment);
+        if let Some(summary) = summary {
+            summary.groups += 1;
+            summary.records += u64::from(group.header.count);
+        }
+        if group.header.count > 0 {
+            if verified.first_lsn == 0 {
+                verified.first_lsn = group.header.first_lsn;
+            }
+            verified.last_lsn = group.header.next_lsn() - 1;
+        }
+        verified.durable_lsn = verified.durable_lsn.max(group.header.durable_lsn);
+        Ok(())
+    })?;
+    if let Some(end) = end {
+        check_tail(&segments, &end)?;
+        verified.end_segment.clone_from(&segments[end.index].name);
+        verified.end_offset = end.offset;
+    }
+    Ok(verified)
+}
+
+/// Hands every group that holds a record at or above `from_lsn` to `visit`, up to the end of the log.
+pub fn dump(
+    files: &dyn Files,
+    from_lsn: u64,
+    visit: &mut dyn FnMut(&DumpedGroup<'_>),
+) -> Result<()> {
+    let segments = open_segments(files, None)?;
+    follow(&segments, &mut |group| {
+        if group.header.next_lsn() > from_lsn {
+            visit(&group);
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Cuts the log behind `last_lsn`, which must end a group: what follows is zeroed and freed for good.
+/// This is how a person gives up damaged records. Returns the number of groups kept.
+pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
+    let mut segments = open_segments(files, None)?;
+    let mut kept = 0;
+    let mut cut_at = None;
+    // Damage behind the cut is the reason for cutting: it ends the walk, whatever it is.
+    let walked = follow(&segments, &mut |group| {
+        if group.header.next_lsn() == last_lsn + 1 {
+            cut_at = Some((
+                group.segment.to_owned(),
+                group.offset + group.header.group_bytes(),
+            ));
+        }
+        kept += u64::from(group.header.next_lsn() <= last_lsn + 1);
+        Ok(())
+    });
+    let Some((name, offset)) = cut_at else {
+        walked?;
+        return Err(Error::PositionMoved {
+            expected_lsn: last_lsn,
+            next_lsn: 0,
+        });
+    };
+    let index = segments
+        .iter()
+        .position(|segment| segment.name == name)
+        .unwrap_or(0);
+    let link = Link::before(&segments[index], last_lsn + 1);
+    let end = ChainEnd {
+        index,
+        offset,
+        link,
+        reason: "the log was cut here",
+    };
+    cut(files, &mut segments, 0, &end)?;
+    Ok(kept)
+}
+
+fn empty(segments: &[Arc<Segment>]) -> Verified {
+    let summary = |segment: &Arc<Segment>| SegmentSummary {
+        name: segment.name.clone(),
+        header: segment.header.clone(),
+        groups: 0,
+        records: 0,
+    };
+    Verified {
+        segments: segments.iter().map(summary).collect(),
+        first_lsn: 0,
+        last_lsn: 0,
+        durable_lsn: 0,
+        end_segment: String::new(),
+        end_offset: 0,
+    }
+}
+
+/// Follows the chain from the first segment; `None` for a journal without segments.
+fn follow(
+    segments: &[Arc<Segment>],
+    visit: &mut dyn FnMut(DumpedGroup<'_>) -> Result<()>,
+) -> Result<Option<ChainEnd>> {
+    let Some(first) = segments.first() else {
+        return Ok(None);
+    };
+    let first_lsn = scanner(first).peek()?.map_or(1, |header| header.first_lsn);
+    let end = walk(
+        segments,
+        Link::before(first, first_lsn),
+        &mut |segment, offset, header, payloads| {
+            visit(DumpedGroup {
+                segment: &segment.name,
+                offset,
+                header: *header,
+                payloads,
+            })
+        },
+    )?;
+    Ok(Some(end))
+}

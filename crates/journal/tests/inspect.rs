@@ -1,0 +1,134 @@
+//! Verify, dump and truncate; and arbitrary bytes in place of a journal.
+
+mod owner;
+
+use owner::{Owner, Record};
+use quarry_journal::{Files, Level, SimulatedFiles, inspect};
+
+fn journal_of(records: u32) -> (SimulatedFiles, Vec<Record>) {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    for number in 0..records {
+        journal
+            .commit(&[number as u8; 500], Level::Durable)
+            .unwrap();
+    }
+    journal.close().unwrap();
+    (files, owner.records())
+}
+
+fn segment_names(files: &SimulatedFiles) -> Vec<String> {
+    let names = files.list().unwrap().into_iter().map(|entry| entry.name);
+    names.filter(|name| name.ends_with(".segment")).collect()
+}
+
+#[test]
+fn verify_and_dump_see_every_record() {
+    let (files, records) = journal_of(60);
+    let verified = inspect::verify(&files).unwrap();
+    assert_eq!(
+        (verified.first_lsn, verified.last_lsn, verified.durable_lsn),
+        (1, 60, 60)
+    );
+    assert_eq!(
+        verified
+            .segments
+            .iter()
+            .map(|segment| segment.records)
+            .sum::<u64>(),
+        60
+    );
+    assert_eq!(verified.segments.len(), segment_names(&files).len());
+    let mut dumped = Vec::new();
+    inspect::dump(&files, 31, &mut |group| {
+        dumped.extend(
+            group
+                .payloads
+                .iter()
+                .map(|(lsn, payload)| (lsn, payload.to_vec())),
+        );
+    })
+    .unwrap();
+    assert_eq!(dumped, records[30..]);
+}
+
+#[test]
+fn verify_reads_what_a_start_skips() {
+    let (files, _) = journal_of(60);
+    let first = segment_names(&files)[0].clone();
+    let mut content = files.content(&first).unwrap();
+    content[5000] ^= 1;
+    files.replace(&first, content);
+    assert_eq!(
+        Owner::new().open(&files, 60).unwrap().last_lsn(),
+        60,
+        "the engine does not need it"
+    );
+    assert!(inspect::verify(&files).unwrap_err().is_corruption());
+}
+
+#[test]
+fn truncate_gives_up_what_is_damaged() {
+    let (files, records) = journal_of(60);
+    let second = segment_names(&files)[1].clone();
+    let mut content = files.content(&second).unwrap();
+    content[4096 + 1000] ^= 1;
+    files.replace(&second, content);
+    assert!(
+        Owner::new()
+            .open(&files, 0)
+            .err()
+            .is_some_and(|error| error.is_corruption())
+    );
+    let mut last_lsn = 0;
+    inspect::dump(&files, 1, &mut |group| last_lsn = group.payloads.last_lsn()).unwrap();
+    assert!(last_lsn > 20 && last_lsn < 60);
+    inspect::truncate(&files, last_lsn).unwrap();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    assert_eq!(owner.records(), records[..last_lsn as usize]);
+    assert_eq!(journal.submit(b"goes on").unwrap().lsn, last_lsn + 1);
+    assert!(inspect::truncate(&SimulatedFiles::new(), 5).is_err());
+}
+
+/// Whatever the bytes are: an error or a prefix of what was written, never a panic, never another record.
+#[test]
+fn arbitrary_damage_yields_a_prefix_or_an_error() {
+    let (files, records) = journal_of(40);
+    let names = segment_names(&files);
+    let mut random = 88_172_645_463_325_252u64;
+    let mut below = |bound: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % bound as u64) as usize
+    };
+    for _ in 0..600 {
+        let damaged = SimulatedFiles::new();
+        for name in &names {
+            damaged.replace(name, files.content(name).unwrap());
+        }
+        for _ in 0..=below(3) {
+            let name = &names[below(names.len())];
+            let mut content = damaged.content(name).unwrap();
+            let at = below(content.len());
+            let length = (1 + below(600)).min(content.len() - at);
+            match below(4) {
+                0 => content[at] ^= 1 << below(8),
+                1 => content[at..at + length].fill_with(|| below(256) as u8),
+                2 => content.truncate(at),
+                _ => content.copy_within(at..at + length, below(at + 1)),
+            }
+            damaged.replace(name, content);
+        }
+        let owner = Owner::new();
+        let result = owner.open(&damaged, 0);
+        let seen = owner.records();
+        assert!(
+            seen.len() <= records.len() && seen == records[..seen.len()],
+            "{:?}",
+            result.err()
+        );
+    }
+}
