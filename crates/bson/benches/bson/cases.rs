@@ -17,7 +17,8 @@ pub struct Case {
     pub peer: Option<Box<dyn FnMut()>>,
 }
 
-pub fn of(scenario: &Scenario) -> Vec<Case> {
+/// The scenario's document and what is asked of it.
+pub fn of(scenario: &Scenario) -> (&'static [u8], Vec<Case>) {
     let fields: &'static [(String, Field)] = scenario.fields.clone().leak();
     let mut encoded = Vec::new();
     encode(fields, &mut encoded);
@@ -51,7 +52,7 @@ pub fn of(scenario: &Scenario) -> Vec<Case> {
     let last = changed.len() - 2;
     changed[last] ^= 1;
     let canonical: &'static str = quarry_bson::extjson::canonical(ours).leak();
-    vec![
+    let cases = vec![
         case(
             "owned",
             Box::new(move || drop(black_box(Document::decode(black_box(bytes))))),
@@ -152,7 +153,8 @@ pub fn of(scenario: &Scenario) -> Vec<Case> {
                 drop(black_box(bson::Bson::try_from(value)));
             })),
         ),
-    ]
+    ];
+    (bytes, cases)
 }
 
 fn extract(document: RawDocument<'static>, names: &[&str]) -> Box<dyn FnMut()> {

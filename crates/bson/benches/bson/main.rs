@@ -1,4 +1,5 @@
-//! Quarry's BSON against the `bson` crate: the same documents, the same questions, in one run.
+//! Quarry's BSON against the `bson` crate and, where Java is present, MongoDB's Java codec: the same documents,
+//! the same questions, in one run.
 //!
 //! Every side of a case is sampled in turns, many times, and the best sample counts: what is left is the code,
 //! not the neighbours on the machine. Prints a table and writes `bench/bson.json` under the target directory.
@@ -6,19 +7,30 @@
 
 mod cases;
 mod documents;
+mod java;
 mod measure;
 mod report;
+
+use java::Java;
 
 fn main() {
     let filter = std::env::args()
         .skip(1)
         .find(|a| !a.starts_with('-'))
         .unwrap_or_default();
+    let mut java = Java::start(&report::directory());
     let mut results = Vec::new();
     for scenario in documents::scenarios() {
-        for mut case in cases::of(&scenario) {
+        let (bytes, cases) = cases::of(&scenario);
+        if let Some(peer) = &java
+            && let Err(error) = peer.give(scenario.name, bytes)
+        {
+            eprintln!("not measured: {}, for {error}", java::NAME);
+            java = None;
+        }
+        for mut case in cases {
             if case.name.contains(&filter) {
-                results.push(measure::run(&mut case));
+                results.push(measure::run(&mut case, java.as_mut()));
                 report::print(results.last().expect("a result was pushed"));
             }
         }

@@ -2,52 +2,109 @@
 
 use std::time::Instant;
 
-use crate::cases::Case;
+use crate::{cases::Case, java::Java};
 
 pub struct Measured {
     pub name: String,
     pub bytes: usize,
     pub ours_ns: f64,
-    pub peer_ns: Option<f64>,
+    /// Each peer that has the operation, by name.
+    pub peers_ns: Vec<(&'static str, f64)>,
 }
 
 /// Samples of each side.
 const ROUNDS: usize = 40;
 /// Time that one sample should take.
 const SAMPLE_NS: f64 = 1_500_000.0;
+/// Time that Java's compiler gets to warm to an operation.
+const JAVA_WARM_NS: f64 = 1_000_000_000.0;
+const CALLS_MAX: u32 = 1 << 24;
 
-pub fn run(case: &mut Case) -> Measured {
-    let ours_calls = calls_a_sample(&mut *case.ours);
-    let peer_calls = case.peer.as_mut().map(|peer| calls_a_sample(&mut **peer));
-    let mut measured = Measured {
-        name: case.name.clone(),
-        bytes: case.bytes,
-        ours_ns: f64::MAX,
-        peer_ns: None,
-    };
-    for _ in 0..ROUNDS {
-        measured.ours_ns = measured.ours_ns.min(sample(&mut *case.ours, ours_calls));
-        if let (Some(peer), Some(calls)) = (case.peer.as_mut(), peer_calls) {
-            let ns = sample(&mut **peer, calls);
-            measured.peer_ns = Some(measured.peer_ns.map_or(ns, |best| best.min(ns)));
+const CRATE: &str = "bson crate";
+
+pub fn run(case: &mut Case, java: Option<&mut Java>) -> Measured {
+    let mut sides: Vec<Side<'_>> = vec![Side::new("", |calls| Some(timed(&mut *case.ours, calls)))];
+    if let Some(peer) = &mut case.peer {
+        sides.push(Side::new(CRATE, |calls| Some(timed(&mut **peer, calls))));
+    }
+    if let Some(java) = java {
+        let name = case.name.clone();
+        if warm(java, &name) {
+            sides.push(Side::new(crate::java::NAME, move |calls| {
+                java.sample(&name, calls)
+            }));
         }
     }
-    measured
-}
-
-fn calls_a_sample(call: &mut dyn FnMut()) -> u32 {
-    let mut calls = 1;
-    while calls < 1 << 24 && sample(call, calls) * f64::from(calls) < SAMPLE_NS / 4.0 {
-        calls *= 2;
+    for side in &mut sides {
+        side.calibrate();
     }
-    (SAMPLE_NS / sample(call, calls)).clamp(1.0, f64::from(1 << 24)) as u32
+    for _ in 0..ROUNDS {
+        sides.iter_mut().for_each(Side::sample);
+    }
+    let peers_ns = sides[1..]
+        .iter()
+        .map(|side| (side.name, side.best_ns))
+        .collect();
+    Measured {
+        name: case.name.clone(),
+        bytes: case.bytes,
+        ours_ns: sides[0].best_ns,
+        peers_ns,
+    }
 }
 
-/// Nanoseconds a call.
-fn sample(call: &mut dyn FnMut(), calls: u32) -> f64 {
+fn warm(java: &mut Java, name: &str) -> bool {
+    let (mut spent, mut calls) = (0.0, 1);
+    while spent < JAVA_WARM_NS {
+        let Some(ns) = java.sample(name, calls) else {
+            return false;
+        };
+        spent += ns.max(1.0);
+        calls = (calls * 2).min(1 << 14);
+    }
+    true
+}
+
+/// One of those measured.
+struct Side<'a> {
+    name: &'static str,
+    /// Nanoseconds that so many calls take.
+    time: Box<dyn FnMut(u32) -> Option<f64> + 'a>,
+    calls: u32,
+    best_ns: f64,
+}
+
+impl<'a> Side<'a> {
+    fn new(name: &'static str, time: impl FnMut(u32) -> Option<f64> + 'a) -> Self {
+        Self {
+            name,
+            time: Box::new(time),
+            calls: 1,
+            best_ns: f64::MAX,
+        }
+    }
+
+    fn calibrate(&mut self) {
+        let mut ns = (self.time)(self.calls).unwrap_or(f64::MAX);
+        while self.calls < CALLS_MAX && ns < SAMPLE_NS / 4.0 {
+            self.calls *= 2;
+            ns = (self.time)(self.calls).unwrap_or(f64::MAX);
+        }
+        self.calls =
+            (f64::from(self.calls) * SAMPLE_NS / ns).clamp(1.0, f64::from(CALLS_MAX)) as u32;
+    }
+
+    fn sample(&mut self) {
+        if let Some(ns) = (self.time)(self.calls) {
+            self.best_ns = self.best_ns.min(ns / f64::from(self.calls));
+        }
+    }
+}
+
+fn timed(call: &mut dyn FnMut(), calls: u32) -> f64 {
     let start = Instant::now();
     for _ in 0..calls {
         call();
     }
-    start.elapsed().as_nanos() as f64 / f64::from(calls)
+    start.elapsed().as_nanos() as f64
 }

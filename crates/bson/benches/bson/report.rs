@@ -4,41 +4,29 @@ use std::{fs, path::PathBuf};
 
 use crate::measure::Measured;
 
-const PEER: &str = "bson crate";
-
 pub fn print(m: &Measured) {
     let rate = m.bytes as f64 / m.ours_ns;
-    match m.peer_ns {
-        Some(peer) => {
-            println!(
-                "{:<22} {:>12.1} ns  {PEER} {:>12.1} ns  {:>7.1}x  {rate:>7.2} GB/s",
-                m.name,
-                m.ours_ns,
-                peer,
-                peer / m.ours_ns
-            );
-        }
-        None => println!(
-            "{:<22} {:>12.1} ns  {:>44} GB/s",
-            m.name,
-            m.ours_ns,
-            format!("{rate:.2}")
-        ),
-    }
+    let peers: String = m
+        .peers_ns
+        .iter()
+        .map(|(name, ns)| format!("  {name} {ns:>11.1} ns {:>6.1}x", ns / m.ours_ns))
+        .collect();
+    println!(
+        "{:<21} {:>11.1} ns {rate:>9.2} GB/s{peers}",
+        m.name, m.ours_ns
+    );
 }
 
 pub fn write(results: &[Measured]) {
     let rows: Vec<_> = results
         .iter()
         .map(|m| {
-            let peers: serde_json::Map<_, _> = m.peer_ns.iter().map(|ns| (PEER.to_owned(), (*ns).into())).collect();
+            let peers: serde_json::Map<_, _> = m.peers_ns.iter().map(|(name, ns)| ((*name).to_owned(), (*ns).into())).collect();
             serde_json::json!({"case": m.name, "unit": "ns", "ours": m.ours_ns, "peers": peers, "limit": null})
         })
         .collect();
-    let path = target_directory().join("bench").join("bson.json");
-    let written = path
-        .parent()
-        .map_or(Ok(()), fs::create_dir_all)
+    let path = directory().join("bson.json");
+    let written = fs::create_dir_all(directory())
         .and_then(|()| fs::write(&path, serde_json::Value::from(rows).to_string()));
     match written {
         Ok(()) => println!("written: {}", path.display()),
@@ -49,8 +37,11 @@ pub fn write(results: &[Measured]) {
     }
 }
 
-fn target_directory() -> PathBuf {
+/// Where figures go, and what the peers need.
+pub fn directory() -> PathBuf {
     let home =
         || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/quarry/target");
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(home, PathBuf::from)
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(home, PathBuf::from)
+        .join("bench")
 }
