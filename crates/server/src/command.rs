@@ -110,7 +110,7 @@ impl<'a> Generic<'a> {
             match name.as_bytes() {
                 b"$db" => generic.database = text(command, "$db", value)?,
                 b"lsid" => {
-                    generic.session = Some(SessionId::parse(document(command, "lsid", value)?)?)
+                    generic.session = Some(SessionId::parse(document(command, "lsid", value)?)?);
                 }
                 b"maxTimeMS" => generic.max_time = max_time(value)?,
                 b"comment" => generic.comment = Some(element),

@@ -29,7 +29,7 @@ impl WriteConcern {
             is_given: true,
             ..WriteConcern::default()
         };
-        for element in concern.iter() {
+        for element in concern {
             let value = element.value();
             match element.name().as_bytes() {
                 b"w" => parsed.read_w(value)?,
@@ -115,7 +115,7 @@ pub enum ReadConcern {
 impl ReadConcern {
     pub fn parse(concern: RawDocument<'_>) -> Result<ReadConcern> {
         let mut level = ReadConcern::Local;
-        for element in concern.iter() {
+        for element in concern {
             match element.name().as_bytes() {
                 b"level" => level = ReadConcern::parse_level(element.value())?,
                 b"afterClusterTime" | b"atClusterTime" => {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawDocument};
+use quarry_bson::{ArrayBuilder, Document, DocumentBuilder};
 use quarry_database::{Database, Operation};
 use quarry_query::ErrorCode;
 use quarry_query::exec::Executor;
@@ -49,8 +49,6 @@ pub struct ClientCursor {
     pub is_tailable: bool,
     pub is_await_data: bool,
     pub has_no_timeout: bool,
-    /// The command that made it, for currentOp and the log.
-    pub command: Document,
     pub returned: u64,
 }
 
@@ -81,7 +79,7 @@ impl FirstBatch {
         let Some(options) = invocation.document("cursor")? else {
             return Ok(batch);
         };
-        for element in options.iter() {
+        for element in options {
             let name = element.name();
             if name != "batchSize" {
                 let path = format!("{}.cursor", invocation.command.name);
@@ -109,12 +107,7 @@ pub enum BatchEnd {
 }
 
 impl ClientCursor {
-    pub fn new(
-        namespace: String,
-        session: Option<SessionId>,
-        source: Source,
-        command: RawDocument<'_>,
-    ) -> ClientCursor {
+    pub fn new(namespace: String, session: Option<SessionId>, source: Source) -> ClientCursor {
         ClientCursor {
             id: 0,
             namespace,
@@ -125,7 +118,6 @@ impl ClientCursor {
             is_tailable: false,
             is_await_data: false,
             has_no_timeout: false,
-            command: command.to_owned_document(),
             returned: 0,
         }
     }
@@ -526,12 +518,7 @@ mod tests {
 
     fn cursor(session: Option<SessionId>) -> ClientCursor {
         let documents = (0..5).map(|n| doc! { "_id": n }).collect();
-        ClientCursor::new(
-            "db.c".into(),
-            session,
-            Source::Documents(documents),
-            doc! { "find": "c" }.as_raw(),
-        )
+        ClientCursor::new("db.c".into(), session, Source::Documents(documents))
     }
 
     #[test]
@@ -559,12 +546,7 @@ mod tests {
         let documents = (0..5)
             .map(|n| doc! { "_id": n, "large": large.as_str() })
             .collect();
-        let mut cursor = ClientCursor::new(
-            "db.c".into(),
-            None,
-            Source::Documents(documents),
-            doc! { "find": "c" }.as_raw(),
-        );
+        let mut cursor = ClientCursor::new("db.c".into(), None, Source::Documents(documents));
         let mut lengths = Vec::new();
         loop {
             let mut out = Vec::new();

@@ -81,7 +81,7 @@ impl CommandError {
         reply.append("code", self.code);
         reply.append("codeName", &*self.code_name());
         if let Some(details) = &self.details {
-            for element in details.as_raw().iter() {
+            for element in details.as_raw() {
                 reply.append_element(element);
             }
         }

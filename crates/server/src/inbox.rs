@@ -18,6 +18,7 @@ const STEP_BYTES: usize = 1 << 20;
 const KEPT_BYTES: usize = 64 << 10;
 const SMALL_MESSAGES: u32 = 64;
 
+#[derive(Default)]
 pub struct Inbox {
     buffer: Vec<u8>,
     /// Bytes of `buffer` that came from the client.
@@ -33,16 +34,6 @@ pub enum Arrival {
     End,
     /// A header that is none.
     Malformed(String),
-}
-
-impl Default for Inbox {
-    fn default() -> Self {
-        Inbox {
-            buffer: Vec::new(),
-            filled: 0,
-            small_messages: 0,
-        }
-    }
 }
 
 impl Inbox {

@@ -64,8 +64,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
     let executor = exec::aggregate(&invocation.server.database, invocation.operation, request)?;
     let source = Source::Executor(Box::new(executor));
-    ClientCursor::new(shown, invocation.generic.session, source, invocation.body)
-        .answer(invocation, batch, reply)
+    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
 }
 
 /// The collection, or none for `aggregate: 1`.

@@ -56,10 +56,8 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
         let value = element.value();
         let name = element.name();
         match name.as_bytes() {
-            b"capped" => {
-                if crate::command::boolean("create", "capped", value)? {
-                    options.append("capped", true);
-                }
+            b"capped" if crate::command::boolean("create", "capped", value)? => {
+                options.append("capped", true);
             }
             b"size" | b"max" => {
                 let number = value

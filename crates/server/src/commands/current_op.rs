@@ -35,7 +35,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let own_only = invocation.boolean("$ownOps")?;
     let mut filter = Vec::new();
     let mut conditions = DocumentBuilder::new(&mut filter);
-    for element in invocation.body.iter() {
+    for element in invocation.body {
         if !OPTIONS.contains(&&*element.name().to_string_lossy()) {
             conditions.append_element(element);
         }

@@ -79,7 +79,7 @@ pub fn parse<'a>(
     statement: RawDocument<'a>,
 ) -> Result<DeleteRequest<'a>> {
     let (mut filter, mut limit, mut hint) = (None, None, None);
-    for element in statement.iter() {
+    for element in statement {
         let value = element.value();
         let name = element.name();
         match name.as_bytes() {

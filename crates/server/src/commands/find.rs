@@ -59,7 +59,6 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         namespace.as_str().to_owned(),
         invocation.generic.session,
         Source::Executor(Box::new(executor)),
-        invocation.body,
     );
     cursor.is_tailable = options.is_tailable;
     cursor.is_await_data = options.is_await_data;

@@ -21,7 +21,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         return Err(CommandError::missing_field("killCursors", "cursors"));
     };
     let mut ids = Vec::new();
-    for value in listed.iter() {
+    for value in listed {
         let RawValue::Int64(id) = value else {
             return Err(CommandError::field_type(
                 "killCursors",
@@ -36,9 +36,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     for id in ids {
         let was_there = invocation.server.cursors.kill(id, &namespace)?;
         if was_there {
-            killed.push(id)
+            killed.push(id);
         } else {
-            not_found.push(id)
+            not_found.push(id);
         }
     }
     for (name, ids) in [("cursorsKilled", killed), ("cursorsNotFound", not_found)] {

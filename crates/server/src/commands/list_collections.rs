@@ -59,8 +59,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     let shown = format!("{name}.{NAMESPACE}");
     let source = Source::Documents(documents);
-    ClientCursor::new(shown, invocation.generic.session, source, invocation.body)
-        .answer(invocation, batch, reply)
+    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
 }
 
 fn id_index() -> Document {

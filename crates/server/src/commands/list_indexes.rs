@@ -18,6 +18,5 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let indexes = invocation.server.database.list_indexes(&namespace)?;
     let source = Source::Documents(indexes.into());
     let shown = namespace.as_str().to_owned();
-    ClientCursor::new(shown, invocation.generic.session, source, invocation.body)
-        .answer(invocation, batch, reply)
+    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
 }

@@ -81,7 +81,7 @@ fn connections(server: &Server, reply: &mut DocumentBuilder<'_>) {
     let list = server.connections.list();
     let active = list
         .iter()
-        .filter(|connection| connection.with_running(|running| running.is_active()))
+        .filter(|connection| connection.with_running(super::super::connections::Running::is_active))
         .count();
     let mut section = reply.document("connections");
     section.append("current", signed(list.len()));

@@ -100,7 +100,7 @@ pub fn parse<'a>(
 ) -> Result<UpdateRequest<'a>> {
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
-    for element in statement.iter() {
+    for element in statement {
         let value = element.value();
         let name = element.name();
         match name.as_bytes() {

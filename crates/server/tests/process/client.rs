@@ -79,7 +79,7 @@ pub fn message(command: RawDocument<'_>, flags: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut framed = ReplyBuilder::new(&mut bytes, 7, 0);
     let mut body = DocumentBuilder::new(framed.body());
-    for element in command.iter() {
+    for element in command {
         body.append_element(element);
     }
     body.append("$db", "admin");
