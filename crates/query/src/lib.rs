@@ -5,9 +5,11 @@
 pub mod error;
 pub mod error_code;
 pub mod field_path;
+mod name_table;
 
 pub mod expression;
 pub mod matcher;
+pub mod pipeline;
 pub mod projection;
 pub mod sort;
 pub mod update;

@@ -134,7 +134,7 @@ fn reached_in_array(members: &[Tree], rest: &[&str]) -> Vec<Option<Tree>> {
             match (member, after) {
                 (member, []) => all.push(Some(member.clone())),
                 (Tree::Document(fields), [next, last @ ..]) => {
-                    all.extend(reached(field(fields, next), last))
+                    all.extend(reached(field(fields, next), last));
                 }
                 (Tree::Array(inner), after) => all.extend(reached_in_array(inner, after)),
                 _ => {}
@@ -316,7 +316,7 @@ fn sort_values(value: Option<&Tree>, path: &[&str]) -> Vec<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_filter_of_one_path_matches_what_the_model_matches(

@@ -26,6 +26,7 @@ pub use type_set::TypeSet;
 
 use crate::error::Result;
 use crate::field_path::FieldPath;
+use crate::name_table::NameTable;
 use walk::{Fields, Walk};
 
 /// Filters nest no deeper, as in MongoDB.
@@ -39,7 +40,7 @@ const SLOTS_FEW: usize = 4;
 pub struct Matcher {
     root: MatchExpression,
     /// The top-level fields of the root's paths, in slot order, without duplicates.
-    names: Vec<Box<str>>,
+    names: NameTable<()>,
     fields: FieldSet,
 }
 
@@ -72,9 +73,9 @@ impl Matcher {
     }
 
     pub(crate) fn new(mut root: MatchExpression) -> Matcher {
-        let mut names: Vec<Box<str>> = Vec::new();
+        let mut names = NameTable::default();
         give_slots(&mut root, &mut names);
-        let fields = FieldSet::new(names.iter().map(Box::as_ref));
+        let fields = FieldSet::new(names.iter().map(|(name, ())| name));
         Matcher {
             root,
             names,
@@ -97,7 +98,7 @@ impl Matcher {
 
     /// The top-level fields that decide.
     pub fn top_level_fields(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(AsRef::as_ref)
+        self.names.iter().map(|(name, ())| name)
     }
 
     /// Whether the document matches. A test that cannot be carried out (a regular expression over its limits)
@@ -190,7 +191,7 @@ impl Matcher {
 }
 
 /// Numbers the top-level fields of all paths; filters inside `$elemMatch` have numbers of their own.
-fn give_slots(expression: &mut MatchExpression, names: &mut Vec<Box<str>>) {
+fn give_slots(expression: &mut MatchExpression, names: &mut NameTable<()>) {
     match expression {
         MatchExpression::AlwaysTrue | MatchExpression::AlwaysFalse | MatchExpression::Expr(_) => {}
         MatchExpression::And(children)
@@ -202,13 +203,9 @@ fn give_slots(expression: &mut MatchExpression, names: &mut Vec<Box<str>>) {
         }
         MatchExpression::Not(child) => give_slots(child, names),
         MatchExpression::Field(field) => {
-            let known = names
-                .iter()
-                .position(|name| name.as_ref() == field.path.first());
-            field.slot = known.unwrap_or_else(|| {
-                names.push(field.path.first().into());
-                names.len() - 1
-            });
+            let name = field.path.first();
+            let known = names.find(name.as_bytes());
+            field.slot = known.unwrap_or_else(|| names.push(name, ()));
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::expression::Expression;
 use crate::field_path::{FieldPath, PathPart};
 use crate::matcher::Matcher;
+use crate::name_table::NameTable;
 
 #[derive(Debug)]
 pub(super) enum Node {
@@ -23,7 +24,7 @@ pub(super) enum Node {
 #[derive(Debug, Default)]
 pub(super) struct Branch {
     /// In the projection's order.
-    fields: Vec<(Box<str>, Node)>,
+    fields: NameTable<Node>,
     /// A field here or further down is made, not taken from the document.
     pub makes_fields: bool,
     /// The path of `array.$` leads through here.
@@ -40,18 +41,16 @@ impl Branch {
     }
 
     pub fn fields(&self) -> impl Iterator<Item = (&str, &Node)> {
-        self.fields.iter().map(|(name, node)| (name.as_ref(), node))
+        self.fields.iter()
     }
 
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {
-        self.fields
-            .iter()
-            .position(|(known, _)| known.as_bytes() == name)
+        self.fields.find(name)
     }
 
     pub fn node(&self, place: usize) -> &Node {
-        &self.fields[place].1
+        self.fields.get(place)
     }
 
     pub fn insert(&mut self, path: &FieldPath, node: Node) -> Result<()> {
@@ -71,10 +70,10 @@ impl Branch {
                 branch.insert_at(path, at + 1, node)?;
                 Node::Branch(branch)
             };
-            self.fields.push((name.into(), node));
+            self.fields.push(name, node);
             return Ok(());
         };
-        match &mut self.fields[place].1 {
+        match self.fields.get_mut(place) {
             Node::Branch(branch) if !last => branch.insert_at(path, at + 1, node),
             Node::Branch(_) => Err(Error::location(
                 31250,

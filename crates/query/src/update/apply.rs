@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::modifier::{Clock, Modifier, depth};
 use super::tree::{Branch, Dynamic, Leaf, Named, Node};
-use super::{ARRAY_PADDING_MAX, Operators, arithmetic, array_values};
+use super::{ARRAY_PADDING_MAX, Operators, arithmetic, array_values, check_bytes};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};
@@ -22,6 +22,8 @@ pub(super) struct Apply<'u, 'd> {
     pub details: &'u MatchDetails,
     pub insert: bool,
     pub now_ms: i64,
+    /// Where the new document begins in the output.
+    pub start: usize,
 }
 
 /// The nodes that touch one array element: more than one if, say, `$[]` and `0` both do.
@@ -36,12 +38,16 @@ impl<'u> Apply<'u, '_> {
         for (from, to) in &self.operators.renames {
             self.check_rename(from, to)?;
         }
-        let start = out.len();
         self.document(self.root, &self.operators.root, out)?;
-        if self.operators.root.find(b"_id").is_some() {
-            self.check_id_kept(&out[start..])?;
+        if self.operators.root.named.find(b"_id").is_some() {
+            self.check_id_kept(&out[self.start..])?;
         }
         Ok(())
+    }
+
+    /// `$[]` and padding multiply what the update brings: what grows beyond a document ends at once.
+    fn check_size(&self, out: &[u8]) -> Result<()> {
+        check_bytes(out.len() - self.start)
     }
 
     fn check_id_kept(&self, updated: &[u8]) -> Result<()> {
@@ -65,8 +71,13 @@ impl<'u> Apply<'u, '_> {
         if let Some((dynamic, node)) = branch.dynamic.first() {
             return Err(not_an_array(*dynamic, node, RawValue::Document(document)));
         }
-        if let [only] = branch.named.as_slice() {
-            return self.document_one(document, only, out);
+        if branch.named.len() == 1 {
+            return self.document_one(
+                document,
+                branch.named.name(0),
+                &branch.named.get(0).node,
+                out,
+            );
         }
         let bytes = document.as_bytes();
         let start = begin(out);
@@ -77,12 +88,17 @@ impl<'u> Apply<'u, '_> {
         for element in document {
             let element_start = at;
             at += element.as_bytes().len();
-            let Some(place) = branch.find(element.name().as_bytes()) else {
+            let Some(place) = branch.named.find(element.name().as_bytes()) else {
                 continue;
             };
             out.extend_from_slice(&bytes[copied..element_start]);
             copied = at;
-            self.existing(element, &branch.named[place].node, Within::Document, out)?;
+            self.existing(
+                element,
+                &branch.named.get(place).node,
+                Within::Document,
+                out,
+            )?;
             if std::mem::replace(&mut missing[place], false) {
                 left -= 1;
                 if left == 0 {
@@ -91,13 +107,11 @@ impl<'u> Apply<'u, '_> {
             }
         }
         out.extend_from_slice(&bytes[copied..bytes.len() - 1]);
-        for (named, _) in branch
-            .named
-            .iter()
-            .zip(&missing)
-            .filter(|(_, missing)| **missing)
-        {
-            self.create(named.name.as_bytes(), &named.node, out)?;
+        for ((name, named), missing) in branch.named.iter().zip(&missing) {
+            if *missing {
+                self.create(name.as_bytes(), &named.node, out)?;
+                self.check_size(out)?;
+            }
         }
         end(start, out);
         Ok(())
@@ -107,14 +121,15 @@ impl<'u> Apply<'u, '_> {
     fn document_one(
         &self,
         document: RawDocument<'_>,
-        named: &'u Named,
+        field: &str,
+        node: &'u Node,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let bytes = document.as_bytes();
         let start = begin(out);
-        let Some(element) = document.get_element(&*named.name) else {
+        let Some(element) = document.get_element(field) else {
             out.extend_from_slice(&bytes[LENGTH_BYTES..bytes.len() - 1]);
-            self.create(named.name.as_bytes(), &named.node, out)?;
+            self.create(field.as_bytes(), node, out)?;
             end(start, out);
             return Ok(());
         };
@@ -122,7 +137,7 @@ impl<'u> Apply<'u, '_> {
         let element_start = element.as_bytes().as_ptr() as usize - bytes.as_ptr() as usize;
         let element_end = element_start + element.as_bytes().len();
         out.extend_from_slice(&bytes[LENGTH_BYTES..element_start]);
-        self.existing(element, &named.node, Within::Document, out)?;
+        self.existing(element, node, Within::Document, out)?;
         out.extend_from_slice(&bytes[element_end..bytes.len() - 1]);
         end(start, out);
         Ok(())
@@ -135,32 +150,37 @@ impl<'u> Apply<'u, '_> {
         branch: &'u Branch,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        if let Some(named) = branch
+        if let Some((field, _)) = branch
             .named
             .iter()
-            .find(|named| named.index.is_none() && !self.tolerates(&named.node))
+            .find(|(_, named)| named.index.is_none() && !self.tolerates(&named.node))
         {
-            return Err(blocked(&named.name, name, RawValue::Array(array)));
+            return Err(blocked(field, name, RawValue::Array(array)));
         }
         let bytes = array.as_bytes();
         let start = begin(out);
         let (mut copied, mut at) = (LENGTH_BYTES, LENGTH_BYTES);
         let mut len = 0;
+        // Numbers come first and in order, so they are met as the walk meets the positions.
+        let mut numbered = branch.named.iter().map(|(_, named)| named).peekable();
         for (index, element) in (0u32..).zip(array.elements()) {
             let element_start = at;
             at += element.as_bytes().len();
             len = index as usize + 1;
-            let nodes = self.touching(branch, index, element)?;
+            let at_position = numbered.next_if(|named| named.index == Some(index));
+            let nodes = self.touching(branch, at_position, index, element)?;
             if nodes.is_empty() {
                 continue;
             }
             out.extend_from_slice(&bytes[copied..element_start]);
             copied = at;
             self.existing_by_all(element, &nodes, out)?;
+            self.check_size(out)?;
         }
         out.extend_from_slice(&bytes[copied..bytes.len() - 1]);
-        for named in &branch.named {
-            len = self.create_element(named, len, out)?;
+        for (name, named) in branch.named.iter() {
+            len = self.create_element(name, named, len, out)?;
+            self.check_size(out)?;
         }
         end(start, out);
         Ok(())
@@ -170,13 +190,11 @@ impl<'u> Apply<'u, '_> {
     fn touching(
         &self,
         branch: &'u Branch,
+        at_position: Option<&'u Named>,
         index: u32,
         element: RawElement<'_>,
     ) -> Result<Touching<'u>> {
-        let mut nodes = Touching::new();
-        if let Some(named) = branch.named.iter().find(|named| named.index == Some(index)) {
-            nodes.push(&named.node);
-        }
+        let mut nodes: Touching<'u> = at_position.map(|named| &named.node).into_iter().collect();
         for (dynamic, node) in &branch.dynamic {
             let touches = match dynamic {
                 Dynamic::All => true,
@@ -247,12 +265,12 @@ impl<'u> Apply<'u, '_> {
                 if let Some((dynamic, node)) = branch.dynamic.first() {
                     return Err(not_an_array(*dynamic, node, scalar));
                 }
-                if let Some(named) = branch
+                if let Some((field, _)) = branch
                     .named
                     .iter()
-                    .find(|named| !self.tolerates(&named.node))
+                    .find(|(_, named)| !self.tolerates(&named.node))
                 {
-                    return Err(blocked(&named.name, &name, scalar));
+                    return Err(blocked(field, &name, scalar));
                 }
                 out.extend_from_slice(element.as_bytes());
                 Ok(())
@@ -273,8 +291,9 @@ impl<'u> Apply<'u, '_> {
                 }
                 header(ElementType::Document, name, out);
                 let start = begin(out);
-                for named in &branch.named {
-                    self.create(named.name.as_bytes(), &named.node, out)?;
+                for (field, named) in branch.named.iter() {
+                    self.create(field.as_bytes(), &named.node, out)?;
+                    self.check_size(out)?;
                 }
                 end(start, out);
                 Ok(())
@@ -283,7 +302,13 @@ impl<'u> Apply<'u, '_> {
     }
 
     /// An element past the array's end, with nulls up to it. Returns the array's length.
-    fn create_element(&self, named: &'u Named, len: usize, out: &mut Vec<u8>) -> Result<usize> {
+    fn create_element(
+        &self,
+        name: &str,
+        named: &'u Named,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
         let Some(index) = named.index.map(|index| index as usize) else {
             return Ok(len);
         };
@@ -297,7 +322,7 @@ impl<'u> Apply<'u, '_> {
         for position in len..index {
             header(ElementType::Null, position.to_string().as_bytes(), out);
         }
-        self.create(named.name.as_bytes(), &named.node, out)?;
+        self.create(name.as_bytes(), &named.node, out)?;
         Ok(index + 1)
     }
 
@@ -377,7 +402,9 @@ impl<'u> Apply<'u, '_> {
                     .as_array()
                     .ok_or_else(|| Error::bad_value("Cannot apply $pull to a non-array value"))?;
                 array_values::keep(element, array, out, |member| {
-                    Ok(!values.iter().any(|value| value.as_raw() == member.value()))
+                    let found = values
+                        .binary_search_by(|value| compare_values(value.as_raw(), member.value()));
+                    Ok(found.is_err())
                 })?;
             }
         }
@@ -604,7 +631,7 @@ fn path_before_dynamic(node: &Node) -> String {
                 .join(".")
         }
         Node::Branch(branch) => {
-            let named = branch.named.first().map(|named| &named.node);
+            let named = branch.named.iter().next().map(|(_, named)| &named.node);
             named
                 .or(branch.dynamic.first().map(|(_, node)| node))
                 .map(path_before_dynamic)

@@ -1,6 +1,9 @@
 //! The array operators' work on bytes: an array is written anew only where it changes.
 
-use quarry_bson::{ArrayBuilder, ElementType, RawArray, RawElement, Value};
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+
+use quarry_bson::{ArrayBuilder, ElementType, RawArray, RawElement, RawValue, Value, hash_value};
 
 use super::apply::header;
 use super::push::Push;
@@ -31,17 +34,36 @@ pub(super) fn add_to_set(name: &[u8], array: RawArray<'_>, values: &[Value], out
     for element in array.elements() {
         builder.push_element(element);
     }
-    for (place, value) in values.iter().enumerate() {
-        let value = value.as_raw();
-        let known = array.iter().any(|member| member == value)
-            || values[..place]
-                .iter()
-                .any(|earlier| earlier.as_raw() == value);
-        if !known {
-            builder.push(value);
+    if let [only] = values {
+        if array.iter().all(|member| member != only.as_raw()) {
+            builder.push(only);
+        }
+    } else {
+        let mut known: HashSet<Hashed<'_>> = array.iter().map(Hashed).collect();
+        for value in values {
+            if known.insert(Hashed(value.as_raw())) {
+                builder.push(value);
+            }
         }
     }
     builder.finish();
+}
+
+/// A value as a member of a set: equal as MongoDB compares, 1 and 1.0 being one.
+struct Hashed<'v>(RawValue<'v>);
+
+impl PartialEq for Hashed<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Hashed<'_> {}
+
+impl Hash for Hashed<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        hash_value(self.0, state);
+    }
 }
 
 pub(super) fn pop(element: RawElement<'_>, array: RawArray<'_>, first: bool, out: &mut Vec<u8>) {

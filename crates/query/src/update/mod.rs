@@ -23,6 +23,10 @@ use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
 use tree::Branch;
 
+/// Array filters of one update, and fields that one update renames: each is looked at for every document.
+pub const ARRAY_FILTERS_MAX: usize = 100;
+pub const RENAMES_MAX: usize = 1000;
+
 /// Nulls that `$set: {"a.1000": 1}` may add to reach its position.
 pub const ARRAY_PADDING_MAX: usize = 1_500_000;
 
@@ -111,15 +115,12 @@ impl Update {
                     details,
                     insert: upsert_insert,
                     now_ms,
+                    start,
                 }
                 .run(out)?;
             }
         }
-        if out.len() - start > DOCUMENT_BYTES_MAX {
-            let text =
-                format!("Resulting document after update is larger than {DOCUMENT_BYTES_MAX}");
-            return Err(Error::location(17419, text));
-        }
+        check_bytes(out.len() - start)?;
         Ok(Outcome {
             modified: out[start..] != *document.as_bytes(),
         })
@@ -130,6 +131,14 @@ impl Update {
     pub fn upsert_document(&self, filter: &Matcher, now_ms: i64) -> Result<Document> {
         upsert::document(self, filter, now_ms)
     }
+}
+
+fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes > DOCUMENT_BYTES_MAX {
+        let text = format!("Resulting document after update is larger than {DOCUMENT_BYTES_MAX}");
+        return Err(Error::location(17419, text));
+    }
+    Ok(())
 }
 
 /// The replacement with the document's `_id`, which it may repeat but not change.

@@ -28,6 +28,7 @@ pub(super) enum Modifier {
     PopFirst,
     PopLast,
     Pull(PullCondition),
+    /// Sorted.
     PullAll(Vec<Value>),
 }
 
@@ -250,5 +251,7 @@ fn parse_pull_all(argument: RawValue<'_>) -> Result<Vec<Value>> {
             argument.element_type().alias()
         )));
     };
-    Ok(values.iter().map(|value| value.to_value()).collect())
+    let mut values: Vec<Value> = values.iter().map(|value| value.to_value()).collect();
+    values.sort();
+    Ok(values)
 }

@@ -5,7 +5,7 @@ use quarry_bson::{DEPTH_MAX, RawArray, RawDocument, RawElement, RawValue};
 
 use super::modifier::{Modifier, unknown_operator};
 use super::tree::{Dynamic, Leaf, Step};
-use super::{ArrayFilter, Kind, Operators};
+use super::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
@@ -80,6 +80,7 @@ fn parse_operators(
         }
     }
     operators.check_filters_used(document)?;
+    operators.root.finish();
     Ok(operators)
 }
 
@@ -152,6 +153,11 @@ impl Operators {
             }
         }
         check_storable(&to)?;
+        if self.renames.len() == RENAMES_MAX {
+            return Err(Error::bad_value(format!(
+                "an update can rename at most {RENAMES_MAX} fields"
+            )));
+        }
         self.renames.push((from.clone(), to.clone()));
         self.insert(to, Modifier::RenameFrom(from.clone()))?;
         self.insert(from, Modifier::RenamedAway)
@@ -300,6 +306,11 @@ fn parse_array_filters(filters: RawArray<'_>) -> Result<Vec<ArrayFilter>> {
             return Err(Error::failed_to_parse(format!(
                 "Found multiple array filters with the same top-level field name {}",
                 filter.identifier
+            )));
+        }
+        if parsed.len() == ARRAY_FILTERS_MAX {
+            return Err(Error::bad_value(format!(
+                "an update can have at most {ARRAY_FILTERS_MAX} array filters"
             )));
         }
         parsed.push(filter);

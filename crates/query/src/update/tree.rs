@@ -7,6 +7,7 @@ use super::modifier::Modifier;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart, array_index};
+use crate::name_table::NameTable;
 
 #[derive(Debug)]
 pub(super) enum Node {
@@ -23,15 +24,15 @@ pub(super) struct Leaf {
 /// What is touched inside one document or array.
 #[derive(Debug, Default)]
 pub(super) struct Branch {
-    /// In the order in which new fields are created: numbers by value, then names by their bytes.
-    pub named: Vec<Named>,
+    /// Once finished, in the order in which new fields are created: numbers by value, then names by their bytes.
+    pub named: NameTable<Named>,
     /// `$`, `$[]` and `$[identifier]`.
     pub dynamic: Vec<(Dynamic, Node)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Named {
-    pub name: Box<str>,
+    /// The array position that the name may stand for.
     pub index: Option<u32>,
     pub node: Node,
 }
@@ -80,11 +81,10 @@ impl Branch {
 
     fn child(&mut self, step: &Step<'_>) -> Option<&mut Node> {
         match step {
-            Step::Name(name) => self
-                .named
-                .iter_mut()
-                .find(|named| named.name.as_ref() == *name)
-                .map(|named| &mut named.node),
+            Step::Name(name) => {
+                let place = self.named.find(name.as_bytes())?;
+                Some(&mut self.named.get_mut(place).node)
+            }
             Step::Dynamic(dynamic) => self
                 .dynamic
                 .iter_mut()
@@ -97,34 +97,30 @@ impl Branch {
         match step {
             Step::Dynamic(dynamic) => self.dynamic.push((*dynamic, node)),
             Step::Name(name) => {
-                let named = Named {
-                    name: (*name).into(),
-                    index: array_index(name),
-                    node,
-                };
-                let place = self
-                    .named
-                    .partition_point(|before| creation_order(before, &named).is_lt());
-                self.named.insert(place, named);
+                let index = array_index(name);
+                self.named.push(name, Named { index, node });
             }
         }
     }
 
-    /// The place of a field among `named`.
-    #[inline]
-    pub fn find(&self, name: &[u8]) -> Option<usize> {
-        self.named
-            .iter()
-            .position(|named| named.name.as_bytes() == name)
+    /// Puts all levels into the order of creation, after the last insertion.
+    pub fn finish(&mut self) {
+        self.named.sort_by(creation_order);
+        let named = self.named.values_mut().map(|named| &mut named.node);
+        for node in named.chain(self.dynamic.iter_mut().map(|(_, node)| node)) {
+            if let Node::Branch(branch) = node {
+                branch.finish();
+            }
+        }
     }
 }
 
-fn creation_order(a: &Named, b: &Named) -> Ordering {
-    match (a.index, b.index) {
+fn creation_order(a: (&str, &Named), b: (&str, &Named)) -> Ordering {
+    match (a.1.index, b.1.index) {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.name.cmp(&b.name),
+        (None, None) => a.0.cmp(b.0),
     }
 }
 
@@ -143,8 +139,8 @@ impl Node {
     /// The first path at which two nodes that meet on one array element get in each other's way.
     pub fn clash<'n>(&'n self, other: &'n Node) -> Option<&'n FieldPath> {
         match (self, other) {
-            (Node::Branch(a), Node::Branch(b)) => a.named.iter().find_map(|named| {
-                let twin = b.named.iter().find(|twin| twin.name == named.name)?;
+            (Node::Branch(a), Node::Branch(b)) => a.named.iter().find_map(|(name, named)| {
+                let twin = b.named.get(b.named.find(name.as_bytes())?);
                 named.node.clash(&twin.node)
             }),
             (Node::Leaf(leaf), _) | (_, Node::Leaf(leaf)) => Some(&leaf.path),
@@ -156,7 +152,10 @@ impl Node {
         match self {
             Node::Leaf(leaf) => test(leaf),
             Node::Branch(branch) => {
-                branch.named.iter().any(|named| named.node.any_leaf(test))
+                branch
+                    .named
+                    .iter()
+                    .any(|(_, named)| named.node.any_leaf(test))
                     || branch.dynamic.iter().any(|(_, node)| node.any_leaf(test))
             }
         }

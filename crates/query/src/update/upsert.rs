@@ -49,29 +49,6 @@ fn collect_equalities<'f>(expression: &'f MatchExpression, found: &mut Vec<Equal
 fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document> {
     let mut root = Branch::default();
     for (place, (path, value)) in equalities.iter().enumerate() {
-        if let Some((other, _)) = equalities[..place]
-            .iter()
-            .find(|(other, _)| overlaps(path, other))
-        {
-            let text = if path == other {
-                format!(
-                    "cannot infer query fields to set, path '{}' is matched twice",
-                    path.as_str()
-                )
-            } else {
-                let (short, long) = if path.is_prefix_of(other) {
-                    (path, other)
-                } else {
-                    (other, path)
-                };
-                format!(
-                    "cannot infer query fields to set, both paths '{}' and '{}' are matched",
-                    short.as_str(),
-                    long.as_str()
-                )
-            };
-            return Err(Error::new(ErrorCode::NOT_SINGLE_VALUE_FIELD, text));
-        }
         let steps: Vec<Step<'_>> = path
             .parts()
             .iter()
@@ -81,13 +58,16 @@ fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document>
             path: (*path).clone(),
             modifier: Modifier::Set(value.to_value()),
         };
-        root.insert(&steps, leaf)?;
+        root.insert(&steps, leaf)
+            .map_err(|error| matched_twice(path, &equalities[..place], error))?;
     }
+    root.finish();
+    let operators = Operators {
+        root,
+        ..Operators::default()
+    };
     let update = Update {
-        kind: Kind::Operators(Operators {
-            root,
-            ..Operators::default()
-        }),
+        kind: Kind::Operators(operators),
     };
     let mut bytes = Vec::new();
     update.apply(
@@ -98,6 +78,31 @@ fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document>
         &mut bytes,
     )?;
     Ok(Document::from_bytes(bytes)?)
+}
+
+/// The conflict of a path with one before it, in the words for filters.
+fn matched_twice(path: &FieldPath, before: &[Equality<'_>], conflict: Error) -> Error {
+    let Some((other, _)) = before.iter().find(|(other, _)| overlaps(path, other)) else {
+        return conflict;
+    };
+    let text = if path == *other {
+        format!(
+            "cannot infer query fields to set, path '{}' is matched twice",
+            path.as_str()
+        )
+    } else {
+        let (short, long) = if path.is_prefix_of(other) {
+            (path, *other)
+        } else {
+            (*other, path)
+        };
+        format!(
+            "cannot infer query fields to set, both paths '{}' and '{}' are matched",
+            short.as_str(),
+            long.as_str()
+        )
+    };
+    Error::new(ErrorCode::NOT_SINGLE_VALUE_FIELD, text)
 }
 
 fn overlaps(a: &FieldPath, b: &FieldPath) -> bool {
