@@ -1,0 +1,423 @@
+//! `$size $arrayElemAt $first $last $slice $concatArrays $in $indexOfArray $isArray $range $reverseArray`.
+
+use quarry_bson::{ArrayBuilder, RawArray, RawValue, compare::values_equal};
+
+use super::operator::{Arguments, Operator};
+use super::strings::length;
+use super::{Call, Context, Evaluated, bounds};
+use crate::error::{Error, Result};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    Operator {
+        name: "$size",
+        arguments: Arguments::Exactly(1),
+        evaluate: size,
+    },
+    Operator {
+        name: "$arrayElemAt",
+        arguments: Arguments::Exactly(2),
+        evaluate: element_at,
+    },
+    Operator {
+        name: "$first",
+        arguments: Arguments::Exactly(1),
+        evaluate: first,
+    },
+    Operator {
+        name: "$last",
+        arguments: Arguments::Exactly(1),
+        evaluate: last,
+    },
+    Operator {
+        name: "$slice",
+        arguments: Arguments::Between(2, 3),
+        evaluate: slice,
+    },
+    Operator {
+        name: "$concatArrays",
+        arguments: Arguments::Any,
+        evaluate: concat,
+    },
+    Operator {
+        name: "$in",
+        arguments: Arguments::Exactly(2),
+        evaluate: contains,
+    },
+    Operator {
+        name: "$indexOfArray",
+        arguments: Arguments::Between(2, 4),
+        evaluate: index_of,
+    },
+    Operator {
+        name: "$isArray",
+        arguments: Arguments::Exactly(1),
+        evaluate: is_array,
+    },
+    Operator {
+        name: "$range",
+        arguments: Arguments::Between(2, 3),
+        evaluate: range,
+    },
+    Operator {
+        name: "$reverseArray",
+        arguments: Arguments::Exactly(1),
+        evaluate: reverse,
+    },
+];
+
+fn size<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let value = call.argument(0, context)?;
+    let Some(array) = value.as_array() else {
+        let text = format!(
+            "The argument to $size must be an array, but was of type: {}",
+            value.type_name()
+        );
+        return Err(Error::location(17124, text));
+    };
+    Ok(length(array.len()))
+}
+
+fn element_at<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let (value, position) = (call.argument(0, context)?, call.argument(1, context)?);
+    if value.is_nullish() || position.is_nullish() {
+        return Ok(Evaluated::NULL);
+    }
+    if value.as_array().is_none() {
+        let text = format!(
+            "$arrayElemAt's first argument must be an array, but is {}",
+            value.type_name()
+        );
+        return Err(Error::location(28689, text));
+    }
+    if !position
+        .as_raw()
+        .is_some_and(|position| position.is_number())
+    {
+        let text = format!(
+            "$arrayElemAt's second argument must be a numeric value, but is {}",
+            position.type_name()
+        );
+        return Err(Error::location(28690, text));
+    }
+    let Some(index) = whole(&position) else {
+        let text = format!(
+            "$arrayElemAt's second argument must be representable as a 32-bit integer: {}",
+            position.display()
+        );
+        return Err(Error::location(28691, text));
+    };
+    Ok(pick(&value, index))
+}
+
+/// The element at an index, counted from the end where negative.
+fn pick<'a>(value: &Evaluated<'a>, index: i32) -> Evaluated<'a> {
+    value.select(|value| {
+        let array = value.as_array()?;
+        let from_end = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
+        if index >= 0 {
+            array.get(from_end)
+        } else {
+            array.get(array.len().checked_sub(from_end)?)
+        }
+    })
+}
+
+fn first<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    end(call, context, 0)
+}
+
+fn last<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    end(call, context, -1)
+}
+
+fn end<'a>(call: &'a Call, context: &mut Context<'a>, index: i32) -> Result<Evaluated<'a>> {
+    let value = call.argument(0, context)?;
+    if value.is_nullish() {
+        return Ok(Evaluated::NULL);
+    }
+    if value.as_array().is_none() {
+        let text = format!(
+            "{}'s argument must be an array, but is {}",
+            call.name(),
+            value.type_name()
+        );
+        return Err(Error::location(28689, text));
+    }
+    Ok(pick(&value, index))
+}
+
+/// The value as an Int32, whatever numeric type it has.
+pub(super) fn whole(value: &Evaluated<'_>) -> Option<i32> {
+    value
+        .as_raw()?
+        .as_i64_exact()
+        .and_then(|whole| i32::try_from(whole).ok())
+}
+
+/// Checks a numeric argument that must be a 32-bit integer; the two texts end in the type and in the value.
+pub(super) fn whole_argument(
+    value: &Evaluated<'_>,
+    number: (i32, &str),
+    integral: (i32, &str),
+) -> Result<i32> {
+    if !value.as_raw().is_some_and(|value| value.is_number()) {
+        return Err(Error::location(
+            number.0,
+            format!("{}{}", number.1, value.type_name()),
+        ));
+    }
+    whole(value)
+        .ok_or_else(|| Error::location(integral.0, format!("{}{}", integral.1, value.display())))
+}
+
+fn slice<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let (value, second) = (call.argument(0, context)?, call.argument(1, context)?);
+    if value.is_nullish() || second.is_nullish() {
+        return Ok(Evaluated::NULL);
+    }
+    let Some(array) = value.as_array() else {
+        let text = format!(
+            "First argument to $slice must be an array, but is of type: {}",
+            value.type_name()
+        );
+        return Err(Error::location(28724, text));
+    };
+    let second = whole_argument(
+        &second,
+        (
+            28725,
+            "Second argument to $slice must be a numeric value, but is of type: ",
+        ),
+        (
+            28726,
+            "Second argument to $slice can't be represented as a 32-bit integer: ",
+        ),
+    )?;
+    let len = array.len();
+    let magnitude = second.unsigned_abs() as usize;
+    if !call.has(2) {
+        let (skip, take) = if second < 0 {
+            (len.saturating_sub(magnitude), magnitude)
+        } else {
+            (0, magnitude)
+        };
+        return Ok(copy_range(array, skip, take));
+    }
+    let third = call.argument(2, context)?;
+    if third.is_nullish() {
+        return Ok(Evaluated::NULL);
+    }
+    let third = whole_argument(
+        &third,
+        (
+            28727,
+            "Third argument to $slice must be numeric, but is of type: ",
+        ),
+        (
+            28728,
+            "Third argument to $slice can't be represented as a 32-bit integer: ",
+        ),
+    )?;
+    if third <= 0 {
+        return Err(Error::location(
+            28729,
+            format!("Third argument to $slice must be positive: {third}"),
+        ));
+    }
+    let skip = if second < 0 {
+        len.saturating_sub(magnitude)
+    } else {
+        magnitude
+    };
+    Ok(copy_range(array, skip, third as usize))
+}
+
+fn copy_range<'a>(array: RawArray<'_>, skip: usize, take: usize) -> Evaluated<'a> {
+    let mut bytes = Vec::new();
+    let mut builder = ArrayBuilder::new(&mut bytes);
+    for element in array.elements().skip(skip).take(take) {
+        builder.push_element(element);
+    }
+    builder.finish();
+    Evaluated::Array(bytes)
+}
+
+fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let mut bytes = Vec::new();
+    let mut builder = ArrayBuilder::new(&mut bytes);
+    for argument in &call.arguments {
+        let value = argument.evaluate(context)?;
+        if value.is_nullish() {
+            return Ok(Evaluated::NULL);
+        }
+        let Some(array) = value.as_array() else {
+            return Err(Error::location(
+                28664,
+                format!(
+                    "$concatArrays only supports arrays, not {}",
+                    value.type_name()
+                ),
+            ));
+        };
+        for element in array.elements() {
+            builder.push_element(element);
+        }
+        bounds::check_bytes(builder.len_bytes())?;
+    }
+    builder.finish();
+    Ok(Evaluated::Array(bytes))
+}
+
+fn contains<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let (wanted, list) = (call.argument(0, context)?, call.argument(1, context)?);
+    let Some(array) = list.as_array() else {
+        let text = format!(
+            "$in requires an array as a second argument, found: {}",
+            list.type_name()
+        );
+        return Err(Error::location(40081, text));
+    };
+    let wanted = wanted.as_raw();
+    Ok(array
+        .iter()
+        .any(|item| wanted.is_some_and(|wanted| values_equal(item, wanted)))
+        .into())
+}
+
+fn index_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let list = call.argument(0, context)?;
+    if list.is_nullish() {
+        return Ok(Evaluated::NULL);
+    }
+    let Some(array) = list.as_array() else {
+        let text = format!(
+            "$indexOfArray requires an array as a first argument, found: {}",
+            list.type_name()
+        );
+        return Err(Error::location(40090, text));
+    };
+    let wanted = call.argument(1, context)?;
+    let start = position(call, context, 2, "starting")?.unwrap_or(0);
+    let end = position(call, context, 3, "ending")?.unwrap_or(usize::MAX);
+    let Some(wanted) = wanted.as_raw() else {
+        return Ok(Evaluated::from(-1));
+    };
+    let found = array
+        .iter()
+        .enumerate()
+        .take(end)
+        .skip(start)
+        .find(|(_, item)| values_equal(*item, wanted));
+    Ok(found.map_or(Evaluated::from(-1), |(index, _)| length(index)))
+}
+
+/// An index argument of the `$indexOf...` operators, None if not given.
+pub(super) fn position<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+    at: usize,
+    which: &str,
+) -> Result<Option<usize>> {
+    if !call.has(at) {
+        return Ok(None);
+    }
+    let (value, name) = (call.argument(at, context)?, call.name());
+    let Some(index) = whole(&value) else {
+        let text = format!(
+            "{name} requires an integral {which} index, found a value of type: {}, with value: {}",
+            value.type_name(),
+            value.display()
+        );
+        return Err(Error::location(40096, text));
+    };
+    let index = usize::try_from(index).map_err(|_| {
+        Error::location(
+            40097,
+            format!("{name} requires a nonnegative {which} index, found: {index}"),
+        )
+    })?;
+    Ok(Some(index))
+}
+
+fn is_array<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    Ok(call.argument(0, context)?.as_array().is_some().into())
+}
+
+fn range<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let (start, end) = (call.argument(0, context)?, call.argument(1, context)?);
+    let start = whole_argument(
+        &start,
+        (
+            34443,
+            "$range requires a numeric starting value, found value of type: ",
+        ),
+        (
+            34444,
+            "$range requires a starting value that can be represented as a 32-bit integer, found value: ",
+        ),
+    )?;
+    let end = whole_argument(
+        &end,
+        (
+            34445,
+            "$range requires a numeric ending value, found value of type: ",
+        ),
+        (
+            34446,
+            "$range requires an ending value that can be represented as a 32-bit integer, found value: ",
+        ),
+    )?;
+    let step = if call.has(2) {
+        whole_argument(
+            &call.argument(2, context)?,
+            (
+                34447,
+                "$range requires a numeric step value, found value of type: ",
+            ),
+            (
+                34448,
+                "$range requires a step value that can be represented as a 32-bit integer, found value: ",
+            ),
+        )?
+    } else {
+        1
+    };
+    if step == 0 {
+        return Err(Error::location(
+            34449,
+            "$range requires a non-zero step value",
+        ));
+    }
+    let mut bytes = Vec::new();
+    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut next = i64::from(start);
+    while (step > 0 && next < i64::from(end)) || (step < 0 && next > i64::from(end)) {
+        builder.push(next as i32);
+        bounds::check_bytes(builder.len_bytes())?;
+        next += i64::from(step);
+    }
+    builder.finish();
+    Ok(Evaluated::Array(bytes))
+}
+
+fn reverse<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let value = call.argument(0, context)?;
+    if value.is_nullish() {
+        return Ok(Evaluated::NULL);
+    }
+    let Some(array) = value.as_array() else {
+        let text = format!(
+            "The argument to $reverseArray must be an array, but was of type: {}",
+            value.type_name()
+        );
+        return Err(Error::location(34435, text));
+    };
+    let values: Vec<RawValue<'_>> = array.iter().collect();
+    let mut bytes = Vec::new();
+    let mut builder = ArrayBuilder::new(&mut bytes);
+    for value in values.into_iter().rev() {
+        builder.push(value);
+    }
+    builder.finish();
+    Ok(Evaluated::Array(bytes))
+}

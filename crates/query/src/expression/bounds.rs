@@ -1,0 +1,63 @@
+//! What keeps expressions and stages from building without end: no result nests deeper than a document may, and
+//! no single value outgrows `VALUE_BYTES_MAX`.
+
+use quarry_bson::{RawDocument, RawValue};
+
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+
+/// The deepest document that is built, in levels.
+const DEPTH_MAX: usize = quarry_bson::DEPTH_MAX;
+
+/// The largest value that is built on the way to a result; documents that leave a pipeline are smaller still.
+pub(crate) const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Checks the size of a value under construction.
+pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes <= VALUE_BYTES_MAX {
+        Ok(())
+    } else {
+        Err(too_large())
+    }
+}
+
+#[cold]
+fn too_large() -> Error {
+    let text = format!("an expression built a value of more than {VALUE_BYTES_MAX} bytes");
+    Error::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, text)
+}
+
+/// Checks that a value may stand `levels` deep in a document.
+pub(crate) fn check_depth(value: RawValue<'_>, levels: usize) -> Result<()> {
+    if fits(value, DEPTH_MAX.saturating_sub(levels)) {
+        Ok(())
+    } else {
+        Err(too_deep())
+    }
+}
+
+#[cold]
+fn too_deep() -> Error {
+    Error::new(
+        ErrorCode::OVERFLOW,
+        format!("the result exceeds the maximum nested depth of {DEPTH_MAX} levels"),
+    )
+}
+
+/// Recursion ends at `levels`, which is at most `DEPTH_MAX`.
+fn fits(value: RawValue<'_>, levels: usize) -> bool {
+    match value {
+        RawValue::Document(inner) => levels > 0 && members_fit(inner, levels - 1),
+        RawValue::Array(inner) => levels > 0 && members_fit(inner.as_document(), levels - 1),
+        _ => true,
+    }
+}
+
+fn members_fit(document: RawDocument<'_>, levels: usize) -> bool {
+    document.iter().all(|element| match element.element_type() {
+        quarry_bson::ElementType::Document | quarry_bson::ElementType::Array => {
+            fits(element.value(), levels)
+        }
+        _ => true,
+    })
+}

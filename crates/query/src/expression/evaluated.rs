@@ -1,0 +1,154 @@
+//! The result of an expression: a value borrowed from the document or the expression where one is there
+//! already, an owned one where it had to be made. Missing (no such field, `$$REMOVE`) is not Null.
+
+use std::rc::Rc;
+
+use quarry_bson::{ElementType, RawArray, RawDocument, RawValue, Value};
+
+#[derive(Debug, Clone)]
+pub enum Evaluated<'a> {
+    Missing,
+    Raw(RawValue<'a>),
+    Owned(Value),
+    /// A document that the builder of this crate has made.
+    Document(Vec<u8>),
+    /// An array that the builder of this crate has made.
+    Array(Vec<u8>),
+    /// What a variable holds, so that reading it costs no copy.
+    Shared(Rc<Evaluated<'a>>),
+}
+
+impl<'a> Evaluated<'a> {
+    pub const NULL: Evaluated<'static> = Evaluated::Raw(RawValue::Null);
+    pub const TRUE: Evaluated<'static> = Evaluated::Raw(RawValue::Boolean(true));
+    pub const FALSE: Evaluated<'static> = Evaluated::Raw(RawValue::Boolean(false));
+
+    /// The value, or None for Missing.
+    pub fn as_raw(&self) -> Option<RawValue<'_>> {
+        match self {
+            Evaluated::Missing => None,
+            Evaluated::Raw(value) => Some(*value),
+            Evaluated::Owned(value) => Some(value.as_raw()),
+            Evaluated::Document(bytes) => Some(RawValue::Document(built(bytes))),
+            Evaluated::Array(bytes) => Some(RawValue::Array(RawArray::from_document(built(bytes)))),
+            Evaluated::Shared(value) => value.as_raw(),
+        }
+    }
+
+    /// The value, Missing read as Undefined: the order and the equality that MongoDB gives a missing operand.
+    pub fn as_comparable(&self) -> RawValue<'_> {
+        self.as_raw().unwrap_or(RawValue::Undefined)
+    }
+
+    pub fn is_missing(&self) -> bool {
+        self.as_raw().is_none()
+    }
+
+    /// Missing, Null or Undefined.
+    pub fn is_nullish(&self) -> bool {
+        self.as_raw().is_none_or(|value| value.is_nullish())
+    }
+
+    pub fn is_truthy(&self) -> bool {
+        self.as_raw().is_some_and(|value| value.is_truthy())
+    }
+
+    /// The `$type` alias, "missing" where there is no value.
+    pub fn type_name(&self) -> &'static str {
+        self.as_raw().map_or("missing", |value| type_name(value))
+    }
+
+    pub fn as_array(&self) -> Option<RawArray<'_>> {
+        self.as_raw()?.as_array()
+    }
+
+    pub fn as_str(&self) -> Option<&str> {
+        self.as_raw()?.as_str()
+    }
+
+    /// As error messages show it.
+    pub fn display(&self) -> String {
+        self.as_raw()
+            .map_or_else(|| "MISSING".to_owned(), |value| value.to_string())
+    }
+
+    /// An owned copy, None for Missing.
+    pub fn into_value(self) -> Option<Value> {
+        match self {
+            Evaluated::Owned(value) => Some(value),
+            other => other.as_raw().map(Value::from),
+        }
+    }
+
+    /// The form in which a variable keeps the value: cheap to clone.
+    pub(super) fn shared(self) -> Evaluated<'a> {
+        match self {
+            Evaluated::Owned(_) | Evaluated::Document(_) | Evaluated::Array(_) => {
+                Evaluated::Shared(Rc::new(self))
+            }
+            cheap => cheap,
+        }
+    }
+
+    /// Picks a part of the value, without a copy where the value is borrowed.
+    pub(super) fn select(
+        &self,
+        pick: impl for<'v> Fn(RawValue<'v>) -> Option<RawValue<'v>>,
+    ) -> Evaluated<'a> {
+        match self {
+            Evaluated::Raw(value) => pick(*value).map_or(Evaluated::Missing, Evaluated::Raw),
+            other => other
+                .as_raw()
+                .and_then(pick)
+                .map_or(Evaluated::Missing, |part| Evaluated::Owned(part.to_value())),
+        }
+    }
+}
+
+impl<'a> From<RawValue<'a>> for Evaluated<'a> {
+    fn from(value: RawValue<'a>) -> Evaluated<'a> {
+        Evaluated::Raw(value)
+    }
+}
+
+impl From<Value> for Evaluated<'_> {
+    fn from(value: Value) -> Self {
+        Evaluated::Owned(value)
+    }
+}
+
+impl From<String> for Evaluated<'_> {
+    fn from(text: String) -> Self {
+        Evaluated::Owned(Value::from(text))
+    }
+}
+
+impl From<&str> for Evaluated<'_> {
+    fn from(text: &str) -> Self {
+        Evaluated::Owned(Value::from(text))
+    }
+}
+
+macro_rules! from_scalar {
+    ($($from:ty => $variant:ident),*) => {$(
+        impl From<$from> for Evaluated<'_> {
+            fn from(value: $from) -> Self {
+                Evaluated::Raw(RawValue::$variant(value))
+            }
+        }
+    )*};
+}
+
+from_scalar!(bool => Boolean, i32 => Int32, i64 => Int64, f64 => Double);
+
+/// The name of a value's type in messages.
+pub fn type_name(value: RawValue<'_>) -> &'static str {
+    match value.element_type() {
+        ElementType::Boolean => "bool",
+        other => other.alias(),
+    }
+}
+
+fn built(bytes: &[u8]) -> RawDocument<'_> {
+    RawDocument::new(bytes).unwrap_or(RawDocument::EMPTY)
+}

@@ -1,0 +1,176 @@
+//! `"$a.b"`: the field of a document, mapped over the arrays on the way. A path never picks an array's element
+//! by number, and elements that are not documents (arrays among them) are passed over.
+
+use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
+
+use super::{Context, Evaluated, Variables, variables::check_readable};
+use crate::error::{Error, Result};
+
+/// Deeper paths can name nothing: documents are at most 180 levels deep.
+pub const PATH_COMPONENTS_MAX: usize = 200;
+
+#[derive(Debug, Clone)]
+pub struct Path {
+    base: Base,
+    names: Box<[Box<str>]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Base {
+    Root,
+    Now,
+    Remove,
+    Slot(usize),
+}
+
+impl Path {
+    /// Parses `$a.b` or `$$name.a.b`.
+    pub fn parse(text: &str, variables: &Variables) -> Result<Path> {
+        if let Some(rest) = text.strip_prefix("$$") {
+            let (name, fields) = rest
+                .split_once('.')
+                .map_or((rest, None), |(name, fields)| (name, Some(fields)));
+            check_readable(name)?;
+            let base = match (variables.slot(name), name) {
+                (Some(slot), _) => Base::Slot(slot),
+                (None, "ROOT" | "CURRENT") => Base::Root,
+                (None, "NOW") => Base::Now,
+                (None, "REMOVE") => Base::Remove,
+                _ => {
+                    return Err(Error::location(
+                        17276,
+                        format!("Use of undefined variable: {name}"),
+                    ));
+                }
+            };
+            let names = fields.map_or_else(|| Ok(Box::default()), split)?;
+            return Ok(Path { base, names });
+        }
+        let Some(fields) = text.strip_prefix('$') else {
+            return Err(Error::location(
+                16873,
+                format!("FieldPath '{text}' doesn't start with $"),
+            ));
+        };
+        if fields.is_empty() {
+            return Err(Error::location(
+                16872,
+                "'$' by itself is not a valid FieldPath",
+            ));
+        }
+        let base = variables.slot("CURRENT").map_or(Base::Root, Base::Slot);
+        Ok(Path {
+            base,
+            names: split(fields)?,
+        })
+    }
+
+    pub fn evaluate<'a>(&self, context: &Context<'a>) -> Evaluated<'a> {
+        match self.base {
+            Base::Root => follow(RawValue::Document(context.root), &self.names),
+            Base::Now if self.names.is_empty() => {
+                Evaluated::Raw(RawValue::DateTime(context.now_ms))
+            }
+            Base::Now | Base::Remove => Evaluated::Missing,
+            Base::Slot(slot) => match context.variable(slot) {
+                value if self.names.is_empty() => value,
+                Evaluated::Raw(value) => follow(value, &self.names),
+                value => match value.as_raw().map(|value| follow(value, &self.names)) {
+                    None | Some(Evaluated::Missing) => Evaluated::Missing,
+                    Some(Evaluated::Array(bytes)) => Evaluated::Array(bytes),
+                    Some(found) => found
+                        .into_value()
+                        .map_or(Evaluated::Missing, Evaluated::Owned),
+                },
+            },
+        }
+    }
+
+    /// The top-level field read, None where the whole document may be; `Some("")` where no field is.
+    pub fn root_field(&self) -> Option<&str> {
+        match self.base {
+            Base::Root => self.names.first().map(|name| &**name),
+            Base::Now | Base::Remove | Base::Slot(_) => Some(""),
+        }
+    }
+
+    /// The path if it names a field of the document (not of a variable).
+    pub fn root_path(&self) -> Option<&[Box<str>]> {
+        (self.base == Base::Root && !self.names.is_empty()).then_some(&*self.names)
+    }
+}
+
+/// Splits a dotted path, refusing what no expression may name.
+pub fn split(dotted: &str) -> Result<Box<[Box<str>]>> {
+    if dotted.ends_with('.') {
+        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+    }
+    let names: Vec<Box<str>> = dotted.split('.').map(Box::from).collect();
+    if names.len() > PATH_COMPONENTS_MAX {
+        return Err(Error::new(
+            crate::error_code::ErrorCode::OVERFLOW,
+            "FieldPath is too long",
+        ));
+    }
+    names.iter().try_for_each(|name| check_name(name))?;
+    Ok(names.into_boxed_slice())
+}
+
+/// Checks one name of a path, as `$project` and expression objects check theirs.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::location(
+            15998,
+            "FieldPath field names may not be empty strings.",
+        ));
+    }
+    if name.starts_with('$') {
+        let text =
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+        return Err(Error::location(16410, text));
+    }
+    if name.contains('\0') {
+        return Err(Error::location(
+            16411,
+            "FieldPath field names may not contain '\\0'.",
+        ));
+    }
+    if name.contains('.') {
+        let text =
+            "FieldPath field names may not contain '.'. Consider using $getField or $setField.";
+        return Err(Error::location(16412, text));
+    }
+    Ok(())
+}
+
+fn follow<'a>(value: RawValue<'a>, names: &[Box<str>]) -> Evaluated<'a> {
+    let Some((name, rest)) = names.split_first() else {
+        return Evaluated::Raw(value);
+    };
+    match value {
+        RawValue::Document(document) => field(document, name, rest),
+        RawValue::Array(array) => Evaluated::Array(map_array(array, names)),
+        _ => Evaluated::Missing,
+    }
+}
+
+fn field<'a>(document: RawDocument<'a>, name: &str, rest: &[Box<str>]) -> Evaluated<'a> {
+    document
+        .get(name)
+        .map_or(Evaluated::Missing, |value| follow(value, rest))
+}
+
+fn map_array(array: RawArray<'_>, names: &[Box<str>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut builder = ArrayBuilder::new(&mut bytes);
+    for item in array {
+        let RawValue::Document(_) = item else {
+            continue;
+        };
+        if let Some(found) = follow(item, names).as_raw() {
+            builder.push(found);
+        }
+    }
+    builder.finish();
+    bytes
+}

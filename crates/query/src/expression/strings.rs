@@ -1,0 +1,194 @@
+//! `$concat $toLower $toUpper $strLenBytes $strLenCP $split $strcasecmp`. Letters outside ASCII keep their case,
+//! as MongoDB documents.
+
+use quarry_bson::{ArrayBuilder, DateTime, RawValue};
+
+use super::operator::{Arguments, Operator};
+use super::{Call, Context, Evaluated, bounds, type_name};
+use crate::error::{Error, Result};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    Operator {
+        name: "$concat",
+        arguments: Arguments::Any,
+        evaluate: concat,
+    },
+    Operator {
+        name: "$toLower",
+        arguments: Arguments::Exactly(1),
+        evaluate: to_lower,
+    },
+    Operator {
+        name: "$toUpper",
+        arguments: Arguments::Exactly(1),
+        evaluate: to_upper,
+    },
+    Operator {
+        name: "$strLenBytes",
+        arguments: Arguments::Exactly(1),
+        evaluate: len_bytes,
+    },
+    Operator {
+        name: "$strLenCP",
+        arguments: Arguments::Exactly(1),
+        evaluate: len_code_points,
+    },
+    Operator {
+        name: "$split",
+        arguments: Arguments::Exactly(2),
+        evaluate: split,
+    },
+    Operator {
+        name: "$strcasecmp",
+        arguments: Arguments::Exactly(2),
+        evaluate: compare_ignoring_case,
+    },
+];
+
+fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let mut text = String::new();
+    for argument in &call.arguments {
+        let value = argument.evaluate(context)?;
+        if value.is_nullish() {
+            return Ok(Evaluated::NULL);
+        }
+        let Some(part) = value.as_str() else {
+            return Err(Error::location(
+                16702,
+                format!("$concat only supports strings, not {}", value.type_name()),
+            ));
+        };
+        text.push_str(part);
+        bounds::check_bytes(text.len())?;
+    }
+    Ok(text.into())
+}
+
+/// The text that MongoDB reads a scalar as where a string is wanted; nullish values are empty.
+pub(super) fn coerce(value: &Evaluated<'_>) -> Result<String> {
+    let Some(raw) = value.as_raw() else {
+        return Ok(String::new());
+    };
+    match raw {
+        RawValue::Null | RawValue::Undefined => Ok(String::new()),
+        RawValue::String(text) | RawValue::Symbol(text) | RawValue::JavaScript(text) => {
+            Ok(text.as_str()?.to_owned())
+        }
+        RawValue::Int32(n) => Ok(n.to_string()),
+        RawValue::Int64(n) => Ok(n.to_string()),
+        RawValue::Double(d) => Ok(double_text(d)),
+        RawValue::Decimal128(d) => Ok(d.to_string()),
+        RawValue::DateTime(ms) => Ok(DateTime(ms).to_string()),
+        RawValue::Timestamp(t) => Ok(format!("Timestamp({}, {})", t.time, t.increment)),
+        other => Err(Error::location(
+            16007,
+            format!(
+                "can't convert from BSON type {} to String",
+                type_name(other)
+            ),
+        )),
+    }
+}
+
+/// A Double as `$toString` writes it: 1.0 is `1`, 1e300 is `1e+300`.
+pub(super) fn double_text(d: f64) -> String {
+    if d.is_nan() {
+        return "NaN".to_owned();
+    }
+    if d.is_infinite() {
+        return if d > 0.0 {
+            "Infinity".to_owned()
+        } else {
+            "-Infinity".to_owned()
+        };
+    }
+    if d != 0.0 && !(1e-4..1e21).contains(&d.abs()) {
+        let text = format!("{d:e}");
+        return match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                format!("{digits}e+{exponent}")
+            }
+            _ => text,
+        };
+    }
+    d.to_string()
+}
+
+fn to_lower<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    Ok(coerce(&call.argument(0, context)?)?
+        .to_ascii_lowercase()
+        .into())
+}
+
+fn to_upper<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    Ok(coerce(&call.argument(0, context)?)?
+        .to_ascii_uppercase()
+        .into())
+}
+
+fn len_bytes<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let value = call.argument(0, context)?;
+    let text = required(
+        &value,
+        34473,
+        "$strLenBytes requires a string argument, found: ",
+    )?;
+    Ok(length(text.len()))
+}
+
+fn len_code_points<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let value = call.argument(0, context)?;
+    let text = required(
+        &value,
+        34471,
+        "$strLenCP requires a string argument, found: ",
+    )?;
+    Ok(length(text.chars().count()))
+}
+
+/// Lengths and positions are Int32: no value is longer.
+pub(super) fn length<'a>(count: usize) -> Evaluated<'a> {
+    Evaluated::from(i32::try_from(count).unwrap_or(i32::MAX))
+}
+
+/// The text, or an error that ends in the type found.
+pub(super) fn required<'v>(value: &'v Evaluated<'_>, code: i32, text: &str) -> Result<&'v str> {
+    value
+        .as_str()
+        .ok_or_else(|| Error::location(code, format!("{text}{}", value.type_name())))
+}
+
+fn split<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let (value, separator) = (call.argument(0, context)?, call.argument(1, context)?);
+    if value.is_nullish() || separator.is_nullish() {
+        return Ok(Evaluated::NULL);
+    }
+    let (first, second) = (
+        "$split requires an expression that evaluates to a string as a first argument, found: ",
+        "$split requires an expression that evaluates to a string as a second argument, found: ",
+    );
+    let (text, separator) = (
+        required(&value, 40085, first)?,
+        required(&separator, 40086, second)?,
+    );
+    if separator.is_empty() {
+        return Err(Error::location(
+            40087,
+            "$split requires a non-empty separator",
+        ));
+    }
+    let mut bytes = Vec::new();
+    let mut builder = ArrayBuilder::new(&mut bytes);
+    for part in text.split(separator) {
+        builder.push(part);
+        bounds::check_bytes(builder.len_bytes())?;
+    }
+    builder.finish();
+    Ok(Evaluated::Array(bytes))
+}
+
+fn compare_ignoring_case<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let left = coerce(&call.argument(0, context)?)?.to_ascii_uppercase();
+    let right = coerce(&call.argument(1, context)?)?.to_ascii_uppercase();
+    Ok(Evaluated::from(left.cmp(&right) as i32))
+}

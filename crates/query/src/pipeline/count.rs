@@ -1,0 +1,69 @@
+//! `$count`: one document with the number of documents, or none for none.
+
+use std::sync::Arc;
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use super::execution::{Pace, Running, Upstream};
+use crate::error::{Error, Result};
+use crate::expression::number::Number;
+
+#[derive(Debug)]
+pub struct Count {
+    name: Box<str>,
+}
+
+impl Count {
+    pub(super) fn parse(value: RawValue<'_>) -> Result<Count> {
+        let name = value
+            .as_str()
+            .ok_or_else(|| Error::location(40156, "the count field must be a non-empty string"))?;
+        let complaint = match name {
+            "" => Some((40157, "the count field must be a non-empty string")),
+            _ if name.starts_with('$') => {
+                Some((40158, "the count field cannot be a $-prefixed path"))
+            }
+            _ if name.contains('\0') => Some((40159, "the count field cannot contain a null byte")),
+            _ if name.contains('.') => Some((40160, "the count field cannot contain '.'")),
+            _ => None,
+        };
+        match complaint {
+            Some((code, text)) => Err(Error::location(code, text)),
+            None => Ok(Count { name: name.into() }),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+        Box::new(Counting {
+            stage: Arc::clone(self),
+            done: false,
+        })
+    }
+}
+
+struct Counting {
+    stage: Arc<Count>,
+    done: bool,
+}
+
+impl Running for Counting {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        if std::mem::replace(&mut self.done, true) {
+            return Ok(false);
+        }
+        let (start, mut count, mut pace) = (out.len(), 0_i64, Pace::default());
+        while upstream.next(out)? {
+            out.truncate(start);
+            count += 1;
+            pace.step(upstream)?;
+        }
+        if count > 0 {
+            DocumentBuilder::new(out).append(&*self.stage.name, Number::int(count).raw());
+        }
+        Ok(count > 0)
+    }
+}

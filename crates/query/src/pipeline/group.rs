@@ -1,0 +1,273 @@
+//! `$group`: one document for each distinct key, in the order in which the keys came first. Keys are equal as
+//! BSON values are: 1, 1.0 and NumberLong(1) are one key, Missing counts as Null.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use quarry_bson::compare::{hash_value, values_equal};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
+
+use super::accumulator::{Accumulator, Function};
+use super::bounded_memory::BoundedMemory;
+use super::execution::{Pace, Running, Upstream};
+use super::stage::{Reads, expression};
+use crate::error::{Error, Result};
+use crate::expression::Expression;
+
+#[derive(Debug)]
+pub struct Group {
+    specification: Document,
+    id: Expression,
+    fields: Vec<Field>,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: Box<str>,
+    function: Function,
+    operand: Expression,
+}
+
+impl Group {
+    pub(super) fn parse(value: RawValue<'_>) -> Result<Group> {
+        let RawValue::Document(specification) = value else {
+            return Err(Error::location(
+                15947,
+                "a group's fields must be specified in an object",
+            ));
+        };
+        let (mut id, mut fields) = (None, Vec::<Field>::new());
+        for element in specification {
+            if element.name() == "_id" {
+                if id.is_some() {
+                    return Err(Error::location(
+                        15948,
+                        "a group's _id may only be specified once",
+                    ));
+                }
+                id = Some(expression(element.value())?);
+                continue;
+            }
+            let field = Field::parse(element)?;
+            if fields.iter().any(|known| known.name == field.name) {
+                return Err(Error::location(
+                    16406,
+                    format!("duplicate field name in $group: {}", field.name),
+                ));
+            }
+            fields.push(field);
+        }
+        let id =
+            id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
+        Ok(Group {
+            specification: specification.to_owned_document(),
+            id,
+            fields,
+        })
+    }
+
+    pub fn specification(&self) -> RawDocument<'_> {
+        self.specification.as_raw()
+    }
+
+    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        let known = self.id.add_fields_read(fields)
+            && self
+                .fields
+                .iter()
+                .all(|field| field.operand.add_fields_read(fields));
+        if known {
+            Reads::Only
+        } else {
+            Reads::Everything
+        }
+    }
+
+    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+        Box::new(Grouping {
+            stage: Arc::clone(self),
+            groups: None,
+        })
+    }
+
+    /// Reads all input.
+    fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
+        let (mut keys, mut accumulators) = (ValueSet::default(), Vec::new());
+        let (mut buffer, mut memory, mut pace) =
+            (Vec::new(), BoundedMemory::default(), Pace::default());
+        while let Some(document) = upstream.read(&mut buffer)? {
+            pace.step(upstream)?;
+            let mut context = upstream.context(document);
+            let key = self.id.evaluate(&mut context)?;
+            let (index, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null));
+            if grown > 0 {
+                accumulators.extend(self.fields.iter().map(|field| field.function.start()));
+                memory.grow(
+                    grown + self.fields.len() * size_of::<Accumulator>(),
+                    "$group",
+                )?;
+            }
+            let own = &mut accumulators[index * self.fields.len()..];
+            for (field, accumulator) in self.fields.iter().zip(own) {
+                let value = field.operand.evaluate(&mut context)?;
+                let grown = accumulator.add(value.as_raw())?;
+                if grown > 0 {
+                    memory.grow(grown, "$group")?;
+                }
+            }
+        }
+        Ok(Groups {
+            keys,
+            accumulators,
+            next: 0,
+        })
+    }
+}
+
+impl Field {
+    fn parse(element: RawElement<'_>) -> Result<Field> {
+        let name = element.name().as_str()?;
+        let RawValue::Document(accumulator) = element.value() else {
+            return Err(Error::location(
+                40234,
+                format!("The field '{name}' must be an accumulator object"),
+            ));
+        };
+        if name.contains('.') {
+            return Err(Error::location(
+                40235,
+                format!("The field name '{name}' cannot contain '.'"),
+            ));
+        }
+        if name.starts_with('$') {
+            return Err(Error::location(
+                40236,
+                format!("The field name '{name}' cannot be an operator name"),
+            ));
+        }
+        let mut members = accumulator.iter();
+        let (Some(member), None) = (members.next(), members.next()) else {
+            return Err(Error::location(
+                40238,
+                format!("The field '{name}' must specify one accumulator"),
+            ));
+        };
+        let operator = member.name().to_string_lossy();
+        let Some(function) = Function::from_name(&operator) else {
+            if operator.starts_with('$') {
+                return Err(Error::location(
+                    15952,
+                    format!("unknown group operator '{operator}'"),
+                ));
+            }
+            return Err(Error::location(
+                40234,
+                format!("The field '{name}' must be an accumulator object"),
+            ));
+        };
+        let operand = parse_operand(function, &operator, member.value())?;
+        Ok(Field {
+            name: name.into(),
+            function,
+            operand,
+        })
+    }
+}
+
+fn parse_operand(function: Function, operator: &str, value: RawValue<'_>) -> Result<Expression> {
+    match value {
+        RawValue::Document(empty) if function == Function::Count && empty.is_empty() => {
+            Ok(Expression::Absent)
+        }
+        _ if function == Function::Count => Err(Error::type_mismatch(
+            "$count takes no arguments, i.e. $count:{}",
+        )),
+        RawValue::Array(list) if list.len() == 1 => {
+            expression(list.get(0).unwrap_or(RawValue::Null))
+        }
+        RawValue::Array(_) => Err(Error::location(
+            40237,
+            format!("The {operator} accumulator is a unary operator"),
+        )),
+        single => expression(single),
+    }
+}
+
+struct Grouping {
+    stage: Arc<Group>,
+    groups: Option<Groups>,
+}
+
+struct Groups {
+    keys: ValueSet,
+    /// Those of the first group, then those of the second and so on.
+    accumulators: Vec<Accumulator>,
+    next: usize,
+}
+
+impl Running for Grouping {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        let groups = match &mut self.groups {
+            Some(groups) => groups,
+            none => none.insert(self.stage.fill(upstream)?),
+        };
+        let Some(key) = groups.keys.get(groups.next) else {
+            return Ok(false);
+        };
+        let fields = &self.stage.fields;
+        let own = &groups.accumulators[groups.next * fields.len()..];
+        let mut document = DocumentBuilder::new(out);
+        document.append("_id", key);
+        for (field, accumulator) in fields.iter().zip(own) {
+            accumulator.write(&field.name, &mut document)?;
+        }
+        groups.next += 1;
+        Ok(true)
+    }
+}
+
+/// Distinct values in the order in which they came, found by hash.
+#[derive(Debug, Default)]
+pub(super) struct ValueSet {
+    values: Vec<Value>,
+    places: HashTable<usize>,
+    hasher: DefaultHashBuilder,
+}
+
+impl ValueSet {
+    /// The place of the value, and by how many bytes the set grew: 0 if an equal one was there.
+    pub(super) fn insert(&mut self, value: RawValue<'_>) -> (usize, usize) {
+        let ValueSet {
+            values,
+            places,
+            hasher,
+        } = self;
+        let hash_of = |value: RawValue<'_>| {
+            let mut state = hasher.build_hasher();
+            hash_value(value, &mut state);
+            state.finish()
+        };
+        let hash = hash_of(value);
+        if let Some(place) = places.find(hash, |place| values_equal(values[*place].as_raw(), value))
+        {
+            return (*place, 0);
+        }
+        let place = values.len();
+        values.push(Value::from(value));
+        places.insert_unique(hash, place, |place| hash_of(values[*place].as_raw()));
+        (
+            place,
+            size_of::<Value>() + 2 * size_of::<usize>() + values[place].as_bytes().len(),
+        )
+    }
+
+    pub(super) fn get(&self, place: usize) -> Option<RawValue<'_>> {
+        self.values.get(place).map(Value::as_raw)
+    }
+
+    pub(super) fn values(&self) -> &[Value] {
+        &self.values
+    }
+}

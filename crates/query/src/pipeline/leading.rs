@@ -1,0 +1,63 @@
+//! What the head of a pipeline asks of a collection, so that an index can serve it: the stages that a find does
+//! as well, and the fields that anything reads.
+
+use std::collections::BTreeSet;
+
+use quarry_bson::RawDocument;
+
+use super::stage::Reads;
+use super::{Pipeline, Stage};
+use crate::matcher::Matcher;
+use crate::sort::SortPattern;
+
+/// The head of a pipeline as a find: `$match`, `$sort`, `$skip`, `$limit`, each at most once and in this order.
+/// Run the rest with `Pipeline::start_at(leading.stages)`.
+#[derive(Debug, Default)]
+pub struct Leading<'p> {
+    pub filter: Option<RawDocument<'p>>,
+    pub matcher: Option<&'p Matcher>,
+    pub sort: Option<&'p SortPattern>,
+    /// The sort as it was given.
+    pub sort_specification: Option<RawDocument<'p>>,
+    pub skip: Option<u64>,
+    pub limit: Option<u64>,
+    /// How many stages are told here.
+    pub stages: usize,
+}
+
+impl Pipeline {
+    pub fn leading(&self) -> Leading<'_> {
+        let mut leading = Leading::default();
+        for stage in &self.stages {
+            let bounded = leading.skip.is_some() || leading.limit.is_some();
+            match stage {
+                Stage::Match(stage) if leading.stages == 0 => {
+                    leading.filter = Some(stage.filter());
+                    leading.matcher = Some(stage.matcher());
+                }
+                Stage::Sort(sort) if leading.sort.is_none() && !bounded => {
+                    leading.sort = Some(sort.pattern());
+                    leading.sort_specification = Some(sort.specification());
+                }
+                Stage::Skip(count) if !bounded => leading.skip = Some(*count),
+                Stage::Limit(count) if leading.limit.is_none() => leading.limit = Some(*count),
+                _ => break,
+            }
+            leading.stages += 1;
+        }
+        leading
+    }
+
+    /// The top-level fields of its input that the pipeline needs from stage `first` on; None if it needs all.
+    pub fn required_fields(&self, first: usize) -> Option<BTreeSet<String>> {
+        let mut fields = BTreeSet::new();
+        for stage in self.stages.get(first..)? {
+            match stage.add_fields_read(&mut fields) {
+                Reads::Only => return Some(fields),
+                Reads::Passes => {}
+                Reads::Everything => return None,
+            }
+        }
+        None
+    }
+}

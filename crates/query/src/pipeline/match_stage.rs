@@ -1,0 +1,97 @@
+//! `$match`: lets the documents through that a filter accepts.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument, RawValue};
+
+use super::execution::{Pace, Running, Upstream};
+use super::stage::Reads;
+use crate::error::{Error, Result};
+use crate::matcher::Matcher;
+
+#[derive(Debug)]
+pub struct Match {
+    filter: Document,
+    matcher: Matcher,
+}
+
+impl Match {
+    pub(super) fn parse(value: RawValue<'_>) -> Result<Match> {
+        let RawValue::Document(filter) = value else {
+            return Err(Error::location(
+                15959,
+                "the match filter must be an expression in an object",
+            ));
+        };
+        Ok(Match {
+            filter: filter.to_owned_document(),
+            matcher: Matcher::parse(filter)?,
+        })
+    }
+
+    pub fn filter(&self) -> RawDocument<'_> {
+        self.filter.as_raw()
+    }
+
+    pub fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
+    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+        Box::new(Matching {
+            stage: Arc::clone(self),
+            pace: Pace::default(),
+        })
+    }
+
+    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        if add_filter_fields(self.filter(), fields) {
+            Reads::Passes
+        } else {
+            Reads::Everything
+        }
+    }
+}
+
+/// Adds the top-level fields that a filter reads; false if it has operators that may read others.
+fn add_filter_fields(filter: RawDocument<'_>, fields: &mut BTreeSet<String>) -> bool {
+    filter.iter().all(
+        |element| match (&*element.name().to_string_lossy(), element.value()) {
+            ("$and" | "$or" | "$nor", RawValue::Array(clauses)) => clauses.iter().all(|clause| {
+                clause
+                    .as_document()
+                    .is_some_and(|clause| add_filter_fields(clause, fields))
+            }),
+            ("$comment", _) => true,
+            (name, _) if name.starts_with('$') => false,
+            (path, _) => {
+                fields.insert(path.split('.').next().unwrap_or_default().to_owned());
+                true
+            }
+        },
+    )
+}
+
+struct Matching {
+    stage: Arc<Match>,
+    pace: Pace,
+}
+
+impl Running for Matching {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
+        while upstream.next(out)? {
+            if self
+                .stage
+                .matcher
+                .try_matches(RawDocument::new(&out[start..])?)?
+            {
+                return Ok(true);
+            }
+            out.truncate(start);
+            self.pace.step(upstream)?;
+        }
+        Ok(false)
+    }
+}

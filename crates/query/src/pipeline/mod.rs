@@ -1,0 +1,93 @@
+//! Aggregation pipelines: stages parsed once, run by pulling documents through them.
+//!
+//! Keeps true: a document passes as bytes and is built anew only by stages that change it; stages that must see
+//! all their input ($sort, $group, $sample) hold at most `MEMORY_BYTES_MAX` and look at the interrupt while they
+//! fill. A running pipeline owns what it needs, so that it can outlive a request; what a request lends it (the
+//! input, the interrupt, other collections) comes with every pull. Leaves out: reading collections, spilling to
+//! disk (an error says so), `$facet`, `$out`, `$merge`.
+
+mod accumulator;
+mod add_fields;
+mod bounded_memory;
+mod count;
+mod execution;
+mod group;
+mod leading;
+mod limit;
+mod lookup;
+mod match_stage;
+mod nested_field;
+mod project;
+mod replace_root;
+mod sample;
+mod skip;
+mod sort_by_count;
+mod sort_stage;
+mod stage;
+mod transform;
+mod unset;
+mod unwind;
+
+use quarry_bson::{ArrayBuilder, RawArray, RawValue};
+
+pub use execution::{Execution, ForeignCollections, NoForeignCollections, Run, Source};
+pub use leading::Leading;
+pub use stage::Stage;
+
+use crate::error::{Error, Result};
+
+/// Stages in one pipeline.
+pub const STAGES_MAX: usize = 1000;
+
+/// What one stage may hold in memory, as MongoDB bounds its own.
+pub const MEMORY_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Pipeline {
+    pub stages: Vec<Stage>,
+}
+
+impl Pipeline {
+    pub fn parse(stages: RawArray<'_>) -> Result<Pipeline> {
+        let mut parsed = Vec::new();
+        for stage in stages {
+            let RawValue::Document(stage) = stage else {
+                return Err(Error::type_mismatch(
+                    "Each element of the 'pipeline' array must be an object",
+                ));
+            };
+            Stage::parse(stage, &mut parsed)?;
+            if parsed.len() > STAGES_MAX {
+                let text = format!("Pipeline length must be no longer than {STAGES_MAX} stages.");
+                return Err(Error::location(7_749_501, text));
+            }
+        }
+        Ok(Pipeline { stages: parsed })
+    }
+
+    /// A run of the stages from `first` on; those before were done by whoever makes the input.
+    pub fn start_at(&self, first: usize, now_ms: i64) -> Execution {
+        let stages = self.stages.get(first..).unwrap_or_default();
+        let running = stages
+            .iter()
+            .enumerate()
+            .map(|(index, stage)| stage.start(&stages[index + 1..]));
+        Execution::new(running.collect(), now_ms)
+    }
+
+    pub fn start(&self, now_ms: i64) -> Execution {
+        self.start_at(0, now_ms)
+    }
+
+    /// The collections of the same database that `$lookup` stages read.
+    pub fn foreign_collections(&self) -> impl Iterator<Item = &str> {
+        self.stages.iter().filter_map(Stage::foreign_collection)
+    }
+
+    /// Appends the stages from `first` on, as explain prints them.
+    pub fn explain(&self, first: usize, out: &mut ArrayBuilder<'_>) {
+        for stage in self.stages.get(first..).unwrap_or_default() {
+            out.push(stage.explain().as_raw());
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `$project`: the fields that are kept, or the fields that are not, and fields computed beside those kept.
+
+use quarry_bson::{RawDocument, RawValue};
+
+use super::stage::expression;
+use super::transform::{Kind, Leaf, Transform};
+use crate::error::{Error, Result};
+use crate::expression::path::split;
+
+/// What `$project` says of one path.
+enum Rule {
+    Include,
+    Exclude,
+    Compute(crate::expression::Expression),
+}
+
+pub(super) fn parse(value: RawValue<'_>) -> Result<Transform> {
+    let RawValue::Document(specification) = value else {
+        return Err(Error::location(
+            15969,
+            "$project specification must be an object",
+        ));
+    };
+    if specification.is_empty() {
+        return Err(Error::location(
+            51272,
+            "Invalid $project :: caused by :: projection specification must have at least one field",
+        ));
+    }
+    let mut rules = Vec::new();
+    collect(specification, &[], &mut rules).map_err(in_project)?;
+    let kind = kind_of(&rules);
+    let leaves = leaves_of(rules, kind).map_err(in_project)?;
+    Transform::new("$project", specification.to_owned_document(), kind, leaves).map_err(in_project)
+}
+
+fn in_project(error: Error) -> Error {
+    Error::new(
+        error.code,
+        format!("Invalid $project :: caused by :: {}", error.message),
+    )
+}
+
+/// Recursion is bounded by the depth of the specification, a validated document.
+fn collect(
+    fields: RawDocument<'_>,
+    prefix: &[Box<str>],
+    rules: &mut Vec<(Vec<Box<str>>, Rule)>,
+) -> Result<()> {
+    for element in fields {
+        let mut path = prefix.to_vec();
+        path.extend(split(element.name().as_str()?)?);
+        let value = element.value();
+        let rule = match value {
+            RawValue::Document(nested) => match nested.first() {
+                None => {
+                    let text =
+                        "An empty sub-projection is not a valid value. Found empty object at path";
+                    return Err(Error::location(51270, text));
+                }
+                Some(first) if first.name().as_bytes().first() == Some(&b'$') => {
+                    Rule::Compute(expression(value)?)
+                }
+                Some(_) => {
+                    collect(nested, &path, rules)?;
+                    continue;
+                }
+            },
+            RawValue::Boolean(_)
+            | RawValue::Int32(_)
+            | RawValue::Int64(_)
+            | RawValue::Double(_)
+            | RawValue::Decimal128(_) => {
+                if value.is_truthy() {
+                    Rule::Include
+                } else {
+                    Rule::Exclude
+                }
+            }
+            other => Rule::Compute(expression(other)?),
+        };
+        rules.push((path, rule));
+    }
+    Ok(())
+}
+
+fn is_id(path: &[Box<str>]) -> bool {
+    matches!(path, [only] if **only == *"_id")
+}
+
+/// The first field other than `_id` decides; `_id` alone decides for itself.
+fn kind_of(rules: &[(Vec<Box<str>>, Rule)]) -> Kind {
+    let deciding = rules
+        .iter()
+        .find(|(path, _)| !is_id(path))
+        .or(rules.first());
+    if matches!(deciding, Some((_, Rule::Exclude))) {
+        Kind::Exclude
+    } else {
+        Kind::Include
+    }
+}
+
+fn leaves_of(rules: Vec<(Vec<Box<str>>, Rule)>, kind: Kind) -> Result<Vec<Leaf>> {
+    let mut leaves = Vec::new();
+    let names_id = rules.iter().any(|(path, _)| *path[0] == *"_id");
+    if kind == Kind::Include && !names_id {
+        leaves.push(Leaf {
+            path: vec!["_id".into()],
+            computed: None,
+        });
+    }
+    for (path, rule) in rules {
+        let dotted = || path.join(".");
+        let computed = match (rule, kind) {
+            (Rule::Compute(_), Kind::Exclude) => {
+                let text = format!(
+                    "Cannot use an expression for field {} in exclusion projection",
+                    dotted()
+                );
+                return Err(Error::location(31252, text));
+            }
+            (Rule::Compute(computed), _) => Some(computed),
+            (Rule::Include, Kind::Exclude) | (Rule::Exclude, Kind::Include) if is_id(&path) => {
+                continue;
+            }
+            (Rule::Include, Kind::Exclude) => {
+                let text = format!(
+                    "Cannot do inclusion on field {} in exclusion projection",
+                    dotted()
+                );
+                return Err(Error::location(31253, text));
+            }
+            (Rule::Exclude, Kind::Include) => {
+                let text = format!(
+                    "Cannot do exclusion on field {} in inclusion projection",
+                    dotted()
+                );
+                return Err(Error::location(31254, text));
+            }
+            (Rule::Include | Rule::Exclude, _) => None,
+        };
+        leaves.push(Leaf { path, computed });
+    }
+    Ok(leaves)
+}

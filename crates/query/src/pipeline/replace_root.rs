@@ -1,0 +1,103 @@
+//! `$replaceRoot` and `$replaceWith`: a document computed in place of the one that came.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawValue, Value};
+
+use super::execution::{Running, Upstream};
+use super::stage::{Reads, expression};
+use crate::error::{Error, Result};
+use crate::expression::{Evaluated, Expression, type_name};
+
+#[derive(Debug)]
+pub struct ReplaceRoot {
+    specification: Value,
+    new_root: Expression,
+}
+
+impl ReplaceRoot {
+    pub(super) fn parse(value: RawValue<'_>) -> Result<ReplaceRoot> {
+        let RawValue::Document(options) = value else {
+            let text = "expected an object as specification for $replaceRoot stage, got";
+            return Err(Error::location(
+                40229,
+                format!("{text} {}", type_name(value)),
+            ));
+        };
+        let mut new_root = None;
+        for element in options {
+            if element.name() != "newRoot" {
+                let text = "unrecognized option to $replaceRoot stage:";
+                return Err(Error::location(
+                    40230,
+                    format!("{text} {}, only valid option is 'newRoot'.", element.name()),
+                ));
+            }
+            new_root = Some(element.value());
+        }
+        let text = "no newRoot specified for the $replaceRoot stage";
+        ReplaceRoot::parse_with(new_root.ok_or_else(|| Error::location(40231, text))?)
+    }
+
+    pub(super) fn parse_with(value: RawValue<'_>) -> Result<ReplaceRoot> {
+        Ok(ReplaceRoot {
+            specification: value.to_value(),
+            new_root: expression(value)?,
+        })
+    }
+
+    pub(super) fn explain(&self) -> Document {
+        Document::build(|out| {
+            out.append("newRoot", &self.specification);
+        })
+    }
+
+    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        if self.new_root.add_fields_read(fields) {
+            Reads::Only
+        } else {
+            Reads::Everything
+        }
+    }
+
+    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+        Box::new(Replacing {
+            stage: Arc::clone(self),
+            buffer: Vec::new(),
+        })
+    }
+}
+
+struct Replacing {
+    stage: Arc<ReplaceRoot>,
+    buffer: Vec<u8>,
+}
+
+impl Running for Replacing {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = upstream.read(&mut self.buffer)? else {
+            return Ok(false);
+        };
+        let found = self
+            .stage
+            .new_root
+            .evaluate(&mut upstream.context(document))?;
+        if let Some(RawValue::Document(root)) = found.as_raw() {
+            out.extend_from_slice(root.as_bytes());
+            return Ok(true);
+        }
+        Err(no_document(&found, document.to_string()))
+    }
+}
+
+#[cold]
+fn no_document(found: &Evaluated<'_>, input: String) -> Error {
+    let text = format!(
+        "'newRoot' expression must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. Input \
+         document: {input}",
+        found.display(),
+        found.type_name()
+    );
+    Error::location(40228, text)
+}

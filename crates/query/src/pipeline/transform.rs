@@ -1,0 +1,350 @@
+//! `$project`, `$addFields`, `$set` and `$unset` at work: a tree of field names over which a document is copied.
+//!
+//! A tree includes (copies what it names), excludes (copies the rest) or adds (copies everything and computes).
+//! Arrays on a path are entered element by element, and arrays within arrays too. Fields that are computed read
+//! the document as it came in.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{
+    ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawElement, RawValue,
+};
+
+use super::execution::{Running, Upstream};
+use super::stage::Reads;
+use crate::error::{Error, Result};
+use crate::expression::{Context, Expression, bounds};
+
+#[derive(Debug)]
+pub struct Transform {
+    name: &'static str,
+    specification: Document,
+    tree: Tree,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Include,
+    Exclude,
+    Add,
+}
+
+/// One level of names, in the order of the specification.
+#[derive(Debug)]
+pub(super) struct Tree {
+    kind: Kind,
+    nodes: Vec<(Box<str>, Node)>,
+    /// Positions in `nodes` by name.
+    by_name: Vec<u32>,
+    computes: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Node {
+    /// The field that an including tree keeps and an excluding one drops.
+    Named,
+    Computed(Expression),
+    Nested(Tree),
+}
+
+/// What a specification says of one path.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub path: Vec<Box<str>>,
+    /// None for a field that is included or excluded.
+    pub computed: Option<Expression>,
+}
+
+impl Transform {
+    pub(super) fn new(
+        name: &'static str,
+        specification: Document,
+        kind: Kind,
+        leaves: Vec<Leaf>,
+    ) -> Result<Transform> {
+        let mut tree = Tree::new(kind);
+        for leaf in leaves {
+            let dotted = leaf.path.join(".");
+            tree.insert(&leaf.path, leaf.computed, &dotted)?;
+        }
+        tree.sort();
+        Ok(Transform {
+            name,
+            specification,
+            tree,
+        })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub fn specification(&self) -> RawDocument<'_> {
+        self.specification.as_raw()
+    }
+
+    /// Appends the transformed document to `out`.
+    pub(super) fn apply<'a>(
+        &'a self,
+        document: RawDocument<'a>,
+        context: &mut Context<'a>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.tree
+            .apply(document, context, &mut DocumentBuilder::new(out))
+    }
+
+    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+        Box::new(Transforming {
+            stage: Arc::clone(self),
+            buffer: Vec::new(),
+        })
+    }
+
+    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        let known = self
+            .tree
+            .nodes
+            .iter()
+            .all(|(_, node)| node.add_fields_read(fields));
+        match self.tree.kind {
+            _ if !known => Reads::Everything,
+            Kind::Include => {
+                let kept = self
+                    .tree
+                    .nodes
+                    .iter()
+                    .filter(|(_, node)| !matches!(node, Node::Computed(_)));
+                fields.extend(kept.map(|(name, _)| name.to_string()));
+                Reads::Only
+            }
+            Kind::Exclude | Kind::Add => Reads::Passes,
+        }
+    }
+}
+
+struct Transforming {
+    stage: Arc<Transform>,
+    buffer: Vec<u8>,
+}
+
+impl Running for Transforming {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = upstream.read(&mut self.buffer)? else {
+            return Ok(false);
+        };
+        self.stage
+            .apply(document, &mut upstream.context(document), out)?;
+        Ok(true)
+    }
+}
+
+impl Node {
+    fn computes(&self) -> bool {
+        match self {
+            Node::Named => false,
+            Node::Computed(_) => true,
+            Node::Nested(tree) => tree.computes,
+        }
+    }
+
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> bool {
+        match self {
+            Node::Named => true,
+            Node::Computed(expression) => expression.add_fields_read(fields),
+            Node::Nested(tree) => tree
+                .nodes
+                .iter()
+                .all(|(_, node)| node.add_fields_read(fields)),
+        }
+    }
+}
+
+impl Tree {
+    fn new(kind: Kind) -> Tree {
+        Tree {
+            kind,
+            nodes: Vec::new(),
+            by_name: Vec::new(),
+            computes: false,
+        }
+    }
+
+    /// Recursion is as deep as the path is long, which its parser bounds.
+    fn insert(
+        &mut self,
+        path: &[Box<str>],
+        computed: Option<Expression>,
+        dotted: &str,
+    ) -> Result<()> {
+        let Some((name, rest)) = path.split_first() else {
+            return Ok(());
+        };
+        self.computes |= computed.is_some();
+        let found = self
+            .nodes
+            .iter_mut()
+            .find(|(known, _)| known == name)
+            .map(|(_, node)| node);
+        match (found, rest.is_empty()) {
+            (None, true) => self
+                .nodes
+                .push((name.clone(), computed.map_or(Node::Named, Node::Computed))),
+            (None, false) => {
+                let mut tree = Tree::new(self.kind);
+                tree.insert(rest, computed, dotted)?;
+                self.nodes.push((name.clone(), Node::Nested(tree)));
+            }
+            (Some(Node::Nested(tree)), false) => tree.insert(rest, computed, dotted)?,
+            (Some(_), true) => {
+                return Err(Error::location(
+                    31250,
+                    format!("Path collision at {dotted}"),
+                ));
+            }
+            (Some(_), false) => {
+                let text = format!(
+                    "Path collision at {dotted} remaining portion {}",
+                    rest.join(".")
+                );
+                return Err(Error::location(31249, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let nodes = &mut self.nodes;
+        for (_, node) in nodes.iter_mut() {
+            if let Node::Nested(tree) = node {
+                tree.sort();
+            }
+        }
+        self.by_name = (0..nodes.len())
+            .filter_map(|index| u32::try_from(index).ok())
+            .collect();
+        self.by_name.sort_by(|a, b| {
+            nodes[*a as usize]
+                .0
+                .as_bytes()
+                .cmp(nodes[*b as usize].0.as_bytes())
+        });
+    }
+
+    fn find(&self, name: &[u8]) -> Option<&Node> {
+        let at = self
+            .by_name
+            .binary_search_by(|index| self.nodes[*index as usize].0.as_bytes().cmp(name))
+            .ok()?;
+        Some(&self.nodes[self.by_name[at] as usize].1)
+    }
+
+    fn apply<'a>(
+        &'a self,
+        document: RawDocument<'_>,
+        context: &mut Context<'a>,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        for element in document {
+            match (self.find(element.name().as_bytes()), self.kind) {
+                (None, Kind::Include) | (Some(Node::Named), Kind::Exclude) => {}
+                (None, _) | (Some(Node::Named), _) => {
+                    out.append_element(element);
+                }
+                // A computed field stands where the old one stood only if the old document is kept as a whole.
+                (Some(Node::Computed(expression)), Kind::Add) => {
+                    append_computed(out, element.name().as_bytes(), expression, context)?;
+                }
+                (Some(Node::Computed(_)), _) => {}
+                (Some(Node::Nested(tree)), _) => tree.apply_element(element, context, out)?,
+            }
+        }
+        if self.computes {
+            self.append_new(document, context, out)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the fields that the copy of the document has no place for.
+    fn append_new<'a>(
+        &'a self,
+        document: RawDocument<'_>,
+        context: &mut Context<'a>,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        for (name, node) in self.nodes.iter().filter(|(_, node)| node.computes()) {
+            match node {
+                Node::Computed(expression) => {
+                    if self.kind != Kind::Add || !document.contains(&**name) {
+                        append_computed(out, name.as_bytes(), expression, context)?;
+                    }
+                }
+                Node::Nested(tree) if !document.contains(&**name) => {
+                    tree.append_new(RawDocument::EMPTY, context, &mut out.document(&**name))?;
+                }
+                Node::Nested(_) | Node::Named => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_element<'a>(
+        &'a self,
+        element: RawElement<'_>,
+        context: &mut Context<'a>,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let name = element.name();
+        match element.value() {
+            RawValue::Document(inner) => self.apply(inner, context, &mut out.document(name)),
+            RawValue::Array(inner) => self.apply_array(inner, context, &mut out.array(name)),
+            _ if self.computes => {
+                self.append_new(RawDocument::EMPTY, context, &mut out.document(name))
+            }
+            _ => {
+                if self.kind != Kind::Include {
+                    out.append_element(element);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Recursion is bounded by the depth of the stored document.
+    fn apply_array<'a>(
+        &'a self,
+        array: RawArray<'_>,
+        context: &mut Context<'a>,
+        out: &mut ArrayBuilder<'_>,
+    ) -> Result<()> {
+        for element in array.elements() {
+            match element.value() {
+                RawValue::Document(inner) => self.apply(inner, context, &mut out.document())?,
+                RawValue::Array(inner) => self.apply_array(inner, context, &mut out.array())?,
+                _ if self.computes => {
+                    self.append_new(RawDocument::EMPTY, context, &mut out.document())?
+                }
+                _ if self.kind != Kind::Include => {
+                    out.push_element(element);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append_computed<'a>(
+    out: &mut DocumentBuilder<'_>,
+    name: &[u8],
+    expression: &'a Expression,
+    context: &mut Context<'a>,
+) -> Result<()> {
+    if let Some(value) = expression.evaluate(context)?.as_raw() {
+        bounds::check_depth(value, 1)?;
+        out.append(name, value);
+        bounds::check_bytes(out.len_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! `$unset`: an excluding `$project` by another name.
+
+use quarry_bson::{Document, RawValue};
+
+use super::transform::{Kind, Leaf, Transform};
+use crate::error::{Error, Result};
+use crate::expression::path::split;
+
+pub(super) fn parse(value: RawValue<'_>) -> Result<Transform> {
+    let names: Vec<&str> = match value {
+        RawValue::String(name) => vec![name.as_str()?],
+        RawValue::Array(array) => {
+            let names: Option<Vec<&str>> = array.iter().map(|name| name.as_str()).collect();
+            let text =
+                "$unset specification must be a string or an array containing only string values";
+            names.ok_or_else(|| Error::location(31120, text))?
+        }
+        _ => {
+            return Err(Error::location(
+                31002,
+                "$unset specification must be a string or an array",
+            ));
+        }
+    };
+    if names.is_empty() {
+        let text = "$unset specification must be a string or an array with at least one field";
+        return Err(Error::location(31119, text));
+    }
+    let mut leaves = Vec::new();
+    for name in &names {
+        leaves.push(Leaf {
+            path: split(name)?.into_vec(),
+            computed: None,
+        });
+    }
+    let specification = Document::build(|out| {
+        for name in &names {
+            out.append(name, false);
+        }
+    });
+    let in_unset = |error: Error| {
+        Error::new(
+            error.code,
+            format!("Invalid $unset :: caused by :: {}", error.message),
+        )
+    };
+    // Explain prints the stage as the exclusion that it is.
+    Transform::new("$project", specification, Kind::Exclude, leaves).map_err(in_unset)
+}

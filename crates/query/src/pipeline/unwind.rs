@@ -1,0 +1,195 @@
+//! `$unwind`: one document for each element of an array field. A value that is no array passes as it is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument, RawValue, Value};
+
+use super::execution::{Pace, Running, Upstream};
+use super::nested_field;
+use super::stage::{Reads, text};
+use crate::error::{Error, Result};
+use crate::expression::{path::split, type_name};
+
+#[derive(Debug)]
+pub struct Unwind {
+    path: Box<[Box<str>]>,
+    index: Option<Box<[Box<str>]>>,
+    preserve: bool,
+}
+
+impl Unwind {
+    pub(super) fn parse(value: RawValue<'_>) -> Result<Unwind> {
+        match value {
+            RawValue::String(path) => Ok(Unwind {
+                path: parse_path(path.as_str()?)?,
+                index: None,
+                preserve: false,
+            }),
+            RawValue::Document(options) => Unwind::parse_options(options),
+            other => {
+                let text =
+                    "expected either a string or an object as specification for $unwind stage, got";
+                Err(Error::location(
+                    15981,
+                    format!("{text} {}", type_name(other)),
+                ))
+            }
+        }
+    }
+
+    fn parse_options(options: RawDocument<'_>) -> Result<Unwind> {
+        let (mut path, mut index, mut preserve) = (None, None, false);
+        for element in options {
+            let value = element.value();
+            match element.name().as_bytes() {
+                b"path" => {
+                    let wrong = || {
+                        let text = "expected a string as the path for $unwind stage, got";
+                        Error::location(28808, format!("{text} {}", type_name(value)))
+                    };
+                    path = Some(parse_path(text(value, wrong)?)?);
+                }
+                b"preserveNullAndEmptyArrays" => {
+                    let text = "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got";
+                    let wrong = || Error::location(28809, format!("{text} {}", type_name(value)));
+                    preserve = value.as_bool().ok_or_else(wrong)?;
+                }
+                b"includeArrayIndex" => index = Some(parse_index(value)?),
+                _ => {
+                    let text = format!("unrecognized option to $unwind stage: {}", element.name());
+                    return Err(Error::location(28811, text));
+                }
+            }
+        }
+        let path =
+            path.ok_or_else(|| Error::location(28812, "no path specified to $unwind stage"))?;
+        Ok(Unwind {
+            path,
+            index,
+            preserve,
+        })
+    }
+
+    pub(super) fn explain(&self) -> Document {
+        Document::build(|out| {
+            out.append("path", format!("${}", self.path.join(".")).as_str());
+            if self.preserve {
+                out.append("preserveNullAndEmptyArrays", true);
+            }
+            if let Some(index) = &self.index {
+                out.append("includeArrayIndex", index.join(".").as_str());
+            }
+        })
+    }
+
+    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        fields.insert(self.path[0].to_string());
+        Reads::Passes
+    }
+
+    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+        Box::new(Unwinding {
+            stage: Arc::clone(self),
+            document: Vec::new(),
+            elements: Vec::new().into_iter().enumerate(),
+            scratch: Vec::new(),
+            pace: Pace::default(),
+        })
+    }
+
+    /// Appends the document with the field and, where asked for, the position set.
+    fn write(
+        &self,
+        document: RawDocument<'_>,
+        value: Option<RawValue<'_>>,
+        position: RawValue<'_>,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Some(index) = &self.index else {
+            nested_field::set(document, &self.path, value, out);
+            return Ok(());
+        };
+        scratch.clear();
+        nested_field::set(document, &self.path, value, scratch);
+        nested_field::set(RawDocument::new(scratch)?, index, Some(position), out);
+        Ok(())
+    }
+}
+
+fn parse_path(path: &str) -> Result<Box<[Box<str>]>> {
+    let Some(fields) = path.strip_prefix('$') else {
+        let text = format!("path option to $unwind stage should be prefixed with a '$': {path}");
+        return Err(Error::location(28818, text));
+    };
+    split(fields)
+}
+
+fn parse_index(value: RawValue<'_>) -> Result<Box<[Box<str>]>> {
+    let wrong = || {
+        let text =
+            "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got";
+        Error::location(28810, format!("{text} {}", type_name(value)))
+    };
+    let name = value
+        .as_str()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(wrong)?;
+    if name.starts_with('$') {
+        let text = format!(
+            "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {name}"
+        );
+        return Err(Error::location(28822, text));
+    }
+    split(name)
+}
+
+struct Unwinding {
+    stage: Arc<Unwind>,
+    document: Vec<u8>,
+    elements: std::iter::Enumerate<std::vec::IntoIter<Value>>,
+    scratch: Vec<u8>,
+    pace: Pace,
+}
+
+impl Running for Unwinding {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            self.pace.step(upstream)?;
+            if let Some((index, element)) = self.elements.next() {
+                let document = RawDocument::new(&self.document)?;
+                let position = RawValue::Int64(i64::try_from(index).unwrap_or(i64::MAX));
+                self.stage.write(
+                    document,
+                    Some(element.as_raw()),
+                    position,
+                    &mut self.scratch,
+                    out,
+                )?;
+                return Ok(true);
+            }
+            let Some(document) = upstream.read(&mut self.document)? else {
+                return Ok(false);
+            };
+            match nested_field::get(document, &self.stage.path) {
+                Some(RawValue::Array(array)) if !array.is_empty() => {
+                    self.elements = array
+                        .iter()
+                        .map(Value::from)
+                        .collect::<Vec<_>>()
+                        .into_iter()
+                        .enumerate();
+                }
+                None | Some(RawValue::Null | RawValue::Undefined | RawValue::Array(_))
+                    if !self.stage.preserve => {}
+                found => {
+                    let kept = found.filter(|value| value.as_array().is_none());
+                    self.stage
+                        .write(document, kept, RawValue::Null, &mut self.scratch, out)?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+}
