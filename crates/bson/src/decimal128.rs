@@ -7,7 +7,7 @@
 mod arithmetic;
 mod text;
 
-use std::{cmp::Ordering, hash};
+use std::{cmp::Ordering, hash, io::Write};
 
 pub use arithmetic::DecimalRounding;
 
@@ -153,15 +153,12 @@ impl Decimal128 {
             DecimalParts::NaN => f64::NAN,
             DecimalParts::Infinity { negative: true } => f64::NEG_INFINITY,
             DecimalParts::Infinity { negative: false } => f64::INFINITY,
-            // The standard library's reading of decimal text rounds correctly.
             DecimalParts::Finite {
                 negative,
                 coefficient,
                 exponent,
             } => {
-                let magnitude: f64 = format!("{coefficient}e{exponent}")
-                    .parse()
-                    .expect("digits and an exponent are a number");
+                let magnitude = nearest_double(coefficient, exponent);
                 if negative { -magnitude } else { magnitude }
             }
         }
@@ -230,6 +227,18 @@ impl Decimal128 {
         }
         (coefficient, exponent)
     }
+}
+
+/// The Double nearest to coefficient * 10^exponent, by way of text on the stack: the standard library's reading
+/// of decimal text rounds correctly.
+fn nearest_double(coefficient: u128, exponent: i32) -> f64 {
+    const TEXT_BYTES_MAX: usize = 64;
+    let mut text = [0; TEXT_BYTES_MAX];
+    let mut left = &mut text[..];
+    write!(left, "{coefficient}e{exponent}").expect("39 digits and an exponent fit 64 bytes");
+    let written = TEXT_BYTES_MAX - left.len();
+    let text = str::from_utf8(&text[..written]).expect("digits are ASCII");
+    text.parse().expect("digits and an exponent are a number")
 }
 
 /// coefficient * 10^exponent where that is a whole number of at most 38 digits.

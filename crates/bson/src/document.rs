@@ -3,7 +3,10 @@
 use std::fmt;
 
 use crate::{
-    Document, Error, Iter, ObjectId, RawArray, RawElement, RawValue, Result, layout, validate,
+    Document, Error, Iter, ObjectId, RawArray, RawElement, RawValue, Result,
+    element::Step,
+    layout::{self, NameLens},
+    validate,
 };
 
 /// A document in place. `validated` checks everything once; `new` trusts that it was done before and checks
@@ -165,9 +168,19 @@ pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
+/// Compares names by their first eight bytes, which the walk has loaded anyway, and by the rest only then.
 #[inline]
 fn find<'a>(document: &'a [u8], name: &[u8]) -> Option<RawElement<'a>> {
-    Iter::over(document).find(|e| e.name().as_bytes() == name)
+    let key = layout::name_key(name);
+    let mut names = NameLens::new();
+    let mut rest = document.get(4..)?;
+    loop {
+        let step = Step::read(rest, &mut names)?;
+        if step.key == key && step.bytes.get(1..1 + step.name_len) == Some(name) {
+            return Some(step.element());
+        }
+        rest = step.rest;
+    }
 }
 
 #[cold]

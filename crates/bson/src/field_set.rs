@@ -67,6 +67,10 @@ impl FieldSet {
     fn insert(&mut self, path: &[u8]) {
         let slot = self.slots;
         self.slots += 1;
+        // A name cannot hold NUL, and such a path leads nowhere; as a key it would look like a shorter name.
+        if path.contains(&0) {
+            return;
+        }
         let (mut level, mut rest) = (0, path);
         loop {
             let (part, after) = split_path(rest);
@@ -332,6 +336,15 @@ mod tests {
         }
         assert_eq!(extracted(&set, &doc! {}), ["-"; 9]);
         assert_eq!(extracted(&FieldSet::new([]), &document), [""; 0]);
+    }
+
+    #[test]
+    fn a_path_with_nul_leads_nowhere() {
+        let document = doc! { "a": 1, "b": 2 };
+        let set = FieldSet::new(["a\0", "b"]);
+        assert_eq!(extracted(&set, &document), ["-", "2"]);
+        assert_eq!(extracted(&FieldSet::new(["a\0"]), &document), ["-"]);
+        assert!(document.get("a\0").is_none());
     }
 
     #[test]
