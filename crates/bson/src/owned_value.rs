@@ -137,10 +137,18 @@ impl From<RawValue<'_>> for Value {
             RawValue::Decimal128(d) => SmallVec::from_buf(d.bytes()),
             RawValue::Document(document) => SmallVec::from_slice(document.as_bytes()),
             RawValue::Array(array) => SmallVec::from_slice(array.as_bytes()),
+            RawValue::String(text) | RawValue::Symbol(text) | RawValue::JavaScript(text) => {
+                let text = text.as_bytes();
+                let mut bytes = SmallVec::with_capacity(text.len() + 5);
+                bytes.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+                bytes.extend_from_slice(text);
+                bytes.push(0);
+                bytes
+            }
             other => {
                 let mut bytes = Vec::new();
                 other.write_to(&mut bytes);
-                SmallVec::from_slice(&bytes)
+                SmallVec::from_vec(bytes)
             }
         };
         Self {
