@@ -6,6 +6,34 @@
 //! knows neither what a record means nor what applies it: the owner passes `Hooks`.
 //!
 //! It does not compress, encrypt or replicate.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use quarry_journal::{GroupBuilder, HookError, Hooks, Identity, Journal, Level, Options, Payloads, SimulatedFiles};
+//!
+//! struct Printer;
+//! impl Hooks for Printer {
+//!     fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+//!         Ok(())
+//!     }
+//!     fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+//!     fn apply(&self, _first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
+//!         for (lsn, payload) in payloads {
+//!             println!("{lsn}: {payload:?}");
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let files = Arc::new(SimulatedFiles::new());
+//! let identity = Identity { database: [1; 16], engine: "printer".to_owned() };
+//! let options = Options { segment_bytes: 64 * 1024, ..Options::default() };
+//! let journal = Journal::open(files, options, identity, 0, Arc::new(Printer))?;
+//! let committed = journal.commit(b"survives power loss", Level::Durable)?;
+//! assert_eq!(committed.lsn, 1);
+//! assert!(journal.durable_lsn() >= committed.lsn);
+//! # Ok::<(), quarry_journal::Error>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -255,7 +255,6 @@ impl Pipeline {
         if taken.wants_sync && result.is_ok() {
             self.wakeups.request_sync();
         }
-        self.queue.lock().give_back(taken);
     }
 
     fn append_and_apply(&self, taken: &mut Taken, begun_ns: u64) -> Result<()> {
@@ -307,6 +306,7 @@ impl Pipeline {
     /// Hands the turn to the leader that waits for it, or leaves it free.
     fn end_turn(&self, taken: &mut Taken) {
         let mut queue = self.queue.lock();
+        queue.keep_group(&taken.group);
         queue.keep_buffer(
             std::mem::take(&mut taken.buffer),
             self.options.group_bytes_max,
@@ -399,9 +399,10 @@ impl Queue {
         Arc::default()
     }
 
-    fn give_back(&mut self, taken: Taken) {
+    /// The group is reset only when nobody holds it any more, its leader included.
+    fn keep_group(&mut self, group: &Arc<Group>) {
         if self.spare_groups.len() < SPARE_GROUPS_MAX {
-            self.spare_groups.push_back(taken.group);
+            self.spare_groups.push_back(Arc::clone(group));
         }
     }
 

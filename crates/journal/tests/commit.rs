@@ -250,3 +250,41 @@ fn a_journal_of_another_database_or_engine_is_refused() {
         assert!(matches!(result.err(), Some(Error::ForeignJournal { .. })));
     }
 }
+
+#[test]
+fn the_retention_window_outlives_a_checkpoint() {
+    let files = SimulatedFiles::new();
+    let options = quarry_journal::Options {
+        retain_bytes: 64 * 1024,
+        ..options()
+    };
+    let journal = Journal::open(Arc::new(files), options, identity(), 0, Owner::new()).unwrap();
+    for _ in 0..4000 {
+        journal.submit(&[7; 32]).unwrap();
+    }
+    assert!(journal.live_bytes() > 256 * 1024);
+    assert!(journal.checkpointed(4000).unwrap() > 0);
+    assert!(journal.live_bytes() >= 64 * 1024 && journal.live_bytes() <= 96 * 1024);
+    let first_lsn = journal.first_lsn();
+    assert!(first_lsn > 1 && first_lsn < 3900, "{first_lsn}");
+    assert_eq!(
+        journal.read(first_lsn).unwrap().next().unwrap().unwrap().0,
+        first_lsn
+    );
+}
+
+#[test]
+fn a_report_accounts_for_the_whole_commit() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    let begun = std::time::Instant::now();
+    let report = journal.commit(b"timed", Level::Durable).unwrap().report;
+    let wall_ns = begun.elapsed().as_nanos() as u64;
+    let sum_ns = report.wait_ns + report.append_ns + report.apply_ns + report.sync_wait_ns;
+    assert!(
+        sum_ns > 0 && sum_ns <= wall_ns,
+        "{report:?} in {wall_ns} ns"
+    );
+    assert!(report.append_ns > 0 && report.sync_wait_ns > 0);
+    assert_eq!((report.group, report.group_writers), (1, 1));
+}
