@@ -1,6 +1,7 @@
 //! Filters: parsed once into a [`MatchExpression`], then asked of raw documents.
 //!
-//! Keeps true: MongoDB's answers for every operator it accepts; no allocation a document; one walk over the
+//! Keeps true: MongoDB's answers for every operator it accepts; no allocation a document (unless
+//! the filter names more than 16 fields); one walk over the
 //! document for all top-level fields that the filter names; recursion bounded by [`FILTER_DEPTH_MAX`]. Leaves
 //! out collation, `$where`, `$text`, geometry and `$jsonSchema`, which are refused by name.
 
@@ -32,8 +33,8 @@ use walk::{Fields, Walk};
 /// Filters nest no deeper, as in MongoDB.
 pub const FILTER_DEPTH_MAX: usize = 100;
 
-/// Fields found by one walk; a filter that names more looks each of them up.
-const SLOTS_MAX: usize = 16;
+/// Fields that one walk finds into slots on the stack; a filter that names more has them on the heap.
+const SLOTS_MANY: usize = 16;
 const SLOTS_FEW: usize = 4;
 
 #[derive(Debug)]
@@ -41,7 +42,8 @@ pub struct Matcher {
     root: MatchExpression,
     /// The top-level fields of the root's paths, in slot order, without duplicates.
     names: NameTable<()>,
-    fields: FieldSet,
+    /// Finds them in one walk, if they are several.
+    fields: Option<FieldSet>,
 }
 
 /// What a match says beyond yes.
@@ -75,7 +77,7 @@ impl Matcher {
     pub(crate) fn new(mut root: MatchExpression) -> Matcher {
         let mut names = NameTable::default();
         give_slots(&mut root, &mut names);
-        let fields = FieldSet::new(names.iter().map(|(name, ())| name));
+        let fields = (names.len() > 1).then(|| FieldSet::new(names.iter().map(|(name, ())| name)));
         Matcher {
             root,
             names,
@@ -133,7 +135,7 @@ impl Matcher {
             &self.root,
             &Fields {
                 document: RawDocument::EMPTY,
-                slots: Some(&[Some(element)]),
+                slots: &[Some(element)],
             },
         );
         walk.failure.map_or(Ok(matched), Err)
@@ -149,44 +151,42 @@ impl Matcher {
 
     #[inline]
     fn walk(&self, document: RawDocument<'_>, walk: &mut Walk) -> bool {
-        match self.names.len() {
-            0 | 1 => walk.matches(
-                &self.root,
-                &Fields {
-                    document,
-                    slots: None,
-                },
-            ),
-            count if count <= SLOTS_FEW => {
-                self.walk_slots(document, walk, &mut [None; SLOTS_FEW][..count])
+        match &self.fields {
+            None => {
+                let only = self
+                    .names
+                    .iter()
+                    .next()
+                    .and_then(|(name, ())| document.get_element(name));
+                walk.matches(
+                    &self.root,
+                    &Fields {
+                        document,
+                        slots: &[only],
+                    },
+                )
             }
-            count if count <= SLOTS_MAX => {
-                self.walk_slots(document, walk, &mut [None; SLOTS_MAX][..count])
-            }
-            _ => walk.matches(
-                &self.root,
-                &Fields {
-                    document,
-                    slots: None,
-                },
-            ),
+            Some(fields) => match self.names.len() {
+                count if count <= SLOTS_FEW => {
+                    self.walk_slots(fields, document, walk, &mut [None; SLOTS_FEW][..count])
+                }
+                count if count <= SLOTS_MANY => {
+                    self.walk_slots(fields, document, walk, &mut [None; SLOTS_MANY][..count])
+                }
+                count => self.walk_slots(fields, document, walk, &mut vec![None; count]),
+            },
         }
     }
 
     fn walk_slots<'a>(
         &self,
+        fields: &FieldSet,
         document: RawDocument<'a>,
         walk: &mut Walk,
         slots: &mut [Option<RawElement<'a>>],
     ) -> bool {
-        self.fields.extract(document, slots);
-        walk.matches(
-            &self.root,
-            &Fields {
-                document,
-                slots: Some(slots),
-            },
-        )
+        fields.extract(document, slots);
+        walk.matches(&self.root, &Fields { document, slots })
     }
 }
 

@@ -156,3 +156,53 @@ fn literal_prefix(pattern: &str) -> Option<RegexPrefix> {
     }
     (!text.is_empty()).then_some(RegexPrefix { text, exact })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(pattern: &str, options: &str) -> String {
+        let prefix = RegexPredicate::new(pattern, options).unwrap().prefix();
+        prefix.map_or("none".to_owned(), |prefix| {
+            format!(
+                "{}{}",
+                prefix.text,
+                if prefix.exact { "" } else { " and more" }
+            )
+        })
+    }
+
+    #[test]
+    fn the_prefix_is_what_every_match_begins_with() {
+        for (pattern, wanted) in [
+            ("^abc", "abc"),
+            ("\\Aabc", "abc"),
+            ("^abc.*", "abc"),
+            ("^abc.*$", "abc and more"),
+            ("^abc$", "abc and more"),
+            ("^ab+", "ab and more"),
+            ("^ab*c", "a and more"),
+            ("^ab?c", "a and more"),
+            ("^ab{2}", "a and more"),
+            ("^a\\.b", "a.b"),
+            ("^a\\.*b", "a and more"),
+            ("^a\\db", "a and more"),
+            ("^a[bc]", "a and more"),
+            ("^a(b)", "a and more"),
+            ("^\u{e9}t\u{e9}", "\u{e9}t\u{e9}"),
+            ("^a|b", "none"),
+            ("^(a|b)", "none"),
+            ("^a?", "none"),
+            ("abc", "none"),
+            ("^", "none"),
+            ("(?i)^abc", "none"),
+            ("^(?i)abc", "none"),
+        ] {
+            assert_eq!(prefix(pattern, ""), wanted, "{pattern}");
+        }
+        assert_eq!(prefix("^abc", "s"), "abc");
+        for changes_meaning in ["i", "m", "x"] {
+            assert_eq!(prefix("^abc", changes_meaning), "none");
+        }
+    }
+}

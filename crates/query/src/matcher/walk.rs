@@ -24,19 +24,16 @@ pub(super) struct Walk {
     pub failure: Option<Error>,
 }
 
-/// Where top-level fields are found: filled by one walk over the document, or looked up each time.
+/// The document, and what stands in the top-level fields that the filter names.
 pub(super) struct Fields<'s, 'a> {
     pub document: RawDocument<'a>,
-    pub slots: Option<&'s [Option<RawElement<'a>>]>,
+    pub slots: &'s [Option<RawElement<'a>>],
 }
 
 impl<'a> Fields<'_, 'a> {
     #[inline]
     fn first_value(&self, field: &FieldPredicate) -> Option<RawValue<'a>> {
-        match self.slots {
-            Some(slots) => slots[field.slot].map(|element| element.value()),
-            None => self.document.get(field.path.first()),
-        }
+        self.slots[field.slot].map(|element| element.value())
     }
 }
 
