@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::{
-    Document, ElementType, Error, Result, Value,
+    DEPTH_MAX, Document, ElementType, Error, Result, Value,
     document::split_path,
     element::Step,
     layout::{self, NameLens},
@@ -34,8 +34,14 @@ impl Document {
 
     /// Gives the element at a dotted path a value. Documents that are missing on the way are made; an array's
     /// elements are replaced by position, and neither added nor spread. A path that runs into another value, or
-    /// beyond an array's end, is an error and changes nothing.
+    /// beyond an array's end, is an error and changes nothing; so is one of more parts than documents may be deep.
     pub fn set_path(&mut self, path: impl AsRef<[u8]>, value: impl Into<Value>) -> Result<()> {
+        if path.as_ref().split(|b| *b == b'.').count() > DEPTH_MAX {
+            return Err(Error::TooDeep {
+                offset: 0,
+                path: String::new(),
+            });
+        }
         let mut frames = vec![0];
         let mut frame_type = ElementType::Document;
         let mut rest = path.as_ref();

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::{
-    ElementType, RawDocument, RawElement,
+    DEPTH_MAX, ElementType, RawDocument, RawElement,
     document::split_path,
     element::Step,
     layout::{self, NameLens},
@@ -67,8 +67,9 @@ impl FieldSet {
     fn insert(&mut self, path: &[u8]) {
         let slot = self.slots;
         self.slots += 1;
-        // A name cannot hold NUL, and such a path leads nowhere; as a key it would look like a shorter name.
-        if path.contains(&0) {
+        // A name cannot hold NUL, and such a path leads nowhere; as a key it would look like a shorter name. A
+        // path longer than documents are deep leads nowhere either, and a walk must not follow it down.
+        if path.contains(&0) || path.split(|b| *b == b'.').count() > DEPTH_MAX {
             return;
         }
         let (mut level, mut rest) = (0, path);
@@ -345,6 +346,13 @@ mod tests {
         assert_eq!(extracted(&set, &document), ["-", "2"]);
         assert_eq!(extracted(&FieldSet::new(["a\0"]), &document), ["-"]);
         assert!(document.get("a\0").is_none());
+
+        let long = vec!["a"; 1_000_000].join(".");
+        assert_eq!(
+            extracted(&FieldSet::new([long.as_str(), "b"]), &document),
+            ["-", "2"]
+        );
+        assert!(document.clone().set_path(&long, 1).is_err());
     }
 
     #[test]
