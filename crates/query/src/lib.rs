@@ -10,7 +10,6 @@ mod name_table;
 pub mod expression;
 pub mod matcher;
 pub mod pipeline;
-pub mod pipeline;
 pub mod projection;
 pub mod sort;
 pub mod update;
