@@ -187,7 +187,8 @@ fn orders(directory: &Path, cases: &mut Vec<Case>) {
                 .map(|_| {
                     let files =
                         Arc::new(RealFiles::open(fresh(directory)).expect("the directory is ours"));
-                    let (journal, _book) = order_log::open(files).expect("a new journal opens");
+                    let (journal, _book) =
+                        order_log::open(files, Options::default()).expect("a new journal opens");
                     order_log::run(&journal, orders, producers, critical)
                 })
                 .collect();

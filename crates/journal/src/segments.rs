@@ -4,6 +4,7 @@
 //! is synced before the first group goes in, so that appending never depends on a directory entry; freed
 //! files leave oldest first, one directory sync each, so that a gap in the sequence is always damage.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -258,10 +259,7 @@ impl Segments {
         paced: bool,
     ) -> Result<(String, Arc<dyn File>)> {
         let name = format!("{sequence:010}{NEW_SUFFIX}");
-        let file = self
-            .files
-            .create(&name)
-            .map_err(|e| Error::io("create", &name, &e))?;
+        let file = self.create_anew(&name)?;
         let zeros = vec![0; ZERO_STEP_BYTES.min(bytes as usize)];
         let mut offset = 0;
         while offset < bytes {
@@ -278,6 +276,20 @@ impl Segments {
             }
         }
         Ok((name, file))
+    }
+
+    /// What an earlier attempt left behind, on a full disk for example, goes first.
+    fn create_anew(&self, name: &str) -> Result<Arc<dyn File>> {
+        let created = match self.files.create(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.files
+                    .remove(name)
+                    .map_err(|e| Error::io("remove", name, &e))?;
+                self.files.create(name)
+            }
+            created => created,
+        };
+        created.map_err(|e| Error::io("create", name, &e))
     }
 
     /// Frees segments that hold nothing above `lsn` and lie outside the retention window.

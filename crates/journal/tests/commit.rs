@@ -53,7 +53,11 @@ fn many_writers_share_groups_and_lose_nothing() {
             let journal = &journal;
             scope.spawn(move || {
                 for number in 0..500u32 {
-                    let payload = [writer.to_le_bytes(), number.to_le_bytes()].concat();
+                    let mut payload = [writer.to_le_bytes(), number.to_le_bytes()].concat();
+                    if number % 200 == 50 {
+                        // Larger than a segment, while the next one may be made already.
+                        payload.resize(300 * 1024, 7);
+                    }
                     let level = if number % 10 == 0 {
                         Level::Durable
                     } else {

@@ -1,21 +1,24 @@
 //! A limit order book whose every order goes through the journal before it is acknowledged.
 //!
 //! `cargo run --release -p quarry-journal --example order_matching -- [ORDERS [PRODUCERS [CRITICAL]]]`
-//! with CRITICAL a number, `1%` or `all`; or `-- kill ROUNDS`: a child is killed at random moments, and
-//! every order that it had acknowledged must come back.
+//! with CRITICAL a number, `1%` or `all`. `-- kill ROUNDS`: a child is killed at random moments, and every
+//! order that it had acknowledged must come back. `-- power ROUNDS`: the same over a simulated disk that
+//! loses power and scatters what was not synced; every critical order must come back.
 
 mod book;
 mod order_log;
 
 use std::error::Error;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use book::{Book, Critical, OrderStream};
-use quarry_journal::{Files, Level, RealFiles};
+use order_log::Matching;
+use quarry_journal::files::simulated::{Crash, Fault};
+use quarry_journal::{Files, Journal, Level, Options, RealFiles, SimulatedFiles};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -24,8 +27,9 @@ fn main() -> Outcome {
     let argument =
         |index: usize, default: &'static str| arguments.get(index).map_or(default, String::as_str);
     match argument(0, "50000") {
-        "child" => child(PathBuf::from(argument(1, ""))),
+        "child" => child(Path::new(argument(1, ""))),
         "kill" => kill(argument(1, "20").parse()?),
+        "power" => power(argument(1, "100").parse()?),
         orders => {
             let orders = orders.parse()?;
             show(
@@ -48,7 +52,7 @@ fn parse_critical(text: &str, orders: u64) -> Result<Critical, Box<dyn Error>> {
 fn show(orders: u64, producers: u64, critical: Critical) -> Outcome {
     let directory = fresh_directory()?;
     let files: Arc<dyn Files> = Arc::new(RealFiles::open(&directory)?);
-    let (journal, matching) = order_log::open(Arc::clone(&files))?;
+    let (journal, matching) = order_log::open(Arc::clone(&files), Options::default())?;
     let run = order_log::run(&journal, orders, producers, critical);
     let syncs = journal.sync_counters();
     let (hash, trades) = {
@@ -84,7 +88,7 @@ fn show(orders: u64, producers: u64, critical: Critical) -> Outcome {
     );
     println!("journal           {journal_bytes} bytes of segments, {last_lsn} records");
 
-    let (journal, replayed) = order_log::open(files)?;
+    let (journal, replayed) = order_log::open(files, Options::default())?;
     let replayed = replayed
         .book
         .lock()
@@ -102,8 +106,8 @@ fn show(orders: u64, producers: u64, critical: Critical) -> Outcome {
 }
 
 /// Submits orders until it is killed; says the LSN of each acknowledged order on standard output.
-fn child(directory: PathBuf) -> Outcome {
-    let (journal, matching) = order_log::open(Arc::new(RealFiles::open(directory)?))?;
+fn child(directory: &Path) -> Outcome {
+    let (journal, matching) = open_real(directory)?;
     let mut stream = OrderStream::new(0, Critical::OneIn(100));
     for _ in 0..matching
         .book
@@ -147,7 +151,9 @@ fn kill(rounds: u64) -> Outcome {
             .last()
             .and_then(|bytes| bytes.first_chunk());
         let last_lsn = last.map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let orders = check(&directory, last_lsn)?;
+        let (journal, matching) = open_real(&directory)?;
+        let orders = check(&journal, &matching, last_lsn)?;
+        drop((journal, matching));
         println!("round {round}: {last_lsn} acknowledged, {orders} came back");
     }
     std::fs::remove_dir_all(directory)?;
@@ -155,9 +161,53 @@ fn kill(rounds: u64) -> Outcome {
     Ok(())
 }
 
-/// The restarted book must be the book of the first orders of the stream, as many as were replayed.
-fn check(directory: &PathBuf, last_lsn: u64) -> Result<u64, Box<dyn Error>> {
-    let (journal, matching) = order_log::open(Arc::new(RealFiles::open(directory)?))?;
+/// Power goes at a different step each round; what was not synced survives in part, in any order.
+fn power(rounds: u64) -> Outcome {
+    let options = Options {
+        segment_bytes: 64 * 1024,
+        background: false,
+        ..Options::default()
+    };
+    let (mut acknowledged, mut survived) = (0, 0);
+    for round in 1..=rounds {
+        let files = SimulatedFiles::new();
+        let (journal, _matching) = order_log::open(Arc::new(files.clone()), options.clone())?;
+        files.inject(files.steps() + round * 7919 % 3000, Fault::PowerOff);
+        let durable_lsn = order_until_power_fails(&journal);
+        drop(journal);
+        let files = Arc::new(files.crash(Crash::ALL[1 + round as usize % 4], round));
+        let (journal, matching) = order_log::open(files, options.clone())?;
+        acknowledged += durable_lsn;
+        survived += check(&journal, &matching, durable_lsn)?;
+    }
+    println!(
+        "verified: {acknowledged} orders were durable over {rounds} power cuts, {survived} came back"
+    );
+    Ok(())
+}
+
+/// Returns the LSN of the last critical order that was acknowledged.
+fn order_until_power_fails(journal: &Journal) -> u64 {
+    let mut stream = OrderStream::new(0, Critical::OneIn(100));
+    let mut durable_lsn = 0;
+    loop {
+        let order = stream.next_order();
+        let level = if order.is_critical() {
+            Level::Durable
+        } else {
+            Level::Written
+        };
+        match journal.commit(&order.encode(), level) {
+            Ok(committed) if level == Level::Durable => durable_lsn = committed.lsn,
+            Ok(_) => {}
+            Err(_) => return durable_lsn,
+        }
+    }
+}
+
+/// The restarted book must be the book of the first orders of the stream, as many as were replayed, and
+/// at least up to `last_lsn`.
+fn check(journal: &Journal, matching: &Matching, last_lsn: u64) -> Result<u64, Box<dyn Error>> {
     let restarted = matching.book.lock().map_err(|_| "the book is poisoned")?;
     if journal.replayed() < last_lsn {
         return Err(format!(
@@ -175,6 +225,13 @@ fn check(directory: &PathBuf, last_lsn: u64) -> Result<u64, Box<dyn Error>> {
         return Err("the restarted book differs".into());
     }
     Ok(restarted.orders)
+}
+
+fn open_real(directory: &Path) -> Result<(Journal, Arc<Matching>), Box<dyn Error>> {
+    Ok(order_log::open(
+        Arc::new(RealFiles::open(directory)?),
+        Options::default(),
+    )?)
 }
 
 fn fresh_directory() -> Result<PathBuf, Box<dyn Error>> {

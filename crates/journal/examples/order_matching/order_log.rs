@@ -46,14 +46,17 @@ impl Hooks for Matching {
     }
 }
 
-pub fn open(files: Arc<dyn Files>) -> quarry_journal::Result<(Journal, Arc<Matching>)> {
+pub fn open(
+    files: Arc<dyn Files>,
+    options: Options,
+) -> quarry_journal::Result<(Journal, Arc<Matching>)> {
     let matching = Arc::new(Matching::default());
     let identity = Identity {
         database: *b"order-matching\0\0",
         engine: "book".to_owned(),
     };
     // The book is in memory only: every start replays from the first order.
-    let journal = Journal::open(files, Options::default(), identity, 0, matching.clone())?;
+    let journal = Journal::open(files, options, identity, 0, matching.clone())?;
     Ok((journal, matching))
 }
 
