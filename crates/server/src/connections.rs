@@ -90,7 +90,13 @@ impl Connection {
         running.namespace.clear();
         running.namespace.push_str(started.database);
         running.namespace.push('.');
-        running.namespace.push_str(started.collection);
+        running
+            .namespace
+            .push_str(if started.collection.is_empty() {
+                "$cmd"
+            } else {
+                started.collection
+            });
         running.command.clear();
         if started.command.len() <= SHOWN_COMMAND_BYTES_MAX {
             running.command.extend_from_slice(started.command);

@@ -1,8 +1,12 @@
 //! `aggregate`: runs a pipeline over a collection, or over what a first stage makes.
 
-use quarry_bson::{DocumentBuilder, RawValue};
+use std::collections::VecDeque;
+
+use quarry_bson::{DateTime, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 use quarry_database::Namespace;
+use quarry_query::ErrorCode;
 use quarry_query::exec::{self, AggregateRequest};
+use quarry_query::matcher::Matcher;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -51,20 +55,129 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ));
     };
     let namespace = namespace(invocation)?;
-    let shown = match &namespace {
-        Some(namespace) => namespace.as_str().to_owned(),
-        None => format!("{}.{COLLECTIONLESS}", invocation.generic.database),
-    };
     let Some(namespace) = namespace else {
-        return Err(CommandError::not_supported(
-            "an aggregate that reads no collection",
-        ));
+        let source = Source::Documents(collectionless(invocation, pipeline)?);
+        let shown = format!("{}.{COLLECTIONLESS}", invocation.generic.database);
+        return ClientCursor::new(shown, invocation.generic.session, source)
+            .answer(invocation, batch, reply);
     };
+    let shown = namespace.as_str().to_owned();
+    if let Some(options) = stats_stage(pipeline) {
+        let source = Source::Documents([stats(invocation, &namespace, options?)?].into());
+        return ClientCursor::new(shown, invocation.generic.session, source)
+            .answer(invocation, batch, reply);
+    }
     let mut request = AggregateRequest::new(&namespace, pipeline);
     request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
     let executor = exec::aggregate(&invocation.server.database, invocation.operation, request)?;
     let source = Source::Executor(Box::new(executor));
     ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
+}
+
+/// The options of a pipeline that is `$collStats` alone.
+fn stats_stage(pipeline: RawArray<'_>) -> Option<Result<RawDocument<'_>>> {
+    let stage = pipeline.get(0)?.as_document()?.first()?;
+    if stage.name() != "$collStats" {
+        return None;
+    }
+    if pipeline.get(1).is_some() {
+        return Some(Err(CommandError::not_supported(
+            "a stage behind $collStats",
+        )));
+    }
+    let options = stage.value().as_document();
+    Some(
+        options
+            .ok_or_else(|| CommandError::failed_to_parse("$collStats must take a nested object")),
+    )
+}
+
+fn stats(
+    invocation: &Invocation<'_>,
+    namespace: &Namespace,
+    options: RawDocument<'_>,
+) -> Result<Document> {
+    let stats = invocation.server.database.coll_stats(namespace)?;
+    let mut document = Document::new();
+    document.append("ns", namespace.as_str());
+    document.append(
+        "host",
+        &*rustix::system::uname().nodename().to_string_lossy(),
+    );
+    document.append("localTime", DateTime::now());
+    for option in options {
+        match (option.name().as_bytes(), option.value()) {
+            (b"storageStats", RawValue::Document(of)) => {
+                let scale = super::coll_stats::scale(of.get("scale"))?;
+                let figures = Document::build(|figures| {
+                    super::coll_stats::append(stats.as_ref(), scale, figures)
+                });
+                document.append("storageStats", figures);
+            }
+            (b"count", _) => {
+                let count = stats.as_ref().map_or(0, |stats| stats.documents);
+                document.append("count", i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            _ => {
+                let message = format!("the option '{}' of $collStats", option.name());
+                return Err(CommandError::not_supported(message));
+            }
+        }
+    }
+    Ok(document)
+}
+
+/// A pipeline over no collection: `$currentOp`, and `$match` behind it.
+fn collectionless(
+    invocation: &Invocation<'_>,
+    pipeline: RawArray<'_>,
+) -> Result<VecDeque<Document>> {
+    let mut stages = pipeline
+        .iter()
+        .filter_map(|stage| stage.as_document()?.first());
+    let options = match stages.next() {
+        Some(stage) if stage.name() == "$currentOp" && invocation.generic.database == "admin" => {
+            stage
+                .value()
+                .as_document()
+                .ok_or_else(|| CommandError::failed_to_parse("$currentOp takes an object"))?
+        }
+        Some(stage) => {
+            let message = format!(
+                "{{aggregate: 1}} is not valid for '{}'; a collection is required.",
+                stage.name()
+            );
+            return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
+        }
+        None => {
+            return Err(CommandError::new(
+                ErrorCode::INVALID_NAMESPACE,
+                "{aggregate: 1} is not valid for an empty pipeline.",
+            ));
+        }
+    };
+    let with_idle = options
+        .get("idleConnections")
+        .is_some_and(|value| value.is_truthy());
+    let mut documents: VecDeque<Document> =
+        super::current_op::list(invocation, false, with_idle).into();
+    for stage in stages {
+        let RawValue::Document(filter) = stage.value() else {
+            return Err(CommandError::failed_to_parse(format!(
+                "{} takes an object",
+                stage.name()
+            )));
+        };
+        if stage.name() != "$match" {
+            return Err(CommandError::not_supported(format_args!(
+                "{} behind $currentOp",
+                stage.name()
+            )));
+        }
+        let matcher = Matcher::parse(filter)?;
+        documents.retain(|document| matcher.matches(document.as_raw()));
+    }
+    Ok(documents)
 }
 
 /// The collection, or none for `aggregate: 1`.

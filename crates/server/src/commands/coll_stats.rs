@@ -1,6 +1,7 @@
 //! `collStats`: the size of a collection and of its indexes.
 
 use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_database::CollStats;
 
 use crate::command::{Command, Fields, Invocation};
 use crate::error::{CommandError, Result};
@@ -13,24 +14,30 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let scale = scale(invocation)?;
+    let scale = scale(invocation.get("scale"))?;
     let stats = invocation.server.database.coll_stats(&namespace)?;
     reply.append("ns", namespace.as_str());
+    append(stats.as_ref(), scale, reply);
+    Ok(())
+}
+
+/// Writes the figures of a collection, or zeros for one that is not there; `$collStats` shares it.
+pub fn append(stats: Option<&CollStats>, scale: u64, reply: &mut DocumentBuilder<'_>) {
     let scaled = |bytes: u64| i64::try_from(bytes / scale).unwrap_or(i64::MAX);
     let Some(stats) = stats else {
-        reply
-            .append("size", 0)
-            .append("count", 0)
-            .append("numOrphanDocs", 0)
-            .append("storageSize", 0);
-        reply
-            .append("totalSize", 0)
-            .append("nindexes", 0)
-            .append("totalIndexSize", 0);
-        reply.document("indexDetails").finish();
+        for name in [
+            "size",
+            "count",
+            "storageSize",
+            "totalSize",
+            "nindexes",
+            "totalIndexSize",
+        ] {
+            reply.append(name, 0);
+        }
         reply.document("indexSizes").finish();
         reply.append("scaleFactor", i64::try_from(scale).unwrap_or(i64::MAX));
-        return Ok(());
+        return;
     };
     reply.append("size", scaled(stats.data_bytes));
     reply.append("count", i64::try_from(stats.documents).unwrap_or(i64::MAX));
@@ -63,12 +70,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     building.finish();
     reply.append("scaleFactor", i64::try_from(scale).unwrap_or(i64::MAX));
-    Ok(())
 }
 
 /// What sizes are divided by; `dbStats` shares it.
-pub fn scale(invocation: &Invocation<'_>) -> Result<u64> {
-    match invocation.get("scale") {
+pub fn scale(value: Option<RawValue<'_>>) -> Result<u64> {
+    match value {
         None | Some(RawValue::Null) => Ok(1),
         Some(value) => value
             .as_f64_lossy()

@@ -1,6 +1,8 @@
 //! `currentOp`: what each connection runs now.
 
-use quarry_bson::{DateTime, DocumentBuilder, RawDocument, RawValue};
+use std::sync::Arc;
+
+use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_query::matcher::Matcher;
 
 use crate::command::{Command, Fields, Invocation};
@@ -43,53 +45,60 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     conditions.finish();
     let matcher = Matcher::parse(RawDocument::new(&filter)?)?;
     let mut listed = reply.array("inprog");
-    let mut entry = Vec::new();
-    for connection in invocation.server.connections.list() {
-        if own_only && connection.id != invocation.connection.id {
-            continue;
-        }
-        entry.clear();
-        if append_operation(&connection, with_idle, &mut entry) {
-            let entry = RawDocument::new(&entry)?;
-            if matcher.matches(entry) {
-                listed.push(entry);
-            }
+    for entry in list(invocation, own_only, with_idle) {
+        if matcher.matches(entry.as_raw()) {
+            listed.push(&entry);
         }
     }
     listed.finish();
     Ok(())
 }
 
-/// Writes the entry of one connection; false when it is idle and idle ones are not asked for.
-pub fn append_operation(connection: &Connection, with_idle: bool, out: &mut Vec<u8>) -> bool {
+/// The entries of all connections, or of this one; `$currentOp` shares it.
+pub fn list(invocation: &Invocation<'_>, own_only: bool, with_idle: bool) -> Vec<Document> {
+    let connections = invocation.server.connections.list();
+    let is_meant =
+        |connection: &&Arc<Connection>| !own_only || connection.id == invocation.connection.id;
+    connections
+        .iter()
+        .filter(is_meant)
+        .filter_map(|connection| entry(connection, with_idle))
+        .collect()
+}
+
+/// What one connection does; none when it is idle and idle ones are not asked for.
+fn entry(connection: &Connection, with_idle: bool) -> Option<Document> {
     connection.with_running(|running| {
         if !running.is_active() && !with_idle {
-            return false;
+            return None;
         }
-        let mut entry = DocumentBuilder::new(out);
-        entry.append("type", "op");
-        entry.append("desc", format!("conn{}", connection.id).as_str());
-        entry.append(
-            "connectionId",
-            i32::try_from(connection.id).unwrap_or(i32::MAX),
-        );
-        entry.append("client", connection.peer.to_string().as_str());
-        if let Some(metadata) = &*connection.metadata.lock() {
-            if let Some(RawValue::Document(application)) = metadata.get("application")
-                && let Some(name) = application.get_str("name")
-            {
-                entry.append("appName", name);
-            }
-            entry.append("clientMetadata", metadata);
-        }
-        entry.append("active", running.is_active());
-        entry.append("currentOpTime", DateTime::now().to_string().as_str());
-        if running.is_active() {
-            append_running(running, &mut entry);
-        }
-        entry.finish();
-        true
+        Some(Document::build(|entry| {
+            append_operation(connection, running, entry)
+        }))
     })
+}
+
+fn append_operation(connection: &Connection, running: &Running, entry: &mut DocumentBuilder<'_>) {
+    entry.append("type", "op");
+    entry.append("desc", format!("conn{}", connection.id).as_str());
+    entry.append(
+        "connectionId",
+        i32::try_from(connection.id).unwrap_or(i32::MAX),
+    );
+    entry.append("client", connection.peer.to_string().as_str());
+    if let Some(metadata) = &*connection.metadata.lock() {
+        if let Some(RawValue::Document(application)) = metadata.get("application")
+            && let Some(name) = application.get_str("name")
+        {
+            entry.append("appName", name);
+        }
+        entry.append("clientMetadata", metadata);
+    }
+    entry.append("active", running.is_active());
+    entry.append("currentOpTime", DateTime::now().to_string().as_str());
+    if running.is_active() {
+        append_running(running, entry);
+    }
 }
 
 fn append_running(running: &Running, entry: &mut DocumentBuilder<'_>) {

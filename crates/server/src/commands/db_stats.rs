@@ -13,7 +13,7 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    let scale = scale(invocation)?;
+    let scale = scale(invocation.get("scale"))?;
     let name = invocation.generic.database;
     let stats = invocation
         .server
