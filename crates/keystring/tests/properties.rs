@@ -242,7 +242,7 @@ fn assert_round_trip(values: &[Value], directions: &[Direction]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn numbers_order_as_they_compare(a in any_number(), b in any_number()) {

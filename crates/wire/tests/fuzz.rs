@@ -61,7 +61,7 @@ fn check(message: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn damaged_messages_are_refused_or_sound(
