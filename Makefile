@@ -73,7 +73,20 @@ bench-collections: build ## 100,000 collections with two secondary indexes each
 bench-bson: bootstrap ## BSON against the bson crate; CASES=mixed50 runs those alone
 	@cargo bench -p quarry-bson --bench bson -- $(CASES)
 
-torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine
+bench-bson: bootstrap ## the BSON library beside the `bson` crate
+	@cargo bench -p quarry-bson --bench bson
+
+bench-journal: bootstrap ## the journal beside what the disk allows
+	@cargo bench -p quarry-journal --bench journal
+
+bench-mdbx: bootstrap ## libmdbx's four sync modes beside its raw C API
+	@cargo bench -p quarry-storage-mdbx --bench mdbx
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
+	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
+
+torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine, and crash points
+	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-journal --test crash
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py
 
 clean-drivers: ## forget the virtual environments and node_modules of the driver tests
