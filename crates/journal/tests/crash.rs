@@ -16,7 +16,7 @@ use owner::{Owner, Record, identity};
 use quarry_journal::files::simulated::{Crash, Fault};
 use quarry_journal::{Error, Journal, Level, Options, SimulatedFiles};
 
-const SEEDS_A_PUSH: u64 = 8;
+const SEEDS_A_PUSH: u64 = 5;
 /// Lives of one journal: each but the last ends in a crash.
 const LIVES: usize = 3;
 
