@@ -8,6 +8,7 @@
 mod apply;
 mod arithmetic;
 mod array_values;
+mod leaf;
 mod modifier;
 mod parse;
 mod pull;
