@@ -18,8 +18,8 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 	quarry-wire quarry-database quarry-query xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
-.PHONY: help build run test test-rust test-drivers lint docs bench bench-bson bench-crud bench-concurrent bench-collections \
-	bootstrap bootstrap-drivers torture clean-drivers
+.PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
+	bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -72,9 +72,6 @@ bench-collections: build ## 100,000 collections with two secondary indexes each
 
 bench-bson: bootstrap ## BSON against the bson crate; CASES=mixed50 runs those alone
 	@cargo bench -p quarry-bson --bench bson -- $(CASES)
-
-bench-bson: bootstrap ## the BSON library beside the `bson` crate
-	@cargo bench -p quarry-bson --bench bson
 
 bench-journal: bootstrap ## the journal beside what the disk allows
 	@cargo bench -p quarry-journal --bench journal

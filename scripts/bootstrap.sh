@@ -42,7 +42,7 @@ has_libclang() {
 }
 
 bootstrap_build() {
-    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain first (rustup.rs, or your distribution's)"
+    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain first"
     local missing=()
     command -v clang >/dev/null || missing+=(clang)
     has_libclang || missing+=(libclang-dev)
