@@ -13,11 +13,13 @@ mod evaluated;
 pub(crate) mod fold;
 mod iteration;
 pub(crate) mod number;
+pub(crate) mod objects;
 mod operator;
 mod parse;
 pub(crate) mod path;
 mod rounding;
 mod strings;
+mod substrings;
 pub(crate) mod sum;
 mod variables;
 

@@ -4,7 +4,7 @@ use quarry_bson::RawValue;
 
 use super::{
     Context, Evaluated, Expression, Variables, arithmetic, arrays, comparison, conditional, fold,
-    iteration, parse, rounding, strings,
+    iteration, objects, parse, rounding, strings, substrings,
 };
 use crate::error::{Error, Result};
 
@@ -24,26 +24,8 @@ pub(super) enum Arguments {
     Exactly(usize),
     Between(usize, usize),
     Any,
-    /// At least one, with the code that MongoDB gives for none.
-    NotEmpty(i32),
-    /// A document of named parameters, in this order in the call; `Expression::Absent` where one is not given.
-    Named(&'static Named),
     /// Read by a function of its own.
     Parsed(fn(&'static Operator, RawValue<'_>, &mut Variables) -> Result<Expression>),
-}
-
-#[derive(Debug)]
-pub(super) struct Named {
-    pub parameters: &'static [Parameter],
-    /// Codes for an operand that is not a document and for an unknown parameter.
-    pub codes: (i32, i32),
-}
-
-#[derive(Debug)]
-pub(super) struct Parameter {
-    pub name: &'static str,
-    /// The code for its absence; None if it may be absent.
-    pub required: Option<i32>,
 }
 
 /// An operator with its arguments.
@@ -89,7 +71,7 @@ pub(super) fn find(name: &str) -> Option<&'static Operator> {
         .find(|operator| operator.name == name)
 }
 
-static TABLES: [&[Operator]; 9] = [
+static TABLES: [&[Operator]; 11] = [
     arithmetic::OPERATORS,
     rounding::OPERATORS,
     comparison::OPERATORS,
@@ -97,6 +79,8 @@ static TABLES: [&[Operator]; 9] = [
     strings::OPERATORS,
     arrays::OPERATORS,
     iteration::OPERATORS,
+    objects::OPERATORS,
+    substrings::OPERATORS,
     fold::OPERATORS,
     parse::OPERATORS,
 ];
@@ -109,7 +93,6 @@ pub(super) fn read(
 ) -> Result<Expression> {
     let arguments = match operator.arguments {
         Arguments::Parsed(parse) => return parse(operator, operand, variables),
-        Arguments::Named(named) => read_named(operator, named, operand, variables)?,
         _ => read_positional(operand, variables)?,
     };
     check_count(operator, arguments.len())?;
@@ -130,45 +113,6 @@ pub(super) fn read_positional(
     }
 }
 
-pub(super) fn read_named(
-    operator: &Operator,
-    named: &Named,
-    operand: RawValue<'_>,
-    variables: &mut Variables,
-) -> Result<Vec<Expression>> {
-    let name = operator.name;
-    let RawValue::Document(document) = operand else {
-        let text = format!(
-            "{name} requires an object as an argument, found: {}",
-            super::type_name(operand)
-        );
-        return Err(Error::location(named.codes.0, text));
-    };
-    let mut arguments: Vec<Expression> = named
-        .parameters
-        .iter()
-        .map(|_| Expression::Absent)
-        .collect();
-    for element in document {
-        let known = named
-            .parameters
-            .iter()
-            .position(|parameter| element.name() == parameter.name);
-        let Some(index) = known else {
-            let text = format!("{name} found an unknown argument: {}", element.name());
-            return Err(Error::location(named.codes.1, text));
-        };
-        arguments[index] = Expression::parse(element.value(), variables)?;
-    }
-    for (parameter, argument) in named.parameters.iter().zip(&arguments) {
-        if let (Some(code), Expression::Absent) = (parameter.required, argument) {
-            let text = format!("{name} requires '{}' to be specified", parameter.name);
-            return Err(Error::location(code, text));
-        }
-    }
-    Ok(arguments)
-}
-
 fn check_count(operator: &Operator, count: usize) -> Result<()> {
     let name = operator.name;
     match operator.arguments {
@@ -184,10 +128,6 @@ fn check_count(operator: &Operator, count: usize) -> Result<()> {
             );
             Err(Error::location(28667, text))
         }
-        Arguments::NotEmpty(code) if count == 0 => Err(Error::location(
-            code,
-            format!("Expression {name} takes at least 1 argument, but 0 were passed in."),
-        )),
         _ => Ok(()),
     }
 }

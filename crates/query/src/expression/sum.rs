@@ -42,10 +42,6 @@ impl Sum {
         }
     }
 
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
     pub(crate) fn total(&self) -> Number {
         if let Some(decimals) = self.decimals {
             return Number::Decimal(decimals.add(&self.binary_part()));

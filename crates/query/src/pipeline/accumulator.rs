@@ -8,11 +8,12 @@ use quarry_bson::{
 };
 
 use super::group::ValueSet;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::expression::bounds;
 use crate::expression::fold::Spread;
 use crate::expression::number::Number;
+use crate::expression::objects::merge_into;
 use crate::expression::sum::Sum;
-use crate::expression::{bounds, type_name};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
@@ -122,7 +123,7 @@ impl Accumulator {
                 }
             }
             Accumulator::Count(count) => *count += 1,
-            Accumulator::MergeObjects(merged) => return merge_into(merged, value),
+            Accumulator::MergeObjects(merged) => return merge(merged, value),
             Accumulator::StdDevPop(spread) | Accumulator::StdDevSamp(spread) => {
                 if let Some(value) = value {
                     spread.add(value);
@@ -179,38 +180,12 @@ fn replace(slot: &mut Option<Value>, value: RawValue<'_>) -> usize {
 }
 
 /// Documents merge field by field, the later one wins and the earlier one gives the place.
-fn merge_into(merged: &mut Vec<u8>, value: Option<RawValue<'_>>) -> Result<usize> {
-    match value {
-        None | Some(RawValue::Null | RawValue::Undefined) => Ok(0),
-        Some(RawValue::Document(next)) => {
-            bounds::check_depth(RawValue::Document(next), 1)?;
-            let before = merged.len();
-            *merged = merge(RawDocument::new(merged)?, next);
-            bounds::check_bytes(merged.len())?;
-            Ok(merged.len().saturating_sub(before))
-        }
-        Some(other) => {
-            let text = format!(
-                "$mergeObjects requires object inputs, but input {other} is of type {}",
-                type_name(other)
-            );
-            Err(Error::location(40400, text))
-        }
-    }
-}
-
-/// `base` with the fields of `over`.
-pub(crate) fn merge(base: RawDocument<'_>, over: RawDocument<'_>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(base.as_bytes().len() + over.as_bytes().len());
-    let mut out = DocumentBuilder::new(&mut bytes);
-    for element in base {
-        out.append_element(over.get_element(element.name()).unwrap_or(element));
-    }
-    for element in over.iter().filter(|element| !base.contains(element.name())) {
-        out.append_element(element);
-    }
-    out.finish();
-    bytes
+fn merge(merged: &mut Vec<u8>, value: Option<RawValue<'_>>) -> Result<usize> {
+    let Some(value) = value else { return Ok(0) };
+    bounds::check_depth(value, 1)?;
+    let before = merged.len();
+    merge_into(merged, value)?;
+    Ok(merged.len().saturating_sub(before))
 }
 
 /// The values of a `$push`.

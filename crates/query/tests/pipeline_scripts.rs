@@ -1,0 +1,327 @@
+//! Runs the scripts in `tests/pipeline_scripts/`: a request on one line, input on the next, and behind each `=>`
+//! what comes of it. `UPDATE=1 cargo test -p quarry-query --test pipeline_scripts` writes the results anew.
+//!
+//! ```text
+//! eval EXPRESSION     each document: the expression's value, with its types; nothing at all is MISSING
+//! foreign NAME [..]   the documents of a collection, for the pipelines below
+//! run PIPELINE        each array of documents: the documents that come out
+//! needs PIPELINE      what the head of the pipeline asks of a find, the fields needed, and explain
+//! ```
+//! A request that is refused is followed by a line `=> error`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, extjson};
+use quarry_query::expression::{Context, Expression, Variables};
+use quarry_query::matcher::Matcher;
+use quarry_query::pipeline::{ForeignCollections, Pipeline, Run, Source};
+use quarry_query::{Error, Result};
+
+/// 2024-01-02T03:04:05.678Z.
+const NOW_MS: i64 = 1_704_164_645_678;
+
+#[test]
+fn expressions() {
+    run("expressions");
+}
+
+#[test]
+fn stages() {
+    run("stages");
+}
+
+fn run(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/pipeline_scripts")
+        .join(format!("{name}.txt"));
+    let before = fs::read_to_string(&path).unwrap();
+    let after = replay(&before);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, after).unwrap();
+        return;
+    }
+    let pairs = before
+        .lines()
+        .zip(after.lines())
+        .enumerate()
+        .filter(|(_, (before, after))| before != after);
+    let differing: Vec<String> = pairs
+        .map(|(number, (before, after))| {
+            format!("line {}\n  wanted {before}\n  got    {after}", number + 1)
+        })
+        .collect();
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+    assert_eq!(
+        before.lines().count(),
+        after.lines().count(),
+        "errors came or went"
+    );
+}
+
+enum Request {
+    Eval(Expression),
+    Run(Pipeline),
+    Needs(Pipeline),
+}
+
+/// The script with its results made anew.
+fn replay(script: &str) -> String {
+    let mut out = String::new();
+    let mut foreign = Collections::default();
+    let mut request = None;
+    for line in script.lines() {
+        let input = line.split(" => ").next().unwrap();
+        if line.is_empty() || line.starts_with('#') {
+            writeln!(out, "{line}").unwrap();
+        } else if line.starts_with("=> ") {
+            // Written anew after its request.
+        } else if line.starts_with('{') || line.starts_with('[') {
+            let result = request.as_ref().map_or_else(
+                || "no request".to_owned(),
+                |request| answer(request, input, &foreign),
+            );
+            writeln!(out, "{input} => {result}").unwrap();
+        } else {
+            writeln!(out, "{input}").unwrap();
+            let (verb, rest) = input.split_once(' ').unwrap();
+            if verb == "foreign" {
+                let (name, documents) = rest.split_once(' ').unwrap();
+                foreign.0.insert(name.to_owned(), documents_of(documents));
+                continue;
+            }
+            match parse(verb, rest) {
+                Ok(Request::Needs(pipeline)) => writeln!(out, "=> {}", needs(&pipeline)).unwrap(),
+                Ok(parsed) => request = Some(parsed),
+                Err(error) => {
+                    writeln!(out, "=> {}", shown(&error)).unwrap();
+                    request = None;
+                }
+            }
+        }
+    }
+    out
+}
+
+fn parse(verb: &str, rest: &str) -> Result<Request> {
+    let value = value_of(rest);
+    Ok(match verb {
+        "eval" => Request::Eval(Expression::parse(value.as_raw(), &mut Variables::new())?),
+        "run" => Request::Run(Pipeline::parse(value.as_array().unwrap())?),
+        "needs" => Request::Needs(Pipeline::parse(value.as_array().unwrap())?),
+        other => panic!("unknown request {other}"),
+    })
+}
+
+/// Strict Extended JSON where it can be read so, the shell's notation otherwise.
+fn value_of(text: &str) -> Value {
+    let (strict, shell) = (format!("{{\"v\": {text}}}"), format!("{{v: {text}}}"));
+    let read = extjson::parse(&strict).or_else(|_| extjson::parse_legacy(&shell));
+    let read = read.unwrap_or_else(|error| panic!("{text}: {error}"));
+    Value::from(read.get("v").unwrap())
+}
+
+fn documents_of(text: &str) -> Vec<Document> {
+    let array = value_of(text);
+    array
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item.as_document().unwrap().to_owned_document())
+        .collect()
+}
+
+fn answer(request: &Request, input: &str, foreign: &Collections) -> String {
+    match request {
+        Request::Eval(expression) => {
+            let document = value_of(input);
+            let mut context = Context::new(document.as_document().unwrap(), NOW_MS);
+            match expression.evaluate(&mut context) {
+                Ok(value) => value.as_raw().map_or_else(|| "MISSING".to_owned(), typed),
+                Err(error) => shown(&error),
+            }
+        }
+        Request::Run(pipeline) => {
+            let results = results_of(pipeline, &documents_of(input), foreign);
+            results.unwrap_or_else(|error| shown(&error))
+        }
+        Request::Needs(_) => "no input is read".to_owned(),
+    }
+}
+
+/// Double, Int64 and Decimal128 in full, everything else as the shell shows it.
+fn typed(value: RawValue<'_>) -> String {
+    match value {
+        RawValue::Double(d) => format!("{d:?}"),
+        RawValue::Int64(n) => format!("NumberLong({n})"),
+        RawValue::Decimal128(d) => format!("NumberDecimal({d})"),
+        RawValue::Array(array) => format!(
+            "[{}]",
+            array.iter().map(typed).collect::<Vec<_>>().join(", ")
+        ),
+        RawValue::Document(document) => {
+            let fields = document
+                .iter()
+                .map(|element| format!("{}: {}", element.name(), typed(element.value())));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn results_of(pipeline: &Pipeline, input: &[Document], foreign: &Collections) -> Result<String> {
+    let mut input = Documents(input.iter());
+    let mut execution = pipeline.start(NOW_MS);
+    let mut results = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        let mut run = Run {
+            input: &mut input,
+            interrupt: &|| Ok(()),
+            foreign,
+        };
+        if !execution.next(&mut run, &mut out)? {
+            return Ok(format!("[{}]", results.join(", ")));
+        }
+        results.push(typed(RawValue::Document(RawDocument::validated(&out)?)));
+    }
+}
+
+fn needs(pipeline: &Pipeline) -> String {
+    let leading = pipeline.leading();
+    let filter = leading
+        .filter
+        .map_or_else(String::new, |filter| filter.to_string());
+    let sort = leading
+        .sort_specification
+        .map_or_else(String::new, |sort| sort.to_string());
+    let mut explained = Vec::new();
+    let mut array = quarry_bson::ArrayBuilder::new(&mut explained);
+    pipeline.explain(leading.stages, &mut array);
+    array.finish();
+    let explained = RawArray::from_document(RawDocument::validated(&explained).unwrap());
+    format!(
+        "filter {filter}, sort {sort}, skip {:?}, limit {:?}, fields {:?}, rest {}",
+        leading.skip,
+        leading.limit,
+        pipeline.required_fields(0),
+        typed(RawValue::Array(explained)),
+    )
+}
+
+fn shown(error: &Error) -> String {
+    format!("error {}: {}", error.code(), error.message)
+}
+
+struct Documents<'d>(std::slice::Iter<'d, Document>);
+
+impl Source for Documents<'_> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = self.0.next() else {
+            return Ok(false);
+        };
+        out.extend_from_slice(document.as_bytes());
+        Ok(true)
+    }
+}
+
+#[derive(Default)]
+struct Collections(BTreeMap<String, Vec<Document>>);
+
+impl ForeignCollections for Collections {
+    fn find_equal(
+        &self,
+        collection: &str,
+        foreign_field: &str,
+        value: RawValue<'_>,
+        each: &mut dyn FnMut(RawDocument<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let filter = Document::build(|out| {
+            out.document(foreign_field).append("$eq", value);
+        });
+        let matcher = Matcher::parse(filter.as_raw())?;
+        let documents = self.0.get(collection).map_or(&[][..], Vec::as_slice);
+        documents
+            .iter()
+            .filter(|document| matcher.matches(document.as_raw()))
+            .try_for_each(|document| each(document.as_raw()))
+    }
+}
+
+/// A stage that reads everything asks for the interrupt while it does.
+#[test]
+fn blocking_stages_can_be_interrupted() {
+    let documents: Vec<Document> = (0..1000).map(|n| quarry_bson::doc! { "_id": n }).collect();
+    for stage in [
+        "{$sort: {_id: -1}}",
+        "{$group: {_id: '$_id'}}",
+        "{$count: 'n'}",
+        "{$sample: {size: 5}}",
+        "{$match: {x: 1}}",
+    ] {
+        let stages = value_of(&format!("[{stage}]").replace('\'', "\""));
+        let pipeline = Pipeline::parse(stages.as_array().unwrap()).unwrap();
+        let asked = RefCell::new(0);
+        let interrupt = || {
+            *asked.borrow_mut() += 1;
+            if *asked.borrow() > 2 {
+                Err(Error::location(11601, "operation was interrupted"))
+            } else {
+                Ok(())
+            }
+        };
+        let mut input = Documents(documents.iter());
+        let foreign = Collections::default();
+        let mut run = Run {
+            input: &mut input,
+            interrupt: &interrupt,
+            foreign: &foreign,
+        };
+        let result = pipeline.start(NOW_MS).next(&mut run, &mut Vec::new());
+        assert_eq!(result.map_err(|error| error.code()), Err(11601), "{stage}");
+    }
+}
+
+#[test]
+fn a_sample_has_its_size_and_no_document_twice() {
+    let documents: Vec<Document> = (0..50).map(|n| quarry_bson::doc! { "_id": n }).collect();
+    for (size, expected) in [(5, 5), (50, 50), (80, 50)] {
+        let stages = value_of(&format!("[{{\"$sample\": {{\"size\": {size}}}}}]"));
+        let pipeline = Pipeline::parse(stages.as_array().unwrap()).unwrap();
+        let text = results_of(&pipeline, &documents, &Collections::default()).unwrap();
+        let mut ids: Vec<&str> = text
+            .split("_id: ")
+            .skip(1)
+            .map(|rest| rest.split('}').next().unwrap())
+            .collect();
+        assert_eq!(ids.len(), expected);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), expected);
+    }
+}
+
+/// No request may build without end.
+#[test]
+fn growth_is_bounded() {
+    let doubling = r#"{"$reduce": {"input": {"$range": [0, 64]}, "initialValue": [1], "in": {"$concatArrays": ["$$value", "$$value"]}}}"#;
+    let nesting = r#"{"$reduce": {"input": {"$range": [0, 1000]}, "initialValue": 1, "in": {"a": "$$value"}}}"#;
+    let range = r#"{"$range": [0, 2147483647]}"#;
+    for (text, code) in [(doubling, 146), (nesting, 15), (range, 146)] {
+        let value = value_of(text);
+        let expression = Expression::parse(value.as_raw(), &mut Variables::new()).unwrap();
+        let result = expression.evaluate(&mut Context::new(RawDocument::EMPTY, NOW_MS));
+        assert_eq!(
+            result.map(|_| ()).map_err(|error| error.code()),
+            Err(code),
+            "{text}"
+        );
+    }
+    let deep = (0..150).fold("1".to_owned(), |inner, _| format!("{{\"$abs\": {inner}}}"));
+    let value = value_of(&deep);
+    let error = Expression::parse(value.as_raw(), &mut Variables::new()).unwrap_err();
+    assert_eq!(error.code(), 15);
+}
