@@ -127,7 +127,7 @@ pub(super) fn check_bindable(name: &str) -> Result<()> {
             "empty variable names are not allowed",
         ));
     };
-    if !(first.is_ascii_lowercase() || !first.is_ascii()) {
+    if first.is_ascii() && !first.is_ascii_lowercase() {
         let text = format!("'{name}' starts with an invalid character for a user variable name");
         return Err(Error::failed_to_parse(text));
     }
@@ -142,7 +142,7 @@ pub(super) fn check_readable(name: &str) -> Result<()> {
             "empty variable names are not allowed",
         ));
     };
-    if !(first.is_ascii_alphabetic() || !first.is_ascii()) {
+    if first.is_ascii() && !first.is_ascii_alphabetic() {
         let text = format!("'{name}' starts with an invalid character for a variable name");
         return Err(Error::failed_to_parse(text));
     }

@@ -249,7 +249,7 @@ impl Tree {
         for element in document {
             match (self.find(element.name().as_bytes()), self.kind) {
                 (None, Kind::Include) | (Some(Node::Named), Kind::Exclude) => {}
-                (None, _) | (Some(Node::Named), _) => {
+                (None | Some(Node::Named), _) => {
                     out.append_element(element);
                 }
                 // A computed field stands where the old one stood only if the old document is kept as a whole.
@@ -323,7 +323,7 @@ impl Tree {
                 RawValue::Document(inner) => self.apply(inner, context, &mut out.document())?,
                 RawValue::Array(inner) => self.apply_array(inner, context, &mut out.array())?,
                 _ if self.computes => {
-                    self.append_new(RawDocument::EMPTY, context, &mut out.document())?
+                    self.append_new(RawDocument::EMPTY, context, &mut out.document())?;
                 }
                 _ if self.kind != Kind::Include => {
                     out.push_element(element);
