@@ -102,9 +102,9 @@ proptest! {
             let by_key = compare_values(key_of(b), key_of(a));
             by_key.then(a.get_i32("v").cmp(&b.get_i32("v")))
         });
-        let expected: Vec<&[u8]> = expected.into_iter().skip(skip).take(limit).map(|one| one.as_bytes()).collect();
+        let expected: Vec<&[u8]> = expected.into_iter().skip(skip).take(limit).map(Document::as_bytes).collect();
         let found = results(&stages, &input);
-        let found: Vec<&[u8]> = found.iter().map(|one| one.as_bytes()).collect();
+        let found: Vec<&[u8]> = found.iter().map(Document::as_bytes).collect();
         prop_assert_eq!(found, expected);
     }
 }
