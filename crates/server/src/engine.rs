@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_storage::{Engine, Memory};
 
-use crate::config::{Config, EngineName};
+use crate::config::{Config, Durability, EngineName};
 use crate::parameters::Parameters;
 
 /// The engines of this build.
@@ -48,8 +48,18 @@ pub fn open(name: EngineName, directory: &Path) -> Result<Arc<dyn Engine>, Strin
     }
 }
 
-/// How the database is opened: durability and the interval of the background sync.
+/// How the database is opened: where its journal lives, and how often that is synced in the background.
 pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_database::Options {
-    let _ = (config, parameters);
-    quarry_database::Options
+    quarry_database::Options {
+        journal_directory: match config.engine {
+            EngineName::Memory => None,
+            EngineName::Rocksdb | EngineName::Mdbx => Some(config.data_directory.join("journal")),
+        },
+        commit_interval_ms: match config.durability {
+            Durability::Journaled | Durability::Strict => {
+                parameters.commit_interval_ms.unsigned_abs()
+            }
+            Durability::Relaxed => 0,
+        },
+    }
 }
