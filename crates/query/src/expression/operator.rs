@@ -3,8 +3,8 @@
 use quarry_bson::RawValue;
 
 use super::{
-    Context, Evaluated, Expression, Variables, arithmetic, arrays, comparison, conditional, fold,
-    iteration, objects, parse, rounding, strings, substrings,
+    Context, Evaluated, Expression, Variables, arithmetic, arrays, comparison, conditional,
+    conversion, fold, iteration, objects, parse, rounding, strings, substrings,
 };
 use crate::error::{Error, Result};
 
@@ -71,7 +71,7 @@ pub(super) fn find(name: &str) -> Option<&'static Operator> {
         .find(|operator| operator.name == name)
 }
 
-static TABLES: [&[Operator]; 11] = [
+static TABLES: [&[Operator]; 12] = [
     arithmetic::OPERATORS,
     rounding::OPERATORS,
     comparison::OPERATORS,
@@ -79,6 +79,7 @@ static TABLES: [&[Operator]; 11] = [
     strings::OPERATORS,
     arrays::OPERATORS,
     iteration::OPERATORS,
+    conversion::OPERATORS,
     objects::OPERATORS,
     substrings::OPERATORS,
     fold::OPERATORS,
