@@ -1,1 +1,51 @@
-//! Quarry database.
+//! Collections, indexes and transactions over one keyspace, on any engine, with one commit path.
+//!
+//! Keeps true: every change goes through the journal before it is applied; an index never disagrees with its
+//! documents; counts are exact; memory follows the log, so that replay and a live commit are one. Leaves out: the query
+//! language, sockets, and which engine there is.
+#![forbid(unsafe_code)]
+
+pub mod error;
+mod ident;
+pub mod layout;
+mod namespace;
+mod operation;
+pub mod payload;
+
+mod collection;
+mod index;
+mod index_keys;
+
+mod catalog;
+mod epochs;
+mod hold;
+mod record_locks;
+
+mod commit;
+mod database;
+mod view;
+mod write;
+
+mod ddl;
+mod index_build;
+mod reclaim;
+mod stats;
+mod validate;
+
+pub use collection::{Capped, Collection, Detail};
+pub use commit::Counts;
+pub use database::{Database, Options};
+pub use ddl::Dropped;
+pub use error::{DuplicateKey, Error, Result};
+pub use ident::{Ident, Prefix};
+pub use index::{Index, KeyField, KeyPattern};
+pub use index_build::IndexesCreated;
+pub use index_keys::{KeyGenerator, split_unique_value};
+pub use namespace::{Namespace, check_database};
+pub use operation::Operation;
+pub use quarry_journal::Level;
+pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
+pub use stats::{CollStats, DbStats, IndexStats};
+pub use validate::{IndexReport, ValidateReport};
+pub use view::{View, index_record_key};
+pub use write::{Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX};

@@ -1,0 +1,174 @@
+//! The catalog: namespaces to collections, read on demand into a bounded cache.
+//!
+//! Keeps true: what the cache holds is what the engine's latest state says. Memory changes only by applying a
+//! committed record (`Applying`): while a record with catalog keys is applied, the gate is shut, so that no reader
+//! can load an entry from before it and keep it. `is_current` lets a reader that took a snapshot make sure that its
+//! collection was not replaced before the snapshot. Leaves out: who may change the catalog (`ddl`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use quarry_bson::Document;
+use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
+use rustc_hash::FxHashMap;
+
+use crate::collection::{Collection, Detail};
+use crate::error::{Error, Result};
+use crate::ident::Ident;
+use crate::layout;
+use crate::namespace::Namespace;
+
+/// Collections kept in memory; beyond it some are forgotten and read again when needed.
+pub const CACHED_COLLECTIONS_MAX: usize = 16_384;
+const FORGET_AT_ONCE: usize = CACHED_COLLECTIONS_MAX / 16;
+
+pub struct Catalog {
+    engine: Arc<dyn Engine>,
+    cache: RwLock<FxHashMap<Box<str>, Arc<Collection>>>,
+    /// Grows with every applied record that has catalog keys.
+    version: AtomicU64,
+    /// Lock order: the gate before the cache.
+    gate: Mutex<()>,
+}
+
+/// Held from before to after a record with system keys is written to the engine.
+pub struct Applying<'c> {
+    catalog: &'c Catalog,
+    _gate: MutexGuard<'c, ()>,
+}
+
+impl Catalog {
+    pub fn new(engine: Arc<dyn Engine>) -> Catalog {
+        Catalog {
+            engine,
+            cache: RwLock::default(),
+            version: AtomicU64::new(0),
+            gate: Mutex::default(),
+        }
+    }
+
+    pub fn get(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        if let Some(collection) = self.cache.read().get(namespace.as_str()) {
+            return Ok(Some(Arc::clone(collection)));
+        }
+        let _gate = self.gate.lock();
+        let Some(collection) = self.load(namespace)? else {
+            return Ok(None);
+        };
+        let collection = Arc::new(collection);
+        let mut cache = self.cache.write();
+        if cache.len() >= CACHED_COLLECTIONS_MAX {
+            let forgotten: Vec<Box<str>> = cache.keys().take(FORGET_AT_ONCE).cloned().collect();
+            for name in forgotten {
+                cache.remove(&name);
+            }
+        }
+        cache.insert(namespace.as_str().into(), Arc::clone(&collection));
+        Ok(Some(collection))
+    }
+
+    /// Whether `collection` is still what its namespace means.
+    pub fn is_current(&self, collection: &Arc<Collection>) -> Result<bool> {
+        // Another object with the same entry is refused too: marks go to the one in the cache.
+        let now = self.get(&collection.namespace)?;
+        Ok(now.is_some_and(|now| Arc::ptr_eq(&now, collection)))
+    }
+
+    /// The indexes of a collection, parsed once.
+    pub fn detail<'c>(&self, collection: &'c Collection) -> Result<&'c Detail> {
+        if let Some(detail) = collection.detail.get() {
+            return Ok(detail);
+        }
+        let _gate = self.gate.lock();
+        let detail = collection.parse_detail()?;
+        if !detail.indexes.is_empty() {
+            let snapshot = self.engine.snapshot()?;
+            for index in &detail.indexes {
+                let mut range = layout::MULTIKEY.to_vec();
+                range.extend_from_slice(&index.ident.0.to_be_bytes());
+                let mut cursor = snapshot.cursor(KeyRange::prefix(&range))?;
+                cursor.first()?;
+                while cursor.valid() {
+                    if let Some((_, &[component])) =
+                        layout::split_ident(layout::MULTIKEY, cursor.key())
+                    {
+                        index.mark_multikey(component);
+                    }
+                    cursor.next()?;
+                }
+            }
+        }
+        Ok(collection.detail.get_or_init(|| detail))
+    }
+
+    /// The number of applied catalog changes, for those who keep something derived.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Shuts the gate for the time a record with system keys is applied.
+    pub fn applying(&self) -> Applying<'_> {
+        Applying {
+            catalog: self,
+            _gate: self.gate.lock(),
+        }
+    }
+
+    fn load(&self, namespace: &Namespace) -> Result<Option<Collection>> {
+        let mut bytes = Vec::new();
+        let key = layout::catalog_key(namespace.database(), namespace.collection());
+        if !self
+            .engine
+            .get(&key, &mut |value| bytes.extend_from_slice(value))?
+        {
+            return Ok(None);
+        }
+        let entry = Document::from_bytes(bytes).map_err(|error| {
+            Error::Corrupt(format!("the catalog entry of `{namespace}`: {error}"))
+        })?;
+        Collection::from_entry(namespace.clone(), entry).map(Some)
+    }
+}
+
+impl Applying<'_> {
+    /// Before the engine write: multikey marks show before the entries that need them.
+    pub fn before(&self, batch: &WriteBatch) {
+        let mut marks: Vec<(Ident, u8)> = Vec::new();
+        for op in batch.iter() {
+            if let Op::Put(key, _) = op
+                && let Some((ident, &[component])) = layout::split_ident(layout::MULTIKEY, key)
+            {
+                marks.push((ident, component));
+            }
+        }
+        if marks.is_empty() {
+            return;
+        }
+        let cache = self.catalog.cache.read();
+        for detail in cache
+            .values()
+            .filter_map(|collection| collection.detail.get())
+        {
+            for index in &detail.indexes {
+                for (_, component) in marks.iter().filter(|(ident, _)| *ident == index.ident) {
+                    index.mark_multikey(*component);
+                }
+            }
+        }
+    }
+
+    /// After the engine write: changed entries are forgotten.
+    pub fn after(&self, batch: &WriteBatch) {
+        for op in batch.iter() {
+            let (Op::Put(key, _) | Op::Delete(key)) = op;
+            if let Some((database, collection)) = layout::split_catalog_key(key) {
+                self.catalog.version.fetch_add(1, Ordering::AcqRel);
+                self.catalog
+                    .cache
+                    .write()
+                    .remove(format!("{database}.{collection}").as_str());
+            }
+        }
+    }
+}

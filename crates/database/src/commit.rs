@@ -1,0 +1,270 @@
+//! The one commit path. Everything that changes data goes through `Database::commit`: documents, indexes, catalog,
+//! drops, counters.
+//!
+//! # Order
+//! 1. The writer holds its collection (`hold`), has locked its records and then its unique keys (`record_locks`), has
+//!    read the latest and made its batch. It queues one record (`payload`) with the journal and cannot be interrupted
+//!    from here on.
+//! 2. One writer leads one group on its own thread. `ready` asks the engine first. `finish_group` adds what only the
+//!    leader can know: the absolute document counts and data sizes of the collections that the group touches (exact
+//!    after any crash, because they are in the group), and the high-water mark of idents when some were given out.
+//! 3. The group is appended to the journal with one write; then `apply` writes it to the engine as one batch that also
+//!    carries the applied LSN, and asserts that no LSN was skipped.
+//! 4. Memory follows the record: counters, high-water mark, catalog cache and multikey marks change in `apply`, for a
+//!    live commit and for replay alike.
+//! 5. Writers wake. Locks and holds go. A writer that asked for `Durable` then waits for a shared sync.
+//!
+//! What the journal could not append is refused and nothing has happened; what it appended is never taken back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quarry_journal::{GroupBuilder, HookError, HookErrorKind, Hooks, Payloads};
+use quarry_storage::{Engine, Op, Readiness, WriteBatch};
+use quarry_timing::Phase;
+use rustc_hash::FxHashMap;
+
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::ident::{FIRST_IDENT, Ident};
+use crate::layout;
+use crate::payload::{ALLOCATED, Header, Payload, SYSTEM};
+
+/// How long a leader waits for an engine that says it is stalled before the group is refused.
+const STALL_WAIT: Duration = Duration::from_secs(30);
+const STALL_TICK: Duration = Duration::from_millis(1);
+/// Counters kept in memory; beyond it all are forgotten and read again.
+const COUNTERS_CACHED_MAX: usize = 65_536;
+
+/// Document count and data size of one collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub documents: u64,
+    pub bytes: u64,
+}
+
+/// The journal's hooks: what happens at commit order.
+pub struct CommitPath {
+    engine: Arc<dyn Engine>,
+    catalog: Arc<Catalog>,
+    /// Only the leader writes it; a reader takes it for one look.
+    counters: Mutex<FxHashMap<Ident, Counts>>,
+    next_ident: AtomicU64,
+    applied: AtomicU64,
+    /// Reused by every leader.
+    batch: Mutex<WriteBatch>,
+}
+
+impl CommitPath {
+    pub fn new(engine: Arc<dyn Engine>, catalog: Arc<Catalog>) -> Result<CommitPath> {
+        let next_ident =
+            read_u64(engine.as_ref(), layout::HIGH_WATER_MARK_KEY)?.unwrap_or(FIRST_IDENT);
+        let applied = read_u64(engine.as_ref(), layout::APPLIED_LSN_KEY)?.unwrap_or(0);
+        Ok(CommitPath {
+            engine,
+            catalog,
+            counters: Mutex::default(),
+            next_ident: AtomicU64::new(next_ident),
+            applied: AtomicU64::new(applied),
+            batch: Mutex::new(WriteBatch::new()),
+        })
+    }
+
+    pub fn applied_lsn(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    /// Gives out an ident; the record that uses it must carry `ALLOCATED`.
+    pub fn allocate_ident(&self) -> Ident {
+        Ident(self.next_ident.fetch_add(1, Ordering::AcqRel))
+    }
+
+    pub fn counts(&self, ident: Ident) -> Result<Counts> {
+        if let Some(counts) = self.counters.lock().get(&ident) {
+            return Ok(*counts);
+        }
+        let mut counts = Counts::default();
+        self.engine
+            .get(&layout::counters_key(ident), &mut |value| {
+                counts = decode_counts(value)
+            })?;
+        Ok(counts)
+    }
+
+    /// The counters and the high-water mark that a group must carry, as one more record; empty if it needs none.
+    fn trailing_record(&self, payloads: &Payloads<'_>) -> Result<Vec<u8>> {
+        let mut changed: FxHashMap<Ident, Counts> = FxHashMap::default();
+        let mut allocated = false;
+        for (_, bytes) in payloads {
+            let payload = Payload::parse(bytes)?;
+            allocated |= payload.has(ALLOCATED);
+            for delta in payload.deltas() {
+                let mut counts = match changed.get(&delta.ident) {
+                    Some(counts) => *counts,
+                    None => self.counts(delta.ident)?,
+                };
+                counts.documents = counts.documents.saturating_add_signed(delta.documents);
+                counts.bytes = counts.bytes.saturating_add_signed(delta.bytes);
+                changed.insert(delta.ident, counts);
+            }
+        }
+        if changed.is_empty() && !allocated {
+            return Ok(Vec::new());
+        }
+        let mut batch = WriteBatch::new();
+        for (ident, counts) in &changed {
+            batch.put(&layout::counters_key(*ident), &encode_counts(*counts));
+        }
+        if allocated {
+            let next = self.next_ident.load(Ordering::Acquire);
+            batch.put(layout::HIGH_WATER_MARK_KEY, &next.to_le_bytes());
+        }
+        let mut record = Vec::with_capacity(16 + batch.bytes_len());
+        Header {
+            flags: 0,
+            ..Header::SYSTEM_ONLY
+        }
+        .write(&mut record);
+        record.extend_from_slice(batch.as_bytes());
+        Ok(record)
+    }
+
+    fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
+        let mut batch = self.batch.lock();
+        batch.clear();
+        let mut touches_system = false;
+        for (_, bytes) in payloads {
+            let payload = Payload::parse(bytes)?;
+            touches_system |= payload.has(SYSTEM);
+            batch.extend_from_bytes(payload.batch)?;
+        }
+        let last = payloads.last_lsn();
+        batch.put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
+        let applying = touches_system.then(|| self.catalog.applying());
+        if let Some(applying) = &applying {
+            applying.before(&batch);
+        }
+        self.engine.write(&batch)?;
+        self.follow(&batch, touches_system);
+        if let Some(applying) = &applying {
+            applying.after(&batch);
+        }
+        self.applied.store(last, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lets counters and the high-water mark in memory follow what was applied.
+    fn follow(&self, batch: &WriteBatch, touches_system: bool) {
+        let mut counters = self.counters.lock();
+        if counters.len() > COUNTERS_CACHED_MAX {
+            counters.clear();
+        }
+        for op in batch.iter() {
+            let key = op.key();
+            if key.first() != Some(&0) {
+                continue;
+            }
+            match op {
+                Op::Put(key, value) => {
+                    if let Some((ident, _)) = layout::split_ident(layout::COUNTERS, key) {
+                        counters.insert(ident, decode_counts(value));
+                    } else if key == layout::HIGH_WATER_MARK_KEY
+                        && let Ok(next) = value.try_into()
+                    {
+                        self.next_ident
+                            .fetch_max(u64::from_le_bytes(next), Ordering::AcqRel);
+                    }
+                }
+                Op::Delete(key) if touches_system => {
+                    if let Some((ident, _)) = layout::split_ident(layout::COUNTERS, key) {
+                        counters.remove(&ident);
+                    }
+                }
+                Op::Delete(_) => {}
+            }
+        }
+    }
+}
+
+impl Hooks for CommitPath {
+    fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+        let mut since = None;
+        loop {
+            match self.engine.ready() {
+                Readiness::Ready => return Ok(()),
+                Readiness::Failed(error) => return Err(storage_hook_error(&error)),
+                Readiness::Stalled { cause } => {
+                    let _stall = quarry_timing::phase(Phase::Stall);
+                    if since.get_or_insert_with(Instant::now).elapsed() > STALL_WAIT {
+                        return Err(HookError::new(
+                            HookErrorKind::Stalled,
+                            format!("the engine is stalled: {cause}"),
+                        ));
+                    }
+                    std::thread::sleep(STALL_TICK);
+                }
+            }
+        }
+    }
+
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) {
+        // A counter that cannot be read means an engine that cannot be trusted: the process ends before the append.
+        let record = self
+            .trailing_record(&group.payloads())
+            .expect("counters of a readable engine");
+        if !record.is_empty() {
+            group.push_payload(&record);
+        }
+    }
+
+    fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
+        assert!(
+            first_lsn > self.applied_lsn(),
+            "group {first_lsn} comes after LSN {}",
+            self.applied_lsn()
+        );
+        self.apply_group(payloads).map_err(|error| match &error {
+            Error::Storage(error) => storage_hook_error(error),
+            error => HookError::new(HookErrorKind::Failed, error.to_string()),
+        })
+    }
+}
+
+fn storage_hook_error(error: &quarry_storage::Error) -> HookError {
+    let kind = if error.is_no_space() {
+        HookErrorKind::NoSpace
+    } else {
+        HookErrorKind::Failed
+    };
+    HookError::new(kind, error.to_string())
+}
+
+pub(crate) fn read_u64(engine: &dyn Engine, key: &[u8]) -> Result<Option<u64>> {
+    let mut number = None;
+    engine.get(key, &mut |value| {
+        number = value.try_into().ok().map(u64::from_le_bytes)
+    })?;
+    Ok(number)
+}
+
+fn encode_counts(counts: Counts) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&counts.documents.to_le_bytes());
+    value[8..].copy_from_slice(&counts.bytes.to_le_bytes());
+    value
+}
+
+fn decode_counts(value: &[u8]) -> Counts {
+    let number = |range: std::ops::Range<usize>| {
+        value
+            .get(range)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
+    };
+    Counts {
+        documents: number(0..8),
+        bytes: number(8..16),
+    }
+}

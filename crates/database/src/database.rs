@@ -1,0 +1,376 @@
+//! The database: opened on an engine, with its journal, catalog, locks and background threads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Mutex, MutexGuard};
+use quarry_bson::RawValue;
+use quarry_journal::{Identity, Journal, Level, RealFiles, SimulatedFiles};
+use quarry_storage::{Engine, WriteBatch};
+use quarry_timing::Phase;
+
+use crate::catalog::Catalog;
+use crate::collection::Collection;
+use crate::commit::{CommitPath, read_u64};
+use crate::epochs::Epochs;
+use crate::error::{Error, Result};
+use crate::hold::{Hold, Holds};
+use crate::layout;
+use crate::namespace::Namespace;
+use crate::operation::Operation;
+use crate::payload::Header;
+use crate::record_locks::LockTable;
+
+const DDL_SHARDS: usize = 16;
+const CHECKPOINT_TICK: Duration = Duration::from_millis(500);
+/// A checkpoint is forced when the journal holds this much behind the engine's durable point.
+const JOURNAL_BYTES_BEFORE_CHECKPOINT: u64 = 256 * 1024 * 1024;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the journal lives; `None` keeps it in memory, as the memory engine does.
+    pub journal_directory: Option<PathBuf>,
+    /// The interval of the background sync; 0 = none.
+    pub commit_interval_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            journal_directory: None,
+            commit_interval_ms: 100,
+        }
+    }
+}
+
+/// Lock order: a DDL mutex, a hold, record locks, unique-key locks, then the commit path.
+pub struct Database {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) commit_path: Arc<CommitPath>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) holds: Holds,
+    pub(crate) record_locks: LockTable,
+    pub(crate) unique_locks: LockTable,
+    pub(crate) epochs: Arc<Epochs>,
+    ddl: [Mutex<()>; DDL_SHARDS],
+    background: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+}
+
+impl Database {
+    /// Opens the database on `engine`: checks whose data it is, replays the journal, starts the checkpoint thread.
+    pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Database> {
+        let uuid = identify(engine.as_ref())?;
+        let catalog = Arc::new(Catalog::new(Arc::clone(&engine)));
+        let commit_path = Arc::new(CommitPath::new(Arc::clone(&engine), Arc::clone(&catalog))?);
+        let identity = Identity {
+            database: uuid,
+            engine: engine.name().to_owned(),
+        };
+        let journal_options = quarry_journal::Options {
+            commit_interval_ms: options.commit_interval_ms,
+            ..quarry_journal::Options::default()
+        };
+        let applied = commit_path.applied_lsn();
+        let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
+        let journal = match &options.journal_directory {
+            Some(directory) => {
+                let files = RealFiles::open(directory).map_err(|error| {
+                    Error::Foreign(format!(
+                        "journal directory `{}`: {error}",
+                        directory.display()
+                    ))
+                })?;
+                Journal::open(Arc::new(files), journal_options, identity, applied, hooks)
+            }
+            None => {
+                let in_memory = quarry_journal::Options {
+                    segment_bytes: 4 * 1024 * 1024,
+                    commit_interval_ms: 0,
+                    spare_segments_max: 1,
+                    ..journal_options
+                };
+                Journal::open(
+                    Arc::new(SimulatedFiles::new()),
+                    in_memory,
+                    identity,
+                    applied,
+                    hooks,
+                )
+            }
+        };
+        let journal = Arc::new(journal.map_err(journal_error)?);
+        let log = Arc::downgrade(&journal);
+        engine.set_before_durable(Box::new(move |lsn| match log.upgrade() {
+            Some(journal) if journal.durable_lsn() < lsn => journal
+                .wait_durable(lsn)
+                .map_err(|error| quarry_storage::Error::Io(error.to_string())),
+            _ => Ok(()),
+        }));
+        let database = Database {
+            engine,
+            journal,
+            commit_path,
+            catalog,
+            holds: Holds::default(),
+            record_locks: LockTable::default(),
+            unique_locks: LockTable::default(),
+            epochs: Arc::new(Epochs::default()),
+            ddl: Default::default(),
+            background: Mutex::new(None),
+        };
+        database.start_checkpoints();
+        Ok(database)
+    }
+
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    pub fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.catalog.get(namespace)
+    }
+
+    /// The full key of the record with this `_id` in a clustered collection.
+    pub fn record_key(collection: &Collection, id: RawValue<'_>) -> Result<Vec<u8>> {
+        let mut key = Vec::with_capacity(32);
+        append_record_key(&mut key, collection, id)?;
+        Ok(key)
+    }
+
+    /// Returns when what is committed up to `lsn` has reached `level`.
+    pub fn acknowledge(&self, lsn: u64, level: Level) -> Result<()> {
+        if level == Level::Written || self.journal.durable_lsn() >= lsn {
+            return Ok(());
+        }
+        let _wait = quarry_timing::phase(Phase::SyncWait);
+        self.journal.wait_durable(lsn).map_err(journal_error)
+    }
+
+    /// Makes everything committed durable.
+    pub fn sync(&self) -> Result<()> {
+        self.journal.sync().map_err(journal_error).map(drop)
+    }
+
+    /// Ends the background threads, syncs the journal and flushes the engine.
+    pub fn close(&self) -> Result<()> {
+        if let Some((stop, thread)) = self.background.lock().take() {
+            drop(stop);
+            // A panic there was printed; closing goes on.
+            let _ = thread.join();
+        }
+        self.journal.close().map_err(journal_error)?;
+        self.engine.close()?;
+        Ok(())
+    }
+
+    /// Commits one batch; returns its LSN. See `commit` for the order of things.
+    pub(crate) fn commit(&self, header: &Header<'_>, batch: &WriteBatch) -> Result<u64> {
+        let _wait = quarry_timing::phase(Phase::CommitWait);
+        let mut record = Vec::with_capacity(64 + batch.bytes_len());
+        header.write(&mut record);
+        record.extend_from_slice(batch.as_bytes());
+        let ticket = self.journal.submit(&record).map_err(journal_error)?;
+        quarry_timing::add(Phase::JournalAppend, ticket.report.append_ns);
+        quarry_timing::add(Phase::EngineWrite, ticket.report.apply_ns);
+        Ok(ticket.lsn)
+    }
+
+    /// The collection and a shared hold on it, both current.
+    pub(crate) fn hold_shared(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Option<(Arc<Collection>, Hold<'_>)>> {
+        loop {
+            let Some(collection) = self.catalog.get(namespace)? else {
+                return Ok(None);
+            };
+            let hold = if collection.is_clustered() {
+                self.holds.shared(collection.ident, operation)?
+            } else {
+                self.holds.exclusive(collection.ident, operation)?
+            };
+            if self.catalog.is_current(&collection)? {
+                return Ok(Some((collection, hold)));
+            }
+        }
+    }
+
+    /// The collection and an exclusive hold on it, both current.
+    pub(crate) fn hold_exclusive(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Option<(Arc<Collection>, Hold<'_>)>> {
+        loop {
+            let Some(collection) = self.catalog.get(namespace)? else {
+                return Ok(None);
+            };
+            let hold = self.holds.exclusive(collection.ident, operation)?;
+            if self.catalog.is_current(&collection)? {
+                return Ok(Some((collection, hold)));
+            }
+        }
+    }
+
+    /// Serialises changes of one database's catalog.
+    pub(crate) fn lock_ddl(&self, database: &str) -> MutexGuard<'_, ()> {
+        let shard = crate::record_locks::lock_hash(database.as_bytes()) as usize % DDL_SHARDS;
+        self.ddl[shard].lock()
+    }
+
+    pub(crate) fn ddl_shard(database: &str) -> usize {
+        crate::record_locks::lock_hash(database.as_bytes()) as usize % DDL_SHARDS
+    }
+
+    fn start_checkpoints(&self) {
+        let (engine, journal) = (Arc::clone(&self.engine), Arc::clone(&self.journal));
+        let (commit_path, epochs) = (Arc::clone(&self.commit_path), Arc::clone(&self.epochs));
+        let (stop, stopped) = channel::<()>();
+        let mut last_durable = 0;
+        let work = move || {
+            let mut reclaimer = crate::reclaim::Reclaimer::default();
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(CHECKPOINT_TICK) {
+                // Failures latch where they happen and refuse the next write; there is nobody to tell here.
+                let _ = checkpoint(engine.as_ref(), &journal, &mut last_durable);
+                let _ = reclaimer.step(engine.as_ref(), &journal, &commit_path, &epochs);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("checkpoint".to_owned())
+            .spawn(work);
+        *self.background.lock() = thread.ok().map(|thread| (stop, thread));
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.background.lock().take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Frees journal segments up to the engine's durable point; forces one when the journal has grown long.
+fn checkpoint(engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) -> Result<()> {
+    let mut durable = engine.durable_lsn()?;
+    if journal.live_bytes() > JOURNAL_BYTES_BEFORE_CHECKPOINT && durable == *last_durable {
+        journal.sync().map_err(journal_error)?;
+        engine.sync()?;
+        durable = engine.durable_lsn()?;
+    }
+    if durable > *last_durable {
+        journal.checkpointed(durable).map_err(journal_error)?;
+        *last_durable = durable;
+    }
+    Ok(())
+}
+
+/// Reads, or on a fresh engine writes, the format version, the database UUID and the engine's name.
+fn identify(engine: &dyn Engine) -> Result<[u8; 16]> {
+    let mut version = None;
+    engine.get(layout::FORMAT_VERSION_KEY, &mut |value| {
+        version = value.try_into().ok().map(u32::from_le_bytes)
+    })?;
+    let mut uuid: Option<[u8; 16]> = None;
+    engine.get(layout::DATABASE_UUID_KEY, &mut |value| {
+        uuid = value.try_into().ok()
+    })?;
+    let mut name = Vec::new();
+    engine.get(layout::ENGINE_NAME_KEY, &mut |value| {
+        name.extend_from_slice(value)
+    })?;
+    match (version, uuid) {
+        (Some(layout::FORMAT_VERSION), Some(uuid)) if name == engine.name().as_bytes() => Ok(uuid),
+        (Some(layout::FORMAT_VERSION), Some(_)) => Err(Error::Foreign(format!(
+            "the data was written by the engine `{}`, not by `{}`",
+            String::from_utf8_lossy(&name),
+            engine.name()
+        ))),
+        (Some(newer), _) if newer != layout::FORMAT_VERSION => Err(Error::Foreign(format!(
+            "the data has format version {newer}; this build reads version {}",
+            layout::FORMAT_VERSION
+        ))),
+        (Some(_), _) => Err(Error::Corrupt("the data has no database UUID".to_owned())),
+        (None, _) => {
+            if read_u64(engine, layout::APPLIED_LSN_KEY)?.is_some() {
+                return Err(Error::Foreign("the data has no format version".to_owned()));
+            }
+            let uuid = new_uuid();
+            let mut batch = WriteBatch::new();
+            batch.put(
+                layout::FORMAT_VERSION_KEY,
+                &layout::FORMAT_VERSION.to_le_bytes(),
+            );
+            batch.put(layout::DATABASE_UUID_KEY, &uuid);
+            batch.put(layout::ENGINE_NAME_KEY, engine.name().as_bytes());
+            batch.put(layout::APPLIED_LSN_KEY, &0u64.to_le_bytes());
+            engine.write(&batch)?;
+            engine.sync()?;
+            Ok(uuid)
+        }
+    }
+}
+
+pub(crate) fn append_record_key(
+    out: &mut Vec<u8>,
+    collection: &Collection,
+    id: RawValue<'_>,
+) -> Result<()> {
+    let start = out.len();
+    out.extend_from_slice(collection.prefix.as_bytes());
+    quarry_keystring::encode_id(out, id);
+    if out.len() - start > quarry_storage::KEY_BYTES_MAX {
+        out.truncate(start);
+        let message = format!(
+            "the `_id` makes a key longer than {} bytes",
+            quarry_storage::KEY_BYTES_MAX
+        );
+        return Err(Error::invalid(17_280, message));
+    }
+    Ok(())
+}
+
+/// A random (version 4) UUID.
+pub(crate) fn new_uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).expect("the kernel gives random bytes");
+    uuid[6] = (uuid[6] & 0x0F) | 0x40;
+    uuid[8] = (uuid[8] & 0x3F) | 0x80;
+    uuid
+}
+
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn journal_error(error: quarry_journal::Error) -> Error {
+    use quarry_journal::Error as Journal;
+    if error.is_outcome_unknown() {
+        return Error::OutcomeUnknown(error.to_string());
+    }
+    match &error {
+        Journal::Damaged { .. } => Error::Corrupt(error.to_string()),
+        Journal::ForeignJournal { .. }
+        | Journal::UnsupportedVersion { .. }
+        | Journal::HistoryMissing { .. } => Error::Foreign(error.to_string()),
+        Journal::Closed => Error::ShuttingDown,
+        Journal::RecordTooLarge { .. } => Error::invalid(10_334, error.to_string()),
+        _ => Error::WritesRefused {
+            message: error.to_string(),
+            no_space: error.is_no_space(),
+        },
+    }
+}

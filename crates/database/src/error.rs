@@ -1,0 +1,125 @@
+//! What can go wrong below the query language. `code` gives MongoDB's number for it.
+
+use std::fmt;
+
+use quarry_bson::Document;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, Clone)]
+pub enum Error {
+    NamespaceNotFound(String),
+    NamespaceExists(String),
+    InvalidNamespace(String),
+    IndexNotFound(String),
+    /// A failed option, a wrong type or value, with MongoDB's code.
+    Invalid {
+        code: i32,
+        message: String,
+    },
+    DuplicateKey(Box<DuplicateKey>),
+    /// killOp, or the client has gone.
+    Interrupted,
+    MaxTimeExpired,
+    /// The collection of a running operation was dropped or renamed.
+    QueryPlanKilled(String),
+    WriteConflict,
+    /// Writes are refused: disk full, a failed sync, a failed engine. `retryable` says whether it can pass.
+    WritesRefused {
+        message: String,
+        no_space: bool,
+    },
+    /// The write may or may not have happened; nobody may be told that it failed.
+    OutcomeUnknown(String),
+    Corrupt(String),
+    /// The data directory is of another database, engine or format.
+    Foreign(String),
+    Storage(quarry_storage::Error),
+    ShuttingDown,
+}
+
+/// One refused unique key.
+#[derive(Debug, Clone)]
+pub struct DuplicateKey {
+    pub namespace: String,
+    pub index: String,
+    pub key_pattern: Document,
+    pub key_value: Document,
+}
+
+impl Error {
+    pub fn invalid(code: i32, message: impl Into<String>) -> Error {
+        Error::Invalid {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// MongoDB's error number.
+    pub fn code(&self) -> i32 {
+        match self {
+            Error::NamespaceNotFound(_) => 26,
+            Error::NamespaceExists(_) => 48,
+            Error::InvalidNamespace(_) => 73,
+            Error::IndexNotFound(_) => 27,
+            Error::Invalid { code, .. } => *code,
+            Error::DuplicateKey(_) => 11_000,
+            Error::Interrupted => 11_601,
+            Error::MaxTimeExpired => 50,
+            Error::QueryPlanKilled(_) => 175,
+            Error::WriteConflict => 112,
+            Error::WritesRefused { no_space: true, .. } => 14_031,
+            Error::WritesRefused { .. } => 13_436,
+            Error::OutcomeUnknown(_) => 91,
+            Error::Corrupt(_) => 39,
+            Error::Foreign(_) | Error::Storage(_) => 8,
+            Error::ShuttingDown => 91,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NamespaceNotFound(text)
+            | Error::NamespaceExists(text)
+            | Error::InvalidNamespace(text)
+            | Error::IndexNotFound(text)
+            | Error::QueryPlanKilled(text)
+            | Error::OutcomeUnknown(text)
+            | Error::Corrupt(text)
+            | Error::Foreign(text) => f.write_str(text),
+            Error::Invalid { message, .. } | Error::WritesRefused { message, .. } => {
+                f.write_str(message)
+            }
+            Error::DuplicateKey(d) => {
+                write!(
+                    f,
+                    "E11000 duplicate key error collection: {} index: {} dup key: {}",
+                    d.namespace, d.index, d.key_value
+                )
+            }
+            Error::Interrupted => f.write_str("operation was interrupted"),
+            Error::MaxTimeExpired => f.write_str("operation exceeded time limit"),
+            Error::WriteConflict => {
+                f.write_str("write conflict during plan execution and yielding is disabled")
+            }
+            Error::Storage(error) => write!(f, "storage: {error}"),
+            Error::ShuttingDown => f.write_str("the server is shutting down"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<quarry_storage::Error> for Error {
+    fn from(error: quarry_storage::Error) -> Error {
+        Error::Storage(error)
+    }
+}
+
+impl From<quarry_bson::Error> for Error {
+    fn from(error: quarry_bson::Error) -> Error {
+        Error::Corrupt(error.to_string())
+    }
+}

@@ -1,0 +1,332 @@
+//! Building indexes on existing data while writes go on.
+//!
+//! An index is registered as *building* under the exclusive hold; from then on every writer keeps it up to date. The
+//! build then walks the collection in pieces: it locks the records of a piece, reads the latest, and puts their entries
+//! through the commit path. At the end the index becomes visible to plans. A duplicate fails the build and removes it.
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument};
+use quarry_journal::Level;
+use quarry_storage::{KeyRange, WriteBatch};
+use rustc_hash::FxHashSet;
+
+use crate::collection::{Collection, Detail};
+use crate::database::{Database, now_ms};
+use crate::ddl::{names_id, same_pattern};
+use crate::error::{Error, Result};
+use crate::ident::Ident;
+use crate::index::{INDEXES_MAX, Index};
+use crate::index_keys::{KeyBuffer, Target, split_unique_value};
+use crate::layout;
+use crate::namespace::Namespace;
+use crate::operation::Operation;
+use crate::payload::{ALLOCATED, Header, SYSTEM};
+use crate::record_locks::lock_hash;
+use crate::write::duplicate_key;
+
+const BUILD_PIECE_DOCUMENTS: usize = 256;
+const INDEX_OPTIONS_CONFLICT: i32 = 85;
+const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
+const CANNOT_CREATE_INDEX: i32 = 67;
+
+/// What createIndexes reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexesCreated {
+    pub before: usize,
+    pub after: usize,
+    pub created_collection: bool,
+}
+
+impl Database {
+    pub fn create_indexes(
+        &self,
+        namespace: &Namespace,
+        specs: &[Document],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<IndexesCreated> {
+        let created_collection = self.catalog.get(namespace)?.is_none();
+        // Parsed before the collection is created, so that a bad index leaves nothing behind.
+        for spec in specs {
+            Index::from_spec(spec.as_raw(), Ident(0))?;
+        }
+        self.collection_or_create(namespace, operation)?;
+        let (before, new, mut lsn) = self.register(namespace, specs, operation)?;
+        let idents: Vec<Ident> = new.iter().map(|index| index.ident).collect();
+        if new.iter().any(|index| index.building) {
+            match self.build(namespace, &idents, operation) {
+                Ok(()) => lsn = Some(self.finish(namespace, &idents, operation)?),
+                Err(error) => {
+                    self.give_up(namespace, &idents)?;
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(lsn) = lsn {
+            self.acknowledge(lsn, level)?;
+        }
+        Ok(IndexesCreated {
+            before,
+            after: before + new.len(),
+            created_collection,
+        })
+    }
+
+    /// Puts the new indexes into the catalog; on an empty collection they are ready at once.
+    fn register(
+        &self,
+        namespace: &Namespace,
+        specs: &[Document],
+        operation: &Operation,
+    ) -> Result<(usize, Vec<Index>, Option<u64>)> {
+        let _ddl = self.lock_ddl(namespace.database());
+        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(Error::QueryPlanKilled(format!(
+                "collection `{namespace}` was dropped"
+            )));
+        };
+        let detail = self.catalog.detail(&collection)?;
+        let before = detail.indexes.len() + usize::from(collection.is_clustered());
+        let is_empty = self.commit_path.counts(collection.ident)?.documents == 0;
+        let mut new: Vec<Index> = Vec::new();
+        for spec in specs {
+            let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
+            if is_known(&candidate, detail, &new)? {
+                continue;
+            }
+            let mut index = Index::from_spec(spec.as_raw(), self.commit_path.allocate_ident())?;
+            index.building = !is_empty;
+            new.push(index);
+        }
+        if new.is_empty() {
+            return Ok((before, new, None));
+        }
+        if before + new.len() > INDEXES_MAX {
+            return Err(Error::invalid(
+                CANNOT_CREATE_INDEX,
+                format!("add index fails, too many indexes for `{namespace}`"),
+            ));
+        }
+        let all: Vec<&Index> = detail.indexes.iter().chain(&new).collect();
+        let lsn = self.put_entry(&collection, &all, ALLOCATED, WriteBatch::new())?;
+        Ok((before, new, Some(lsn)))
+    }
+
+    fn build(&self, namespace: &Namespace, idents: &[Ident], operation: &Operation) -> Result<()> {
+        let mut from: Vec<u8> = Vec::new();
+        loop {
+            operation.check()?;
+            let _epoch = self.epochs.enter();
+            let Some((collection, _hold)) = self.hold_shared(namespace, operation)? else {
+                return Err(Error::QueryPlanKilled(format!(
+                    "collection `{namespace}` was dropped"
+                )));
+            };
+            let detail = self.catalog.detail(&collection)?;
+            let keys = self.next_record_keys(&collection, &from)?;
+            let Some(last) = keys.last() else {
+                return Ok(());
+            };
+            from.clone_from(last);
+            from.push(0);
+            self.build_piece(&collection, detail, idents, &keys, operation)?;
+        }
+    }
+
+    fn next_record_keys(&self, collection: &Arc<Collection>, from: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let snapshot = self.engine.snapshot()?;
+        let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
+        if from.is_empty() {
+            cursor.first()?
+        } else {
+            cursor.seek(from)?
+        }
+        let mut keys = Vec::new();
+        while cursor.valid() && keys.len() < BUILD_PIECE_DOCUMENTS {
+            keys.push(cursor.key().to_vec());
+            cursor.next()?;
+        }
+        Ok(keys)
+    }
+
+    fn build_piece(
+        &self,
+        collection: &Collection,
+        detail: &Detail,
+        idents: &[Ident],
+        keys: &[Vec<u8>],
+        operation: &Operation,
+    ) -> Result<()> {
+        let _records = self
+            .record_locks
+            .lock(keys.iter().map(|key| lock_hash(key)).collect(), operation)?;
+        let mut buffer = KeyBuffer::default();
+        let mut batch = WriteBatch::new();
+        let mut flags = 0;
+        let mut document = Vec::new();
+        for (position, key) in keys.iter().enumerate() {
+            document.clear();
+            if !self.get_record(key, &mut |bytes| document.extend_from_slice(bytes))? {
+                continue;
+            }
+            let raw = RawDocument::new(&document)?;
+            let id = if collection.is_clustered() {
+                raw.get("_id")
+            } else {
+                None
+            };
+            let suffix = &key[collection.prefix.as_bytes().len()..];
+            let target = Target {
+                document: position as u32,
+                record_key: suffix,
+                id,
+            };
+            let found = detail.keys.extract(raw);
+            for (number, index) in detail
+                .indexes
+                .iter()
+                .enumerate()
+                .filter(|(_, index)| idents.contains(&index.ident))
+            {
+                let multikey = detail
+                    .keys
+                    .entries(number, index, &found, target, &mut buffer)?;
+                for component in (0..64u8).filter(|component| {
+                    multikey & !index.multikey_components() & (1 << component) != 0
+                }) {
+                    batch.put(&layout::multikey_key(index.ident, component), &[]);
+                    flags = SYSTEM;
+                }
+            }
+        }
+        let unique = buffer
+            .entries
+            .iter()
+            .filter(|entry| detail.indexes[usize::from(entry.index)].unique);
+        let _uniques = self.unique_locks.lock(
+            unique
+                .clone()
+                .map(|entry| lock_hash(buffer.key(entry)))
+                .collect(),
+            operation,
+        )?;
+        let mut taken: FxHashSet<&[u8]> = FxHashSet::default();
+        for entry in unique {
+            let key = buffer.key(entry);
+            let own = split_unique_value(buffer.value(entry)).map(|(own, _)| own);
+            let mut clash = !taken.insert(key);
+            self.engine.get(key, &mut |value| {
+                clash |= split_unique_value(value).map(|(owner, _)| owner) != own;
+            })?;
+            if clash {
+                let index = &detail.indexes[usize::from(entry.index)];
+                return Err(duplicate_key(collection, index, key, buffer.value(entry)));
+            }
+        }
+        for entry in &buffer.entries {
+            batch.put(buffer.key(entry), buffer.value(entry));
+        }
+        if !batch.is_empty() {
+            let header = Header {
+                flags,
+                wall_ms: now_ms(),
+                collection: Some(collection.uuid),
+                deltas: &[],
+                operations: &[],
+            };
+            self.commit(&header, &batch)?;
+        }
+        Ok(())
+    }
+
+    /// Shows built indexes to plans.
+    fn finish(
+        &self,
+        namespace: &Namespace,
+        idents: &[Ident],
+        operation: &Operation,
+    ) -> Result<u64> {
+        let _ddl = self.lock_ddl(namespace.database());
+        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(Error::QueryPlanKilled(format!(
+                "collection `{namespace}` was dropped"
+            )));
+        };
+        let detail = self.catalog.detail(&collection)?;
+        let mut indexes = Vec::new();
+        for index in &detail.indexes {
+            let mut copy = Index::from_spec(index.spec.as_raw(), index.ident)?;
+            copy.building = index.building && !idents.contains(&index.ident);
+            indexes.push(copy);
+        }
+        self.put_entry(
+            &collection,
+            &indexes.iter().collect::<Vec<_>>(),
+            0,
+            WriteBatch::new(),
+        )
+    }
+
+    /// Removes the indexes of a failed build, whatever interrupted it.
+    fn give_up(&self, namespace: &Namespace, idents: &[Ident]) -> Result<()> {
+        let _ddl = self.lock_ddl(namespace.database());
+        let uninterrupted = Operation::default();
+        let Some((collection, _hold)) = self.hold_exclusive(namespace, &uninterrupted)? else {
+            return Ok(());
+        };
+        self.replace_indexes(&collection, |index| !idents.contains(&index.ident))
+            .map(drop)
+    }
+}
+
+/// Whether the same index exists; an error if a different one stands in its way.
+fn is_known(candidate: &Index, detail: &Detail, new: &[Index]) -> Result<bool> {
+    if candidate.pattern.is_id() {
+        if candidate.unique || candidate.sparse {
+            return Err(Error::invalid(
+                197,
+                "the field 'unique' or 'sparse' is not valid for an _id index specification",
+            ));
+        }
+        return Ok(true);
+    }
+    if candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
+        return Err(Error::invalid(
+            2,
+            "the index name '_id_' is reserved for the _id index",
+        ));
+    }
+    for existing in detail.indexes.iter().chain(new) {
+        let same_key = same_pattern(
+            existing.pattern.document.as_raw(),
+            candidate.pattern.document.as_raw(),
+        );
+        let same_name = existing.name == candidate.name;
+        if same_key && same_name && existing.same_options(candidate) {
+            return Ok(true);
+        }
+        if same_name {
+            let message = format!(
+                "An existing index has the same name as the requested index. When index names are not specified, they are auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
+                candidate.spec, existing.spec
+            );
+            return Err(Error::invalid(INDEX_KEY_SPECS_CONFLICT, message));
+        }
+        if same_key {
+            let message = if existing.same_options(candidate) {
+                format!(
+                    "Index already exists with a different name: {}",
+                    existing.name
+                )
+            } else {
+                format!(
+                    "An equivalent index already exists with different options. Requested index: {}, existing index: {}",
+                    candidate.spec, existing.spec
+                )
+            };
+            return Err(Error::invalid(INDEX_OPTIONS_CONFLICT, message));
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,360 @@
+//! Index keys of a document: one pass over it for all indexes of its collection.
+//!
+//! A `FieldSet` of every first path component that any index names fills a slot table; each key field then goes on
+//! from its slot. A path that meets an array gives one key an element (multikey), as MongoDB does: all fields of one
+//! index that meet arrays must meet the same one. Missing fields are keyed as null, an empty array as undefined.
+//! Keys come as complete index entries (docs/formats/keyspace.md), appended to a buffer that the caller reuses.
+
+use std::ops::Range;
+
+use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
+use quarry_keystring::{TypeBits, encode_value};
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+use crate::index::{Index, KeyField};
+
+const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
+const KEY_TOO_LONG: i32 = 17_280;
+
+/// The values of the first path components that indexes name, as found in one document.
+pub type Slots<'a> = SmallVec<[Option<RawElement<'a>>; 16]>;
+
+/// Compiled from a collection's indexes.
+#[derive(Default)]
+pub struct KeyGenerator {
+    fields: Option<FieldSet>,
+    slot_count: usize,
+    /// For each index, the slot of each of its key fields.
+    slots: Vec<SmallVec<[u16; 4]>>,
+}
+
+/// One entry: where its key and value lie in `KeyBuffer::bytes`.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub index: u16,
+    /// Which document of a piece it belongs to.
+    pub document: u32,
+    pub key: Range<u32>,
+    pub value: Range<u32>,
+}
+
+/// Entries of one piece, in a buffer that is kept between pieces.
+#[derive(Default)]
+pub struct KeyBuffer {
+    pub bytes: Vec<u8>,
+    pub entries: Vec<Entry>,
+    bits: TypeBits,
+}
+
+impl KeyBuffer {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
+    pub fn key(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.key.start as usize..entry.key.end as usize]
+    }
+
+    pub fn value(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.value.start as usize..entry.value.end as usize]
+    }
+}
+
+/// What the entries of one document point to.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    pub document: u32,
+    pub record_key: &'a [u8],
+    /// The `_id` of a clustered collection, whose type bits the entry keeps; none for a capped one.
+    pub id: Option<RawValue<'a>>,
+}
+
+impl KeyGenerator {
+    pub fn new(indexes: &[Index]) -> KeyGenerator {
+        let mut names: Vec<&str> = Vec::new();
+        let mut slots = Vec::with_capacity(indexes.len());
+        for index in indexes {
+            let of_index = index
+                .pattern
+                .fields
+                .iter()
+                .map(|field| slot_of(&mut names, &field.components[0]));
+            slots.push(of_index.collect());
+        }
+        let slot_count = names.len();
+        let fields = (slot_count > 0).then(|| FieldSet::new(names.iter().copied()));
+        KeyGenerator {
+            fields,
+            slot_count,
+            slots,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slot_count == 0
+    }
+
+    /// Finds what the indexes name in `document`.
+    pub fn extract<'a>(&self, document: RawDocument<'a>) -> Slots<'a> {
+        let mut found: Slots<'a> = SmallVec::from_elem(None, self.slot_count);
+        if let Some(fields) = &self.fields {
+            fields.extract(document, &mut found);
+        }
+        found
+    }
+
+    /// Whether index number `index` sees the same bytes in both documents.
+    pub fn unchanged(&self, index: usize, old: &Slots<'_>, new: &Slots<'_>) -> bool {
+        self.slots[index].iter().all(|&slot| {
+            match (&old[usize::from(slot)], &new[usize::from(slot)]) {
+                (None, None) => true,
+                (Some(a), Some(b)) => a.as_bytes() == b.as_bytes(),
+                _ => false,
+            }
+        })
+    }
+
+    /// Appends the entries of index number `number`; returns the bit set of its fields that met an array.
+    pub fn entries(
+        &self,
+        number: usize,
+        index: &Index,
+        found: &Slots<'_>,
+        target: Target<'_>,
+        buffer: &mut KeyBuffer,
+    ) -> Result<u64> {
+        let mut states: States<'_, '_> = SmallVec::new();
+        for (field, &slot) in index.pattern.fields.iter().zip(&self.slots[number]) {
+            let value = found[usize::from(slot)].map(|element| element.value());
+            states.push(resolve(value, &field.components[1..]));
+        }
+        let mut emit = Emit {
+            number,
+            index,
+            target,
+            buffer,
+            multikey: 0,
+        };
+        let first = emit.buffer.entries.len();
+        emit.expand(&states)?;
+        let multikey = emit.multikey;
+        if multikey != 0 {
+            remove_repeated(buffer, first);
+        }
+        Ok(multikey)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum State<'a, 'p> {
+    Value(Option<RawValue<'a>>),
+    /// Stands before an array; `rest` is the path inside each element.
+    Array(RawArray<'a>, &'p [String]),
+}
+
+type States<'a, 'p> = SmallVec<[State<'a, 'p>; 8]>;
+
+/// Follows `rest` from `value` until its end or an array.
+fn resolve<'a, 'p>(mut value: Option<RawValue<'a>>, mut rest: &'p [String]) -> State<'a, 'p> {
+    loop {
+        match (value, rest.split_first()) {
+            (Some(RawValue::Array(array)), Some((component, after))) => {
+                match array_position(component) {
+                    Some(position) if array.get(position).is_some() => {
+                        value = array.get(position);
+                        rest = after;
+                    }
+                    _ => return State::Array(array, rest),
+                }
+            }
+            (Some(RawValue::Array(array)), None) => return State::Array(array, rest),
+            (Some(RawValue::Document(document)), Some((component, after))) => {
+                value = document.get(component);
+                rest = after;
+            }
+            (_, None) => return State::Value(value),
+            (_, Some(_)) => return State::Value(None),
+        }
+    }
+}
+
+/// The number a path component names, if it can be an array position.
+fn array_position(component: &str) -> Option<usize> {
+    let plain = component.as_bytes().iter().all(u8::is_ascii_digit)
+        && (component.len() == 1 || !component.starts_with('0'));
+    if plain { component.parse().ok() } else { None }
+}
+
+struct Emit<'e, 't> {
+    number: usize,
+    index: &'e Index,
+    target: Target<'t>,
+    buffer: &'e mut KeyBuffer,
+    multikey: u64,
+}
+
+impl Emit<'_, '_> {
+    /// Depth is bounded by the number of components of the longest path.
+    fn expand(&mut self, states: &States<'_, '_>) -> Result<()> {
+        let mut array: Option<RawArray<'_>> = None;
+        for (i, state) in states.iter().enumerate() {
+            let State::Array(met, _) = state else {
+                continue;
+            };
+            self.multikey |= 1 << i;
+            match array {
+                None => array = Some(*met),
+                Some(first) if std::ptr::eq(first.as_bytes(), met.as_bytes()) => {}
+                Some(_) => return Err(self.parallel_arrays(states)),
+            }
+        }
+        let Some(array) = array else {
+            return self.emit(states);
+        };
+        if array.is_empty() {
+            return self.emit(&with_element(states, None));
+        }
+        for element in array.iter() {
+            self.expand(&with_element(states, Some(element)))?;
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, states: &States<'_, '_>) -> Result<()> {
+        let values = states.iter().map(|state| match state {
+            State::Value(value) => *value,
+            State::Array(..) => unreachable!("arrays are expanded before"),
+        });
+        if self.index.sparse && values.clone().all(|value| value.is_none()) {
+            return Ok(());
+        }
+        let KeyBuffer {
+            bytes,
+            entries,
+            bits,
+        } = &mut *self.buffer;
+        let start = bytes.len();
+        bits.clear();
+        bytes.extend_from_slice(self.index.prefix.as_bytes());
+        for (KeyField { direction, .. }, value) in self.index.pattern.fields.iter().zip(values) {
+            encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
+        }
+        let mut key_end = bytes.len();
+        if let Some(id) = self.target.id {
+            encode_value(bytes, bits, id, quarry_keystring::Direction::Ascending);
+        } else {
+            bytes.extend_from_slice(self.target.record_key);
+        }
+        if bytes.len() - start > quarry_storage::KEY_BYTES_MAX {
+            bytes.truncate(start);
+            return Err(Error::invalid(
+                KEY_TOO_LONG,
+                format!(
+                    "a key of index `{}` is longer than {} bytes",
+                    self.index.name,
+                    quarry_storage::KEY_BYTES_MAX
+                ),
+            ));
+        }
+        if self.index.unique {
+            bytes.truncate(key_end);
+            write_varint(bytes, self.target.record_key.len());
+            bytes.extend_from_slice(self.target.record_key);
+        } else {
+            key_end = bytes.len();
+        }
+        bits.append_to(bytes);
+        let end = offset(bytes.len());
+        entries.push(Entry {
+            index: u16::try_from(self.number).expect("at most 64 indexes"),
+            document: self.target.document,
+            key: offset(start)..offset(key_end),
+            value: offset(key_end)..end,
+        });
+        Ok(())
+    }
+
+    fn parallel_arrays(&self, states: &States<'_, '_>) -> Error {
+        let met = states.iter().zip(&self.index.pattern.fields);
+        let names: Vec<String> = met
+            .filter(|(state, _)| matches!(state, State::Array(..)))
+            .map(|(_, field)| format!("[{}]", field.components.last().map_or("", String::as_str)))
+            .collect();
+        Error::invalid(
+            CANNOT_INDEX_PARALLEL_ARRAYS,
+            format!("cannot index parallel arrays {}", names.join(" ")),
+        )
+    }
+}
+
+/// The states with every array replaced by one of its elements, or by what an empty array stands for.
+fn with_element<'a, 'p>(states: &States<'a, 'p>, element: Option<RawValue<'a>>) -> States<'a, 'p> {
+    let replaced = states.iter().map(|state| match (*state, element) {
+        (State::Array(_, []), None) => State::Value(Some(RawValue::Undefined)),
+        (State::Array(_, []), Some(element)) => State::Value(Some(element)),
+        (State::Array(_, rest), Some(element @ RawValue::Document(_))) => {
+            resolve(Some(element), rest)
+        }
+        (State::Array(..), _) => State::Value(None),
+        (value, _) => value,
+    });
+    replaced.collect()
+}
+
+/// Two elements can give one key: an entry is written once.
+fn remove_repeated(buffer: &mut KeyBuffer, first: usize) {
+    let KeyBuffer { bytes, entries, .. } = buffer;
+    let key = |entry: &Entry| &bytes[entry.key.start as usize..entry.key.end as usize];
+    entries[first..].sort_by(|a, b| key(a).cmp(key(b)));
+    let mut kept = first;
+    for i in first..entries.len() {
+        if i == first || key(&entries[i]) != key(&entries[kept - 1]) {
+            entries.swap(kept, i);
+            kept += 1;
+        }
+    }
+    entries.truncate(kept);
+}
+
+fn slot_of<'n>(names: &mut Vec<&'n str>, name: &'n str) -> u16 {
+    let slot = names
+        .iter()
+        .position(|known| *known == name)
+        .unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+    u16::try_from(slot).expect("at most 64 indexes of 32 fields")
+}
+
+fn offset(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a piece's keys are bounded by its documents")
+}
+
+pub(crate) fn write_varint(out: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        out.push((number & 0x7F) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Reads a varint; returns it and what follows.
+pub(crate) fn read_varint(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut number = 0usize;
+    for (i, &byte) in bytes.iter().enumerate().take(9) {
+        number |= usize::from(byte & 0x7F) << (7 * i);
+        if byte < 0x80 {
+            return Some((number, &bytes[i + 1..]));
+        }
+    }
+    None
+}
+
+/// The record key that a unique entry's value names, and the type bits behind it.
+pub fn split_unique_value(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = read_varint(value)?;
+    (len <= rest.len()).then(|| rest.split_at(len))
+}

@@ -1,0 +1,65 @@
+//! The keyspace: which bytes name what (docs/formats/keyspace.md shows them all).
+//!
+//! `0x00` is the shared system prefix, `0x01` this node's own. Every other first byte begins the prefix of a
+//! collection or an index (`ident`). Nothing outside this module builds a key of the system prefixes.
+
+use crate::ident::Ident;
+
+/// The version of the layout; a reader refuses a newer one.
+pub const FORMAT_VERSION: u32 = 1;
+
+pub const FORMAT_VERSION_KEY: &[u8] = &[0x00, 0x00];
+pub const DATABASE_UUID_KEY: &[u8] = &[0x00, 0x01];
+pub const HIGH_WATER_MARK_KEY: &[u8] = &[0x00, 0x02];
+pub const APPLIED_LSN_KEY: &[u8] = quarry_storage::APPLIED_LSN_KEY;
+pub const ENGINE_NAME_KEY: &[u8] = &[0x01, 0x01];
+
+pub const CATALOG: &[u8] = &[0x00, 0x10];
+pub const DROPPED: &[u8] = &[0x00, 0x11];
+pub const COUNTERS: &[u8] = &[0x00, 0x13];
+pub const MULTIKEY: &[u8] = &[0x00, 0x14];
+
+/// `0x00 0x10 database 0x00 collection`: no database name holds a NUL, so one database is one range.
+pub fn catalog_key(database: &str, collection: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(CATALOG.len() + database.len() + 1 + collection.len());
+    key.extend_from_slice(CATALOG);
+    key.extend_from_slice(database.as_bytes());
+    key.push(0);
+    key.extend_from_slice(collection.as_bytes());
+    key
+}
+
+/// Database and collection of a catalog key.
+pub fn split_catalog_key(key: &[u8]) -> Option<(&str, &str)> {
+    let name = std::str::from_utf8(key.strip_prefix(CATALOG)?).ok()?;
+    name.split_once('\0')
+}
+
+pub fn dropped_key(ident: Ident) -> Vec<u8> {
+    with_ident(DROPPED, ident)
+}
+
+pub fn counters_key(ident: Ident) -> Vec<u8> {
+    with_ident(COUNTERS, ident)
+}
+
+/// `0x00 0x14 ident component`: the component-th field of that index has met an array.
+pub fn multikey_key(ident: Ident, component: u8) -> Vec<u8> {
+    let mut key = with_ident(MULTIKEY, ident);
+    key.push(component);
+    key
+}
+
+/// The ident (and what follows it) of a key made by `dropped_key`, `counters_key` or `multikey_key`.
+pub fn split_ident<'k>(kind: &[u8], key: &'k [u8]) -> Option<(Ident, &'k [u8])> {
+    let rest = key.strip_prefix(kind)?;
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    Some((Ident(u64::from_be_bytes(*number)), rest))
+}
+
+fn with_ident(kind: &[u8], ident: Ident) -> Vec<u8> {
+    let mut key = Vec::with_capacity(kind.len() + 9);
+    key.extend_from_slice(kind);
+    key.extend_from_slice(&ident.0.to_be_bytes());
+    key
+}

@@ -1,0 +1,111 @@
+//! Namespaces: `database.collection`, parsed once, with MongoDB's rules for names.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// MongoDB's bound on a namespace (since 4.4).
+pub const NAMESPACE_BYTES_MAX: usize = 255;
+const DATABASE_BYTES_MAX: usize = 63;
+
+/// The name of a collection: a database name without dots, and the rest.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Namespace {
+    full: Box<str>,
+    database_bytes: usize,
+}
+
+impl Namespace {
+    pub fn new(database: &str, collection: &str) -> Result<Namespace> {
+        check_database(database)?;
+        let bad = |why: &str| {
+            Err(Error::InvalidNamespace(format!(
+                "invalid collection name `{database}.{collection}`: {why}"
+            )))
+        };
+        if collection.is_empty() {
+            return bad("the name is empty");
+        }
+        if collection.starts_with('.') || collection.ends_with('.') {
+            return bad("it starts or ends with a dot");
+        }
+        if collection.contains(['\0', '$']) {
+            return bad("it holds `$` or a NUL");
+        }
+        if database.len() + 1 + collection.len() > NAMESPACE_BYTES_MAX {
+            return bad("it is longer than 255 bytes");
+        }
+        Ok(Namespace {
+            full: format!("{database}.{collection}").into(),
+            database_bytes: database.len(),
+        })
+    }
+
+    /// Parses `database.collection`.
+    pub fn parse(full: &str) -> Result<Namespace> {
+        let Some((database, collection)) = full.split_once('.') else {
+            return Err(Error::InvalidNamespace(format!(
+                "invalid namespace `{full}`: it has no dot"
+            )));
+        };
+        Namespace::new(database, collection)
+    }
+
+    pub fn database(&self) -> &str {
+        &self.full[..self.database_bytes]
+    }
+
+    pub fn collection(&self) -> &str {
+        &self.full[self.database_bytes + 1..]
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.full
+    }
+}
+
+/// Checks the name of a database.
+pub fn check_database(name: &str) -> Result<()> {
+    if name.is_empty()
+        || name.len() > DATABASE_BYTES_MAX
+        || name.contains(['\0', '/', '\\', '.', ' ', '"', '$'])
+    {
+        return Err(Error::InvalidNamespace(format!(
+            "invalid database name `{name}`"
+        )));
+    }
+    Ok(())
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.full)
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_mongodb() {
+        let namespace = Namespace::parse("db.a.b").unwrap();
+        assert_eq!(
+            (namespace.database(), namespace.collection()),
+            ("db", "a.b")
+        );
+        for bad in [
+            "db", "db.", "db..a", "db.a.", "d b.a", "d$.a", ".a", "db.a$b", "db.a\0b",
+        ] {
+            assert!(Namespace::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Namespace::new("db", &"x".repeat(252)).is_ok());
+        assert!(Namespace::new("db", &"x".repeat(253)).is_err());
+    }
+}

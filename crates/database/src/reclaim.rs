@@ -1,0 +1,84 @@
+//! Space of dropped collections and indexes comes back in the background, in bounded, restartable steps.
+//!
+//! A drop leaves a mark for each ident. When every operation older than the mark has ended, the range of the ident is
+//! given back to the engine a step at a time; the mark goes when the engine has made that durable.
+
+use quarry_journal::Journal;
+use quarry_storage::{Engine, KeyRange, WriteBatch};
+
+use crate::commit::CommitPath;
+use crate::database::journal_error;
+use crate::epochs::Epochs;
+use crate::error::Result;
+use crate::ident::Ident;
+use crate::layout;
+use crate::payload::Header;
+
+const STEP_BYTES: u64 = 4 * 1024 * 1024;
+const IDENTS_AT_ONCE: usize = 256;
+
+/// What the background thread remembers between two steps.
+#[derive(Default)]
+pub struct Reclaimer {
+    /// Marks seen before the grace period that is running, and the version they were seen at.
+    waiting: Vec<Ident>,
+    applied_seen: u64,
+}
+
+impl Reclaimer {
+    pub fn step(
+        &mut self,
+        engine: &dyn Engine,
+        journal: &Journal,
+        commit_path: &CommitPath,
+        epochs: &Epochs,
+    ) -> Result<()> {
+        if self.waiting.is_empty() {
+            let applied = commit_path.applied_lsn();
+            if applied == self.applied_seen {
+                return Ok(());
+            }
+            self.waiting = marks(engine)?;
+            self.applied_seen = applied;
+            if !self.waiting.is_empty() && !epochs.advance() {
+                self.waiting.clear();
+                self.applied_seen = 0;
+            }
+            return Ok(());
+        }
+        if !epochs.old_is_empty() {
+            return Ok(());
+        }
+        for ident in &self.waiting {
+            let range = KeyRange {
+                start: ident.prefix().as_bytes().to_vec(),
+                end: ident.prefix().end(),
+            };
+            if !engine.reclaim(range, STEP_BYTES)?.done {
+                return Ok(());
+            }
+        }
+        engine.sync()?;
+        let mut batch = WriteBatch::new();
+        for ident in self.waiting.drain(..) {
+            batch.delete(&layout::dropped_key(ident));
+        }
+        let mut record = Vec::new();
+        Header::SYSTEM_ONLY.write(&mut record);
+        record.extend_from_slice(batch.as_bytes());
+        journal.submit(&record).map_err(journal_error)?;
+        Ok(())
+    }
+}
+
+fn marks(engine: &dyn Engine) -> Result<Vec<Ident>> {
+    let snapshot = engine.snapshot()?;
+    let mut cursor = snapshot.cursor(KeyRange::prefix(layout::DROPPED))?;
+    cursor.first()?;
+    let mut idents = Vec::new();
+    while cursor.valid() && idents.len() < IDENTS_AT_ONCE {
+        idents.extend(layout::split_ident(layout::DROPPED, cursor.key()).map(|(ident, _)| ident));
+        cursor.next()?;
+    }
+    Ok(idents)
+}
