@@ -6,7 +6,6 @@
 //! collection was not replaced before the snapshot. Leaves out: who may change the catalog (`ddl`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use quarry_bson::Document;
@@ -26,8 +25,6 @@ const FORGET_AT_ONCE: usize = CACHED_COLLECTIONS_MAX / 16;
 pub struct Catalog {
     engine: Arc<dyn Engine>,
     cache: RwLock<FxHashMap<Box<str>, Arc<Collection>>>,
-    /// Grows with every applied record that has catalog keys.
-    version: AtomicU64,
     /// Lock order: the gate before the cache.
     gate: Mutex<()>,
 }
@@ -43,7 +40,6 @@ impl Catalog {
         Catalog {
             engine,
             cache: RwLock::default(),
-            version: AtomicU64::new(0),
             gate: Mutex::default(),
         }
     }
@@ -102,11 +98,6 @@ impl Catalog {
         Ok(collection.detail.get_or_init(|| detail))
     }
 
-    /// The number of applied catalog changes, for those who keep something derived.
-    pub fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
-    }
-
     /// Shuts the gate for the time a record with system keys is applied.
     pub fn applying(&self) -> Applying<'_> {
         Applying {
@@ -135,7 +126,7 @@ impl Applying<'_> {
     /// Before the engine write: multikey marks show before the entries that need them.
     pub fn before(&self, batch: &WriteBatch) {
         let mut marks: Vec<(Ident, u8)> = Vec::new();
-        for op in batch.iter() {
+        for op in batch {
             if let Op::Put(key, _) = op
                 && let Some((ident, &[component])) = layout::split_ident(layout::MULTIKEY, key)
             {
@@ -160,10 +151,9 @@ impl Applying<'_> {
 
     /// After the engine write: changed entries are forgotten.
     pub fn after(&self, batch: &WriteBatch) {
-        for op in batch.iter() {
+        for op in batch {
             let (Op::Put(key, _) | Op::Delete(key)) = op;
             if let Some((database, collection)) = layout::split_catalog_key(key) {
-                self.catalog.version.fetch_add(1, Ordering::AcqRel);
                 self.catalog
                     .cache
                     .write()

@@ -87,7 +87,7 @@ impl Collection {
             .as_raw()
             .get("indexes")
             .and_then(|value| value.as_array());
-        for value in listed.iter().flat_map(|array| array.iter()) {
+        for value in listed.iter().flat_map(quarry_bson::RawArray::iter) {
             let broken = || {
                 Error::Corrupt(format!(
                     "an index of `{}` is broken in the catalog",

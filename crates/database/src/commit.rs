@@ -88,7 +88,7 @@ impl CommitPath {
         let mut counts = Counts::default();
         self.engine
             .get(&layout::counters_key(ident), &mut |value| {
-                counts = decode_counts(value)
+                counts = decode_counts(value);
             })?;
         Ok(counts)
     }
@@ -161,7 +161,7 @@ impl CommitPath {
         if counters.len() > COUNTERS_CACHED_MAX {
             counters.clear();
         }
-        for op in batch.iter() {
+        for op in batch {
             let key = op.key();
             if key.first() != Some(&0) {
                 continue;
@@ -244,7 +244,7 @@ fn storage_hook_error(error: &quarry_storage::Error) -> HookError {
 pub(crate) fn read_u64(engine: &dyn Engine, key: &[u8]) -> Result<Option<u64>> {
     let mut number = None;
     engine.get(key, &mut |value| {
-        number = value.try_into().ok().map(u64::from_le_bytes)
+        number = value.try_into().ok().map(u64::from_le_bytes);
     })?;
     Ok(number)
 }

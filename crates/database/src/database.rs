@@ -279,15 +279,15 @@ fn checkpoint(engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) ->
 fn identify(engine: &dyn Engine) -> Result<[u8; 16]> {
     let mut version = None;
     engine.get(layout::FORMAT_VERSION_KEY, &mut |value| {
-        version = value.try_into().ok().map(u32::from_le_bytes)
+        version = value.try_into().ok().map(u32::from_le_bytes);
     })?;
     let mut uuid: Option<[u8; 16]> = None;
     engine.get(layout::DATABASE_UUID_KEY, &mut |value| {
-        uuid = value.try_into().ok()
+        uuid = value.try_into().ok();
     })?;
     let mut name = Vec::new();
     engine.get(layout::ENGINE_NAME_KEY, &mut |value| {
-        name.extend_from_slice(value)
+        name.extend_from_slice(value);
     })?;
     match (version, uuid) {
         (Some(layout::FORMAT_VERSION), Some(uuid)) if name == engine.name().as_bytes() => Ok(uuid),

@@ -217,7 +217,7 @@ impl Database {
             let index = find_index(&detail.indexes, *value)?;
             match index {
                 Some(index) if Some(index.name.as_str()) != Some("_id_") => {
-                    dropped.push(index.ident)
+                    dropped.push(index.ident);
                 }
                 Some(_) => return Err(Error::invalid(INVALID_OPTIONS, "cannot drop _id index")),
                 None if names_id(*value) => {

@@ -59,22 +59,6 @@ impl Prefix {
     }
 }
 
-/// Reads the ident at the start of `key`; returns it and the bytes that follow.
-pub fn split(key: &[u8]) -> Option<(Ident, &[u8])> {
-    let (&first, rest) = key.split_first()?;
-    if u64::from(first) <= ONE_BYTE_MAX {
-        return Some((Ident(u64::from(first)), rest));
-    }
-    let n = usize::from(first - 0xF0) + 1;
-    if n > 8 || rest.len() < n {
-        return None;
-    }
-    let number = rest[..n]
-        .iter()
-        .fold(0u64, |acc, &b| (acc << 8) | u64::from(b));
-    Some((Ident(number), &rest[n..]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,17 +77,5 @@ mod tests {
             assert!(!b.as_bytes().starts_with(a.as_bytes()), "{pair:?}");
             assert!(a.end().as_slice() <= b.as_bytes(), "{pair:?}");
         }
-        for n in numbers {
-            let mut key = Ident(n).prefix().as_bytes().to_vec();
-            key.extend_from_slice(b"suffix");
-            assert_eq!(split(&key), Some((Ident(n), &b"suffix"[..])));
-        }
-    }
-
-    #[test]
-    fn a_cut_prefix_is_refused() {
-        assert_eq!(split(&[]), None);
-        assert_eq!(split(&[0xF1, 1]), None);
-        assert_eq!(split(&[0xFF, 1, 2, 3, 4, 5, 6, 7, 8]), None);
     }
 }

@@ -50,7 +50,7 @@ pub struct Index {
 impl KeyPattern {
     pub fn parse(pattern: RawDocument<'_>) -> Result<KeyPattern> {
         let mut fields = Vec::new();
-        for element in pattern.iter() {
+        for element in pattern {
             let path = element.name().as_str()?.to_owned();
             let direction = parse_direction(&path, element.value())?;
             if path.is_empty() || path.split('.').any(str::is_empty) {
@@ -184,7 +184,7 @@ impl Index {
     }
 
     fn read_options(&mut self, spec: RawDocument<'_>) -> Result<()> {
-        for element in spec.iter() {
+        for element in spec {
             let option = element.name().as_str()?;
             let value = element.value();
             match option {

@@ -138,9 +138,9 @@ impl Database {
         let snapshot = self.engine.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         if from.is_empty() {
-            cursor.first()?
+            cursor.first()?;
         } else {
-            cursor.seek(from)?
+            cursor.seek(from)?;
         }
         let mut keys = Vec::new();
         while cursor.valid() && keys.len() < BUILD_PIECE_DOCUMENTS {

@@ -216,7 +216,7 @@ impl Emit<'_, '_> {
         if array.is_empty() {
             return self.emit(&with_element(states, None));
         }
-        for element in array.iter() {
+        for element in array {
             self.expand(&with_element(states, Some(element)))?;
         }
         Ok(())

@@ -154,7 +154,7 @@ impl Check<'_> {
             }
             let mut right = false;
             self.snapshot.get(buffer.key(entry), &mut |value| {
-                right = value == buffer.value(entry)
+                right = value == buffer.value(entry);
             })?;
             if !right && !self.detail.indexes[number].building {
                 let name = &self.detail.indexes[number].name;

@@ -88,7 +88,7 @@ impl View {
         quarry_keystring::encode_id(&mut entry, id);
         let mut found = None;
         self.get(&entry, &mut |value| {
-            found = split_unique_value(value).map(|(key, _)| key.to_vec())
+            found = split_unique_value(value).map(|(key, _)| key.to_vec());
         })?;
         Ok(found.map(|suffix| full_record_key(&self.collection, &suffix)))
     }

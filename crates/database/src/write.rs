@@ -475,8 +475,8 @@ impl<'i> InsertPiece<'i> {
         let mut refused: Vec<(usize, Error)> = Vec::new();
         let mut entries: Vec<&Entry> = self.keys.entries.iter().filter(unique).collect();
         entries.sort_by_key(|entry| entry.document);
-        let mut position_entries = entries.chunk_by(|a, b| a.document == b.document);
-        while let Some(of_document) = position_entries.next() {
+        let position_entries = entries.chunk_by(|a, b| a.document == b.document);
+        for of_document in position_entries {
             let position = of_document[0].document as usize;
             if self.failed[position] {
                 continue;

@@ -1,0 +1,370 @@
+//! Collections as a user meets them, on the memory engine: writes, unique keys, builds, drops, capped bounds, validate.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quarry_bson::{Document, RawDocument, doc};
+use quarry_database::{Change, Database, Error, Level, Namespace, Operation, Options, Result};
+use quarry_storage::{Engine, KeyRange, Memory, WriteBatch};
+
+fn open() -> (Arc<Memory>, Database) {
+    let engine = Arc::new(Memory::new());
+    let database =
+        Database::open(Arc::clone(&engine) as Arc<dyn Engine>, Options::default()).unwrap();
+    (engine, database)
+}
+
+fn namespace() -> Namespace {
+    Namespace::parse("db.c").unwrap()
+}
+
+fn insert(database: &Database, documents: &[Document], ordered: bool) -> quarry_database::Inserted {
+    let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+    database
+        .insert_piece(&Operation::default(), &namespace(), &raw, ordered)
+        .unwrap()
+}
+
+fn index(database: &Database, spec: Document) -> Result<quarry_database::IndexesCreated> {
+    database.create_indexes(&namespace(), &[spec], &Operation::default(), Level::Written)
+}
+
+/// Every document of `db.c`, in natural order.
+fn all(database: &Database) -> Vec<Document> {
+    let Some(view) = database.view(&namespace()).unwrap() else {
+        return Vec::new();
+    };
+    let mut cursor = view
+        .cursor(KeyRange::prefix(view.collection.prefix.as_bytes()))
+        .unwrap();
+    cursor.first().unwrap();
+    let mut documents = Vec::new();
+    while cursor.valid() {
+        documents.push(Document::from_bytes(cursor.value().to_vec()).unwrap());
+        cursor.next().unwrap();
+    }
+    documents
+}
+
+fn modify(
+    database: &Database,
+    ids: &[i32],
+    compute: &mut dyn FnMut(RawDocument<'_>, &mut Vec<u8>) -> Result<Change>,
+) -> quarry_database::Modified {
+    let collection = database.collection(&namespace()).unwrap().unwrap();
+    let keys: Vec<Vec<u8>> = ids
+        .iter()
+        .map(|id| Database::record_key(&collection, (*id).into()).unwrap())
+        .collect();
+    database
+        .modify_piece(
+            &Operation::default(),
+            &namespace(),
+            collection.ident,
+            &keys,
+            &mut |_, old, out| compute(old, out),
+        )
+        .unwrap()
+}
+
+fn assert_valid(database: &Database) {
+    let report = database
+        .validate(&namespace(), true, &Operation::default())
+        .unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+}
+
+#[test]
+fn an_ordered_insert_stops_at_the_first_duplicate_and_an_unordered_one_goes_on() {
+    let (_, database) = open();
+    index(&database, doc! { "key": { "u": 1 }, "unique": true }).unwrap();
+    let ordered = insert(
+        &database,
+        &[
+            doc! { "_id": 1, "u": 1 },
+            doc! { "_id": 2, "u": 1 },
+            doc! { "_id": 3, "u": 3 },
+        ],
+        true,
+    );
+    assert_eq!(
+        (ordered.inserted, ordered.errors.len(), ordered.errors[0].0),
+        (1, 1, 1)
+    );
+    let Error::DuplicateKey(duplicate) = &ordered.errors[0].1 else {
+        panic!("{:?}", ordered.errors)
+    };
+    assert_eq!(
+        (duplicate.index.as_str(), &duplicate.key_value),
+        ("u_1", &doc! { "u": 1 })
+    );
+    let unordered = insert(
+        &database,
+        &[
+            doc! { "_id": 1 },
+            doc! { "_id": 4, "u": 4 },
+            doc! { "_id": 4, "u": 5 },
+            doc! { "_id": 5, "u": 4 },
+            doc! { "_id": 6, "u": 6 },
+        ],
+        false,
+    );
+    assert_eq!(unordered.inserted, 2);
+    assert_eq!(
+        unordered
+            .errors
+            .iter()
+            .map(|(position, _)| *position)
+            .collect::<Vec<_>>(),
+        [0, 2, 3]
+    );
+    let ids: Vec<_> = all(&database)
+        .iter()
+        .map(|document| document.get("_id").unwrap().as_i32().unwrap())
+        .collect();
+    assert_eq!(ids, [1, 4, 6]);
+    assert_valid(&database);
+}
+
+#[test]
+fn an_update_moves_entries_and_may_hand_a_unique_key_on_within_a_piece() {
+    let (_, database) = open();
+    index(&database, doc! { "key": { "u": 1 }, "unique": true }).unwrap();
+    index(&database, doc! { "key": { "tags": 1, "u": -1 } }).unwrap();
+    insert(
+        &database,
+        &[
+            doc! { "_id": 1, "u": 1, "tags": ["a", "b"] },
+            doc! { "_id": 2, "u": 2, "tags": ["b"] },
+        ],
+        true,
+    );
+    // 1 takes 3, then 2 takes 1: free by then.
+    let moved = modify(&database, &[1, 2], &mut |old, out| {
+        let id = old.get("_id").unwrap().as_i32().unwrap();
+        let u = if id == 1 { 3 } else { 1 };
+        out.extend_from_slice(doc! { "_id": id, "u": u, "tags": ["b", "c"] }.as_bytes());
+        Ok(Change::Replace)
+    });
+    assert_eq!((moved.matched, moved.modified), (2, 2));
+    assert!(moved.error.is_none());
+    assert_valid(&database);
+    let clash = modify(&database, &[1], &mut |_, out| {
+        out.extend_from_slice(doc! { "_id": 1, "u": 1 }.as_bytes());
+        Ok(Change::Replace)
+    });
+    assert!(matches!(clash.error, Some(Error::DuplicateKey(_))));
+    assert_eq!(clash.modified, 0);
+    let deleted = modify(&database, &[1, 9], &mut |_, _| Ok(Change::Delete));
+    assert_eq!(deleted.deleted, 1);
+    assert_eq!(all(&database).len(), 1);
+    assert_valid(&database);
+}
+
+#[test]
+fn an_index_built_under_writes_agrees_with_its_documents() {
+    let (_, database) = open();
+    let documents: Vec<Document> = (0..2000)
+        .map(|i| doc! { "_id": i, "n": (i % 7), "a": [(i % 3), (i % 5)] })
+        .collect();
+    for piece in documents.chunks(500) {
+        insert(&database, piece, true);
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (database, stop) = (&database, &stop);
+            scope.spawn(move || {
+                let mut next = 10_000 + thread * 100_000;
+                while !stop.load(Ordering::Relaxed) {
+                    insert(
+                        database,
+                        &[doc! { "_id": next, "n": next, "a": [next] }],
+                        true,
+                    );
+                    modify(database, &[next % 2000], &mut |old, out| {
+                        let id = old.get("_id").unwrap().as_i32().unwrap();
+                        out.extend_from_slice(doc! { "_id": id, "n": (-next), "a": 1 }.as_bytes());
+                        Ok(Change::Replace)
+                    });
+                    next += 1;
+                }
+            });
+        }
+        let made = index(&database, doc! { "key": { "a": 1, "n": -1 } });
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(made.unwrap().after, 2);
+    });
+    assert_valid(&database);
+    let listed = database.list_indexes(&namespace()).unwrap();
+    assert_eq!(
+        listed
+            .iter()
+            .map(|spec| spec.get_str("name").unwrap().to_owned())
+            .collect::<Vec<_>>(),
+        ["_id_", "a_1_n_-1"]
+    );
+}
+
+#[test]
+fn a_duplicate_fails_a_unique_build_and_leaves_no_index() {
+    let (_, database) = open();
+    insert(
+        &database,
+        &[doc! { "_id": 1, "u": 1 }, doc! { "_id": 2, "u": 1 }],
+        true,
+    );
+    let failed = index(&database, doc! { "key": { "u": 1 }, "unique": true });
+    assert!(matches!(failed, Err(Error::DuplicateKey(_))));
+    assert_eq!(database.list_indexes(&namespace()).unwrap().len(), 1);
+    assert_eq!(
+        insert(&database, &[doc! { "_id": 3, "u": 1 }], true).inserted,
+        1
+    );
+    assert_valid(&database);
+}
+
+#[test]
+fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
+    let (engine, database) = open();
+    index(&database, doc! { "key": { "n": 1 } }).unwrap();
+    insert(
+        &database,
+        &[doc! { "_id": 1, "n": 1 }, doc! { "_id": 2, "n": 2 }],
+        true,
+    );
+    assert_valid(&database);
+    let view = database.view(&namespace()).unwrap().unwrap();
+    let prefix = view.detail().unwrap().indexes[0].prefix;
+    let mut cursor = view.cursor(KeyRange::prefix(prefix.as_bytes())).unwrap();
+    cursor.first().unwrap();
+    let (key, value) = (cursor.key().to_vec(), cursor.value().to_vec());
+    drop(cursor);
+    let mut batch = WriteBatch::new();
+    batch.delete(&key);
+    engine.write(&batch).unwrap();
+    let report = database
+        .validate(&namespace(), true, &Operation::default())
+        .unwrap();
+    assert!(
+        report
+            .errors
+            .iter()
+            .any(|error| error.contains("index `n_1` misses the entry of the document with _id 1")),
+        "{:?}",
+        report.errors
+    );
+    let mut batch = WriteBatch::new();
+    batch.put(&key, &value);
+    batch.put(&[&key[..], b"\x01"].concat(), &value);
+    engine.write(&batch).unwrap();
+    let report = database
+        .validate(&namespace(), true, &Operation::default())
+        .unwrap();
+    assert_eq!(
+        report.errors,
+        ["index `n_1` has 3 entries, its documents ask for 2"]
+    );
+    assert!(!report.indexes[1].valid);
+}
+
+#[test]
+fn a_capped_collection_keeps_the_newest_within_its_bounds() {
+    let (_, database) = open();
+    let options = doc! { "capped": true, "size": 100_000, "max": 3 };
+    database
+        .create_collection(
+            &namespace(),
+            options.as_raw(),
+            &Operation::default(),
+            Level::Written,
+        )
+        .unwrap();
+    for i in (0..10).rev() {
+        insert(&database, &[doc! { "_id": i }], true);
+    }
+    let ids: Vec<_> = all(&database)
+        .iter()
+        .map(|document| document.get("_id").unwrap().as_i32().unwrap())
+        .collect();
+    assert_eq!(ids, [2, 1, 0], "insertion order");
+    assert_eq!(
+        insert(&database, &[doc! { "_id": 1 }], true).errors.len(),
+        1
+    );
+    assert_eq!(insert(&database, &[doc! { "_id": 9 }], true).inserted, 1);
+    assert_valid(&database);
+}
+
+#[test]
+fn names_come_and_go() {
+    let (_, database) = open();
+    let operation = Operation::default();
+    insert(&database, &[doc! { "_id": 1 }], true);
+    let other = Namespace::parse("db2.d").unwrap();
+    database
+        .rename_collection(&namespace(), &other, false, &operation, Level::Written)
+        .unwrap();
+    assert_eq!(database.list_databases().unwrap(), ["db2"]);
+    assert_eq!(
+        database
+            .count(&database.collection(&other).unwrap().unwrap())
+            .unwrap(),
+        1
+    );
+    insert(&database, &[doc! { "_id": 2 }], true);
+    let refused =
+        database.rename_collection(&other, &namespace(), false, &operation, Level::Written);
+    assert_eq!(refused.unwrap_err().code(), 48);
+    database
+        .rename_collection(&other, &namespace(), true, &operation, Level::Written)
+        .unwrap();
+    assert_eq!(all(&database), [doc! { "_id": 1 }]);
+    assert!(
+        database
+            .drop_database("db", &operation, Level::Written)
+            .unwrap()
+    );
+    assert!(
+        !database
+            .drop_database("db", &operation, Level::Written)
+            .unwrap()
+    );
+    assert!(database.list_databases().unwrap().is_empty());
+    assert_eq!(
+        insert(&database, &[doc! { "_id": 1 }], true).inserted,
+        1,
+        "a namesake is another collection"
+    );
+}
+
+#[test]
+fn counters_are_exact_under_concurrent_writers() {
+    let (_, database) = open();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let database = &database;
+            scope.spawn(move || {
+                for i in 0..200 {
+                    insert(
+                        database,
+                        &[doc! { "_id": (thread * 1000 + i), "x": "y" }],
+                        true,
+                    );
+                    if i % 3 == 0 {
+                        modify(database, &[thread * 1000 + i], &mut |_, _| {
+                            Ok(Change::Delete)
+                        });
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(
+        database
+            .count(&database.collection(&namespace()).unwrap().unwrap())
+            .unwrap(),
+        4 * (200 - 67)
+    );
+    assert_valid(&database);
+}
