@@ -7,9 +7,11 @@ pub mod error_code;
 pub mod field_path;
 mod name_table;
 
+pub mod exec;
 pub mod expression;
 pub mod matcher;
 pub mod pipeline;
+pub mod planner;
 pub mod projection;
 pub mod sort;
 pub mod update;

@@ -1,0 +1,36 @@
+//! `count`: without a filter the collection's own count, which is exact; else as many as match.
+
+use quarry_database::{Database, Operation};
+
+use super::error::Result;
+use super::executor::matches;
+use super::find::Parsed;
+use super::request::CountRequest;
+use super::scan::{Flow, Scan};
+
+pub fn count(database: &Database, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
+    let parsed = Parsed::parse(request.filter, None, None)?;
+    let limit = request.limit.unwrap_or(u64::MAX);
+    if parsed.matcher.is_match_all() && request.hint.is_none() {
+        let Some(collection) = database.collection(request.namespace)? else {
+            return Ok(0);
+        };
+        let all = database.count(&collection)?;
+        return Ok(all.saturating_sub(request.skip).min(limit));
+    }
+    let Some(view) = database.view(request.namespace)? else {
+        return Ok(0);
+    };
+    let mut scan = Scan::new(parsed.plan(&view, request.hint)?);
+    let enough = request.skip.saturating_add(limit);
+    let mut found = 0;
+    scan.run(&view, operation, &mut |_, document| {
+        found += u64::from(matches(&parsed, document)?);
+        Ok(if found >= enough {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        })
+    })?;
+    Ok(found.saturating_sub(request.skip))
+}

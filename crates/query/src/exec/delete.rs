@@ -1,0 +1,33 @@
+//! `delete`: one statement.
+
+use quarry_database::{Change, Database, Level, Operation};
+
+use super::error::Result;
+use super::find::Parsed;
+use super::modify::Target;
+use super::request::DeleteRequest;
+
+/// Removes the first document that matches, or all; says how many.
+pub fn delete(
+    database: &Database,
+    operation: &Operation,
+    request: DeleteRequest<'_>,
+    level: Level,
+) -> Result<u64> {
+    let parsed = Parsed::parse(request.filter, None, None)?;
+    let target = Target {
+        database,
+        operation,
+        namespace: request.namespace,
+        filter: request.filter,
+        parsed: &parsed,
+        hint: request.hint,
+    };
+    let mut totals = if request.is_multi {
+        target.modify_all(&mut |_, _, _| Ok(Change::Delete))?
+    } else {
+        target.modify_one(&mut |_, _, _| Ok(Change::Delete))?
+    };
+    totals.settle(database, level)?;
+    Ok(totals.deleted)
+}

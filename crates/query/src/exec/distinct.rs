@@ -1,0 +1,103 @@
+//! `distinct`: the values that a path reaches in the documents that match, arrays by their elements, each once.
+
+use hashbrown::HashSet;
+use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue, Value};
+use quarry_database::{Database, Operation};
+use quarry_keystring::encode_id;
+
+use super::error::Result;
+use super::executor::matches;
+use super::find::Parsed;
+use super::request::DistinctRequest;
+use super::scan::{Flow, Scan};
+use crate::field_path::{FieldPath, PathPart};
+
+/// MongoDB's number for an answer that fits no document.
+const DISTINCT_TOO_BIG: i32 = 17_217;
+
+pub fn distinct(
+    database: &Database,
+    operation: &Operation,
+    request: DistinctRequest<'_>,
+) -> Result<Vec<Value>> {
+    let parsed = Parsed::parse(request.filter, None, None)?;
+    let path = FieldPath::parse(request.key)?;
+    let Some(view) = database.view(request.namespace)? else {
+        return Ok(Vec::new());
+    };
+    let mut scan = Scan::new(parsed.plan(&view, request.hint)?);
+    let mut found = Found::default();
+    scan.run(&view, operation, &mut |_, document| {
+        if matches(&parsed, document)? {
+            found.collect(RawValue::Document(document), path.parts())?;
+        }
+        Ok(Flow::Continue)
+    })?;
+    Ok(found.values)
+}
+
+#[derive(Default)]
+struct Found {
+    values: Vec<Value>,
+    known: HashSet<Vec<u8>>,
+    bytes: usize,
+    key: Vec<u8>,
+}
+
+impl Found {
+    /// Follows `rest` from `value`; its depth is the path's.
+    fn collect(&mut self, value: RawValue<'_>, rest: &[PathPart]) -> Result<()> {
+        match (value, rest.split_first()) {
+            (RawValue::Document(document), Some((part, after))) => {
+                self.enter(document, part, after)
+            }
+            (RawValue::Array(array), Some((part, after))) => {
+                if let Some(index) = part.index() {
+                    if let Some(element) = array.get(index as usize) {
+                        self.collect(element, after)?;
+                    }
+                }
+                for element in array {
+                    if let RawValue::Document(document) = element {
+                        self.enter(document, part, after)?;
+                    }
+                }
+                Ok(())
+            }
+            (_, Some(_)) => Ok(()),
+            (RawValue::Array(array), None) => {
+                array.into_iter().try_for_each(|element| self.add(element))
+            }
+            (value, None) => self.add(value),
+        }
+    }
+
+    fn enter(
+        &mut self,
+        document: RawDocument<'_>,
+        part: &PathPart,
+        after: &[PathPart],
+    ) -> Result<()> {
+        match document.get(part.name()) {
+            Some(value) => self.collect(value, after),
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, value: RawValue<'_>) -> Result<()> {
+        self.key.clear();
+        encode_id(&mut self.key, value);
+        if self.known.contains(&self.key) {
+            return Ok(());
+        }
+        let value = value.to_value();
+        self.bytes += value.as_bytes().len();
+        if self.bytes > DOCUMENT_BYTES_MAX {
+            let text = "distinct too big, 16mb cap";
+            return Err(crate::Error::location(DISTINCT_TOO_BIG, text).into());
+        }
+        self.known.insert(self.key.clone());
+        self.values.push(value);
+        Ok(())
+    }
+}

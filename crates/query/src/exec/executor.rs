@@ -1,0 +1,380 @@
+//! A read between two batches: a view while a batch is made, a plan with its position, and what was read ahead.
+//!
+//! Documents are read in chunks, matched and projected into one buffer, and copied from it to the reply; no
+//! engine cursor is open between two calls. A sort reads all its input first.
+
+use quarry_bson::RawDocument;
+use quarry_database::{Database, Error, Ident, Namespace, Operation, View};
+use quarry_timing::{Phase, phase};
+
+use super::error::Result;
+use super::find::Parsed;
+use super::foreign::Foreign;
+use super::scan::{Flow, Scan};
+use super::sorter::{Sorted, Sorter};
+use crate::pipeline::{Execution, Run, Source};
+
+/// What is read ahead at most, in documents and in bytes.
+const CHUNK_DOCUMENTS: u64 = 128;
+const CHUNK_BYTES: usize = 256 * 1024;
+
+pub struct Executor {
+    input: Input,
+    /// The stages of an aggregation that the read does not do.
+    rest: Option<Rest>,
+}
+
+struct Rest {
+    execution: Execution,
+    foreign: Foreign,
+}
+
+enum Input {
+    /// Whole documents one after the other, from `position` on.
+    Documents {
+        bytes: Vec<u8>,
+        position: usize,
+    },
+    Reading(Box<Viewed>),
+}
+
+struct Viewed {
+    view: Option<View>,
+    namespace: Namespace,
+    ident: Ident,
+    reading: Reading,
+    is_tailable: bool,
+}
+
+/// The stages of a find over its scan: filter, sort, skip, limit, projection.
+pub(super) struct Reading {
+    scan: Scan,
+    parsed: Parsed,
+    skip: u64,
+    left: u64,
+    wanted: Option<u64>,
+    ahead: Ahead,
+    sorted: Option<Sorted>,
+    is_finished: bool,
+}
+
+#[derive(Default)]
+struct Ahead {
+    bytes: Vec<u8>,
+    position: usize,
+}
+
+impl Executor {
+    pub(super) fn empty() -> Executor {
+        Executor::documents(Vec::new())
+    }
+
+    pub(super) fn documents(bytes: Vec<u8>) -> Executor {
+        Executor {
+            input: Input::Documents { bytes, position: 0 },
+            rest: None,
+        }
+    }
+
+    pub(super) fn reading(view: View, reading: Reading, is_tailable: bool) -> Executor {
+        let viewed = Viewed {
+            namespace: view.collection.namespace.clone(),
+            ident: view.collection.ident,
+            view: Some(view),
+            reading,
+            is_tailable,
+        };
+        Executor {
+            input: Input::Reading(Box::new(viewed)),
+            rest: None,
+        }
+    }
+
+    pub(super) fn with_stages(mut self, execution: Execution, foreign: Foreign) -> Executor {
+        self.rest = Some(Rest { execution, foreign });
+        self
+    }
+
+    /// Appends the next document to `out`; false, and nothing appended, if there is none now.
+    pub fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(rest) = &mut self.rest else {
+            return self.input.next(operation, out);
+        };
+        let interrupt = || operation.check().map_err(crate::Error::from);
+        let mut input = Pull {
+            input: &mut self.input,
+            operation,
+            failure: None,
+        };
+        let foreign = rest.foreign.lend(operation);
+        let outcome = rest.execution.next(
+            &mut Run {
+                input: &mut input,
+                interrupt: &interrupt,
+                foreign: &foreign,
+            },
+            out,
+        );
+        match input.failure {
+            Some(failure) => Err(failure),
+            None => Ok(outcome?),
+        }
+    }
+
+    /// Gives up the snapshot.
+    pub fn save(&mut self) -> Result<()> {
+        if let Input::Reading(viewed) = &mut self.input {
+            viewed.view = None;
+        }
+        if let Some(rest) = &mut self.rest {
+            rest.foreign.save();
+        }
+        Ok(())
+    }
+
+    /// Takes a new snapshot; the read goes on behind the last key. Fails if the collection has gone.
+    pub fn restore(&mut self, database: &Database, operation: &Operation) -> Result<()> {
+        operation.check()?;
+        if let Input::Reading(viewed) = &mut self.input {
+            viewed.restore(database)?;
+        }
+        if let Some(rest) = &mut self.rest {
+            rest.foreign.restore(database)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there can be no more documents, not even later.
+    pub fn is_dead(&self) -> bool {
+        match &self.input {
+            Input::Documents { bytes, position } => *position == bytes.len(),
+            Input::Reading(viewed) => viewed.is_dead(),
+        }
+    }
+}
+
+impl Input {
+    fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
+        match self {
+            Input::Documents { bytes, position } => Ok(take(bytes, position, out)),
+            Input::Reading(viewed) => viewed.next(operation, out),
+        }
+    }
+}
+
+/// Moves the document at `position` to `out`.
+fn take(bytes: &[u8], position: &mut usize, out: &mut Vec<u8>) -> bool {
+    let Some(length) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) else {
+        return false;
+    };
+    let end = *position + u32::from_le_bytes(*length) as usize;
+    out.extend_from_slice(&bytes[*position..end]);
+    *position = end;
+    true
+}
+
+impl Viewed {
+    fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
+        if self.reading.ahead.take(out) {
+            return Ok(true);
+        }
+        let Some(view) = &self.view else {
+            let text = "a cursor was read without a snapshot".to_owned();
+            return Err(Error::QueryPlanKilled(text));
+        };
+        self.reading.fill(view, operation)?;
+        Ok(self.reading.ahead.take(out))
+    }
+
+    fn restore(&mut self, database: &Database) -> Result<()> {
+        let view = database.view(&self.namespace)?;
+        let view = view.filter(|view| view.collection.ident == self.ident);
+        let Some(view) = view else {
+            let text = format!("collection dropped. UUID of {} has changed", self.namespace);
+            return Err(Error::QueryPlanKilled(text));
+        };
+        if self.is_tailable {
+            self.reading.resume();
+        }
+        self.view = Some(view);
+        Ok(())
+    }
+
+    fn is_dead(&self) -> bool {
+        let reading = &self.reading;
+        if !reading.ahead.is_empty() {
+            return false;
+        }
+        // A tailable cursor ends where its collection was empty or its limit is reached.
+        reading.left == 0
+            || if self.is_tailable {
+                reading.scan.is_done() && !reading.scan.has_started()
+            } else {
+                reading.is_finished
+            }
+    }
+}
+
+impl Ahead {
+    fn take(&mut self, out: &mut Vec<u8>) -> bool {
+        let taken = take(&self.bytes, &mut self.position, out);
+        if !taken {
+            self.bytes.clear();
+            self.position = 0;
+        }
+        taken
+    }
+
+    fn is_empty(&self) -> bool {
+        self.position == self.bytes.len()
+    }
+}
+
+impl Reading {
+    pub(super) fn new(scan: Scan, parsed: Parsed, skip: u64, limit: Option<u64>) -> Reading {
+        Reading {
+            scan,
+            parsed,
+            skip,
+            left: limit.unwrap_or(u64::MAX),
+            wanted: limit.map(|limit| limit.saturating_add(skip)),
+            ahead: Ahead::default(),
+            sorted: None,
+            is_finished: false,
+        }
+    }
+
+    fn resume(&mut self) {
+        self.is_finished = false;
+        self.scan.resume();
+    }
+
+    /// Reads the next chunk.
+    fn fill(&mut self, view: &View, operation: &Operation) -> Result<()> {
+        if self.is_finished || self.left == 0 {
+            return Ok(());
+        }
+        if !self.scan.plan().is_sorted {
+            return self.fill_sorted(view, operation);
+        }
+        let Reading {
+            scan,
+            parsed,
+            skip,
+            left,
+            ahead,
+            ..
+        } = self;
+        let chunk = CHUNK_DOCUMENTS.min(*left);
+        let mut count = 0;
+        let more = scan.run(view, operation, &mut |_, document| {
+            if !matches(parsed, document)? {
+                return Ok(Flow::Continue);
+            }
+            if *skip > 0 {
+                *skip -= 1;
+                return Ok(Flow::Continue);
+            }
+            project(parsed, document, &mut ahead.bytes)?;
+            *left -= 1;
+            count += 1;
+            let is_full = count >= chunk || ahead.bytes.len() >= CHUNK_BYTES;
+            Ok(if is_full { Flow::Stop } else { Flow::Continue })
+        })?;
+        self.is_finished = !more || self.left == 0;
+        Ok(())
+    }
+
+    fn fill_sorted(&mut self, view: &View, operation: &Operation) -> Result<()> {
+        if self.sorted.is_none() {
+            self.sorted = Some(self.sort(view, operation)?);
+        }
+        let Some(sorted) = &mut self.sorted else {
+            return Ok(());
+        };
+        let (parsed, ahead) = (&self.parsed, &mut self.ahead);
+        let mut count = 0;
+        while count < CHUNK_DOCUMENTS && self.left > 0 && ahead.bytes.len() < CHUNK_BYTES {
+            let is_skipped = self.skip > 0;
+            let found = sorted.next(|bytes| {
+                if is_skipped {
+                    return Ok(());
+                }
+                project(parsed, RawDocument::new(bytes)?, &mut ahead.bytes)
+            })?;
+            if !found {
+                self.is_finished = true;
+                break;
+            }
+            if is_skipped {
+                self.skip -= 1;
+            } else {
+                self.left -= 1;
+                count += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn sort(&mut self, view: &View, operation: &Operation) -> Result<Sorted> {
+        let Reading {
+            scan,
+            parsed,
+            wanted,
+            ..
+        } = self;
+        let mut sorter = Sorter::new(*wanted);
+        let mut key = Vec::new();
+        scan.run(view, operation, &mut |_, document| {
+            if matches(parsed, document)? {
+                let _scope = phase(Phase::Sort);
+                key.clear();
+                if let Some(sort) = &parsed.sort {
+                    sort.key(document, &mut key)?;
+                }
+                sorter.push(&key, document.as_bytes())?;
+            }
+            Ok(Flow::Continue)
+        })?;
+        let _scope = phase(Phase::Sort);
+        Ok(sorter.finish())
+    }
+}
+
+pub(super) fn matches(parsed: &Parsed, document: RawDocument<'_>) -> Result<bool> {
+    if parsed.matcher.is_match_all() {
+        return Ok(true);
+    }
+    let _scope = phase(Phase::Match);
+    Ok(parsed.matcher.try_matches(document)?)
+}
+
+pub(super) fn project(parsed: &Parsed, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+    let Some(projection) = &parsed.projection else {
+        out.extend_from_slice(document.as_bytes());
+        return Ok(());
+    };
+    let _scope = phase(Phase::Project);
+    let details = if projection.uses_matched_element() {
+        parsed.matcher.try_match_details(document)?
+    } else {
+        None
+    };
+    Ok(projection.project(document, &details.unwrap_or_default(), out)?)
+}
+
+/// The input of a pipeline. Its own failure is kept as it is: a pipeline's error knows a code and a message only.
+struct Pull<'p> {
+    input: &'p mut Input,
+    operation: &'p Operation,
+    failure: Option<Error>,
+}
+
+impl Source for Pull<'_> {
+    fn next(&mut self, out: &mut Vec<u8>) -> crate::Result<bool> {
+        self.input.next(self.operation, out).map_err(|error| {
+            self.failure = Some(error.clone());
+            error.into()
+        })
+    }
+}

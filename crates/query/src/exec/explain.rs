@@ -1,0 +1,288 @@
+//! `explain`: the plan of a command and, if asked, what running its read examined. Writes are run without their
+//! effect: the documents they would change are found and counted.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_database::{Database, Namespace, Operation, View};
+
+use super::aggregate::head;
+use super::error::Result;
+use super::executor::{Executor, Reading};
+use super::find::Parsed;
+use super::request::{
+    AggregateRequest, CountRequest, DeleteRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
+};
+use super::scan::Scan;
+use crate::pipeline::Pipeline;
+use crate::planner::{Measured, Plan};
+use crate::update::Update;
+
+/// The command to be explained.
+pub enum Explained<'a> {
+    Find(FindRequest<'a>),
+    Aggregate(AggregateRequest<'a>),
+    Count(CountRequest<'a>),
+    Update(UpdateRequest<'a>),
+    Delete(DeleteRequest<'a>),
+    FindAndModify(FindAndModifyRequest<'a>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    QueryPlanner,
+    ExecutionStats,
+    AllPlansExecution,
+}
+
+/// The read of a command, and the stage that stands above it.
+struct Read<'a> {
+    find: FindRequest<'a>,
+    above: Option<&'static str>,
+    counts_all: bool,
+}
+
+pub fn explain(
+    database: &Database,
+    operation: &Operation,
+    explained: Explained<'_>,
+    verbosity: Verbosity,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    let Explained::Aggregate(request) = explained else {
+        let read = Read::of(explained)?;
+        return read.explain(database, operation, verbosity, reply);
+    };
+    let pipeline = Pipeline::parse(request.pipeline)?;
+    let leading = pipeline.leading();
+    let read = Read {
+        find: head(request, &leading),
+        above: None,
+        counts_all: false,
+    };
+    if leading.stages == pipeline.stages.len() {
+        return read.explain(database, operation, verbosity, reply);
+    }
+    let mut stages = reply.array("stages");
+    let mut first = stages.document();
+    let mut cursor = first.document("$cursor");
+    read.explain(database, operation, verbosity, &mut cursor)?;
+    cursor.finish();
+    first.finish();
+    pipeline.explain(leading.stages, &mut stages);
+    stages.finish();
+    Ok(())
+}
+
+impl<'a> Read<'a> {
+    fn of(explained: Explained<'a>) -> Result<Read<'a>> {
+        let find =
+            |namespace: &'a Namespace, filter: RawDocument<'a>, hint: Option<RawValue<'a>>| {
+                let mut find = FindRequest::new(namespace);
+                (find.filter, find.hint) = (filter, hint);
+                find
+            };
+        let (find, above, counts_all) = match explained {
+            Explained::Find(request) => (request, None, false),
+            Explained::Aggregate(request) => (FindRequest::new(request.namespace), None, false),
+            Explained::Count(request) => {
+                let mut read = find(request.namespace, request.filter, request.hint);
+                (read.skip, read.limit) = (request.skip, request.limit);
+                let counts_all = request.filter.is_empty() && request.hint.is_none();
+                (read, Some("COUNT"), counts_all)
+            }
+            Explained::Update(request) => {
+                Update::parse(request.update)?;
+                let mut read = find(request.namespace, request.filter, request.hint);
+                read.limit = (!request.is_multi).then_some(1);
+                (read, Some("UPDATE"), false)
+            }
+            Explained::Delete(request) => {
+                let mut read = find(request.namespace, request.filter, request.hint);
+                read.limit = (!request.is_multi).then_some(1);
+                (read, Some("DELETE"), false)
+            }
+            Explained::FindAndModify(request) => {
+                let mut read = find(request.namespace, request.filter, request.hint);
+                read.sort = request.sort;
+                read.limit = Some(1);
+                let above = if let Some(update) = request.update {
+                    Update::parse(update)?;
+                    "UPDATE"
+                } else {
+                    "DELETE"
+                };
+                (read, Some(above), false)
+            }
+        };
+        Ok(Read {
+            find,
+            above,
+            counts_all,
+        })
+    }
+
+    fn explain(
+        &self,
+        database: &Database,
+        operation: &Operation,
+        verbosity: Verbosity,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let find = &self.find;
+        let parsed = Parsed::parse(find.filter, find.sort, find.projection)?;
+        let view = database.view(find.namespace)?;
+        let plan = match &view {
+            Some(view) if !self.counts_all => Some(parsed.plan(view, find.hint)?),
+            _ => None,
+        };
+        reply.append("explainVersion", "1");
+        let mut planner = reply.document("queryPlanner");
+        planner.append("namespace", find.namespace.as_str());
+        planner.append("parsedQuery", find.filter);
+        let mut winning = planner.document("winningPlan");
+        self.describe(plan.as_ref(), view.is_some(), None, &mut winning);
+        winning.finish();
+        planner.array("rejectedPlans").finish();
+        planner.finish();
+        if verbosity == Verbosity::QueryPlanner {
+            return Ok(());
+        }
+        let measured = match (view, &plan) {
+            (Some(view), Some(plan)) => self.measure(view, plan.clone(), parsed, operation)?,
+            _ => Measured::default(),
+        };
+        let mut statistics = reply.document("executionStats");
+        statistics.append("executionSuccess", true);
+        statistics.append("nReturned", signed(measured.returned));
+        statistics.append("executionTimeMillis", measured.millis);
+        statistics.append("totalKeysExamined", signed(measured.keys_examined));
+        statistics.append("totalDocsExamined", signed(measured.docs_examined));
+        let mut stages = statistics.document("executionStages");
+        self.describe(plan.as_ref(), plan.is_some(), Some(measured), &mut stages);
+        stages.finish();
+        statistics.finish();
+        Ok(())
+    }
+
+    /// Reads what the command would read.
+    fn measure(
+        &self,
+        view: View,
+        plan: Plan,
+        parsed: Parsed,
+        operation: &Operation,
+    ) -> Result<Measured> {
+        let examined = || {
+            (
+                operation.keys_examined.load(Relaxed),
+                operation.docs_examined.load(Relaxed),
+            )
+        };
+        let (keys, docs) = examined();
+        let started = Instant::now();
+        let reading = Reading::new(Scan::new(plan), parsed, self.find.skip, self.find.limit);
+        let mut executor = Executor::reading(view, reading, false);
+        let (mut document, mut returned) = (Vec::new(), 0);
+        while executor.next(operation, &mut document)? {
+            document.clear();
+            returned += 1;
+        }
+        let (keys_after, docs_after) = examined();
+        Ok(Measured {
+            returned,
+            keys_examined: keys_after - keys,
+            docs_examined: docs_after - docs,
+            millis: i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX),
+        })
+    }
+
+    /// The stages from the outermost in.
+    fn describe(
+        &self,
+        plan: Option<&Plan>,
+        exists: bool,
+        measured: Option<Measured>,
+        out: &mut DocumentBuilder<'_>,
+    ) {
+        if self.counts_all && exists {
+            out.append("stage", "RECORD_STORE_FAST_COUNT");
+            return;
+        }
+        let Some(plan) = plan else {
+            out.append("stage", "EOF");
+            return;
+        };
+        let find = &self.find;
+        let mut stages: Vec<Stage<'_>> = self.above.map(Stage::Named).into_iter().collect();
+        if self.above.is_none() {
+            let projection = find.projection.map(Stage::Projection);
+            stages.extend(projection);
+            stages.extend(find.limit.map(|limit| Stage::Limit(signed(limit))));
+            stages.extend((find.skip > 0).then(|| Stage::Skip(signed(find.skip))));
+        }
+        if let Some(sort) = find.sort.filter(|_| !plan.is_sorted) {
+            let wanted = find.limit.map(|limit| limit.saturating_add(find.skip));
+            stages.push(Stage::Sort(sort, wanted.map(signed)));
+        }
+        nest(&stages, plan, find.filter, measured, out);
+    }
+}
+
+enum Stage<'a> {
+    Named(&'static str),
+    Projection(RawDocument<'a>),
+    Limit(i64),
+    Skip(i64),
+    Sort(RawDocument<'a>, Option<i64>),
+}
+
+/// Five stages deep at most.
+fn nest(
+    stages: &[Stage<'_>],
+    plan: &Plan,
+    filter: RawDocument<'_>,
+    measured: Option<Measured>,
+    out: &mut DocumentBuilder<'_>,
+) {
+    let Some((stage, inner)) = stages.split_first() else {
+        plan.describe(filter, measured, out);
+        return;
+    };
+    match stage {
+        Stage::Named(name) => {
+            out.append("stage", *name);
+        }
+        Stage::Projection(projection) => {
+            out.append("stage", "PROJECTION_DEFAULT");
+            out.append("transformBy", *projection);
+        }
+        Stage::Limit(limit) => {
+            out.append("stage", "LIMIT");
+            out.append("limitAmount", *limit);
+        }
+        Stage::Skip(skip) => {
+            out.append("stage", "SKIP");
+            out.append("skipAmount", *skip);
+        }
+        Stage::Sort(pattern, wanted) => {
+            out.append("stage", "SORT");
+            out.append("sortPattern", *pattern);
+            out.append("memLimit", super::sorter::SORT_BYTES_MAX as i64);
+            if let Some(wanted) = wanted {
+                out.append("limitAmount", *wanted);
+            }
+        }
+    }
+    if let Some(measured) = measured {
+        out.append("nReturned", signed(measured.returned));
+    }
+    let mut input = out.document("inputStage");
+    nest(inner, plan, filter, measured, &mut input);
+    input.finish();
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

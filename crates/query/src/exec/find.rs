@@ -1,0 +1,160 @@
+//! `find`: parses, plans and starts a read. A whole `_id` needs neither a plan nor a snapshot.
+
+use quarry_bson::{RawDocument, RawValue};
+use quarry_database::{Database, Operation, View};
+use quarry_timing::{Phase, phase};
+
+use super::error::Result;
+use super::executor::{Executor, Reading};
+use super::request::FindRequest;
+use super::scan::Scan;
+use crate::matcher::Matcher;
+use crate::planner::{Plan, Wanted, choose};
+use crate::projection::Projection;
+use crate::sort::SortPattern;
+
+/// The parsed parts of a find.
+pub(super) struct Parsed {
+    pub matcher: Matcher,
+    pub sort: Option<SortPattern>,
+    pub projection: Option<Projection>,
+}
+
+impl Parsed {
+    pub fn parse(
+        filter: RawDocument<'_>,
+        sort: Option<RawDocument<'_>>,
+        projection: Option<RawDocument<'_>>,
+    ) -> Result<Parsed> {
+        let _scope = phase(Phase::Plan);
+        let matcher = Matcher::parse(filter)?;
+        let sort = sort.map(SortPattern::parse).transpose()?;
+        let projection = projection
+            .map(|projection| Projection::parse(projection, Some(&matcher)))
+            .transpose()?;
+        Ok(Parsed {
+            sort: sort.filter(|sort| !sort.is_empty()),
+            projection: projection.filter(|projection| !projection.is_identity()),
+            matcher,
+        })
+    }
+
+    pub fn plan(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
+        let _scope = phase(Phase::Plan);
+        let wanted = Wanted {
+            matcher: &self.matcher,
+            sort: self.sort.as_ref(),
+            hint,
+        };
+        Ok(choose(&view.collection, view.detail()?, wanted)?)
+    }
+}
+
+pub fn find(
+    database: &Database,
+    operation: &Operation,
+    request: FindRequest<'_>,
+) -> Result<Executor> {
+    let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
+    let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
+    if is_plain && let Some(id) = only_id(request.filter) {
+        return by_id(database, request, &parsed, id);
+    }
+    operation.check()?;
+    let Some(view) = database.view(request.namespace)? else {
+        return Ok(Executor::empty());
+    };
+    let mut plan = parsed.plan(&view, request.hint)?;
+    if request.is_tailable {
+        plan = tailable(&view, &parsed, plan, request)?;
+    }
+    let reading = Reading::new(Scan::new(plan), parsed, request.skip, request.limit);
+    Ok(Executor::reading(view, reading, request.is_tailable))
+}
+
+/// The value of a filter that is `{_id: <value>}` and means equality.
+pub(super) fn only_id(filter: RawDocument<'_>) -> Option<RawValue<'_>> {
+    let mut elements = filter.iter();
+    let (Some(element), None) = (elements.next(), elements.next()) else {
+        return None;
+    };
+    if element.name() != "_id" {
+        return None;
+    }
+    match element.value() {
+        RawValue::Document(document) => {
+            let is_operator = document
+                .first()
+                .is_some_and(|first| first.name().as_bytes().starts_with(b"$"));
+            (!is_operator).then_some(RawValue::Document(document))
+        }
+        RawValue::Array(_) | RawValue::Regex(_) | RawValue::Null | RawValue::Undefined => None,
+        value => Some(value),
+    }
+}
+
+fn by_id(
+    database: &Database,
+    request: FindRequest<'_>,
+    parsed: &Parsed,
+    id: RawValue<'_>,
+) -> Result<Executor> {
+    let Some(collection) = database.collection(request.namespace)? else {
+        return Ok(Executor::empty());
+    };
+    let mut found = Vec::new();
+    if collection.is_clustered() {
+        let key = Database::record_key(&collection, id)?;
+        database.get_record(&key, &mut |bytes| found.extend_from_slice(bytes))?;
+    } else if let Some(view) = database.view(request.namespace)?
+        && let Some(key) = view.find_id(id)?
+    {
+        view.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;
+    }
+    if found.is_empty() {
+        return Ok(Executor::empty());
+    }
+    if let Some(projection) = &parsed.projection {
+        let document = RawDocument::new(&found)?;
+        let details = parsed.matcher.try_match_details(document)?;
+        let mut projected = Vec::new();
+        projection.project(document, &details.unwrap_or_default(), &mut projected)?;
+        found = projected;
+    }
+    Ok(Executor::documents(found))
+}
+
+/// A tailable read goes through a capped collection in the order of insertion.
+fn tailable(view: &View, parsed: &Parsed, plan: Plan, request: FindRequest<'_>) -> Result<Plan> {
+    if view.collection.capped.is_none() {
+        let text = format!(
+            "error processing query: tailable cursor requested on non capped collection {}",
+            view.collection.namespace
+        );
+        return Err(crate::Error::bad_value(text).into());
+    }
+    let is_natural = parsed
+        .sort
+        .as_ref()
+        .is_none_or(|sort| sort.natural().is_some());
+    if !is_natural {
+        return Err(crate::Error::bad_value(
+            "error processing query: tailable cursors cannot be used with a sort other than {$natural: 1}",
+        )
+        .into());
+    }
+    let natural = quarry_bson::doc! { "$natural": 1 };
+    let mut plan = match plan.access {
+        crate::planner::Access::Collection => plan,
+        _ => parsed.plan(view, Some(RawValue::Document(natural.as_raw())))?,
+    };
+    if plan.is_reversed {
+        return Err(crate::Error::bad_value(format!(
+            "error processing query: tailable cursor on {} cannot read backwards",
+            request.namespace
+        ))
+        .into());
+    }
+    plan.is_sorted = true;
+    Ok(plan)
+}

@@ -1,0 +1,94 @@
+//! The collections that `$lookup` reads beside its own: a snapshot of each while a batch is made.
+
+use quarry_bson::{RawDocument, RawValue};
+use quarry_database::{Database, Namespace, Operation, View};
+
+use super::error::Result;
+use super::executor::matches;
+use super::find::Parsed;
+use super::scan::{Flow, Scan};
+use crate::pipeline::ForeignCollections;
+
+#[derive(Default)]
+pub(super) struct Foreign {
+    collections: Vec<(Namespace, Option<View>)>,
+}
+
+/// The collections as one request lends them.
+pub(super) struct Lent<'l> {
+    foreign: &'l Foreign,
+    operation: &'l Operation,
+}
+
+impl Foreign {
+    pub fn open<'n>(
+        database: &Database,
+        database_name: &str,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<Foreign> {
+        let mut foreign = Foreign::default();
+        for name in names {
+            let namespace = Namespace::new(database_name, name)?;
+            let is_known = foreign
+                .collections
+                .iter()
+                .any(|(known, _)| *known == namespace);
+            if !is_known {
+                let view = database.view(&namespace)?;
+                foreign.collections.push((namespace, view));
+            }
+        }
+        Ok(foreign)
+    }
+
+    pub fn save(&mut self) {
+        for (_, view) in &mut self.collections {
+            *view = None;
+        }
+    }
+
+    pub fn restore(&mut self, database: &Database) -> Result<()> {
+        for (namespace, view) in &mut self.collections {
+            *view = database.view(namespace)?;
+        }
+        Ok(())
+    }
+
+    pub fn lend<'l>(&'l self, operation: &'l Operation) -> Lent<'l> {
+        Lent {
+            foreign: self,
+            operation,
+        }
+    }
+}
+
+impl ForeignCollections for Lent<'_> {
+    fn find_equal(
+        &self,
+        collection: &str,
+        foreign_field: &str,
+        value: RawValue<'_>,
+        each: &mut dyn FnMut(RawDocument<'_>) -> crate::Result<()>,
+    ) -> crate::Result<()> {
+        let mut collections = self.foreign.collections.iter();
+        let found = collections.find(|(namespace, _)| namespace.collection() == collection);
+        let Some((_, Some(view))) = found else {
+            return Ok(());
+        };
+        // `$eq` keeps a value that looks like an operator or a regular expression from being one.
+        let filter = quarry_bson::Document::build(|filter| {
+            let mut condition = filter.document(foreign_field);
+            condition.append("$eq", value);
+            condition.finish();
+        });
+        let parsed = Parsed::parse(filter.as_raw(), None, None)?;
+        let mut scan = Scan::new(parsed.plan(view, None)?);
+        scan.run(view, self.operation, &mut |_, document| {
+            if matches(&parsed, document)? {
+                each(document)?;
+            }
+            Ok(Flow::Continue)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Running queries and writes against the database: what the commands call.
+//!
+//! Keeps true: a read holds a snapshot for one batch at most; a write looks again at the latest document under its
+//! lock before it changes it; every loop over documents can be interrupted. Leaves out: the wire, cursors' numbers
+//! and who may do what.
+
+mod aggregate;
+mod count;
+mod delete;
+mod distinct;
+mod error;
+mod executor;
+mod explain;
+mod find;
+mod find_and_modify;
+mod foreign;
+mod insert;
+mod modify;
+mod request;
+mod scan;
+mod sorter;
+mod update;
+
+pub use aggregate::aggregate;
+pub use count::count;
+pub use delete::delete;
+pub use distinct::distinct;
+pub use error::Result;
+pub use executor::Executor;
+pub use explain::{Explained, Verbosity, explain};
+pub use find::find;
+pub use find_and_modify::find_and_modify;
+pub use insert::insert;
+pub use request::{
+    AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,
+    FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome, UpdateRequest,
+};
+pub use update::update;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `$$NOW` of an operation.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}

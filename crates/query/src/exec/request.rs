@@ -1,0 +1,158 @@
+//! What the commands ask for, read from the wire and not yet parsed further, and what they are answered.
+
+use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
+use quarry_database::{Error, Namespace};
+
+#[derive(Clone, Copy)]
+pub struct FindRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub filter: RawDocument<'a>,
+    pub projection: Option<RawDocument<'a>>,
+    pub sort: Option<RawDocument<'a>>,
+    pub hint: Option<RawValue<'a>>,
+    pub skip: u64,
+    pub limit: Option<u64>,
+    pub is_tailable: bool,
+}
+
+#[derive(Clone, Copy)]
+pub struct AggregateRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub pipeline: RawArray<'a>,
+    pub hint: Option<RawValue<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub struct CountRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub filter: RawDocument<'a>,
+    pub skip: u64,
+    pub limit: Option<u64>,
+    pub hint: Option<RawValue<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub struct DistinctRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub key: &'a str,
+    pub filter: RawDocument<'a>,
+    pub hint: Option<RawValue<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub struct UpdateRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub filter: RawDocument<'a>,
+    pub update: RawValue<'a>,
+    pub is_upsert: bool,
+    pub is_multi: bool,
+    pub hint: Option<RawValue<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub struct DeleteRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub filter: RawDocument<'a>,
+    pub is_multi: bool,
+    pub hint: Option<RawValue<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub struct FindAndModifyRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub filter: RawDocument<'a>,
+    pub sort: Option<RawDocument<'a>>,
+    pub projection: Option<RawDocument<'a>>,
+    /// None removes the document.
+    pub update: Option<RawValue<'a>>,
+    pub returns_new: bool,
+    pub is_upsert: bool,
+    pub hint: Option<RawValue<'a>>,
+}
+
+#[derive(Debug, Default)]
+pub struct InsertOutcome {
+    pub inserted: u64,
+    /// By position in the request.
+    pub errors: Vec<(usize, Error)>,
+}
+
+#[derive(Debug, Default)]
+pub struct UpdateOutcome {
+    /// Without an upserted document.
+    pub matched: u64,
+    pub modified: u64,
+    /// The `_id` of the document that was inserted.
+    pub upserted: Option<Value>,
+}
+
+#[derive(Debug, Default)]
+pub struct FindAndModifyOutcome {
+    pub matched: bool,
+    pub upserted: Option<Value>,
+    /// The document before or after the change.
+    pub value: Option<Document>,
+}
+
+impl<'a> FindRequest<'a> {
+    pub fn new(namespace: &'a Namespace) -> FindRequest<'a> {
+        FindRequest {
+            namespace,
+            filter: RawDocument::EMPTY,
+            projection: None,
+            sort: None,
+            hint: None,
+            skip: 0,
+            limit: None,
+            is_tailable: false,
+        }
+    }
+}
+
+impl<'a> AggregateRequest<'a> {
+    pub fn new(namespace: &'a Namespace, pipeline: RawArray<'a>) -> AggregateRequest<'a> {
+        AggregateRequest {
+            namespace,
+            pipeline,
+            hint: None,
+        }
+    }
+}
+
+impl<'a> CountRequest<'a> {
+    pub fn new(namespace: &'a Namespace) -> CountRequest<'a> {
+        CountRequest {
+            namespace,
+            filter: RawDocument::EMPTY,
+            skip: 0,
+            limit: None,
+            hint: None,
+        }
+    }
+}
+
+impl<'a> DistinctRequest<'a> {
+    pub fn new(namespace: &'a Namespace, key: &'a str) -> DistinctRequest<'a> {
+        DistinctRequest {
+            namespace,
+            key,
+            filter: RawDocument::EMPTY,
+            hint: None,
+        }
+    }
+}
+
+impl<'a> FindAndModifyRequest<'a> {
+    pub fn new(namespace: &'a Namespace) -> FindAndModifyRequest<'a> {
+        FindAndModifyRequest {
+            namespace,
+            filter: RawDocument::EMPTY,
+            sort: None,
+            projection: None,
+            update: None,
+            returns_new: false,
+            is_upsert: false,
+            hint: None,
+        }
+    }
+}

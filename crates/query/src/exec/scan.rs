@@ -1,0 +1,231 @@
+//! A plan at work: reads its ranges from where it last stopped and hands over documents with their record keys.
+//!
+//! Keeps true: every document once, even where an index holds it under several keys; nothing is held between two
+//! runs but the position. What was written behind the position between two runs may or may not be met.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use hashbrown::HashSet;
+use quarry_bson::RawDocument;
+use quarry_database::{Cursor, Index, Operation, View, index_record_key};
+use quarry_timing::{Phase, phase};
+
+use super::error::{Result, memory_exceeded};
+use crate::planner::{Access, Plan};
+
+/// What a scan of an index with arrays may hold to know documents again.
+const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
+/// What one record key costs beyond its bytes.
+const SEEN_ENTRY_BYTES: usize = 32;
+
+/// Whether the scan goes on behind a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    Continue,
+    Stop,
+}
+
+pub struct Scan {
+    plan: Plan,
+    /// Counts from the first range to be read.
+    range: usize,
+    /// Where in the range the scan stands.
+    last_key: Option<Vec<u8>>,
+    is_done: bool,
+    seen: HashSet<Box<[u8]>>,
+    seen_bytes: usize,
+    /// Documents may move along the index while it is read.
+    remembers_all: bool,
+    pub keys_examined: u64,
+    pub docs_examined: u64,
+}
+
+/// Takes a record key and its document.
+pub type Visit<'v> = dyn FnMut(&[u8], RawDocument<'_>) -> Result<Flow> + 'v;
+
+impl Scan {
+    pub fn new(plan: Plan) -> Scan {
+        Scan {
+            plan,
+            range: 0,
+            last_key: None,
+            is_done: false,
+            seen: HashSet::new(),
+            seen_bytes: 0,
+            remembers_all: false,
+            keys_examined: 0,
+            docs_examined: 0,
+        }
+    }
+
+    /// For a scan whose documents are changed between its runs.
+    pub fn remember_all(mut self) -> Scan {
+        self.remembers_all = true;
+        self
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub fn has_started(&self) -> bool {
+        self.last_key.is_some()
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Looks again behind the last key: for collections that grow at their end.
+    pub fn resume(&mut self) {
+        self.is_done = false;
+        self.range = self.range.min(self.plan.ranges.len().saturating_sub(1));
+    }
+
+    /// Hands over documents until `visit` stops it or there are no more; says whether there may be more.
+    pub fn run(
+        &mut self,
+        view: &View,
+        operation: &Operation,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
+        let (keys, docs) = (self.keys_examined, self.docs_examined);
+        let _scope = phase(Phase::EngineScan);
+        let outcome = self.run_ranges(view, operation, visit);
+        operation
+            .keys_examined
+            .fetch_add(self.keys_examined - keys, Relaxed);
+        operation
+            .docs_examined
+            .fetch_add(self.docs_examined - docs, Relaxed);
+        outcome
+    }
+
+    fn run_ranges(
+        &mut self,
+        view: &View,
+        operation: &Operation,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
+        let index = match &self.plan.access {
+            Access::Index(access) => {
+                let mut indexes = view.detail()?.indexes.iter();
+                let index = indexes.find(|index| index.ident == access.ident);
+                Some(index.ok_or_else(|| {
+                    let text = format!("index '{}' was dropped", access.name);
+                    quarry_database::Error::QueryPlanKilled(text)
+                })?)
+            }
+            _ => None,
+        };
+        let mut steps = 0;
+        while !self.is_done {
+            operation.step(&mut steps)?;
+            let Some(range) = self.current_range() else {
+                self.is_done = true;
+                break;
+            };
+            let mut cursor = view.cursor(range.clone())?;
+            self.enter(&mut *cursor)?;
+            while cursor.valid() {
+                operation.step(&mut steps)?;
+                let flow = match index {
+                    None => self.visit_record(&*cursor, visit)?,
+                    Some(index) => self.visit_entry(view, index, &*cursor, visit)?,
+                };
+                let last = self.last_key.get_or_insert_default();
+                if flow == Flow::Stop {
+                    last.clear();
+                    last.extend_from_slice(cursor.key());
+                    return Ok(true);
+                }
+                let is_last_range = self.range + 1 == self.plan.ranges.len();
+                if is_last_range {
+                    last.clear();
+                    last.extend_from_slice(cursor.key());
+                }
+                if self.plan.is_reversed {
+                    cursor.prev()?;
+                } else {
+                    cursor.next()?;
+                }
+            }
+            if self.range + 1 < self.plan.ranges.len() {
+                self.last_key = None;
+            }
+            self.range += 1;
+        }
+        Ok(false)
+    }
+
+    fn current_range(&self) -> Option<&quarry_database::KeyRange> {
+        let ranges = &self.plan.ranges;
+        if self.plan.is_reversed {
+            ranges
+                .len()
+                .checked_sub(self.range + 1)
+                .map(|at| &ranges[at])
+        } else {
+            ranges.get(self.range)
+        }
+    }
+
+    /// Goes to the first key of the range that was not read.
+    fn enter(&self, cursor: &mut dyn Cursor) -> Result<()> {
+        match (&self.last_key, self.plan.is_reversed) {
+            (None, false) => cursor.first()?,
+            (None, true) => cursor.last()?,
+            (Some(last), true) => cursor.seek_before(last)?,
+            (Some(last), false) => {
+                cursor.seek(last)?;
+                if cursor.valid() && cursor.key() == last.as_slice() {
+                    cursor.next()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_record(&mut self, cursor: &dyn Cursor, visit: &mut Visit<'_>) -> Result<Flow> {
+        if matches!(self.plan.access, Access::Records(_)) {
+            self.keys_examined += 1;
+        }
+        self.docs_examined += 1;
+        visit(cursor.key(), RawDocument::new(cursor.value())?)
+    }
+
+    fn visit_entry(
+        &mut self,
+        view: &View,
+        index: &Index,
+        cursor: &dyn Cursor,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        self.keys_examined += 1;
+        let record = index_record_key(index, &view.collection, cursor.key(), cursor.value())?;
+        if (index.is_multikey() || self.remembers_all) && !self.is_new(&record)? {
+            return Ok(Flow::Continue);
+        }
+        let mut outcome = Ok(Flow::Continue);
+        let _scope = phase(Phase::EngineRead);
+        let found = view.get(&record, &mut |bytes| {
+            outcome = RawDocument::new(bytes)
+                .map_err(quarry_database::Error::from)
+                .and_then(|document| visit(&record, document));
+        })?;
+        self.docs_examined += u64::from(found);
+        outcome
+    }
+
+    fn is_new(&mut self, record: &[u8]) -> Result<bool> {
+        if self.seen.contains(record) {
+            return Ok(false);
+        }
+        self.seen_bytes += record.len() + SEEN_ENTRY_BYTES;
+        if self.seen_bytes > SEEN_BYTES_MAX {
+            return Err(memory_exceeded("Index scan", SEEN_BYTES_MAX));
+        }
+        self.seen.insert(record.into());
+        Ok(true)
+    }
+}

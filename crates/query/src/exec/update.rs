@@ -1,0 +1,132 @@
+//! `update`: one statement. An upsert that loses a race for its own key becomes an update.
+
+use quarry_bson::{Document, RawDocument, RawValue, Value};
+use quarry_database::{Change, Database, DuplicateKey, Error, Level, Operation};
+
+use super::error::Result;
+use super::find::Parsed;
+use super::modify::{Target, Totals};
+use super::now_ms;
+use super::request::{UpdateOutcome, UpdateRequest};
+use crate::error::Error as QueryError;
+use crate::matcher::{MatchDetails, MatchExpression, Matcher};
+use crate::update::Update;
+
+/// How often an upsert starts again when another inserted its document first.
+const UPSERT_ATTEMPTS_MAX: u32 = 100;
+
+pub fn update(
+    database: &Database,
+    operation: &Operation,
+    request: UpdateRequest<'_>,
+    level: Level,
+) -> Result<UpdateOutcome> {
+    let parsed = Parsed::parse(request.filter, None, None)?;
+    let update = Update::parse(request.update)?;
+    if request.is_multi && update.is_replacement() {
+        let text = "multi update is not supported for replacement-style update";
+        return Err(QueryError::failed_to_parse(text).into());
+    }
+    let target = Target {
+        database,
+        operation,
+        namespace: request.namespace,
+        filter: request.filter,
+        parsed: &parsed,
+        hint: request.hint,
+    };
+    let now_ms = now_ms();
+    let mut apply = applying(&update, now_ms);
+    for _ in 0..UPSERT_ATTEMPTS_MAX {
+        let mut totals = if request.is_multi {
+            target.modify_all(&mut apply)?
+        } else {
+            target.modify_one(&mut apply)?
+        };
+        totals.settle(database, level)?;
+        if totals.matched > 0 || !request.is_upsert {
+            return Ok(UpdateOutcome {
+                matched: totals.matched,
+                modified: totals.modified,
+                upserted: None,
+            });
+        }
+        if let Some(document) = upsert(&target, &update, now_ms, level)? {
+            return Ok(UpdateOutcome {
+                upserted: id_of(&document),
+                ..UpdateOutcome::default()
+            });
+        }
+    }
+    Err(Error::WriteConflict)
+}
+
+/// Computes the updated document.
+pub(super) fn applying(
+    update: &Update,
+    now_ms: i64,
+) -> impl FnMut(RawDocument<'_>, &MatchDetails, &mut Vec<u8>) -> Result<Change> + '_ {
+    move |document, details, out| {
+        let outcome = update.apply(document, details, false, now_ms, out)?;
+        Ok(if outcome.modified {
+            Change::Replace
+        } else {
+            Change::Keep
+        })
+    }
+}
+
+/// Inserts what the filter and the update make; None if another has inserted it meanwhile.
+pub(super) fn upsert(
+    target: &Target<'_>,
+    update: &Update,
+    now_ms: i64,
+    level: Level,
+) -> Result<Option<Document>> {
+    let document = update.upsert_document(&target.parsed.matcher, now_ms)?;
+    let mut inserted = target.database.insert_piece(
+        target.operation,
+        target.namespace,
+        &[document.as_raw()],
+        true,
+    )?;
+    match inserted.errors.pop() {
+        None => {
+            let mut totals = Totals {
+                lsn: inserted.lsn,
+                ..Totals::default()
+            };
+            totals.settle(target.database, level)?;
+            Ok(Some(document))
+        }
+        Some((_, Error::DuplicateKey(key))) if is_own(&key, &target.parsed.matcher, &document) => {
+            Ok(None)
+        }
+        Some((_, error)) => Err(error),
+    }
+}
+
+/// Whether the filter asks for the key that is taken, so that it finds that document when it looks again.
+fn is_own(key: &DuplicateKey, matcher: &Matcher, document: &Document) -> bool {
+    key.key_pattern.iter().all(|field| {
+        let Ok(path) = field.name().as_str() else {
+            return false;
+        };
+        let asked = equality(matcher.root(), path);
+        asked.is_some_and(|asked| document.as_raw().get_path(path) == Some(asked))
+    })
+}
+
+fn equality<'m>(expression: &'m MatchExpression, path: &str) -> Option<RawValue<'m>> {
+    match expression {
+        MatchExpression::And(children) => children.iter().find_map(|child| equality(child, path)),
+        _ => expression
+            .as_equality()
+            .filter(|(asked, _)| asked.as_str() == path)
+            .map(|(_, value)| value),
+    }
+}
+
+pub(super) fn id_of(document: &Document) -> Option<Value> {
+    document.get("_id").map(|id| id.to_value())
+}

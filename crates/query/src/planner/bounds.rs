@@ -1,0 +1,170 @@
+//! What a filter says about one path, as intervals. Only predicates that every match must satisfy count.
+//!
+//! Operands that an index keeps in another form than a filter compares them in (arrays, undefined, the ends of the
+//! order) bound nothing; neither does a path with a component that may be an array position.
+
+use quarry_bson::{RawValue, Value};
+
+use super::interval::{Cut, Interval};
+use crate::field_path::array_index;
+use crate::matcher::{CompareOp, FieldPredicate, MatchExpression, Predicate, RegexPredicate};
+
+/// The predicates that all must hold.
+pub fn conjuncts(root: &MatchExpression) -> Vec<&FieldPredicate> {
+    let mut found = Vec::new();
+    collect(root, &mut found);
+    found
+}
+
+fn collect<'m>(expression: &'m MatchExpression, found: &mut Vec<&'m FieldPredicate>) {
+    match expression {
+        MatchExpression::And(children) => {
+            for child in children {
+                collect(child, found);
+            }
+        }
+        MatchExpression::Or(children) if children.len() == 1 => collect(&children[0], found),
+        MatchExpression::Field(field) => found.push(field),
+        _ => {}
+    }
+}
+
+/// The intervals that `path` is bounded to, in order and apart from each other; None if it is not bounded. With
+/// arrays on the path each predicate may be met by another element, so that only one of them bounds.
+pub fn of_path(
+    conjuncts: &[&FieldPredicate],
+    path: &str,
+    is_multikey: bool,
+) -> Option<Vec<Interval>> {
+    let components = path.split('.').skip(1);
+    if components
+        .into_iter()
+        .any(|component| array_index(component).is_some())
+    {
+        return None;
+    }
+    let mut bounded: Option<Vec<Interval>> = None;
+    for field in conjuncts.iter().filter(|field| field.path.as_str() == path) {
+        let Some(intervals) = of_predicate(&field.predicate) else {
+            continue;
+        };
+        // Nested arrays are keyed by their elements, which says nothing about what is missing between them.
+        if is_multikey && path.contains('.') && intervals.iter().any(Interval::holds_null) {
+            continue;
+        }
+        bounded = Some(match bounded {
+            None => intervals,
+            Some(known) if is_multikey => tighter(known, intervals),
+            Some(known) => intersect(&known, &intervals),
+        });
+    }
+    bounded
+}
+
+fn tighter(a: Vec<Interval>, b: Vec<Interval>) -> Vec<Interval> {
+    let points = |intervals: &[Interval]| intervals.iter().all(|interval| interval.is_point);
+    match (points(&a), points(&b)) {
+        (false, true) => b,
+        (true, true) if b.len() < a.len() => b,
+        _ => a,
+    }
+}
+
+/// Both lists ascend; so does what they share.
+fn intersect(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
+    let (mut left, mut right) = (0, 0);
+    let mut shared = Vec::new();
+    while let (Some(x), Some(y)) = (a.get(left), b.get(right)) {
+        shared.extend(x.intersect(y));
+        if x.high.bytes <= y.high.bytes {
+            left += 1;
+        } else {
+            right += 1;
+        }
+    }
+    shared
+}
+
+fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
+    match predicate {
+        Predicate::Compare { op, value } => of_comparison(*op, value.as_raw()),
+        Predicate::In(list) => {
+            let mut intervals = Vec::new();
+            for value in list.values() {
+                intervals.push(equality(value)?);
+            }
+            for regex in list.regexes() {
+                intervals.extend(of_regex(regex)?);
+            }
+            Some(merged(intervals))
+        }
+        Predicate::Regex(regex) => of_regex(regex),
+        _ => None,
+    }
+}
+
+fn equality(value: &Value) -> Option<Interval> {
+    match value.as_raw() {
+        RawValue::Array(_) | RawValue::Undefined => None,
+        RawValue::Null => Some(Interval::null()),
+        value => Some(Interval::point(value)),
+    }
+}
+
+fn of_comparison(op: CompareOp, value: RawValue<'_>) -> Option<Vec<Interval>> {
+    let is_nan = value.is_number() && value.as_f64_lossy().is_some_and(f64::is_nan);
+    match value {
+        RawValue::Array(_) | RawValue::Undefined => return None,
+        RawValue::Null => {
+            let takes_null = !matches!(op, CompareOp::Gt | CompareOp::Lt);
+            return takes_null.then(|| vec![Interval::null()]);
+        }
+        _ if op == CompareOp::Eq => return Some(vec![Interval::point(value)]),
+        RawValue::MinKey | RawValue::MaxKey => return None,
+        _ if is_nan => return None,
+        _ => {}
+    }
+    let mut interval = Interval::type_of(value);
+    match op {
+        CompareOp::Gt => interval.low = Cut::behind(value).exclusive(),
+        CompareOp::Gte | CompareOp::Eq => interval.low = Cut::before(value),
+        CompareOp::Lt => interval.high = Cut::before(value).exclusive(),
+        CompareOp::Lte => interval.high = Cut::behind(value),
+    }
+    Some(if interval.is_empty() {
+        Vec::new()
+    } else {
+        vec![interval]
+    })
+}
+
+/// Texts with the prefix, and stored regular expressions.
+fn of_regex(regex: &RegexPredicate) -> Option<Vec<Interval>> {
+    let prefix = regex.prefix()?;
+    let stored = quarry_bson::RawRegex {
+        pattern: regex.pattern().into(),
+        options: regex.options().into(),
+    };
+    Some(vec![
+        Interval::text_prefix(&prefix.text),
+        Interval::type_of(RawValue::Regex(stored)),
+    ])
+}
+
+/// Sorts, and joins what overlaps.
+fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
+    intervals.sort_by(|a, b| a.low.bytes.cmp(&b.low.bytes));
+    let mut apart: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for interval in intervals {
+        match apart.last_mut() {
+            Some(last) if interval.low.bytes < last.high.bytes => {
+                last.is_point = false;
+                if interval.high.bytes > last.high.bytes {
+                    last.high = interval.high;
+                }
+            }
+            _ => apart.push(interval),
+        }
+    }
+    apart
+}

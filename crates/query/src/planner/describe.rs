@@ -1,0 +1,110 @@
+//! Plans as explain prints them, with what running them was measured to examine.
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+
+use super::plan::{Access, IndexAccess, Plan};
+
+/// What a run of a plan came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measured {
+    pub returned: u64,
+    pub keys_examined: u64,
+    pub docs_examined: u64,
+    pub millis: i64,
+}
+
+impl Plan {
+    /// Appends the access and, above an index, the fetch that asks the filter.
+    pub fn describe(
+        &self,
+        filter: RawDocument<'_>,
+        measured: Option<Measured>,
+        out: &mut DocumentBuilder<'_>,
+    ) {
+        let has_filter = !filter.is_empty();
+        match &self.access {
+            Access::Collection => {
+                out.append("stage", self.stage());
+                if has_filter {
+                    out.append("filter", filter);
+                }
+                append_returned(measured, out);
+                out.append("direction", self.direction());
+                if let Some(measured) = measured {
+                    out.append("docsExamined", signed(measured.docs_examined));
+                }
+            }
+            Access::Records(access) if access.is_point => {
+                out.append("stage", self.stage());
+                append_returned(measured, out);
+                if let Some(measured) = measured {
+                    out.append("keysExamined", signed(measured.keys_examined));
+                    out.append("docsExamined", signed(measured.docs_examined));
+                }
+            }
+            Access::Records(access) | Access::Index(access) => {
+                out.append("stage", "FETCH");
+                if has_filter {
+                    out.append("filter", filter);
+                }
+                append_returned(measured, out);
+                if let Some(measured) = measured {
+                    out.append("docsExamined", signed(measured.docs_examined));
+                }
+                let mut input = out.document("inputStage");
+                input.append("stage", self.stage());
+                self.describe_index(access, measured, &mut input);
+                input.finish();
+            }
+        }
+    }
+
+    fn describe_index(
+        &self,
+        access: &IndexAccess,
+        measured: Option<Measured>,
+        out: &mut DocumentBuilder<'_>,
+    ) {
+        if let Some(measured) = measured {
+            out.append("nReturned", signed(measured.docs_examined));
+        }
+        out.append("keyPattern", access.pattern.as_raw());
+        out.append("indexName", access.name.as_str());
+        out.append("isMultiKey", access.is_multikey);
+        out.append("isUnique", access.is_unique);
+        out.append("isSparse", access.is_sparse);
+        out.append("isPartial", false);
+        out.append("indexVersion", 2);
+        out.append("direction", self.direction());
+        let mut bounds = out.document("indexBounds");
+        for (path, intervals) in &access.bounds {
+            let mut shown = bounds.array(path.as_str());
+            for interval in intervals {
+                shown.push(interval.as_str());
+            }
+            shown.finish();
+        }
+        bounds.finish();
+        if let Some(measured) = measured {
+            out.append("keysExamined", signed(measured.keys_examined));
+        }
+    }
+
+    fn direction(&self) -> &'static str {
+        if self.is_reversed {
+            "backward"
+        } else {
+            "forward"
+        }
+    }
+}
+
+fn append_returned(measured: Option<Measured>, out: &mut DocumentBuilder<'_>) {
+    if let Some(measured) = measured {
+        out.append("nReturned", signed(measured.returned));
+    }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,177 @@
+//! Intervals over one field's encoded values: what a predicate leaves possible.
+//!
+//! Ends are cuts between encodings: a value is inside if its bytes, with anything behind them, are at or above
+//! `low` and below `high`. Cuts ascend whatever the index; [`Interval::descending`] turns them over.
+
+use quarry_bson::RawValue;
+use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end, type_bytes};
+
+/// Below and above every encoded value, in either direction.
+const LOWEST: u8 = 0x01;
+const HIGHEST: u8 = 0xFF;
+
+#[derive(Debug, Clone)]
+pub struct Interval {
+    pub low: Cut,
+    pub high: Cut,
+    /// Holds one value only.
+    pub is_point: bool,
+}
+
+/// One end, as bytes to compare by and as explain prints it.
+#[derive(Debug, Clone)]
+pub struct Cut {
+    pub bytes: Vec<u8>,
+    pub text: String,
+    pub is_inclusive: bool,
+}
+
+impl Interval {
+    /// Every value, missing ones included.
+    pub fn all() -> Interval {
+        Interval {
+            low: Cut::new(vec![LOWEST], "MinKey", true),
+            high: Cut::new(vec![HIGHEST], "MaxKey", true),
+            is_point: false,
+        }
+    }
+
+    pub fn point(value: RawValue<'_>) -> Interval {
+        Interval {
+            low: Cut::before(value),
+            high: Cut::behind(value),
+            is_point: true,
+        }
+    }
+
+    /// Null, and what stands for a missing field or an empty array.
+    pub fn null() -> Interval {
+        Interval {
+            low: Cut::before(RawValue::Undefined),
+            high: Cut::behind(RawValue::Null),
+            is_point: false,
+        }
+    }
+
+    /// The values of the type that `value` compares with.
+    pub fn type_of(value: RawValue<'_>) -> Interval {
+        let bytes = type_bytes(value.element_type());
+        let (low, high) = match value {
+            _ if value.is_number() => ("-inf.0", "inf.0"),
+            RawValue::String(_) | RawValue::Symbol(_) => ("\"\"", "{}"),
+            RawValue::Boolean(_) => ("false", "true"),
+            RawValue::Document(_) => ("{}", "[]"),
+            _ => ("the least of its type", "the greatest of its type"),
+        };
+        let is_closed = value.is_number() || matches!(value, RawValue::Boolean(_));
+        Interval {
+            low: Cut::new(vec![*bytes.start()], low, true),
+            high: Cut::new(vec![bytes.end() + 1], high, is_closed),
+            is_point: false,
+        }
+    }
+
+    /// The texts that begin with `prefix`.
+    pub fn text_prefix(prefix: &str) -> Interval {
+        let end_bytes = encoded(RawValue::from("")).len() - 1;
+        let mut low = encoded(RawValue::from(prefix));
+        low.truncate(low.len() - end_bytes);
+        let high = prefix_end(&low);
+        Interval {
+            low: Cut::new(low, &format!("{prefix:?}"), true),
+            high: Cut::new(high, &format!("{prefix:?}..."), false),
+            is_point: false,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.low.bytes >= self.high.bytes
+    }
+
+    pub fn holds_null(&self) -> bool {
+        let null = encoded(RawValue::Null);
+        self.low.bytes <= null && null < self.high.bytes
+    }
+
+    pub fn intersect(&self, other: &Interval) -> Option<Interval> {
+        let low = if self.low.bytes >= other.low.bytes {
+            &self.low
+        } else {
+            &other.low
+        };
+        let high = if self.high.bytes <= other.high.bytes {
+            &self.high
+        } else {
+            &other.high
+        };
+        let both = Interval {
+            low: low.clone(),
+            high: high.clone(),
+            is_point: self.is_point || other.is_point,
+        };
+        (!both.is_empty()).then_some(both)
+    }
+
+    /// The bytes of both ends, for a field of that direction.
+    pub fn cuts(&self, direction: Direction) -> (Vec<u8>, Vec<u8>) {
+        match direction {
+            Direction::Ascending => (self.low.bytes.clone(), self.high.bytes.clone()),
+            Direction::Descending => (turned(&self.high.bytes), turned(&self.low.bytes)),
+        }
+    }
+
+    /// `[1, 5)`, or the other way round.
+    pub fn text(&self, is_reversed: bool) -> String {
+        let open = |cut: &Cut| if cut.is_inclusive { '[' } else { '(' };
+        let close = |cut: &Cut| if cut.is_inclusive { ']' } else { ')' };
+        let (first, last) = if is_reversed {
+            (&self.high, &self.low)
+        } else {
+            (&self.low, &self.high)
+        };
+        format!(
+            "{}{}, {}{}",
+            open(first),
+            first.text,
+            last.text,
+            close(last)
+        )
+    }
+}
+
+impl Cut {
+    fn new(bytes: Vec<u8>, text: &str, is_inclusive: bool) -> Cut {
+        Cut {
+            bytes,
+            text: text.to_owned(),
+            is_inclusive,
+        }
+    }
+
+    /// Below `value`; as a low end it takes the value in, as a high end it leaves it out.
+    pub fn before(value: RawValue<'_>) -> Cut {
+        Cut::new(encoded(value), &value.to_string(), true)
+    }
+
+    pub fn behind(value: RawValue<'_>) -> Cut {
+        Cut::new(prefix_end(&encoded(value)), &value.to_string(), true)
+    }
+
+    /// The same cut as the end that leaves the value out.
+    pub fn exclusive(mut self) -> Cut {
+        self.is_inclusive = false;
+        self
+    }
+}
+
+fn encoded(value: RawValue<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    encode_value(&mut key, &mut TypeBits::new(), value, Direction::Ascending);
+    key
+}
+
+/// A cut over inverted bytes: what was above it is below.
+fn turned(cut: &[u8]) -> Vec<u8> {
+    let inverted: Vec<u8> = cut.iter().map(|byte| !byte).collect();
+    prefix_end(&inverted)
+}

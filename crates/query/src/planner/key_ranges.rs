@@ -1,0 +1,57 @@
+//! From the intervals of an index's fields to ranges of its keys, in key order and apart from each other.
+
+use quarry_database::KeyRange;
+use quarry_keystring::{Direction, prefix_end};
+
+use super::interval::Interval;
+
+/// Points of leading fields are combined up to this many ranges; beyond it the last field bounds no more.
+const COMBINATIONS_MAX: usize = 4096;
+
+/// The intervals of each field with its direction. Fields behind the first one that is not made of points are
+/// left to the filter.
+pub fn compose(prefix: &[u8], fields: &[(Vec<Interval>, Direction)]) -> Vec<KeyRange> {
+    let mut starts = vec![prefix.to_vec()];
+    for (intervals, direction) in fields {
+        let mut cuts: Vec<(Vec<u8>, Vec<u8>)> = intervals
+            .iter()
+            .map(|interval| interval.cuts(*direction))
+            .collect();
+        if *direction == Direction::Descending {
+            cuts.reverse();
+        }
+        let combinations = starts.len().saturating_mul(cuts.len());
+        if starts.len() > 1 && combinations > COMBINATIONS_MAX {
+            break;
+        }
+        let all_points = intervals.iter().all(|interval| interval.is_point);
+        if !all_points {
+            return pairs(&starts, &cuts)
+                .map(|(start, (low, high))| {
+                    KeyRange::new([start, low].concat(), [start, high].concat())
+                })
+                .collect();
+        }
+        starts = pairs(&starts, &cuts)
+            .map(|(start, (low, _))| [start, low.as_slice()].concat())
+            .collect();
+    }
+    starts
+        .into_iter()
+        .map(|start| {
+            let end = prefix_end(&start);
+            KeyRange::new(start, end)
+        })
+        .collect()
+}
+
+type Cuts = (Vec<u8>, Vec<u8>);
+
+fn pairs<'r>(
+    starts: &'r [Vec<u8>],
+    cuts: &'r [Cuts],
+) -> impl Iterator<Item = (&'r [u8], &'r Cuts)> {
+    starts
+        .iter()
+        .flat_map(move |start| cuts.iter().map(move |cut| (start.as_slice(), cut)))
+}

@@ -1,0 +1,17 @@
+//! Plans: from a parsed filter and a sort to the key ranges that have to be read.
+//!
+//! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
+//! each document, gives what a scan of the collection would. Leaves out: statistics and trial runs (a plan is
+//! chosen by the shape of its bounds), unions of indexes for `$or`, and plans that never read documents.
+
+mod bounds;
+mod choose;
+mod describe;
+mod interval;
+mod key_ranges;
+mod plan;
+
+pub use choose::{Wanted, choose};
+pub use describe::Measured;
+pub use interval::Interval;
+pub use plan::{Access, IndexAccess, Plan};
