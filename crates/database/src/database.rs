@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::RawValue;
-use quarry_journal::{Identity, Journal, Level, RealFiles, SimulatedFiles};
+use quarry_journal::{Files, Identity, Journal, Level, RealFiles, SimulatedFiles};
 use quarry_storage::{Engine, WriteBatch};
 use quarry_timing::Phase;
 
@@ -26,6 +26,7 @@ use crate::record_locks::LockTable;
 
 const DDL_SHARDS: usize = 16;
 const CHECKPOINT_TICK: Duration = Duration::from_millis(500);
+const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
 /// A checkpoint is forced when the journal holds this much behind the engine's durable point.
 const JOURNAL_BYTES_BEFORE_CHECKPOINT: u64 = 256 * 1024 * 1024;
 
@@ -63,20 +64,7 @@ pub struct Database {
 impl Database {
     /// Opens the database on `engine`: checks whose data it is, replays the journal, starts the checkpoint thread.
     pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Database> {
-        let uuid = identify(engine.as_ref())?;
-        let catalog = Arc::new(Catalog::new(Arc::clone(&engine)));
-        let commit_path = Arc::new(CommitPath::new(Arc::clone(&engine), Arc::clone(&catalog))?);
-        let identity = Identity {
-            database: uuid,
-            engine: engine.name().to_owned(),
-        };
-        let journal_options = quarry_journal::Options {
-            commit_interval_ms: options.commit_interval_ms,
-            ..quarry_journal::Options::default()
-        };
-        let applied = commit_path.applied_lsn();
-        let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
-        let journal = match &options.journal_directory {
+        let (files, options): (Arc<dyn Files>, Options) = match &options.journal_directory {
             Some(directory) => {
                 let files = RealFiles::open(directory).map_err(|error| {
                     Error::Foreign(format!(
@@ -84,24 +72,43 @@ impl Database {
                         directory.display()
                     ))
                 })?;
-                Journal::open(Arc::new(files), journal_options, identity, applied, hooks)
+                (Arc::new(files), options)
             }
-            None => {
-                let in_memory = quarry_journal::Options {
-                    segment_bytes: 4 * 1024 * 1024,
+            None => (
+                Arc::new(SimulatedFiles::new()),
+                Options {
                     commit_interval_ms: 0,
-                    spare_segments_max: 1,
-                    ..journal_options
-                };
-                Journal::open(
-                    Arc::new(SimulatedFiles::new()),
-                    in_memory,
-                    identity,
-                    applied,
-                    hooks,
-                )
-            }
+                    ..options
+                },
+            ),
         };
+        Database::open_on(engine, files, options)
+    }
+
+    /// Opens the database with its journal on `files`; a journal in memory keeps small segments.
+    pub fn open_on(
+        engine: Arc<dyn Engine>,
+        files: Arc<dyn Files>,
+        options: Options,
+    ) -> Result<Database> {
+        let uuid = identify(engine.as_ref())?;
+        let catalog = Arc::new(Catalog::new(Arc::clone(&engine)));
+        let commit_path = Arc::new(CommitPath::new(Arc::clone(&engine), Arc::clone(&catalog))?);
+        let identity = Identity {
+            database: uuid,
+            engine: engine.name().to_owned(),
+        };
+        let mut journal_options = quarry_journal::Options {
+            commit_interval_ms: options.commit_interval_ms,
+            ..quarry_journal::Options::default()
+        };
+        if options.journal_directory.is_none() {
+            journal_options.segment_bytes = JOURNAL_SEGMENT_BYTES_IN_MEMORY;
+            journal_options.spare_segments_max = 1;
+        }
+        let applied = commit_path.applied_lsn();
+        let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
+        let journal = Journal::open(files, journal_options, identity, applied, hooks);
         let journal = Arc::new(journal.map_err(journal_error)?);
         let log = Arc::downgrade(&journal);
         engine.set_before_durable(Box::new(move |lsn| match log.upgrade() {

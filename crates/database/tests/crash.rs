@@ -1,0 +1,229 @@
+//! The database over simulated files and an engine's flush images: it is killed or loses power, and starts again from
+//! any image that is not newer than what the journal holds. Every acknowledged write is there at its level, a piece is
+//! there whole or not at all, indexes and counters agree.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quarry_bson::{Document, doc};
+use quarry_database::{Change, Database, Level, Namespace, Operation, Options};
+use quarry_journal::SimulatedFiles;
+use quarry_journal::files::simulated::Crash;
+use quarry_storage::{Engine, FlushImages, KeyRange};
+
+/// `QUARRY_TORTURE` runs that many instead.
+const ROUNDS: u64 = 20;
+const LIVES: u64 = 4;
+const WRITES: u64 = 25;
+
+/// A small generator, so that a failing seed can be run again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What must be found: the states of `n` that each document may have (the last durable one and all after it).
+type Model = BTreeMap<i32, Vec<Option<i32>>>;
+
+fn options() -> Options {
+    Options {
+        journal_directory: None,
+        commit_interval_ms: 0,
+    }
+}
+
+fn namespace() -> Namespace {
+    Namespace::parse("db.c").unwrap()
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_half_is_found() {
+    let rounds = std::env::var("QUARRY_TORTURE")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(ROUNDS);
+    for seed in 0..rounds {
+        run(seed);
+    }
+}
+
+fn run(seed: u64) {
+    let mut random = Random(seed);
+    let images = FlushImages::memory();
+    let mut engine = images.open().unwrap();
+    let mut files = SimulatedFiles::new();
+    let mut model = Model::new();
+    let mut has_index = false;
+    for life in 0..LIVES {
+        let shared = Arc::new(files);
+        let database = Database::open_on(
+            Arc::clone(&engine) as Arc<dyn Engine>,
+            Arc::clone(&shared) as _,
+            options(),
+        )
+        .unwrap_or_else(|error| panic!("seed {seed} life {life}: {error}"));
+        check(&database, &mut model, seed, life);
+        if !has_index {
+            let specs = [
+                doc! { "key": { "n": 1 } },
+                doc! { "key": { "tags": 1, "n": -1 } },
+            ];
+            database
+                .create_indexes(&namespace(), &specs, &Operation::default(), Level::Durable)
+                .unwrap();
+            has_index = true;
+        }
+        for _ in 0..WRITES {
+            write(&database, &mut random, &mut model);
+            if random.below(12) == 0 {
+                engine.sync().unwrap();
+            }
+        }
+        let crash = [
+            Crash::Kill,
+            Crash::Drop,
+            Crash::Tear,
+            Crash::Scatter,
+            Crash::Reorder,
+        ][random.below(5) as usize];
+        if crash == Crash::Kill {
+            // The system still has every write, so every acknowledged one must be found.
+            for states in model.values_mut() {
+                let last = states.pop().unwrap();
+                *states = vec![last];
+            }
+        }
+        // Image 0 is from before the database was made: its UUID was synced before anything was acknowledged.
+        let durable = database.journal().durable_lsn();
+        files = shared.crash(crash, seed * LIVES + life);
+        drop(database);
+        let kept: Vec<usize> = images
+            .lsns()
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter(|(_, lsn)| **lsn <= durable)
+            .map(|(at, _)| at)
+            .collect();
+        let image = kept[kept.len() - 1 - random.below(kept.len().min(2) as u64) as usize];
+        drop(engine);
+        engine = images.reopen(image).unwrap();
+    }
+}
+
+/// One insert, update or delete of a few documents, at one of the two levels.
+fn write(database: &Database, random: &mut Random, model: &mut Model) {
+    let level = if random.below(3) == 0 {
+        Level::Durable
+    } else {
+        Level::Written
+    };
+    let operation = Operation::default();
+    let first = random.below(40) as i32;
+    let ids: Vec<i32> = (first..first + 1 + random.below(3) as i32).collect();
+    let n = random.below(1000) as i32;
+    let lsn = if random.below(2) == 0 {
+        let documents: Vec<Document> = ids
+            .iter()
+            .map(|id| doc! { "_id": (*id), "n": n, "tags": [n, (id % 3)] })
+            .collect();
+        let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
+        let done = database
+            .insert_piece(&operation, &namespace(), &raw, false)
+            .unwrap();
+        let refused: Vec<usize> = done.errors.iter().map(|(position, _)| *position).collect();
+        for (position, id) in ids
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| !refused.contains(position))
+        {
+            let _ = position;
+            model.entry(*id).or_insert_with(|| vec![None]).push(Some(n));
+        }
+        done.lsn
+    } else {
+        let deletes = random.below(3) == 0;
+        let collection = database.collection(&namespace()).unwrap().unwrap();
+        let keys: Vec<Vec<u8>> = ids
+            .iter()
+            .map(|id| Database::record_key(&collection, (*id).into()).unwrap())
+            .collect();
+        let done = database.modify_piece(
+            &operation,
+            &namespace(),
+            collection.ident,
+            &keys,
+            &mut |key, _, out| {
+                if deletes {
+                    return Ok(Change::Delete);
+                }
+                out.extend_from_slice(doc! { "_id": (ids[key]), "n": n, "tags": (n) }.as_bytes());
+                Ok(Change::Replace)
+            },
+        );
+        let done = done.unwrap();
+        assert!(done.error.is_none());
+        for id in &ids {
+            if let Some(states) = model.get_mut(id)
+                && states.last().unwrap().is_some()
+            {
+                states.push((!deletes).then_some(n));
+            }
+        }
+        done.lsn
+    };
+    if let Some(lsn) = lsn {
+        database.acknowledge(lsn, level).unwrap();
+        if level == Level::Durable {
+            // One log: what is durable makes all before it durable.
+            for states in model.values_mut() {
+                let last = states.pop().unwrap();
+                *states = vec![last];
+            }
+        }
+    }
+}
+
+/// Compares what is found with what may be found, and makes it the new truth.
+fn check(database: &Database, model: &mut Model, seed: u64, life: u64) {
+    let mut found: BTreeMap<i32, i32> = BTreeMap::new();
+    if let Some(view) = database.view(&namespace()).unwrap() {
+        let mut cursor = view
+            .cursor(KeyRange::prefix(view.collection.prefix.as_bytes()))
+            .unwrap();
+        cursor.first().unwrap();
+        while cursor.valid() {
+            let document = Document::from_bytes(cursor.value().to_vec()).unwrap();
+            let number = |name: &str| document.get(name).unwrap().as_i32().unwrap();
+            found.insert(number("_id"), number("n"));
+            cursor.next().unwrap();
+        }
+        let report = database
+            .validate(&namespace(), true, &Operation::default())
+            .unwrap();
+        assert_eq!(
+            report.errors,
+            Vec::<String>::new(),
+            "seed {seed} life {life}"
+        );
+    }
+    for (id, states) in model.iter_mut() {
+        let now = found.remove(id);
+        assert!(
+            states.contains(&now),
+            "seed {seed} life {life}: document {id} is {now:?}, may be {states:?}"
+        );
+        *states = vec![now];
+    }
+    assert!(
+        found.is_empty(),
+        "seed {seed} life {life}: never written: {found:?}"
+    );
+}
