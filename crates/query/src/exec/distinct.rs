@@ -52,10 +52,9 @@ impl Found {
                 self.enter(document, part, after)
             }
             (RawValue::Array(array), Some((part, after))) => {
-                if let Some(index) = part.index() {
-                    if let Some(element) = array.get(index as usize) {
-                        self.collect(element, after)?;
-                    }
+                let at = part.index().and_then(|index| array.get(index as usize));
+                if let Some(element) = at {
+                    self.collect(element, after)?;
                 }
                 for element in array {
                     if let RawValue::Document(document) = element {
