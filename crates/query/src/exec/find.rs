@@ -1,5 +1,7 @@
 //! `find`: parses, plans and starts a read. A whole `_id` needs neither a plan nor a snapshot.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{Database, Operation, View};
 use quarry_timing::{Phase, phase};
@@ -58,7 +60,7 @@ pub fn find(
     let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
     if is_plain && let Some(id) = only_id(request.filter) {
-        return by_id(database, request, &parsed, id);
+        return by_id(database, operation, request, &parsed, id);
     }
     operation.check()?;
     let Some(view) = database.view(request.namespace)? else {
@@ -95,6 +97,7 @@ pub(super) fn only_id(filter: RawDocument<'_>) -> Option<RawValue<'_>> {
 
 fn by_id(
     database: &Database,
+    operation: &Operation,
     request: FindRequest<'_>,
     parsed: &Parsed,
     id: RawValue<'_>,
@@ -114,6 +117,8 @@ fn by_id(
     if found.is_empty() {
         return Ok(Executor::empty());
     }
+    operation.keys_examined.fetch_add(1, Relaxed);
+    operation.docs_examined.fetch_add(1, Relaxed);
     if let Some(projection) = &parsed.projection {
         let document = RawDocument::new(&found)?;
         let details = parsed.matcher.try_match_details(document)?;
