@@ -46,8 +46,8 @@ lint: bootstrap ## rustfmt and clippy, warnings are errors
 docs: bootstrap ## the crates' documentation, warnings are errors
 	@RUSTDOCFLAGS="-D warnings" scripts/step.sh "cargo doc" cargo doc --release --workspace --no-deps
 
-test: ## everything: lint, docs, Rust tests, tests with real clients, the crash test
-	@$(MAKE) --no-print-directory lint docs test-rust test-drivers
+test: ## lint, docs and the Rust tests; `make test-drivers` runs real clients and the crash test
+	@$(MAKE) --no-print-directory lint docs test-rust
 
 test-rust: bootstrap-drivers ## the Rust tests
 	@scripts/step.sh "tests of the crates that do not link RocksDB" \
