@@ -36,7 +36,7 @@ build: bootstrap ## compile the release build of `quarry` and `quarry-bench`
 
 run: bootstrap ## build, then serve ./data on 127.0.0.1:27017
 	@scripts/step.sh "release build (the first one compiles RocksDB: about ten minutes)" \
-		cargo build --release -p quarry-server
+		cargo build --release -p quarry-server -p quarry-bench
 	@exec $(QUARRY) serve --dbpath ./data --bind_ip 127.0.0.1 --port 27017
 
 lint: bootstrap ## rustfmt and clippy, warnings are errors

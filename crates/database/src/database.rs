@@ -85,6 +85,15 @@ impl Database {
         Database::open_on(engine, files, options)
     }
 
+    /// Opens an empty database that lives in this process's memory alone: nothing of it survives.
+    pub fn open_in_memory() -> Result<Database> {
+        let options = Options {
+            commit_interval_ms: 0,
+            ..Options::default()
+        };
+        Database::open(Arc::new(quarry_storage::Memory::new()), options)
+    }
+
     /// Opens the database with its journal on `files`; a journal in memory keeps small segments.
     pub fn open_on(
         engine: Arc<dyn Engine>,

@@ -1,13 +1,10 @@
 //! Reads and writes through the executor, on the memory engine: an index changes how documents are found and never
 //! which; writes change what matches and nothing else; cursors go on where they were saved.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
-use quarry_database::{Database, Level, Namespace, Operation, Options};
+use quarry_database::{Database, Level, Namespace, Operation};
 use quarry_query::exec::{self, *};
-use quarry_storage::Memory;
 
 struct Fixture {
     database: Database,
@@ -25,13 +22,8 @@ fn with(documents: &[&str]) -> Fixture {
 }
 
 fn with_documents(documents: &[Document]) -> Fixture {
-    let engine = Arc::new(Memory::new());
-    let options = Options {
-        commit_interval_ms: 0,
-        ..Options::default()
-    };
     let fixture = Fixture {
-        database: Database::open(engine, options).unwrap(),
+        database: Database::open_in_memory().unwrap(),
         operation: Operation::new(None),
         namespace: Namespace::parse("db.c").unwrap(),
     };

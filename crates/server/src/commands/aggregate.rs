@@ -110,7 +110,7 @@ fn stats(
             (b"storageStats", RawValue::Document(of)) => {
                 let scale = super::coll_stats::scale(of.get("scale"))?;
                 let figures = Document::build(|figures| {
-                    super::coll_stats::append(stats.as_ref(), scale, figures)
+                    super::coll_stats::append(stats.as_ref(), scale, figures);
                 });
                 document.append("storageStats", figures);
             }

@@ -73,7 +73,7 @@ fn entry(connection: &Connection, with_idle: bool) -> Option<Document> {
             return None;
         }
         Some(Document::build(|entry| {
-            append_operation(connection, running, entry)
+            append_operation(connection, running, entry);
         }))
     })
 }
