@@ -46,8 +46,8 @@ lint: bootstrap ## rustfmt and clippy, warnings are errors
 docs: bootstrap ## the crates' documentation, warnings are errors
 	@RUSTDOCFLAGS="-D warnings" scripts/step.sh "cargo doc" cargo doc --release --workspace --no-deps
 
-test: ## lint, docs and the Rust tests; `make test-drivers` runs real clients and the crash test
-	@$(MAKE) --no-print-directory lint docs test-rust
+test: ## lint, docs, the Rust tests, the tests with real clients and the crash test
+	@$(MAKE) --no-print-directory lint docs test-rust test-drivers
 
 test-rust: bootstrap-drivers ## the Rust tests
 	@scripts/step.sh "tests of the crates that do not link RocksDB" \

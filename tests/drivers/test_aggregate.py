@@ -72,7 +72,7 @@ def test_a_large_result_comes_in_batches(collection):
     [
         ([{"$bogus": 1}], 40324), ([{"$project": {"a": {"$bogus": 1}}}], 31325), ([{"$addFields": {"a": {"$bogus": 1}}}], 168),
         ([{"$limit": 0}], 15958), ([{"$match": 1}], 15959), ([{"$group": {}}], 15955), ([{"$unwind": "a"}], 28818),
-        ([{"$match": {}, "$limit": 1}], 40323), ([{"$count": ""}], 40156),
+        ([{"$match": {}, "$limit": 1}], 40323), ([{"$count": 1}], 40156), ([{"$count": ""}], 40157),
     ],
 )
 def test_a_wrong_pipeline_is_an_error_with_the_documented_code(sales, pipeline, code):

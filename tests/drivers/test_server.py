@@ -86,7 +86,7 @@ def test_cursors_in_batches(collection):
     assert reply["cursor"]["firstBatch"] == [] and reply["cursor"]["id"] != 0
     more = collection.database.command("getMore", reply["cursor"]["id"], collection=collection.name, batchSize=3)
     assert [document["_id"] for document in more["cursor"]["nextBatch"]] == [0, 1, 2]
-    killed = collection.database.command("killCursors", collection.name, cursors=[reply["cursor"]["id"], 12345])
+    killed = collection.database.command("killCursors", collection.name, cursors=[reply["cursor"]["id"], Int64(12345)])
     assert killed["cursorsKilled"] == [reply["cursor"]["id"]] and killed["cursorsNotFound"] == [12345]
     with pytest.raises(CursorNotFound) as raised:
         collection.database.command("getMore", reply["cursor"]["id"], collection=collection.name)
@@ -110,7 +110,7 @@ def test_capped_and_tailable(database):
     capped = database.create_collection("capped", capped=True, size=100000, max=5)
     capped.insert_many([{"_id": i} for i in (9, 8, 7)])
     assert [d["_id"] for d in capped.find()] == [9, 8, 7], "natural order of a capped collection is insertion order"
-    cursor = capped.find(cursor_type=CursorType.TAILABLE_AWAIT, max_await_time_ms=2000)
+    cursor = capped.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(2000)
     assert [next(cursor)["_id"] for _ in range(3)] == [9, 8, 7]
     threading.Timer(0.2, lambda: capped.insert_one({"_id": 1})).start()
     started = time.monotonic()

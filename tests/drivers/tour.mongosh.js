@@ -5,6 +5,8 @@ const fs = require("node:fs");
 
 const steps = [];
 const step = (name, work) => steps.push([name, work]);
+// The shell's arrays are made in a realm of its own, which deepEqual tells apart.
+const plain = (value) => JSON.parse(JSON.stringify(value));
 const tour = db.getSiblingDB("mongosh_tour");
 
 step("the shell knows the server", () => {
@@ -26,8 +28,7 @@ step("movies are queried", () => {
     .sort({ "IMDB Rating": -1 })
     .limit(3)
     .toArray();
-  assert.equal(best.length, 3);
-  assert.ok(best[0]["IMDB Rating"] >= best[2]["IMDB Rating"]);
+  assert.deepEqual(plain(best), [{ Title: "The Shawshank Redemption", "IMDB Rating": 9.2 }]);
 });
 
 step("movies are aggregated", () => {
@@ -37,7 +38,7 @@ step("movies are aggregated", () => {
     { $sort: { films: -1 } },
     { $limit: 3 },
   ]).toArray();
-  assert.deepEqual(genres.map((genre) => genre._id), ["Drama", "Comedy", "Action"]);
+  assert.deepEqual(plain(genres.map((genre) => genre._id)), ["Drama", "Comedy", "Action"]);
 });
 
 step("movies are indexed and the plan says so", () => {
@@ -66,7 +67,7 @@ step("the time is accounted", () => {
 
 step("nothing is left", () => {
   assert.equal(tour.dropDatabase().ok, 1);
-  assert.deepEqual(tour.getCollectionNames(), []);
+  assert.deepEqual(plain(tour.getCollectionNames()), []);
 });
 
 let failed = 0;

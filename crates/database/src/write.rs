@@ -141,7 +141,13 @@ impl Database {
         if ordered {
             errors.truncate(1);
         }
-        let lsn = self.commit_piece(&collection, piece)?;
+        let mut lsn = self.commit_piece(&collection, piece)?;
+        if let Some(capped) = collection.capped {
+            // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
+            let mut rest = Piece::default();
+            self.trim_capped(&collection, detail, capped, &mut rest)?;
+            lsn = self.commit_piece(&collection, rest)?.or(lsn);
+        }
         Ok(Inserted {
             inserted,
             errors,
@@ -274,18 +280,19 @@ impl Database {
         piece: &mut Piece,
     ) -> Result<()> {
         let counts = self.counts(collection)?;
+        let is_over = |piece: &Piece| {
+            let documents = counts.documents.saturating_add_signed(piece.documents);
+            let bytes = counts.bytes.saturating_add_signed(piece.bytes);
+            bytes > capped.size_bytes || capped.documents_max.is_some_and(|max| documents > max)
+        };
+        if !is_over(piece) {
+            return Ok(());
+        }
         let snapshot = self.engine.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         cursor.first()?;
         let mut keys = KeyBuffer::default();
-        loop {
-            let documents = counts.documents.saturating_add_signed(piece.documents);
-            let bytes = counts.bytes.saturating_add_signed(piece.bytes);
-            let over = bytes > capped.size_bytes
-                || capped.documents_max.is_some_and(|max| documents > max);
-            if !over || !cursor.valid() {
-                return Ok(());
-            }
+        while is_over(piece) && cursor.valid() {
             keys.clear();
             {
                 let target = Target {
@@ -306,6 +313,7 @@ impl Database {
             piece.delete_document(cursor.key(), cursor.value().len());
             cursor.next()?;
         }
+        Ok(())
     }
 }
 

@@ -155,10 +155,10 @@ impl<'a> Read<'a> {
         };
         let mut statistics = reply.document("executionStats");
         statistics.append("executionSuccess", true);
-        statistics.append("nReturned", signed(measured.returned));
-        statistics.append("executionTimeMillis", measured.millis);
-        statistics.append("totalKeysExamined", signed(measured.keys_examined));
-        statistics.append("totalDocsExamined", signed(measured.docs_examined));
+        statistics.append("nReturned", number(measured.returned));
+        statistics.append("executionTimeMillis", number(measured.millis));
+        statistics.append("totalKeysExamined", number(measured.keys_examined));
+        statistics.append("totalDocsExamined", number(measured.docs_examined));
         let mut stages = statistics.document("executionStages");
         self.describe(plan.as_ref(), plan.is_some(), Some(measured), &mut stages);
         stages.finish();
@@ -194,7 +194,7 @@ impl<'a> Read<'a> {
             returned,
             keys_examined: keys_after - keys,
             docs_examined: docs_after - docs,
-            millis: i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX),
+            millis: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
     }
 
@@ -219,12 +219,12 @@ impl<'a> Read<'a> {
         if self.above.is_none() {
             let projection = find.projection.map(Stage::Projection);
             stages.extend(projection);
-            stages.extend(find.limit.map(|limit| Stage::Limit(signed(limit))));
-            stages.extend((find.skip > 0).then(|| Stage::Skip(signed(find.skip))));
+            stages.extend(find.limit.map(|limit| Stage::Limit(limit)));
+            stages.extend((find.skip > 0).then(|| Stage::Skip(find.skip)));
         }
         if let Some(sort) = find.sort.filter(|_| !plan.is_sorted) {
             let wanted = find.limit.map(|limit| limit.saturating_add(find.skip));
-            stages.push(Stage::Sort(sort, wanted.map(signed)));
+            stages.push(Stage::Sort(sort, wanted));
         }
         nest(&stages, plan, find.filter, measured, out);
     }
@@ -233,9 +233,9 @@ impl<'a> Read<'a> {
 enum Stage<'a> {
     Named(&'static str),
     Projection(RawDocument<'a>),
-    Limit(i64),
-    Skip(i64),
-    Sort(RawDocument<'a>, Option<i64>),
+    Limit(u64),
+    Skip(u64),
+    Sort(RawDocument<'a>, Option<u64>),
 }
 
 /// Five stages deep at most.
@@ -260,29 +260,33 @@ fn nest(
         }
         Stage::Limit(limit) => {
             out.append("stage", "LIMIT");
-            out.append("limitAmount", *limit);
+            out.append("limitAmount", number(*limit));
         }
         Stage::Skip(skip) => {
             out.append("stage", "SKIP");
-            out.append("skipAmount", *skip);
+            out.append("skipAmount", number(*skip));
         }
         Stage::Sort(pattern, wanted) => {
             out.append("stage", "SORT");
             out.append("sortPattern", *pattern);
             out.append("memLimit", super::sorter::SORT_BYTES_MAX as i64);
             if let Some(wanted) = wanted {
-                out.append("limitAmount", *wanted);
+                out.append("limitAmount", number(*wanted));
             }
         }
     }
     if let Some(measured) = measured {
-        out.append("nReturned", signed(measured.returned));
+        out.append("nReturned", number(measured.returned));
     }
     let mut input = out.document("inputStage");
     nest(inner, plan, filter, measured, &mut input);
     input.finish();
 }
 
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+/// A count as explain prints it: Int32 where it fits, so that a shell shows a plain number.
+fn number(count: u64) -> RawValue<'static> {
+    match i32::try_from(count) {
+        Ok(count) => RawValue::Int32(count),
+        Err(_) => RawValue::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
+    }
 }

@@ -5,6 +5,7 @@ use quarry_bson::{RawDocument, RawValue};
 use super::stage::expression;
 use super::transform::{Kind, Leaf, Transform};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::expression::path::split;
 
 /// What `$project` says of one path.
@@ -34,9 +35,14 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<Transform> {
     Transform::new("$project", specification.to_owned_document(), kind, leaves).map_err(in_project)
 }
 
+/// A projection names an unknown expression by a code of its own, as MongoDB does.
 fn in_project(error: Error) -> Error {
+    let code = match error.code {
+        ErrorCode::INVALID_PIPELINE_OPERATOR => ErrorCode(31325),
+        code => code,
+    };
     Error::new(
-        error.code,
+        code,
         format!("Invalid $project :: caused by :: {}", error.message),
     )
 }

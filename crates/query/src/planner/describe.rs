@@ -10,7 +10,7 @@ pub struct Measured {
     pub returned: u64,
     pub keys_examined: u64,
     pub docs_examined: u64,
-    pub millis: i64,
+    pub millis: u64,
 }
 
 impl Plan {

@@ -1,6 +1,7 @@
 //! `collMod`: changes a collection after its creation. What applies so far: hiding and unhiding an index.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
 use crate::command::{Command, Fields, Invocation};
@@ -9,8 +10,18 @@ use crate::writes;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
-        "index", "validator", "validationLevel", "validationAction", "viewOn", "pipeline", "cappedSize", "cappedMax",
-        "changeStreamPreAndPostImages", "expireAfterSeconds", "timeseries", "dryRun",
+        "index",
+        "validator",
+        "validationLevel",
+        "validationAction",
+        "viewOn",
+        "pipeline",
+        "cappedSize",
+        "cappedMax",
+        "changeStreamPreAndPostImages",
+        "expireAfterSeconds",
+        "timeseries",
+        "dryRun",
     ]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
@@ -19,19 +30,47 @@ pub static COMMAND: Command = Command {
 };
 
 const NOT_SERVED: [&str; 11] = [
-    "validator", "validationLevel", "validationAction", "viewOn", "pipeline", "cappedSize", "cappedMax",
-    "changeStreamPreAndPostImages", "expireAfterSeconds", "timeseries", "dryRun",
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "viewOn",
+    "pipeline",
+    "cappedSize",
+    "cappedMax",
+    "changeStreamPreAndPostImages",
+    "expireAfterSeconds",
+    "timeseries",
+    "dryRun",
 ];
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    if let Some(option) = NOT_SERVED.into_iter().find(|option| invocation.get(option).is_some()) {
-        return Err(CommandError::not_supported(format_args!("the option '{option}'")));
+    if let Some(option) = NOT_SERVED
+        .into_iter()
+        .find(|option| invocation.get(option).is_some())
+    {
+        return Err(CommandError::not_supported(format_args!(
+            "the option '{option}'"
+        )));
     }
-    let Some(change) = invocation.document("index")? else { return Ok(()) };
+    let Some(change) = invocation.document("index")? else {
+        let exists = invocation.server.database.collection(&namespace)?.is_some();
+        return if exists {
+            Ok(())
+        } else {
+            let message = format!("ns does not exist: {namespace}");
+            Err(CommandError::new(ErrorCode::NAMESPACE_NOT_FOUND, message))
+        };
+    };
     let (index, hidden) = parse(change)?;
     let level = writes::level(invocation);
-    let was = invocation.server.database.set_hidden(&namespace, index, hidden, invocation.operation, level)?;
+    let was = invocation.server.database.set_hidden(
+        &namespace,
+        index,
+        hidden,
+        invocation.operation,
+        level,
+    )?;
     if was != hidden {
         reply.append("hidden_old", was);
         reply.append("hidden_new", hidden);
@@ -45,20 +84,30 @@ fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
     for element in change.iter() {
         let name = element.name();
         match (name.as_bytes(), element.value()) {
-            (b"name", value @ RawValue::String(_)) | (b"keyPattern", value @ RawValue::Document(_)) => {
+            (b"name", value @ RawValue::String(_))
+            | (b"keyPattern", value @ RawValue::Document(_)) => {
                 index = Some(value);
             }
-            (b"hidden", value) => hidden = Some(crate::command::boolean("collMod.index", "hidden", value)?),
-            (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
-                return Err(CommandError::not_supported(format_args!("the option 'index.{name}'")));
+            (b"hidden", value) => {
+                hidden = Some(crate::command::boolean("collMod.index", "hidden", value)?)
             }
-            _ => return Err(CommandError::unknown_field("collMod.index", &name.to_string_lossy())),
+            (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
+                return Err(CommandError::not_supported(format_args!(
+                    "the option 'index.{name}'"
+                )));
+            }
+            _ => {
+                return Err(CommandError::unknown_field(
+                    "collMod.index",
+                    &name.to_string_lossy(),
+                ));
+            }
         }
     }
     match (index, hidden) {
         (Some(index), Some(hidden)) => Ok((index, hidden)),
         _ => Err(CommandError::new(
-            quarry_query::ErrorCode::INVALID_OPTIONS,
+            ErrorCode::INVALID_OPTIONS,
             "collMod needs the name or keyPattern of an index, and what to change of it",
         )),
     }

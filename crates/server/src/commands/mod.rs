@@ -8,6 +8,7 @@ use crate::command::Command;
 
 mod aggregate;
 mod build_info;
+mod coll_mod;
 mod coll_stats;
 mod connection_status;
 mod count;
@@ -60,6 +61,7 @@ pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
 pub static COMMANDS: &[&Command] = &[
     &aggregate::COMMAND,
     &build_info::COMMAND,
+    &coll_mod::COMMAND,
     &coll_stats::COMMAND,
     &connection_status::COMMAND,
     &count::COMMAND,

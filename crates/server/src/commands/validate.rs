@@ -12,6 +12,7 @@ pub static COMMAND: Command = Command {
         "repair",
         "metadata",
         "checkBSONConformance",
+        "scandata",
     ]),
     ..Command::new("validate", "checks a collection and its indexes", run)
 };
