@@ -219,8 +219,8 @@ impl<'a> Read<'a> {
         if self.above.is_none() {
             let projection = find.projection.map(Stage::Projection);
             stages.extend(projection);
-            stages.extend(find.limit.map(|limit| Stage::Limit(limit)));
-            stages.extend((find.skip > 0).then(|| Stage::Skip(find.skip)));
+            stages.extend(find.limit.map(Stage::Limit));
+            stages.extend((find.skip > 0).then_some(Stage::Skip(find.skip)));
         }
         if let Some(sort) = find.sort.filter(|_| !plan.is_sorted) {
             let wanted = find.limit.map(|limit| limit.saturating_add(find.skip));
