@@ -81,7 +81,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// The index, by name or key pattern, and whether it is to be hidden.
 fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
     let (mut index, mut hidden) = (None, None);
-    for element in change.iter() {
+    for element in change {
         let name = element.name();
         match (name.as_bytes(), element.value()) {
             (b"name", value @ RawValue::String(_))
@@ -89,7 +89,7 @@ fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
                 index = Some(value);
             }
             (b"hidden", value) => {
-                hidden = Some(crate::command::boolean("collMod.index", "hidden", value)?)
+                hidden = Some(crate::command::boolean("collMod.index", "hidden", value)?);
             }
             (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
                 return Err(CommandError::not_supported(format_args!(
