@@ -3,6 +3,7 @@
 //!
 //! The journal must not be open: `RealFiles` sees to that with its lock.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::chain::{ChainEnd, Link, scanner, walk};
@@ -23,6 +24,8 @@ pub struct Verified {
     pub last_lsn: u64,
     /// The highest LSN that a group says was durable.
     pub durable_lsn: u64,
+    /// Whether the log ends in the mark that closing writes: all of it was durable then.
+    pub is_closed: bool,
     /// Where the log ends.
     pub end_segment: String,
     pub end_offset: u64,
@@ -34,6 +37,9 @@ pub struct SegmentSummary {
     pub header: SegmentHeader,
     pub groups: u64,
     pub records: u64,
+    /// 0 if the segment holds no record.
+    pub first_lsn: u64,
+    pub last_lsn: u64,
 }
 
 /// One group of a dump.
@@ -55,8 +61,7 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
             .iter_mut()
             .find(|summary| summary.name == group.segment);
         if let Some(summary) = summary {
-            summary.groups += 1;
-            summary.records += u64::from(group.header.count);
+            summary.note(&group.header);
         }
         if group.header.count > 0 {
             if verified.first_lsn == 0 {
@@ -64,6 +69,8 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
             }
             verified.last_lsn = group.header.next_lsn() - 1;
         }
+        verified.is_closed =
+            group.header.count == 0 && group.header.durable_lsn == verified.last_lsn;
         verified.durable_lsn = verified.durable_lsn.max(group.header.durable_lsn);
         Ok(())
     })?;
@@ -75,51 +82,77 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
     Ok(verified)
 }
 
-/// Hands every group that holds a record at or above `from_lsn` to `visit`, up to the end of the log.
+impl SegmentSummary {
+    fn note(&mut self, header: &GroupHeader) {
+        self.groups += 1;
+        if header.count > 0 {
+            self.records += u64::from(header.count);
+            if self.first_lsn == 0 {
+                self.first_lsn = header.first_lsn;
+            }
+            self.last_lsn = header.next_lsn() - 1;
+        }
+    }
+}
+
+/// Hands every group that holds a record at or above `from_lsn` to `visit`, up to the end of the log or
+/// until it breaks off.
 pub fn dump(
     files: &dyn Files,
     from_lsn: u64,
-    visit: &mut dyn FnMut(&DumpedGroup<'_>),
+    visit: &mut dyn FnMut(&DumpedGroup<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     let segments = open_segments(files, None)?;
-    follow(&segments, &mut |group| {
-        if group.header.next_lsn() > from_lsn {
-            visit(&group);
+    let mut is_over = false;
+    let followed = follow(&segments, &mut |group| {
+        if group.header.next_lsn() > from_lsn && visit(&group).is_break() {
+            is_over = true;
+            // Any error ends the walk; this one is taken back below.
+            return Err(Error::Closed);
         }
         Ok(())
-    })?;
-    Ok(())
+    });
+    if is_over {
+        return Ok(());
+    }
+    followed.map(drop)
 }
 
 /// Cuts the log behind `last_lsn`, which must end a group: what follows is zeroed and freed for good.
-/// This is how a person gives up damaged records. Returns the number of groups kept.
+/// This is how a person gives up damaged records. Returns the number of groups kept. If no group ends
+/// there, nothing is changed, and the error's `next_lsn` follows the last group that could be kept.
 pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
     let mut segments = open_segments(files, None)?;
+    let next_lsn = last_lsn.saturating_add(1);
     let mut kept = 0;
     let mut cut_at = None;
+    let mut nearest_lsn = 0;
     // Damage behind the cut is the reason for cutting: it ends the walk, whatever it is.
     let walked = follow(&segments, &mut |group| {
-        if group.header.next_lsn() == last_lsn + 1 {
+        if group.header.next_lsn() == next_lsn {
             cut_at = Some((
                 group.segment.to_owned(),
                 group.offset + group.header.group_bytes(),
             ));
         }
-        kept += u64::from(group.header.next_lsn() <= last_lsn + 1);
+        if group.header.next_lsn() <= next_lsn {
+            kept += 1;
+            nearest_lsn = group.header.next_lsn() - 1;
+        }
         Ok(())
     });
     let Some((name, offset)) = cut_at else {
         walked?;
         return Err(Error::PositionMoved {
-            expected_lsn: last_lsn,
-            next_lsn: 0,
+            expected_lsn: next_lsn,
+            next_lsn: nearest_lsn + 1,
         });
     };
     let index = segments
         .iter()
         .position(|segment| segment.name == name)
         .unwrap_or(0);
-    let link = Link::before(&segments[index], last_lsn + 1);
+    let link = Link::before(&segments[index], next_lsn);
     let end = ChainEnd {
         index,
         offset,
@@ -136,12 +169,15 @@ fn empty(segments: &[Arc<Segment>]) -> Verified {
         header: segment.header.clone(),
         groups: 0,
         records: 0,
+        first_lsn: 0,
+        last_lsn: 0,
     };
     Verified {
         segments: segments.iter().map(summary).collect(),
         first_lsn: 0,
         last_lsn: 0,
         durable_lsn: 0,
+        is_closed: false,
         end_segment: String::new(),
         end_offset: 0,
     }

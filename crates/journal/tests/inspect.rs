@@ -2,6 +2,8 @@
 
 mod owner;
 
+use std::ops::ControlFlow;
+
 use owner::{Owner, Record};
 use quarry_journal::{Files, Level, SimulatedFiles, inspect};
 
@@ -40,6 +42,17 @@ fn verify_and_dump_see_every_record() {
         60
     );
     assert_eq!(verified.segments.len(), segment_names(&files).len());
+    assert!(verified.is_closed);
+    let mut next_lsn = 1;
+    for segment in verified
+        .segments
+        .iter()
+        .filter(|segment| segment.records > 0)
+    {
+        assert_eq!(segment.first_lsn, next_lsn);
+        next_lsn = segment.last_lsn + 1;
+    }
+    assert_eq!(next_lsn, 61);
     let mut dumped = Vec::new();
     inspect::dump(&files, 31, &mut |group| {
         dumped.extend(
@@ -48,9 +61,17 @@ fn verify_and_dump_see_every_record() {
                 .iter()
                 .map(|(lsn, payload)| (lsn, payload.to_vec())),
         );
+        ControlFlow::Continue(())
     })
     .unwrap();
     assert_eq!(dumped, records[30..]);
+    let mut visits = 0;
+    inspect::dump(&files, 31, &mut |_| {
+        visits += 1;
+        ControlFlow::Break(())
+    })
+    .unwrap();
+    assert_eq!(visits, 1, "a dump ends when its reader has seen enough");
 }
 
 #[test]
@@ -82,7 +103,11 @@ fn truncate_gives_up_what_is_damaged() {
             .is_some_and(|error| error.is_corruption())
     );
     let mut last_lsn = 0;
-    inspect::dump(&files, 1, &mut |group| last_lsn = group.payloads.last_lsn()).unwrap();
+    inspect::dump(&files, 1, &mut |group| {
+        last_lsn = group.payloads.last_lsn();
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert!(last_lsn > 20 && last_lsn < 60);
     inspect::truncate(&files, last_lsn).unwrap();
     let owner = Owner::new();

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod journal_command;
 pub mod run;
 
 mod command;

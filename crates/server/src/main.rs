@@ -8,7 +8,10 @@ use clap::Parser;
 use quarry_server::config::{Command, CommandLine, Config, EXIT_BAD_OPTIONS};
 
 fn main() -> ExitCode {
-    let Command::Serve(serve) = CommandLine::parse().command;
+    let serve = match CommandLine::parse().command {
+        Command::Serve(serve) => serve,
+        Command::Journal(command) => return quarry_server::journal_command::run(&command),
+    };
     match Config::new(*serve, std::env::args().collect()) {
         Ok(config) => quarry_server::run::serve(config),
         Err(error) => {

@@ -21,6 +21,52 @@ pub struct CommandLine {
 pub enum Command {
     /// Serve a data directory to MongoDB clients
     Serve(Box<Serve>),
+    /// Look at the journal of a data directory that no server uses, or cut it
+    #[command(subcommand)]
+    Journal(JournalCommand),
+}
+
+/// What `quarry journal` does.
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// Read every record of every segment and check the whole chain; changes nothing
+    Verify {
+        #[command(flatten)]
+        place: JournalPlace,
+    },
+    /// List the groups of the log, and their records on request; changes nothing
+    Dump {
+        #[command(flatten)]
+        place: JournalPlace,
+        /// Begin with the group that holds this LSN
+        #[arg(long, value_name = "LSN", default_value_t = 1)]
+        from: u64,
+        /// End after this many groups
+        #[arg(long, value_name = "GROUPS")]
+        limit: Option<u64>,
+        /// Show each record: its LSN, its length and its bytes in hexadecimal
+        #[arg(long)]
+        records: bool,
+    },
+    /// Give up every record behind an LSN, for good: the way past damage that refuses a start
+    ///
+    /// What is given up stays in the engine if the engine already has it: the next start then records a gap in the
+    /// log. Run `verify` and `dump` first, and keep a copy of the directory.
+    Truncate {
+        #[command(flatten)]
+        place: JournalPlace,
+        /// The last LSN that is kept; a group must end there
+        #[arg(long, value_name = "LSN")]
+        after: u64,
+    },
+}
+
+/// Where the journal is.
+#[derive(Debug, Args)]
+pub struct JournalPlace {
+    /// Data directory; the journal is in `journal` under it
+    #[arg(long, value_name = "DIRECTORY", default_value = "data")]
+    pub dbpath: PathBuf,
 }
 
 /// The flags of `quarry serve`.

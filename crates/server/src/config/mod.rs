@@ -9,7 +9,7 @@ mod file;
 use std::fmt;
 use std::path::PathBuf;
 
-pub use command_line::{Command, CommandLine, Serve};
+pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve};
 
 /// mongod's exit code for options that make no sense.
 pub const EXIT_BAD_OPTIONS: u8 = 2;
@@ -286,7 +286,9 @@ mod tests {
 
     fn parse(arguments: &[&str]) -> Result<Config, BadOptions> {
         let line = CommandLine::parse_from(["quarry", "serve"].iter().chain(arguments));
-        let Command::Serve(serve) = line.command;
+        let Command::Serve(serve) = line.command else {
+            unreachable!("the line says `serve`")
+        };
         Config::new(*serve, Vec::new())
     }
 
