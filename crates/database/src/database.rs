@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -12,6 +10,8 @@ use quarry_journal::{Files, Identity, Journal, Level, RealFiles, SimulatedFiles}
 use quarry_storage::{Engine, WriteBatch};
 use quarry_timing::Phase;
 
+use crate::background::Background;
+use crate::builds::{Builds, InterruptedBuild};
 use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::commit::{CommitPath, read_u64};
@@ -57,8 +57,10 @@ pub struct Database {
     pub(crate) record_locks: LockTable,
     pub(crate) unique_locks: LockTable,
     pub(crate) epochs: Arc<Epochs>,
-    ddl: [Mutex<()>; DDL_SHARDS],
-    background: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+    pub(crate) builds: Arc<Builds>,
+    pub(crate) interrupted_builds: Arc<[InterruptedBuild]>,
+    ddl: Arc<[Mutex<()>; DDL_SHARDS]>,
+    background: Background,
 }
 
 impl Database {
@@ -126,6 +128,7 @@ impl Database {
                 .map_err(|error| quarry_storage::Error::Io(error.to_string())),
             _ => Ok(()),
         }));
+        let interrupted_builds = crate::builds::interrupted(engine.as_ref())?;
         let database = Database {
             engine,
             journal,
@@ -135,10 +138,13 @@ impl Database {
             record_locks: LockTable::default(),
             unique_locks: LockTable::default(),
             epochs: Arc::new(Epochs::default()),
-            ddl: Default::default(),
-            background: Mutex::new(None),
+            builds: Arc::default(),
+            interrupted_builds: interrupted_builds.into(),
+            ddl: Arc::default(),
+            background: Background::default(),
         };
         database.start_checkpoints();
+        database.start_cleaner();
         Ok(database)
     }
 
@@ -177,11 +183,7 @@ impl Database {
 
     /// Ends the background threads, syncs the journal and flushes the engine.
     pub fn close(&self) -> Result<()> {
-        if let Some((stop, thread)) = self.background.lock().take() {
-            drop(stop);
-            // A panic there was printed; closing goes on.
-            let _ = thread.join();
-        }
+        self.background.end();
         self.journal.close().map_err(journal_error)?;
         self.engine.close()?;
         Ok(())
@@ -250,29 +252,51 @@ impl Database {
     fn start_checkpoints(&self) {
         let (engine, journal) = (Arc::clone(&self.engine), Arc::clone(&self.journal));
         let (commit_path, epochs) = (Arc::clone(&self.commit_path), Arc::clone(&self.epochs));
-        let (stop, stopped) = channel::<()>();
         let mut last_durable = 0;
-        let work = move || {
+        self.background.start("checkpoint", move |stop| {
             let mut reclaimer = crate::reclaim::Reclaimer::default();
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(CHECKPOINT_TICK) {
+            while !stop.wait(CHECKPOINT_TICK) {
                 // Failures latch where they happen and refuse the next write; there is nobody to tell here.
                 let _ = checkpoint(engine.as_ref(), &journal, &mut last_durable);
                 let _ = reclaimer.step(engine.as_ref(), &journal, &commit_path, &epochs);
             }
-        };
-        let thread = std::thread::Builder::new()
-            .name("checkpoint".to_owned())
-            .spawn(work);
-        *self.background.lock() = thread.ok().map(|thread| (stop, thread));
+        });
+    }
+
+    /// Drops what interrupted index builds left behind, if there is any.
+    fn start_cleaner(&self) {
+        if self.interrupted_builds.is_empty() {
+            return;
+        }
+        let (database, stop) = (self.same(), self.background.stop());
+        self.background.start("build cleaner", move |stopped| {
+            let operation = Operation::default().with_disconnect(Box::new(move || stop.is_set()));
+            database.drop_interrupted_builds(stopped, &operation);
+        });
+    }
+
+    /// The same database for a background thread, without threads of its own.
+    fn same(&self) -> Database {
+        Database {
+            engine: Arc::clone(&self.engine),
+            journal: Arc::clone(&self.journal),
+            commit_path: Arc::clone(&self.commit_path),
+            catalog: Arc::clone(&self.catalog),
+            holds: self.holds.clone(),
+            record_locks: self.record_locks.clone(),
+            unique_locks: self.unique_locks.clone(),
+            epochs: Arc::clone(&self.epochs),
+            builds: Arc::clone(&self.builds),
+            interrupted_builds: Arc::clone(&self.interrupted_builds),
+            ddl: Arc::clone(&self.ddl),
+            background: Background::default(),
+        }
     }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
-        if let Some((stop, thread)) = self.background.lock().take() {
-            drop(stop);
-            let _ = thread.join();
-        }
+        self.background.end();
     }
 }
 

@@ -9,6 +9,7 @@ use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
 
+use crate::builds::{stage_mark, unstage_mark};
 use crate::collection::{Collection, new_entry};
 use crate::database::{Database, new_uuid};
 use crate::error::{Error, Result};
@@ -147,6 +148,10 @@ impl Database {
             &layout::catalog_key(to.database(), to.collection()),
             source.entry.as_bytes(),
         );
+        let indexes = &self.catalog.detail(&source)?.indexes;
+        for index in indexes.iter().filter(|index| index.building) {
+            stage_mark(index, to, &mut batch);
+        }
         let lsn = self.commit(&Header::SYSTEM_ONLY, &batch)?;
         drop((target, hold, other, ddl));
         self.acknowledge(lsn, level)
@@ -420,7 +425,10 @@ impl Database {
     }
 }
 
-fn stage_index_drop(index: &Index, batch: &mut WriteBatch) {
+pub(crate) fn stage_index_drop(index: &Index, batch: &mut WriteBatch) {
+    if index.building {
+        unstage_mark(index.ident, batch);
+    }
     batch.put(&layout::dropped_key(index.ident), &[]);
     for component in 0..64u8 {
         if index.multikey_components() & (1 << component) != 0 {

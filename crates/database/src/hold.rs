@@ -3,6 +3,7 @@
 //! A hold is by ident, not by name: a collection that was dropped and made again is another one. Waiting writers
 //! yield to a waiting exclusive holder, so that DDL is not starved. A wait ends when the operation is interrupted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -35,9 +36,10 @@ struct Shard {
     released: Condvar,
 }
 
-/// The table of holds. Taken before record locks, never while one is held.
+/// The table of holds. Taken before record locks, never while one is held. A clone is the same table.
+#[derive(Clone)]
 pub struct Holds {
-    shards: Box<[Shard]>,
+    shards: Arc<[Shard]>,
 }
 
 /// A hold on one collection, released on drop.

@@ -3,6 +3,7 @@
 //! An index is registered as *building* under the exclusive hold; from then on every writer keeps it up to date. The
 //! build then walks the collection in pieces: it locks the records of a piece, reads the latest, and puts their entries
 //! through the commit path. At the end the index becomes visible to plans. A duplicate fails the build and removes it.
+//! What a crash leaves of a build is dropped after the next start (`builds`).
 
 use std::sync::Arc;
 
@@ -11,9 +12,10 @@ use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
 use rustc_hash::FxHashSet;
 
+use crate::builds::{Running, stage_mark, unstage_mark};
 use crate::collection::{Collection, Detail};
 use crate::database::{Database, now_ms};
-use crate::ddl::{names_id, same_pattern};
+use crate::ddl::{names_id, same_pattern, stage_index_drop};
 use crate::error::{Error, Result};
 use crate::ident::Ident;
 use crate::index::{INDEXES_MAX, Index};
@@ -29,6 +31,7 @@ const BUILD_PIECE_DOCUMENTS: usize = 256;
 const INDEX_OPTIONS_CONFLICT: i32 = 85;
 const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
 const CANNOT_CREATE_INDEX: i32 = 67;
+const INDEX_BUILD_ABORTED: i32 = 276;
 
 /// What createIndexes reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,28 @@ pub struct IndexesCreated {
     pub before: usize,
     pub after: usize,
     pub created_collection: bool,
+}
+
+/// What registering came to.
+enum Register<'b> {
+    Done(Registered<'b>),
+    /// Another createIndexes builds this one of the indexes.
+    IsBuilt(Ident),
+}
+
+struct Registered<'b> {
+    before: usize,
+    created: usize,
+    lsn: Option<u64>,
+    /// The indexes that have to be built.
+    running: Option<Running<'b>>,
+}
+
+/// An index of the definition that is asked for.
+enum Known<'i> {
+    /// The one on `_id`, which is always there.
+    Id,
+    Index(&'i Index),
 }
 
 impl Database {
@@ -52,13 +77,23 @@ impl Database {
             Index::from_spec(spec.as_raw(), Ident(0))?;
         }
         self.collection_or_create(namespace, operation)?;
-        let (before, new, mut lsn) = self.register(namespace, specs, operation)?;
-        let idents: Vec<Ident> = new.iter().map(|index| index.ident).collect();
-        if new.iter().any(|index| index.building) {
-            match self.build(namespace, &idents, operation) {
-                Ok(()) => lsn = Some(self.finish(namespace, &idents, operation)?),
+        let registered = loop {
+            match self.register(namespace, specs, operation)? {
+                Register::Done(registered) => break registered,
+                Register::IsBuilt(ident) => self.builds.wait(ident, operation)?,
+            }
+        };
+        let mut lsn = registered.lsn;
+        if let Some(running) = &registered.running {
+            let idents = running.idents();
+            let built = self
+                .build(namespace, idents, operation)
+                .and_then(|()| self.finish(namespace, idents, operation));
+            match built {
+                Ok(finished) => lsn = Some(finished),
                 Err(error) => {
-                    self.give_up(namespace, &idents)?;
+                    // Where writes are refused it stays until the next createIndexes, dropIndexes or start.
+                    let _ = self.drop_builds(idents, &Operation::default());
                     return Err(error);
                 }
             }
@@ -67,8 +102,8 @@ impl Database {
             self.acknowledge(lsn, level)?;
         }
         Ok(IndexesCreated {
-            before,
-            after: before + new.len(),
+            before: registered.before,
+            after: registered.before + registered.created,
             created_collection,
         })
     }
@@ -79,7 +114,7 @@ impl Database {
         namespace: &Namespace,
         specs: &[Document],
         operation: &Operation,
-    ) -> Result<(usize, Vec<Index>, Option<u64>)> {
+    ) -> Result<Register<'_>> {
         let _ddl = self.lock_ddl(namespace.database());
         let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
             return Err(Error::QueryPlanKilled(format!(
@@ -87,20 +122,36 @@ impl Database {
             )));
         };
         let detail = self.catalog.detail(&collection)?;
-        let before = detail.indexes.len() + usize::from(collection.is_clustered());
+        // What nobody builds any more makes room.
+        let is_left = |index: &&Index| index.building && !self.builds.is_running(index.ident);
+        let kept: Vec<&Index> = detail
+            .indexes
+            .iter()
+            .filter(|index| !is_left(index))
+            .collect();
+        let before = kept.len() + usize::from(collection.is_clustered());
         let is_empty = self.commit_path.counts(collection.ident)?.documents == 0;
         let mut new: Vec<Index> = Vec::new();
         for spec in specs {
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
-            if is_known(&candidate, detail, &new)? {
-                continue;
+            match known(&candidate, kept.iter().copied().chain(&new))? {
+                None => {}
+                Some(Known::Index(index)) if self.builds.is_running(index.ident) => {
+                    return Ok(Register::IsBuilt(index.ident));
+                }
+                Some(_) => continue,
             }
             let mut index = Index::from_spec(spec.as_raw(), self.commit_path.allocate_ident())?;
             index.building = !is_empty;
             new.push(index);
         }
         if new.is_empty() {
-            return Ok((before, new, None));
+            return Ok(Register::Done(Registered {
+                before,
+                created: 0,
+                lsn: None,
+                running: None,
+            }));
         }
         if before + new.len() > INDEXES_MAX {
             return Err(Error::invalid(
@@ -108,9 +159,26 @@ impl Database {
                 format!("add index fails, too many indexes for `{namespace}`"),
             ));
         }
-        let all: Vec<&Index> = detail.indexes.iter().chain(&new).collect();
-        let lsn = self.put_entry(&collection, &all, ALLOCATED, WriteBatch::new())?;
-        Ok((before, new, Some(lsn)))
+        let mut batch = WriteBatch::new();
+        for index in detail.indexes.iter().filter(is_left) {
+            stage_index_drop(index, &mut batch);
+        }
+        for index in new.iter().filter(|index| index.building) {
+            stage_mark(index, namespace, &mut batch);
+        }
+        // Before the commit shows the indexes to anybody else.
+        let running = (!is_empty).then(|| {
+            let idents = new.iter().map(|index| index.ident).collect();
+            self.builds.start(idents)
+        });
+        let all: Vec<&Index> = kept.into_iter().chain(&new).collect();
+        let lsn = self.put_entry(&collection, &all, ALLOCATED, batch)?;
+        Ok(Register::Done(Registered {
+            before,
+            created: new.len(),
+            lsn: Some(lsn),
+            running,
+        }))
     }
 
     fn build(&self, namespace: &Namespace, idents: &[Ident], operation: &Operation) -> Result<()> {
@@ -124,6 +192,7 @@ impl Database {
                 )));
             };
             let detail = self.catalog.detail(&collection)?;
+            check_all_stand(detail, idents)?;
             let keys = self.next_record_keys(&collection, &from)?;
             let Some(last) = keys.last() else {
                 return Ok(());
@@ -254,34 +323,35 @@ impl Database {
             )));
         };
         let detail = self.catalog.detail(&collection)?;
-        let mut indexes = Vec::new();
+        check_all_stand(detail, idents)?;
+        let (mut indexes, mut batch) = (Vec::new(), WriteBatch::new());
+        for ident in idents {
+            unstage_mark(*ident, &mut batch);
+        }
         for index in &detail.indexes {
             let mut copy = Index::from_spec(index.spec.as_raw(), index.ident)?;
             copy.building = index.building && !idents.contains(&index.ident);
             indexes.push(copy);
         }
-        self.put_entry(
-            &collection,
-            &indexes.iter().collect::<Vec<_>>(),
-            0,
-            WriteBatch::new(),
-        )
-    }
-
-    /// Removes the indexes of a failed build, whatever interrupted it.
-    fn give_up(&self, namespace: &Namespace, idents: &[Ident]) -> Result<()> {
-        let _ddl = self.lock_ddl(namespace.database());
-        let uninterrupted = Operation::default();
-        let Some((collection, _hold)) = self.hold_exclusive(namespace, &uninterrupted)? else {
-            return Ok(());
-        };
-        self.replace_indexes(&collection, |index| !idents.contains(&index.ident))
-            .map(drop)
+        self.put_entry(&collection, &indexes.iter().collect::<Vec<_>>(), 0, batch)
     }
 }
 
-/// Whether the same index exists; an error if a different one stands in its way.
-fn is_known(candidate: &Index, detail: &Detail, new: &[Index]) -> Result<bool> {
+/// Fails when one of the indexes was dropped while it was built.
+fn check_all_stand(detail: &Detail, idents: &[Ident]) -> Result<()> {
+    let stands = |ident: &Ident| detail.indexes.iter().any(|index| index.ident == *ident);
+    if idents.iter().all(stands) {
+        return Ok(());
+    }
+    let message = "the index build was aborted: an index was dropped while it was built";
+    Err(Error::invalid(INDEX_BUILD_ABORTED, message))
+}
+
+/// The index of the same definition, if it exists; an error if a different one stands in its way.
+fn known<'i>(
+    candidate: &Index,
+    indexes: impl Iterator<Item = &'i Index>,
+) -> Result<Option<Known<'i>>> {
     if candidate.pattern.is_id() {
         if candidate.unique || candidate.sparse {
             return Err(Error::invalid(
@@ -289,7 +359,7 @@ fn is_known(candidate: &Index, detail: &Detail, new: &[Index]) -> Result<bool> {
                 "the field 'unique' or 'sparse' is not valid for an _id index specification",
             ));
         }
-        return Ok(true);
+        return Ok(Some(Known::Id));
     }
     if candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
         return Err(Error::invalid(
@@ -297,14 +367,14 @@ fn is_known(candidate: &Index, detail: &Detail, new: &[Index]) -> Result<bool> {
             "the index name '_id_' is reserved for the _id index",
         ));
     }
-    for existing in detail.indexes.iter().chain(new) {
+    for existing in indexes {
         let same_key = same_pattern(
             existing.pattern.document.as_raw(),
             candidate.pattern.document.as_raw(),
         );
         let same_name = existing.name == candidate.name;
         if same_key && same_name && existing.same_options(candidate) {
-            return Ok(true);
+            return Ok(Some(Known::Index(existing)));
         }
         if same_name {
             let message = format!(
@@ -328,5 +398,5 @@ fn is_known(candidate: &Index, detail: &Detail, new: &[Index]) -> Result<bool> {
             return Err(Error::invalid(INDEX_OPTIONS_CONFLICT, message));
         }
     }
-    Ok(false)
+    Ok(None)
 }

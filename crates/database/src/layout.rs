@@ -18,6 +18,7 @@ pub const CATALOG: &[u8] = &[0x00, 0x10];
 pub const DROPPED: &[u8] = &[0x00, 0x11];
 pub const COUNTERS: &[u8] = &[0x00, 0x13];
 pub const MULTIKEY: &[u8] = &[0x00, 0x14];
+pub const BUILDING: &[u8] = &[0x00, 0x15];
 
 /// `0x00 0x10 database 0x00 collection`: no database name holds a NUL, so one database is one range.
 pub fn catalog_key(database: &str, collection: &str) -> Vec<u8> {
@@ -50,7 +51,12 @@ pub fn multikey_key(ident: Ident, component: u8) -> Vec<u8> {
     key
 }
 
-/// The ident (and what follows it) of a key made by `dropped_key`, `counters_key` or `multikey_key`.
+/// `0x00 0x15 ident`: that index is being built.
+pub fn building_key(ident: Ident) -> Vec<u8> {
+    with_ident(BUILDING, ident)
+}
+
+/// The ident (and what follows it) of a key of one of the kinds above that begin with an ident.
 pub fn split_ident<'k>(kind: &[u8], key: &'k [u8]) -> Option<(Ident, &'k [u8])> {
     let rest = key.strip_prefix(kind)?;
     let (number, rest) = rest.split_first_chunk::<8>()?;

@@ -21,17 +21,20 @@ mod epochs;
 mod hold;
 mod record_locks;
 
+mod background;
 mod commit;
 mod database;
 mod view;
 mod write;
 
+mod builds;
 mod ddl;
 mod index_build;
 mod reclaim;
 mod stats;
 mod validate;
 
+pub use builds::InterruptedBuild;
 pub use collection::{Capped, Collection, Detail};
 pub use commit::Counts;
 pub use database::{Database, Options};

@@ -5,6 +5,7 @@
 //! for each other. Locks end after apply, before sync.
 
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::{FxHashSet, FxHasher};
@@ -22,8 +23,10 @@ struct Shard {
     released: Condvar,
 }
 
+/// A clone is the same table.
+#[derive(Clone)]
 pub struct LockTable {
-    shards: Box<[Shard]>,
+    shards: Arc<[Shard]>,
 }
 
 /// The locks of one piece of one operation, released on drop.

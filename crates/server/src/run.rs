@@ -164,6 +164,16 @@ fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failu
     let options = crate::engine::database_options(&config, &parameters);
     let database =
         Database::open(std::sync::Arc::clone(&engine), options).map_err(|error| bad(&error))?;
+    for build in database.interrupted_builds() {
+        log::warning(
+            "index",
+            "an index build was cut off when the server last ended; the index is dropped",
+            &[
+                ("namespace", build.namespace.as_str().into()),
+                ("index", build.index.as_str().into()),
+            ],
+        );
+    }
     Ok(Box::leak(Box::new(Server::new(
         config, parameters, engine, database,
     ))))

@@ -1,0 +1,255 @@
+//! Index builds that do not go through: cut off by a crash at each of their commits, dropped, renamed away, waited for.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use quarry_bson::{Document, RawDocument, RawValue, doc};
+use quarry_database::{Database, Level, Namespace, Operation, Options};
+use quarry_journal::SimulatedFiles;
+use quarry_journal::files::simulated::Crash;
+use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, Snapshot};
+
+/// Pieces of a build hold 256 documents: this many take three.
+const DOCUMENTS: i32 = 700;
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+fn options() -> Options {
+    Options {
+        journal_directory: None,
+        commit_interval_ms: 0,
+    }
+}
+
+fn namespace() -> Namespace {
+    Namespace::parse("db.c").unwrap()
+}
+
+fn specs() -> [Document; 2] {
+    [
+        doc! { "key": { "a": 1 } },
+        doc! { "key": { "u": -1 }, "unique": true },
+    ]
+}
+
+fn open(engine: &Arc<ImagedEngine>, files: &Arc<SimulatedFiles>) -> Database {
+    let engine = Arc::clone(engine) as Arc<dyn Engine>;
+    Database::open_on(engine, Arc::clone(files) as _, options()).unwrap()
+}
+
+fn fill(database: &Database) {
+    let documents: Vec<Document> = (0..DOCUMENTS)
+        .map(|i| doc! { "_id": i, "a": [(i % 3), "x"], "u": i })
+        .collect();
+    let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+    for piece in raw.chunks(500) {
+        let done = database.insert_piece(&Operation::default(), &namespace(), piece, true);
+        assert!(done.unwrap().errors.is_empty());
+    }
+}
+
+fn create(database: &Database, operation: &Operation) -> quarry_database::Result<usize> {
+    database
+        .create_indexes(&namespace(), &specs(), operation, Level::Written)
+        .map(|made| made.after)
+}
+
+fn names(database: &Database, namespace: &Namespace) -> Vec<String> {
+    let specs = database.list_indexes(namespace).unwrap();
+    let names = specs.iter().map(|spec| spec.get_str("name").unwrap());
+    names.map(str::to_owned).collect()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < WAIT_MAX, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn assert_valid(database: &Database, namespace: &Namespace) {
+    let report = database.validate(namespace, true, &Operation::default());
+    assert_eq!(report.unwrap().errors, Vec::<String>::new());
+}
+
+/// An operation that is asked at every piece of a build, and interrupted where `at_piece` says so.
+fn watched(at_piece: impl Fn(usize) -> bool + Send + Sync + 'static) -> Operation {
+    let pieces = AtomicUsize::new(0);
+    Operation::default().with_disconnect(Box::new(move || {
+        at_piece(pieces.fetch_add(1, Ordering::SeqCst))
+    }))
+}
+
+fn keys_in(engine: &dyn Engine, range: KeyRange) -> usize {
+    let snapshot: Box<dyn Snapshot> = engine.snapshot().unwrap();
+    let mut cursor = snapshot.cursor(range).unwrap();
+    cursor.first().unwrap();
+    let mut keys = 0;
+    while cursor.valid() {
+        keys += 1;
+        cursor.next().unwrap();
+    }
+    keys
+}
+
+#[test]
+fn a_crash_at_any_commit_of_a_build_leaves_no_index_behind() {
+    for crash in [Crash::Kill, Crash::Drop, Crash::Tear] {
+        let mut at = 0;
+        while crash_at(at, crash) {
+            at += 1;
+        }
+        assert_eq!(at, 4, "registered, and three pieces");
+    }
+}
+
+/// Crashes at the `at`-th look of a build at its interrupts; false if there were fewer, and it went through.
+fn crash_at(at: usize, crash: Crash) -> bool {
+    let images = FlushImages::memory();
+    let engine = images.open().unwrap();
+    let files = Arc::new(SimulatedFiles::new());
+    let database = open(&engine, &files);
+    fill(&database);
+    database.sync().unwrap();
+    engine.sync().unwrap();
+    let left: Arc<Mutex<Option<SimulatedFiles>>> = Arc::default();
+    let operation = watched({
+        let (left, files) = (Arc::clone(&left), Arc::clone(&files));
+        move |piece| {
+            if piece == at {
+                *left.lock().unwrap() = Some(files.crash(crash, at as u64));
+            }
+            piece == at
+        }
+    });
+    let outcome = create(&database, &operation);
+    let left = left.lock().unwrap().take();
+    assert_eq!(outcome.is_err(), left.is_some());
+    let is_cut = left.is_some();
+    let left = left.unwrap_or_else(|| files.crash(crash, 0));
+    drop(database);
+
+    let engine = images.reopen(images.lsns().len() - 1).unwrap();
+    let files = Arc::new(left);
+    let database = open(&engine, &files);
+    let found = database.interrupted_builds().to_vec();
+    if crash == Crash::Kill && is_cut {
+        let named: Vec<_> = found.iter().map(|build| build.index.as_str()).collect();
+        assert_eq!(named, ["a_1", "u_-1"]);
+        assert!(found.iter().all(|build| build.namespace == namespace()));
+    }
+    let is_building = || {
+        let stats = database.coll_stats(&namespace()).unwrap().unwrap();
+        stats.indexes.iter().any(|index| index.is_building)
+    };
+    wait_until("the index is dropped", || !is_building());
+    let listed = names(&database, &namespace());
+    if is_cut {
+        assert_eq!(listed, ["_id_"], "{crash:?} at {at}");
+    }
+    assert_valid(&database, &namespace());
+    assert_eq!(create(&database, &Operation::default()).unwrap(), 3);
+    assert_valid(&database, &namespace());
+    drop(database);
+    let database = open(&engine, &files);
+    assert_eq!(database.interrupted_builds(), [], "{crash:?} at {at}");
+    is_cut
+}
+
+#[test]
+fn the_space_of_an_interrupted_build_comes_back() {
+    let images = FlushImages::memory();
+    let engine = images.open().unwrap();
+    let files = Arc::new(SimulatedFiles::new());
+    let database = Arc::new(open(&engine, &files));
+    engine.sync().unwrap();
+    fill(&database);
+    let seen: Arc<Mutex<Option<(KeyRange, SimulatedFiles)>>> = Arc::default();
+    let operation = watched({
+        let (database, files, seen) = (database.clone(), files.clone(), seen.clone());
+        move |piece| {
+            if piece == 3 {
+                let view = database.view(&namespace()).unwrap().unwrap();
+                let index = view.detail().unwrap().index("a_1").unwrap();
+                let range = KeyRange::prefix(index.prefix.as_bytes());
+                *seen.lock().unwrap() = Some((range, files.crash(Crash::Kill, 0)));
+            }
+            piece == 3
+        }
+    });
+    assert_eq!(create(&database, &operation).unwrap_err().code(), 11_601);
+    drop((operation, database));
+    let (range, files) = seen.lock().unwrap().take().unwrap();
+    let engine = images.reopen(1).unwrap();
+    let database = open(&engine, &Arc::new(files));
+    wait_until("the space comes back", || {
+        keys_in(engine.as_ref(), range.clone()) == 0
+    });
+    assert_valid(&database, &namespace());
+}
+
+#[test]
+fn a_renamed_collection_takes_its_unfinished_build_along_and_loses_it() {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = Arc::new(open(&engine, &Arc::new(SimulatedFiles::new())));
+    fill(&database);
+    let to = Namespace::parse("other.d").unwrap();
+    let operation = watched({
+        let (database, to) = (Arc::clone(&database), to.clone());
+        move |piece| {
+            if piece == 2 {
+                let renamer = Operation::default();
+                let renamed =
+                    database.rename_collection(&namespace(), &to, false, &renamer, Level::Written);
+                renamed.unwrap();
+            }
+            false
+        }
+    });
+    assert_eq!(create(&database, &operation).unwrap_err().code(), 175);
+    drop(operation);
+    assert_eq!(names(&database, &to), ["_id_"]);
+    assert_valid(&database, &to);
+}
+
+#[test]
+fn an_index_dropped_while_it_is_built_aborts_the_build() {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = Arc::new(open(&engine, &Arc::new(SimulatedFiles::new())));
+    fill(&database);
+    let operation = watched({
+        let database = Arc::clone(&database);
+        move |piece| {
+            if piece == 1 {
+                let name = RawValue::from("a_1");
+                let dropper = Operation::default();
+                let dropped =
+                    database.drop_indexes(&namespace(), &[name], &dropper, Level::Written);
+                dropped.unwrap();
+            }
+            false
+        }
+    });
+    assert_eq!(create(&database, &operation).unwrap_err().code(), 276);
+    drop(operation);
+    assert_eq!(names(&database, &namespace()), ["_id_"]);
+    assert_valid(&database, &namespace());
+}
+
+#[test]
+fn the_same_index_asked_for_twice_is_ready_when_either_returns() {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = open(&engine, &Arc::new(SimulatedFiles::new()));
+    fill(&database);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                assert_eq!(create(&database, &Operation::default()).unwrap(), 3);
+                let stats = database.coll_stats(&namespace()).unwrap().unwrap();
+                assert!(stats.indexes.iter().all(|index| !index.is_building));
+            });
+        }
+    });
+    assert_valid(&database, &namespace());
+}
