@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::thread;
 
+use quarry_timing::{Distribution, Window};
 use tiny_http::{Header, Response, StatusCode};
 
 use crate::config::AdminPort;
@@ -158,7 +159,7 @@ fn metrics(server: &Server) -> String {
 
 /// Two summaries: an operation's whole time, and its time by phase.
 fn phases(text: &mut String) {
-    let report = quarry_timing::report();
+    let report = quarry_timing::kinds(Window::SinceStart);
     text.push_str(
         "# HELP quarry_operation_seconds Time of an operation, first byte in to last byte out\n",
     );
@@ -168,31 +169,36 @@ fn phases(text: &mut String) {
             text,
             "quarry_operation_seconds",
             &format!("operation=\"{}\"", kind.kind.name()),
-            kind.wall,
+            &kind.times.wall,
         );
     }
     text.push_str("# HELP quarry_phase_seconds Time of an operation within one phase\n");
     text.push_str("# TYPE quarry_phase_seconds summary\n");
     for kind in &report {
         let operation = kind.kind.name();
-        for phase in &kind.phases {
+        for phase in &kind.times.phases {
             let labels = format!("operation=\"{operation}\",phase=\"{}\"", phase.phase.name());
-            summary(text, "quarry_phase_seconds", &labels, phase.summary);
+            summary(text, "quarry_phase_seconds", &labels, &phase.time);
         }
         let labels = format!("operation=\"{operation}\",phase=\"unattributed\"");
-        summary(text, "quarry_phase_seconds", &labels, kind.unattributed);
+        summary(
+            text,
+            "quarry_phase_seconds",
+            &labels,
+            &kind.times.unattributed,
+        );
     }
 }
 
-fn summary(text: &mut String, name: &str, labels: &str, figures: quarry_timing::Summary) {
+fn summary(text: &mut String, name: &str, labels: &str, figures: &Distribution) {
     let seconds = |us: f64| us / 1e6;
     let _ = write!(
         text,
         "{name}{{{labels},quantile=\"0.5\"}} {}\n{name}{{{labels},quantile=\"0.99\"}} {}\n\
          {name}_sum{{{labels}}} {}\n{name}_count{{{labels}}} {}\n",
-        seconds(figures.p50_us),
-        seconds(figures.p99_us),
-        seconds(figures.mean_us * figures.count as f64),
-        figures.count,
+        seconds(figures.quantile_us(0.5)),
+        seconds(figures.quantile_us(0.99)),
+        seconds(figures.sum_ns() as f64 / 1e3),
+        figures.count(),
     );
 }

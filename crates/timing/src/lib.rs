@@ -1,27 +1,53 @@
 //! Where the time of an operation goes.
 //!
 //! An operation begins with [`begin_operation`] and ends with [`end_operation`]; between them
-//! [`phase`] opens scopes that nest and count **exclusive** time into a fixed array in thread-local
-//! state. At the end the array goes, in one step, into histograms by operation kind and phase, kept
-//! per core and merged when [`report`] reads them. Always true: the phases and `unattributed` add
-//! up to the wall time of the operation.
+//! [`phase`] opens scopes that nest and count **exclusive** time into a fixed array of the thread,
+//! and [`count`] adds up what the operation does. At the end the array goes, in one step, into a buffer of the core,
+//! and from there into histograms: by operation kind and phase, and for the busiest namespaces and query shapes.
+//! [`kinds`], [`namespaces`] and [`shapes`] read them, over three windows. Always true: the phases and
+//! `unattributed` add up to the wall time of the operation.
 //!
 //! A scope costs one clock read at its start and one at its end. Outside an operation, or while
-//! timing is off, a scope reads one thread-local flag and nothing else.
+//! timing is off, a scope reads one thread-local address and one flag and nothing else. Memory is bounded, whatever
+//! the number of connections, collections and queries.
 //!
 //! This crate knows nothing of documents, engines or sockets; it writes no text and no files.
 #![forbid(unsafe_code)]
 
-mod histograms;
+mod clock;
 mod operation_kind;
 mod phase;
+mod work;
+
+mod labels;
+mod live;
 mod recorder;
+
+mod collector;
+mod entry;
+mod histogram;
+mod interner;
+mod rows;
+mod tracked;
+mod uses;
+mod windows;
+
 mod report;
 
+pub use clock::start_clock;
+pub use collector::{Distribution, collect};
+pub use labels::{Exemplar, Label, Labels};
+pub use live::{Attached, Glimpse, Observer, attach, count, name};
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{
-    Breakdown, Scope, add, begin_operation, breakdown, end_operation, is_enabled, phase,
-    set_enabled,
+    Breakdown, Scope, add, begin_operation, begin_operation_now, breakdown, end_labelled_operation,
+    end_operation, is_enabled, phase, set_enabled,
 };
-pub use report::{KindReport, PhaseReport, Summary, report};
+pub use report::{
+    KindReport, LabelReport, OTHERS, PhaseReport, Times, all_uses, exemplar, forget_namespace,
+    kinds, namespaces, reset, shapes, uses, uses_of,
+};
+pub use uses::{OperationClass, Use, Uses};
+pub use windows::Window;
+pub use work::{WORK_COUNT, Work};

@@ -3,23 +3,23 @@
 //! At any moment the clock runs for exactly one phase, or for none. Opening a scope charges the
 //! time since the last change to the phase that was running and starts the new one; closing it
 //! charges the scope's phase and goes back. So time is exclusive by construction, and what no scope
-//! covered is `unattributed`. State is a few cells without a destructor: reaching it costs one
+//! covered is `unattributed`. State stands in the thread's `Live`: reaching it costs one
 //! thread-local address.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::histograms;
+use crate::clock;
+use crate::collector;
+use crate::labels::Labels;
+use crate::live::{LIVE, Live, NO_PHASE, mine};
+use crate::work::{WORK_COUNT, Work};
 use crate::{OperationKind, PHASE_COUNT, Phase};
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
 
-thread_local! {
-    static RECORDER: Recorder = const { Recorder::new() };
-}
-
-/// The time of one operation, split over the phases; all figures in nanoseconds.
+/// The time of one operation, split over the phases, in nanoseconds, and what it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
     /// From the beginning of the operation to its end, or to now while it runs.
@@ -28,6 +28,8 @@ pub struct Breakdown {
     pub phases: [u64; PHASE_COUNT],
     /// What no phase covered: `wall_ns` minus the sum of `phases`.
     pub unattributed_ns: u64,
+    /// In the order of [`Work::ALL`].
+    pub work: [u64; WORK_COUNT],
     pub(crate) touched: u32,
 }
 
@@ -36,6 +38,11 @@ impl Breakdown {
     #[must_use]
     pub fn phase_ns(&self, phase: Phase) -> u64 {
         self.phases[phase as usize]
+    }
+
+    #[must_use]
+    pub fn work(&self, work: Work) -> u64 {
+        self.work[work as usize]
     }
 
     /// The phases that the operation entered, in order, with their time in nanoseconds.
@@ -50,27 +57,40 @@ impl Breakdown {
 /// Turns timing on or off for operations that begin from now on. While it is off an operation still
 /// has a wall time, and no phases and no place in the histograms.
 pub fn set_enabled(enabled: bool) {
-    ENABLED.store(enabled, Ordering::Relaxed);
+    ENABLED.store(enabled, Relaxed);
 }
 
 /// Whether operations that begin now are timed.
 #[must_use]
 pub fn is_enabled() -> bool {
-    ENABLED.load(Ordering::Relaxed)
+    ENABLED.load(Relaxed)
 }
 
 /// Begins this thread's operation, as of `start` (the arrival of the request's first byte). An
 /// operation that was begun and never ended is forgotten.
 pub fn begin_operation(start: Instant) {
-    RECORDER.with(|recorder| recorder.begin(start, is_enabled()));
+    mine().begin(clock::at(start), is_enabled());
+}
+
+/// As [`begin_operation`], as of now.
+pub fn begin_operation_now() {
+    mine().begin(clock::now(), is_enabled());
 }
 
 /// Ends this thread's operation, records it under `kind`, and says where its time went. Without a
 /// running operation the breakdown is all zeros and nothing is recorded.
 pub fn end_operation(kind: OperationKind) -> Breakdown {
-    let (breakdown, recorded) = RECORDER.with(Recorder::end);
-    if recorded {
-        histograms::global().record(kind, &breakdown);
+    end_labelled_operation(kind, &Labels::default())
+}
+
+/// As [`end_operation`]; the figures are also kept under the labels.
+pub fn end_labelled_operation(kind: OperationKind, labels: &Labels<'_>) -> Breakdown {
+    let Some(live) = LIVE.get() else {
+        return Breakdown::default();
+    };
+    let (breakdown, timed) = live.end();
+    if timed {
+        collector::global().record(kind, &breakdown, labels);
     }
     breakdown
 }
@@ -78,163 +98,136 @@ pub fn end_operation(kind: OperationKind) -> Breakdown {
 /// Where the time of this thread's operation went so far; scopes stay open.
 #[must_use]
 pub fn breakdown() -> Breakdown {
-    RECORDER.with(Recorder::breakdown)
+    LIVE.get().map(Live::breakdown).unwrap_or_default()
 }
 
 /// Runs the clock for `phase` until the scope is dropped.
 #[must_use = "the phase ends where the scope is dropped"]
 #[inline]
 pub fn phase(phase: Phase) -> Scope {
-    RECORDER.with(|recorder| Scope {
-        previous: recorder.enter(phase),
-    })
+    let live = LIVE.get().filter(|live| live.since.load(Relaxed) != 0);
+    Scope {
+        previous: live.map_or(NO_PHASE, |live| live.enter(phase)),
+        live,
+        _stays_on_its_thread: PhantomData,
+    }
 }
 
 /// Gives `ns` nanoseconds of the time that has passed in the running scope to `phase`: for time
 /// that another crate measured and reported. The sum stays the wall time.
 #[inline]
 pub fn add(phase: Phase, ns: u64) {
-    RECORDER.with(|recorder| recorder.add(phase, ns));
+    if let Some(live) = LIVE.get() {
+        live.add(phase, ns);
+    }
 }
 
 /// An open phase. Scopes close in the reverse order of their opening, as blocks do.
 #[derive(Debug)]
 pub struct Scope {
-    previous: Previous,
+    /// None outside a timed operation.
+    live: Option<&'static Live>,
+    previous: u8,
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl Scope {
+    /// Ends this phase and goes on with another one until the scope is dropped, with one look at the clock.
+    #[inline]
+    pub fn turn(&self, phase: Phase) {
+        if let Some(live) = self.live
+            && live.since.load(Relaxed) != 0
+        {
+            live.enter(phase);
+        }
+    }
 }
 
 impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
-        if let Previous::Running(slot) = self.previous {
-            RECORDER.with(|recorder| recorder.leave(slot));
+        // The operation may have ended inside the scope: there is then no clock to switch.
+        if let Some(live) = self.live
+            && live.since.load(Relaxed) != 0
+        {
+            live.switch(self.previous);
         }
     }
 }
 
-/// What a scope goes back to. A scope opened outside an operation goes back to nothing.
-#[derive(Clone, Copy, Debug)]
-enum Previous {
-    Outside,
-    Running(u8),
-}
-
-/// The slot of time that no phase covers, behind those of the phases.
-const NO_PHASE: u8 = PHASE_COUNT as u8;
-
-struct Recorder {
-    start: Cell<Option<Instant>>,
-    /// When the running slot was last changed; `None` while no timed operation runs.
-    since: Cell<Option<Instant>>,
-    running: Cell<u8>,
-    touched: Cell<u32>,
-    /// Signed: [`add`] may take time from a slot before the clock has charged it.
-    slots: [Cell<i64>; PHASE_COUNT + 1],
-}
-
-impl Recorder {
-    const fn new() -> Self {
-        Self {
-            start: Cell::new(None),
-            since: Cell::new(None),
-            running: Cell::new(NO_PHASE),
-            touched: Cell::new(0),
-            slots: [const { Cell::new(0) }; PHASE_COUNT + 1],
+impl Live {
+    fn begin(&self, start: u64, timed: bool) {
+        self.start.store(start, Relaxed);
+        self.since.store(if timed { start } else { 0 }, Relaxed);
+        self.running.store(NO_PHASE, Relaxed);
+        let mut touched = self.touched.load(Relaxed);
+        while touched != 0 {
+            self.slots[touched.trailing_zeros() as usize].store(0, Relaxed);
+            touched &= touched - 1;
         }
-    }
-
-    fn begin(&self, start: Instant, timed: bool) {
-        self.start.set(Some(start));
-        self.since.set(timed.then_some(start));
-        self.running.set(NO_PHASE);
-        self.touched.set(0);
-        for slot in &self.slots {
-            slot.set(0);
+        self.touched.store(0, Relaxed);
+        for cell in &self.work {
+            cell.store(0, Relaxed);
         }
     }
 
     /// The breakdown, and whether it is to be recorded.
     fn end(&self) -> (Breakdown, bool) {
         let breakdown = self.breakdown();
-        let timed = self.since.get().is_some();
-        self.start.set(None);
-        self.since.set(None);
+        let timed = self.since.load(Relaxed) != 0;
+        self.since.store(0, Relaxed);
+        self.start.store(0, Relaxed);
         (breakdown, timed)
     }
 
     #[inline]
-    fn enter(&self, phase: Phase) -> Previous {
-        if self.since.get().is_none() {
-            return Previous::Outside;
-        }
-        self.touched.set(self.touched.get() | phase.bit());
-        Previous::Running(self.switch(phase as u8))
-    }
-
-    #[inline]
-    fn leave(&self, previous: u8) {
-        // The operation may have ended inside the scope: there is then no clock to switch.
-        if self.since.get().is_some() {
-            self.switch(previous);
-        }
+    fn enter(&self, phase: Phase) -> u8 {
+        let touched = self.touched.load(Relaxed) | phase.bit();
+        self.touched.store(touched, Relaxed);
+        self.switch(phase as u8)
     }
 
     /// Charges the running slot up to now, runs the clock for `slot`, and says which ran before.
     #[inline]
     fn switch(&self, slot: u8) -> u8 {
-        self.charge(Instant::now());
-        self.running.replace(slot)
+        self.charge(clock::now());
+        let previous = self.running.load(Relaxed);
+        self.running.store(slot, Relaxed);
+        previous
     }
 
     #[inline]
-    fn charge(&self, now: Instant) {
-        if let Some(since) = self.since.replace(Some(now)) {
-            let ns =
-                i64::try_from(now.saturating_duration_since(since).as_nanos()).unwrap_or(i64::MAX);
-            self.move_to(self.running.get(), ns);
-        }
+    fn charge(&self, now: u64) {
+        let since = self.since.load(Relaxed);
+        self.since.store(now, Relaxed);
+        self.move_to(self.running.load(Relaxed), now.saturating_sub(since) as i64);
     }
 
-    #[inline]
     fn add(&self, phase: Phase, ns: u64) {
-        if self.since.get().is_none() {
+        if self.since.load(Relaxed) == 0 {
             return;
         }
-        let ns = i64::try_from(ns).unwrap_or(i64::MAX);
-        self.touched.set(self.touched.get() | phase.bit());
-        self.move_to(phase as u8, ns);
-        self.move_to(self.running.get(), -ns);
+        let ticks = i64::try_from(clock::ticks(ns)).unwrap_or(i64::MAX);
+        let touched = self.touched.load(Relaxed) | phase.bit();
+        self.touched.store(touched, Relaxed);
+        self.move_to(phase as u8, ticks);
+        self.move_to(self.running.load(Relaxed), -ticks);
     }
 
+    /// Time that no phase covers is what is left of the wall: it has no slot.
     #[inline]
-    fn move_to(&self, slot: u8, ns: i64) {
-        let cell = &self.slots[slot as usize];
-        cell.set(cell.get().saturating_add(ns));
+    fn move_to(&self, slot: u8, ticks: i64) {
+        if let Some(cell) = self.slots.get(slot as usize) {
+            cell.store(cell.load(Relaxed).saturating_add(ticks), Relaxed);
+        }
     }
 
     fn breakdown(&self) -> Breakdown {
-        let Some(start) = self.start.get() else {
-            return Breakdown::default();
-        };
-        let now = Instant::now();
-        if self.since.get().is_some() {
+        let now = clock::now();
+        if self.since.load(Relaxed) != 0 {
             self.charge(now);
         }
-        let wall_ns =
-            u64::try_from(now.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX);
-        let mut phases = [0; PHASE_COUNT];
-        let mut left = wall_ns;
-        for (phase, slot) in phases.iter_mut().zip(&self.slots) {
-            // A caller that reports more time than has passed cannot break the sum.
-            *phase = u64::try_from(slot.get()).unwrap_or(0).min(left);
-            left -= *phase;
-        }
-        Breakdown {
-            wall_ns,
-            phases,
-            unattributed_ns: left,
-            touched: self.touched.get(),
-        }
+        self.breakdown_at(now)
     }
 }
 
@@ -244,6 +237,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::live::{count, name};
 
     fn ms(ns: u64) -> u64 {
         ns / 1_000_000
@@ -280,6 +274,41 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_ends_one_phase_and_begins_the_next() {
+        begin_operation(Instant::now());
+        let outer = phase(Phase::Execute);
+        {
+            let scope = phase(Phase::Auth);
+            sleep(Duration::from_millis(5));
+            scope.turn(Phase::Plan);
+            sleep(Duration::from_millis(3));
+        }
+        sleep(Duration::from_millis(2));
+        drop(outer);
+        let breakdown = end_operation(OperationKind::Command);
+        assert_sum(&breakdown);
+        assert!(ms(breakdown.phase_ns(Phase::Auth)) >= 5);
+        assert!(ms(breakdown.phase_ns(Phase::Plan)) >= 3);
+        assert!(ms(breakdown.phase_ns(Phase::Execute)) >= 2, "{breakdown:?}");
+        assert!(breakdown.unattributed_ns < 2_000_000);
+    }
+
+    #[test]
+    fn work_is_counted_for_the_operation_that_runs() {
+        count(Work::EngineGets, 7);
+        begin_operation(Instant::now());
+        count(Work::EngineGets, 1);
+        count(Work::EngineGets, 2);
+        name(Work::LockHolder, 5);
+        name(Work::LockHolder, 6);
+        let breakdown = end_operation(OperationKind::Command);
+        assert_eq!(breakdown.work(Work::EngineGets), 3);
+        assert_eq!(breakdown.work(Work::LockHolder), 6);
+        begin_operation(Instant::now());
+        assert_eq!(end_operation(OperationKind::Command).work, [0; WORK_COUNT]);
+    }
+
+    #[test]
     fn the_same_phase_inside_itself_is_counted_once() {
         begin_operation(Instant::now());
         {
@@ -303,7 +332,7 @@ mod tests {
         }
         let breakdown = end_operation(OperationKind::Command);
         assert_sum(&breakdown);
-        assert_eq!(breakdown.phase_ns(Phase::JournalAppend), 4_000_000);
+        assert!(breakdown.phase_ns(Phase::JournalAppend).abs_diff(4_000_000) < 1_000);
         assert!(ms(breakdown.phase_ns(Phase::CommitWait)) >= 6);
         assert!(breakdown.unattributed_ns < 4_000_000);
     }
@@ -325,7 +354,7 @@ mod tests {
         );
         add(Phase::Read, 50_000_000);
         let breakdown = end_operation(OperationKind::Command);
-        assert_eq!(breakdown.phase_ns(Phase::Read), 50_000_000);
+        assert!(breakdown.phase_ns(Phase::Read).abs_diff(50_000_000) < 1_000);
         assert!(breakdown.unattributed_ns < 40_000_000);
         assert_sum(&breakdown);
     }

@@ -1,80 +1,232 @@
-//! What the histograms say, in microseconds, for replies and metrics.
+//! What the histograms say: for replies, metrics and those who watch.
 
-use crate::histograms::{Histograms, Row, UNATTRIBUTED_ROW, WALL_ROW, global};
-use crate::{OperationKind, Phase};
+use std::sync::Arc;
+use std::time::Instant;
 
-/// The distribution of one figure. Times are microseconds; `p50_us` and `p99_us` carry two
-/// significant digits, `mean_us` is exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Summary {
-    pub count: u64,
-    pub mean_us: f64,
-    pub p50_us: f64,
-    pub p99_us: f64,
-}
+use crate::collector::{Collector, Distribution, global};
+use crate::histogram::Histogram;
+use crate::interner::{Interner, OTHER};
+use crate::labels::Exemplar;
+use crate::rows::{Rows, UNATTRIBUTED_ROW, WALL_ROW};
+use crate::uses::Uses;
+use crate::windows::Window;
+use crate::work::SUMMED_COUNT;
+use crate::{OperationKind, Phase, Work};
 
-/// One phase of one kind; `count` is the number of operations that entered it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PhaseReport {
-    pub phase: Phase,
-    pub summary: Summary,
-}
+/// What the figures of labels that are not kept apart stand under.
+pub const OTHERS: &str = "(others)";
 
-/// One kind of operation that has been run at least once.
-#[derive(Clone, Debug, PartialEq)]
-pub struct KindReport {
-    pub kind: OperationKind,
-    pub wall: Summary,
-    pub unattributed: Summary,
-    /// The phases that at least one operation entered, in order.
-    pub phases: Vec<PhaseReport>,
-}
+impl Distribution {
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.count
+    }
 
-/// Every kind that has been run since the start of the process, in the order of
-/// [`OperationKind::ALL`].
-#[must_use]
-pub fn report() -> Vec<KindReport> {
-    report_of(global())
-}
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.0.sum_ns
+    }
 
-fn report_of(histograms: &Histograms) -> Vec<KindReport> {
-    OperationKind::ALL
-        .into_iter()
-        .filter_map(|kind| kind_report(histograms, kind))
-        .collect()
-}
+    #[must_use]
+    pub fn mean_us(&self) -> f64 {
+        micros(self.0.sum_ns as f64) / (self.0.count as f64).max(1.0)
+    }
 
-fn kind_report(histograms: &Histograms, kind: OperationKind) -> Option<KindReport> {
-    let merged = histograms.merged(kind);
-    let phases = Phase::ALL
-        .into_iter()
-        .filter_map(|phase| {
-            Some(PhaseReport {
-                phase,
-                summary: summary(merged.phase(phase)?),
-            })
-        })
-        .collect();
-    Some(KindReport {
-        kind,
-        wall: summary(merged.row(WALL_ROW)?),
-        unattributed: summary(merged.row(UNATTRIBUTED_ROW)?),
-        phases,
-    })
-}
+    /// The time that the share `quantile` of the operations did not exceed, exact to 1/64 of it.
+    #[must_use]
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
+        micros(self.0.quantile(quantile))
+    }
 
-fn summary(row: &Row) -> Summary {
-    let count = row.histogram.len();
-    Summary {
-        count,
-        mean_us: micros(row.sum_ns) / count as f64,
-        p50_us: micros(row.histogram.value_at_quantile(0.50)),
-        p99_us: micros(row.histogram.value_at_quantile(0.99)),
+    /// No operation took longer.
+    #[must_use]
+    pub fn max_us(&self) -> f64 {
+        micros(self.0.max_ns() as f64)
+    }
+
+    /// How many took less than `2^power` ns.
+    #[must_use]
+    pub fn count_below_power(&self, power: u32) -> u64 {
+        self.0.count_below_power(power)
     }
 }
 
-fn micros(ns: u64) -> f64 {
-    ns as f64 / 1000.0
+/// One phase; its count is the number of operations that entered it.
+#[derive(Clone, Debug)]
+pub struct PhaseReport {
+    pub phase: Phase,
+    pub time: Distribution,
+}
+
+/// The times of a set of operations, and what they did.
+#[derive(Clone, Debug)]
+pub struct Times {
+    pub wall: Distribution,
+    pub unattributed: Distribution,
+    /// The phases that at least one operation entered, in order.
+    pub phases: Vec<PhaseReport>,
+    work: [u64; SUMMED_COUNT],
+}
+
+impl Times {
+    fn of(rows: &Rows) -> Option<Times> {
+        let row = |row: usize| rows.row(row).map(|row| Distribution(Arc::clone(row)));
+        let phases = Phase::ALL.into_iter().filter_map(|phase| {
+            Some(PhaseReport {
+                phase,
+                time: row(phase as usize)?,
+            })
+        });
+        Some(Times {
+            wall: row(WALL_ROW)?,
+            // A window may hold a wall and, of time that rounds to nothing, no other row.
+            unattributed: row(UNATTRIBUTED_ROW)
+                .unwrap_or_else(|| Distribution(Arc::new(Histogram::default()))),
+            phases: phases.collect(),
+            work: rows.work,
+        })
+    }
+
+    /// The amounts that are not zero, summed over the operations.
+    pub fn work(&self) -> impl Iterator<Item = (Work, u64)> + '_ {
+        Work::ALL
+            .into_iter()
+            .zip(self.work)
+            .filter(|(_, amount)| *amount > 0)
+    }
+
+    #[must_use]
+    pub fn phase(&self, phase: Phase) -> Option<&Distribution> {
+        let found = self.phases.iter().find(|report| report.phase == phase);
+        found.map(|report| &report.time)
+    }
+}
+
+/// One kind of operation that was run in the window.
+#[derive(Clone, Debug)]
+pub struct KindReport {
+    pub kind: OperationKind,
+    /// How long the window is.
+    pub seconds: f64,
+    pub times: Times,
+}
+
+/// One namespace or query shape.
+#[derive(Clone, Debug)]
+pub struct LabelReport {
+    pub label: String,
+    pub times: Times,
+}
+
+/// Every kind that was run in the window, in the order of [`OperationKind::ALL`].
+#[must_use]
+pub fn kinds(window: Window) -> Vec<KindReport> {
+    kinds_of(global(), window)
+}
+
+fn kinds_of(collector: &Collector, window: Window) -> Vec<KindReport> {
+    let tables = collector.collected();
+    let picture = tables.in_window(window);
+    let now = Instant::now();
+    let report = |kind: OperationKind| {
+        Some(KindReport {
+            kind,
+            seconds: tables.windows.length(window, kind, now).as_secs_f64(),
+            times: Times::of(&picture.kinds[kind as usize])?,
+        })
+    };
+    OperationKind::ALL.into_iter().filter_map(report).collect()
+}
+
+/// The busiest namespaces and, as `(others)`, the rest; the most time first.
+#[must_use]
+pub fn namespaces(window: Window) -> Vec<LabelReport> {
+    let collector = global();
+    let picture = collector.collected().in_window(window);
+    labelled(&picture.namespaces, &collector.namespaces)
+}
+
+/// The busiest query shapes and, as `(others)`, the rest; the most time first.
+#[must_use]
+pub fn shapes(window: Window) -> Vec<LabelReport> {
+    let collector = global();
+    let picture = collector.collected().in_window(window);
+    labelled(&picture.shapes, &collector.shapes)
+}
+
+fn labelled<'a>(
+    rows: impl IntoIterator<Item = (&'a u32, &'a Rows)>,
+    interner: &Interner,
+) -> Vec<LabelReport> {
+    let report = |(&id, rows): (&u32, &Rows)| {
+        Some(LabelReport {
+            label: text(id, interner)?,
+            times: Times::of(rows)?,
+        })
+    };
+    let mut reports: Vec<LabelReport> = rows.into_iter().filter_map(report).collect();
+    reports.sort_by_key(|report| std::cmp::Reverse(report.times.wall.sum_ns()));
+    reports
+}
+
+fn text(id: u32, interner: &Interner) -> Option<String> {
+    if id == OTHER {
+        return Some(OTHERS.to_owned());
+    }
+    interner.text(id)
+}
+
+/// What each namespace was used for since it was first used, by name; the rest as `(others)`.
+#[must_use]
+pub fn uses() -> Vec<(String, Uses)> {
+    let collector = global();
+    let tables = collector.collected();
+    let mut uses: Vec<(String, Uses)> = tables
+        .namespaces
+        .uses()
+        .filter_map(|(id, uses)| Some((collector.namespaces.text(id)?, uses.clone())))
+        .collect();
+    if tables.namespaces.other_uses.sum(|_| true).count > 0 {
+        uses.push((OTHERS.to_owned(), tables.namespaces.other_uses.clone()));
+    }
+    uses.sort_by(|a, b| a.0.cmp(&b.0));
+    uses
+}
+
+/// What the namespace with this hash was used for; none if it is not kept apart.
+#[must_use]
+pub fn uses_of(hash: u64) -> Option<Uses> {
+    let collector = global();
+    let tables = collector.collected();
+    let id = collector.namespaces.id_of_hash(hash)?;
+    tables.namespaces.uses_of(id).cloned()
+}
+
+/// What all operations were.
+#[must_use]
+pub fn all_uses() -> Uses {
+    global().collected().uses.clone()
+}
+
+/// The namespace is gone: its figures join those of the others.
+pub fn forget_namespace(hash: u64) {
+    global().forget_namespace(hash);
+}
+
+/// Begins the window [`Window::SinceReset`] anew, for one kind or for everything.
+pub fn reset(kind: Option<OperationKind>) {
+    global().reset(kind);
+}
+
+/// The last exemplar of a kind among operations of at least `2^(power - 1)` and less than `2^power` ns.
+#[must_use]
+pub fn exemplar(kind: OperationKind, power: u32) -> Option<Exemplar> {
+    let tables = global().collected();
+    tables.exemplars.get(&(kind, power)).copied()
+}
+
+fn micros(ns: f64) -> f64 {
+    ns / 1000.0
 }
 
 #[cfg(test)]
@@ -82,7 +234,8 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::Breakdown;
+    use crate::labels::{Label, Labels};
+    use crate::{Breakdown, tracked::BUSIEST_MAX};
 
     fn operation(plan_ns: u64, wall_ns: u64) -> Breakdown {
         let mut breakdown = Breakdown {
@@ -95,58 +248,144 @@ mod tests {
         breakdown
     }
 
+    fn record(collector: &Collector, kind: OperationKind, breakdown: &Breakdown) {
+        collector.record(kind, breakdown, &Labels::default());
+    }
+
     #[test]
     fn figures_come_in_microseconds() {
-        let histograms = Histograms::new(1);
+        let collector = Collector::new(1);
         for plan_us in 1..=100 {
-            histograms.record(OperationKind::Find, &operation(plan_us * 1000, 200_000));
+            record(
+                &collector,
+                OperationKind::Find,
+                &operation(plan_us * 1000, 200_000),
+            );
         }
-        let [find] = &report_of(&histograms)[..] else {
+        let [find] = &kinds_of(&collector, Window::SinceStart)[..] else {
             panic!("one kind was run")
         };
         assert_eq!(find.kind, OperationKind::Find);
-        let [plan] = &find.phases[..] else {
+        let [plan] = &find.times.phases[..] else {
             panic!("one phase was entered")
         };
         assert_eq!(plan.phase, Phase::Plan);
-        assert_eq!(plan.summary.count, 100);
-        assert!((plan.summary.mean_us - 50.5).abs() < 1e-9);
-        assert!((plan.summary.p50_us - 50.0).abs() < 0.6, "{plan:?}");
-        assert!((plan.summary.p99_us - 99.0).abs() < 1.1, "{plan:?}");
-        assert!((find.wall.mean_us - 200.0).abs() < 1e-9);
-        assert!((find.unattributed.mean_us - 149.5).abs() < 1e-9);
+        assert_eq!(plan.time.count(), 100);
+        assert!((plan.time.mean_us() - 50.5).abs() < 1e-9);
+        assert!((plan.time.quantile_us(0.5) - 50.0).abs() < 1.0, "{plan:?}");
+        assert!((plan.time.quantile_us(0.99) - 99.0).abs() < 1.6, "{plan:?}");
+        assert!((find.times.wall.mean_us() - 200.0).abs() < 1e-9);
+        assert!((find.times.unattributed.mean_us() - 149.5).abs() < 1e-9);
+        assert!(find.times.wall.max_us() >= 200.0);
     }
 
     #[test]
     fn threads_on_all_cores_end_up_in_one_report() {
-        let histograms = Histograms::new(3);
+        let collector = Collector::new(3);
         thread::scope(|scope| {
             for thread in 1..=8_u64 {
-                let histograms = &histograms;
+                let collector = &collector;
                 scope.spawn(move || {
-                    for _ in 0..1000 {
-                        histograms.record(OperationKind::Insert, &operation(thread, 10));
+                    for _ in 0..20_000 {
+                        record(collector, OperationKind::Insert, &operation(thread, 10));
                     }
                 });
             }
         });
-        let [insert] = &report_of(&histograms)[..] else {
+        let [insert] = &kinds_of(&collector, Window::SinceStart)[..] else {
             panic!("one kind was run")
         };
-        assert_eq!(insert.wall.count, 8000);
-        let plan = &insert.phases[0].summary;
-        assert_eq!(plan.count, 8000);
-        assert!((plan.mean_us - 0.0045).abs() < 1e-12);
+        assert_eq!(insert.times.wall.count(), 160_000);
+        let plan = insert.times.phase(Phase::Plan).unwrap();
+        assert_eq!(plan.count(), 160_000);
+        assert!((plan.mean_us() - 0.0045).abs() < 1e-12);
     }
 
     #[test]
     fn a_value_beyond_the_histogram_is_counted() {
-        let histograms = Histograms::new(1);
-        histograms.record(OperationKind::Count, &operation(0, u64::MAX));
-        let [count] = &report_of(&histograms)[..] else {
+        let collector = Collector::new(1);
+        record(&collector, OperationKind::Count, &operation(0, u64::MAX));
+        let [count] = &kinds_of(&collector, Window::SinceStart)[..] else {
             panic!("one kind was run")
         };
-        assert_eq!(count.wall.count, 1);
-        assert!(count.wall.p99_us > 1e9);
+        assert_eq!(count.times.wall.count(), 1);
+        assert!(count.times.wall.quantile_us(0.99) > 1e9);
+    }
+
+    #[test]
+    fn a_reset_begins_its_window_anew_and_no_other() {
+        let collector = Collector::new(1);
+        record(&collector, OperationKind::Find, &operation(1, 1000));
+        record(&collector, OperationKind::Insert, &operation(1, 1000));
+        collector.reset(Some(OperationKind::Find));
+        record(&collector, OperationKind::Find, &operation(1, 5000));
+        let counts = |window| -> Vec<(OperationKind, u64)> {
+            let report = kinds_of(&collector, window);
+            let count = |kind: &KindReport| (kind.kind, kind.times.wall.count());
+            report.iter().map(count).collect()
+        };
+        assert_eq!(
+            counts(Window::SinceReset),
+            [(OperationKind::Find, 1), (OperationKind::Insert, 1)]
+        );
+        assert_eq!(
+            counts(Window::SinceStart),
+            [(OperationKind::Find, 2), (OperationKind::Insert, 1)]
+        );
+        collector.reset(None);
+        assert_eq!(counts(Window::SinceReset), []);
+        assert_eq!(counts(Window::LastMinute), counts(Window::SinceStart));
+    }
+
+    #[test]
+    fn the_busiest_labels_have_figures_of_their_own_and_all_are_counted() {
+        let collector = Collector::new(2);
+        let labels = 2 * BUSIEST_MAX as u64;
+        for label in 0..labels {
+            for _ in 0..4 {
+                let text = || format!("db.c{label}");
+                let namespace = Label {
+                    hash: label,
+                    text: &text,
+                };
+                let labels = Labels {
+                    namespace: Some(namespace),
+                    ..Labels::default()
+                };
+                collector.record(OperationKind::Find, &operation(1, 1000), &labels);
+            }
+        }
+        let picture = collector.collected().in_window(Window::SinceStart);
+        let reports = labelled(&picture.namespaces, &collector.namespaces);
+        assert_eq!(reports.len(), BUSIEST_MAX + 1);
+        let sum: u64 = reports.iter().map(|report| report.times.wall.count()).sum();
+        assert_eq!(sum, 4 * labels);
+        assert_eq!(reports[0].label, OTHERS);
+        let id = collector.namespaces.id_of_hash(labels - 1).unwrap();
+        let tables = collector.collected();
+        let uses = tables.namespaces.uses_of(id).unwrap();
+        assert_eq!(uses.of(OperationKind::Find).count, 4);
+    }
+
+    #[test]
+    fn a_dropped_namespace_joins_the_others() {
+        let collector = Collector::new(1);
+        let text = || "db.c".to_owned();
+        let namespace = Label {
+            hash: 9,
+            text: &text,
+        };
+        let labels = Labels {
+            namespace: Some(namespace),
+            ..Labels::default()
+        };
+        collector.record(OperationKind::Find, &operation(1, 1000), &labels);
+        collector.forget_namespace(9);
+        collector.record(OperationKind::Find, &operation(1, 1000), &labels);
+        let tables = collector.collected();
+        assert_eq!(tables.namespaces.other_uses.sum(|_| true).count, 1);
+        let id = collector.namespaces.id_of_hash(9).unwrap();
+        let uses = tables.namespaces.uses_of(id).unwrap();
+        assert_eq!(uses.of(OperationKind::Find).count, 1);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DateTime, DocumentBuilder};
 use quarry_storage::EngineCounters;
-use quarry_timing::Summary;
+use quarry_timing::{Distribution, Window};
 
 use crate::command::{Command, Fields, Invocation};
 use crate::counters::Counter;
@@ -197,13 +197,13 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     section.append("engine", server.config.engine.as_str());
     section.append("durability", server.config.durability.as_str());
     let mut phases = section.document("phases");
-    for kind in quarry_timing::report() {
+    for kind in quarry_timing::kinds(Window::SinceStart) {
         let mut operation = phases.document(kind.kind.name());
-        append_summary(&mut operation, "wall", kind.wall);
-        for phase in &kind.phases {
-            append_summary(&mut operation, phase.phase.name(), phase.summary);
+        append_distribution(&mut operation, "wall", &kind.times.wall);
+        for phase in &kind.times.phases {
+            append_distribution(&mut operation, phase.phase.name(), &phase.time);
         }
-        append_summary(&mut operation, "unattributed", kind.unattributed);
+        append_distribution(&mut operation, "unattributed", &kind.times.unattributed);
         operation.finish();
     }
     phases.finish();
@@ -211,12 +211,12 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     section.finish();
 }
 
-fn append_summary(operation: &mut DocumentBuilder<'_>, name: &str, summary: Summary) {
+fn append_distribution(operation: &mut DocumentBuilder<'_>, name: &str, times: &Distribution) {
     let mut figures = operation.document(name);
-    figures.append("count", signed(summary.count));
-    figures.append("meanMicros", summary.mean_us);
-    figures.append("p50Micros", summary.p50_us);
-    figures.append("p99Micros", summary.p99_us);
+    figures.append("count", signed(times.count()));
+    figures.append("meanMicros", times.mean_us());
+    figures.append("p50Micros", times.quantile_us(0.5));
+    figures.append("p99Micros", times.quantile_us(0.99));
     figures.finish();
 }
 

@@ -1,0 +1,88 @@
+//! What timing costs an operation: the scopes of a point read, and its way into the histograms, collecting included.
+//!
+//! Prints the median of rounds, each timed as a whole. `cargo bench -p quarry-timing`
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use quarry_timing::{Label, Labels, OperationKind, Phase, Work};
+
+const ROUNDS: usize = 101;
+const OPERATIONS: u32 = 5_000;
+
+fn main() {
+    let text = || "db.things".to_owned();
+    let labels = Labels {
+        namespace: Some(Label {
+            hash: 77,
+            text: &text,
+        }),
+        shape: Some(Label {
+            hash: 78,
+            text: &text,
+        }),
+        exemplar: None,
+    };
+    row("one look at the clock", || {
+        black_box(Instant::now());
+    });
+    row("a point read's phases, off", || {
+        quarry_timing::set_enabled(false);
+        point_read(&Labels::default());
+    });
+    quarry_timing::set_enabled(true);
+    row("a point read's phases, on", || {
+        point_read(&Labels::default());
+    });
+    row("the same with its namespace and shape", || {
+        point_read(&labels);
+    });
+    row("the same, counted in the histograms", || {
+        point_read(&labels);
+        COLLECT.with(|left| {
+            left.set(left.get() + 1);
+            if left.get() % 500 == 0 {
+                quarry_timing::collect();
+            }
+        });
+    });
+}
+
+thread_local! {
+    static COLLECT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// The scopes that a find by `_id` opens.
+fn point_read(labels: &Labels<'_>) {
+    quarry_timing::begin_operation_now();
+    let read = quarry_timing::phase(Phase::Read);
+    drop(read);
+    drop(quarry_timing::phase(Phase::Decode));
+    let auth = quarry_timing::phase(Phase::Auth);
+    auth.turn(Phase::Execute);
+    drop(quarry_timing::phase(Phase::Plan));
+    drop(quarry_timing::phase(Phase::EngineRead));
+    quarry_timing::count(Work::EngineGets, 1);
+    quarry_timing::count(Work::KeysExamined, 1);
+    drop(auth);
+    drop(quarry_timing::phase(Phase::Encode));
+    drop(quarry_timing::phase(Phase::Send));
+    black_box(quarry_timing::end_labelled_operation(
+        OperationKind::Find,
+        labels,
+    ));
+}
+
+fn row(name: &str, mut run: impl FnMut()) {
+    let mut times: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let started = Instant::now();
+            for _ in 0..OPERATIONS {
+                run();
+            }
+            started.elapsed().as_nanos() as f64 / f64::from(OPERATIONS)
+        })
+        .collect();
+    times.sort_unstable_by(f64::total_cmp);
+    println!("{name:<42} {:>8.1} ns", times[ROUNDS / 2]);
+}

@@ -1,0 +1,157 @@
+//! Small numbers for the labels that are kept apart, and their texts.
+//!
+//! Each core knows the numbers it has met, so that an operation looks into a table of its own core. Only a label that
+//! the core meets for the first time takes the lock here. The table is bounded: once it is full, further labels are
+//! "other", most of them without a look at the table, until the least used ones are forgotten.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::labels::Label;
+
+/// Without a label.
+pub(crate) const NONE: u32 = 0;
+/// A label that is not kept apart.
+pub(crate) const OTHER: u32 = 1;
+const FIRST: u32 = 2;
+/// While the table is full, a core looks into it at one of so many labels that it does not know.
+const MISSES_A_LOOK: u32 = 16;
+
+pub(crate) struct Interner {
+    labels_max: usize,
+    names: Mutex<Names>,
+    /// Moves when a number is taken back: what cores know is then old.
+    epoch: AtomicU64,
+    is_full: AtomicBool,
+}
+
+struct Names {
+    ids: FxHashMap<u64, u32>,
+    texts: FxHashMap<u32, (u64, Box<str>)>,
+    next: u32,
+}
+
+/// What one core has met.
+#[derive(Default)]
+pub(crate) struct Known {
+    ids: FxHashMap<u64, u32>,
+    epoch: u64,
+    misses: u32,
+}
+
+impl Interner {
+    pub fn new(labels_max: usize) -> Interner {
+        Interner {
+            labels_max,
+            names: Mutex::new(Names {
+                ids: FxHashMap::default(),
+                texts: FxHashMap::default(),
+                next: FIRST,
+            }),
+            epoch: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    pub fn id(&self, known: &mut Known, label: Option<&Label<'_>>) -> u32 {
+        let Some(label) = label else { return NONE };
+        let epoch = self.epoch.load(Relaxed);
+        if known.epoch != epoch {
+            let names = self.lock();
+            known.ids.retain(|_, id| names.texts.contains_key(id));
+            known.epoch = epoch;
+        }
+        if let Some(id) = known.ids.get(&label.hash) {
+            return *id;
+        }
+        self.meet(known, label)
+    }
+
+    #[cold]
+    fn meet(&self, known: &mut Known, label: &Label<'_>) -> u32 {
+        known.misses = known.misses.wrapping_add(1);
+        if self.is_full.load(Relaxed) && !known.misses.is_multiple_of(MISSES_A_LOOK) {
+            return OTHER;
+        }
+        let mut names = self.lock();
+        let id = match names.ids.get(&label.hash) {
+            Some(id) => *id,
+            None if names.ids.len() >= self.labels_max => {
+                self.is_full.store(true, Relaxed);
+                return OTHER;
+            }
+            None => {
+                let id = names.next;
+                names.next = names.next.checked_add(1).unwrap_or(FIRST);
+                names.ids.insert(label.hash, id);
+                names.texts.insert(id, (label.hash, (label.text)().into()));
+                id
+            }
+        };
+        known.ids.insert(label.hash, id);
+        id
+    }
+
+    /// Takes numbers back: their labels begin anew when they are met again.
+    pub fn forget(&self, ids: &[u32]) {
+        let mut names = self.lock();
+        for id in ids {
+            if let Some((hash, _)) = names.texts.remove(id) {
+                names.ids.remove(&hash);
+            }
+        }
+        self.is_full
+            .store(names.ids.len() >= self.labels_max, Relaxed);
+        self.epoch.fetch_add(1, Relaxed);
+    }
+
+    pub fn id_of_hash(&self, hash: u64) -> Option<u32> {
+        self.lock().ids.get(&hash).copied()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    pub fn text(&self, id: u32) -> Option<String> {
+        self.lock().texts.get(&id).map(|(_, text)| text.to_string())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label<'a>(hash: u64, text: &'a dyn Fn() -> String) -> Option<Label<'a>> {
+        Some(Label { hash, text })
+    }
+
+    #[test]
+    fn a_full_table_takes_new_labels_once_old_ones_are_forgotten() {
+        let interner = Interner::new(2);
+        let (mut core, mut other_core) = (Known::default(), Known::default());
+        let text = || "text".to_owned();
+        let id = |known: &mut Known, hash| interner.id(known, label(hash, &text).as_ref());
+        let (a, b) = (id(&mut core, 10), id(&mut core, 11));
+        assert!(a >= FIRST && b >= FIRST && a != b);
+        assert_eq!(id(&mut other_core, 10), a);
+        assert_eq!(id(&mut core, 12), OTHER);
+        assert!(interner.is_full());
+        // A core that has not met a label finds it even in a full table, after a few operations.
+        assert!((0..MISSES_A_LOOK).any(|_| id(&mut other_core, 11) == b));
+        interner.forget(&[a]);
+        let c = id(&mut core, 12);
+        assert!(c >= FIRST && c != a);
+        assert_eq!(id(&mut core, 11), b);
+        assert_eq!(interner.text(c).as_deref(), Some("text"));
+        assert_eq!(interner.text(a), None);
+        assert_eq!(interner.id(&mut core, None), NONE);
+    }
+}

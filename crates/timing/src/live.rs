@@ -1,0 +1,258 @@
+//! The running operation of one thread, in a place that other threads can look at.
+//!
+//! Only the owning thread writes; its writes are relaxed stores, which cost what plain ones do. A reader may meet an
+//! operation between two of them: its picture is then a few nanoseconds off, never more than the wall time, and an
+//! operation that ended meanwhile is not shown. Places are never freed, but taken again by later threads, so there
+//! are as many as threads have run operations at once.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::clock;
+use crate::work::{WORK_COUNT, Work};
+use crate::{Breakdown, PHASE_COUNT, Phase};
+
+/// Stands for no phase: the time then running is what is left of the wall.
+pub(crate) const NO_PHASE: u8 = PHASE_COUNT as u8;
+/// How often a reader tries again when the operation changed under its eyes.
+const LOOKS_MAX: usize = 4;
+
+thread_local! {
+    pub(crate) static LIVE: Cell<Option<&'static Live>> = const { Cell::new(None) };
+}
+
+static FREE: Mutex<Vec<&'static Live>> = Mutex::new(Vec::new());
+
+/// Cache lines come in pairs to the prefetcher, hence 128.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Live {
+    /// In ticks of the clock, as all times here; 0 while no operation runs.
+    pub start: AtomicU64,
+    /// When the running slot was last changed; 0 while no timed operation runs.
+    pub since: AtomicU64,
+    pub running: AtomicU8,
+    pub touched: AtomicU32,
+    /// Signed: reported time may be taken from a slot before the clock has charged it.
+    pub slots: [AtomicI64; PHASE_COUNT],
+    pub work: [AtomicU64; WORK_COUNT],
+}
+
+impl Live {
+    const fn new() -> Live {
+        Live {
+            start: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            running: AtomicU8::new(NO_PHASE),
+            touched: AtomicU32::new(0),
+            slots: [const { AtomicI64::new(0) }; PHASE_COUNT],
+            work: [const { AtomicU64::new(0) }; WORK_COUNT],
+        }
+    }
+
+    /// Where the time went up to `now`.
+    pub(crate) fn breakdown_at(&self, now: u64) -> Breakdown {
+        let start = self.start.load(Relaxed);
+        if start == 0 {
+            return Breakdown::default();
+        }
+        let wall_ns = clock::ns(now.saturating_sub(start));
+        let touched = self.touched.load(Relaxed);
+        let mut phases = [0; PHASE_COUNT];
+        let mut left = wall_ns;
+        let mut rest = touched;
+        while rest != 0 {
+            let place = rest.trailing_zeros() as usize;
+            let ticks = u64::try_from(self.slots[place].load(Relaxed)).unwrap_or(0);
+            // A caller that reports more time than has passed cannot break the sum.
+            phases[place] = clock::ns(ticks).min(left);
+            left -= phases[place];
+            rest &= rest - 1;
+        }
+        let mut work = [0; WORK_COUNT];
+        for (shown, counted) in work.iter_mut().zip(&self.work) {
+            *shown = counted.load(Relaxed);
+        }
+        Breakdown {
+            wall_ns,
+            phases,
+            unattributed_ns: left,
+            work,
+            touched,
+        }
+    }
+}
+
+/// This thread's place, made or taken at its first use.
+pub(crate) fn mine() -> &'static Live {
+    LIVE.get().unwrap_or_else(take)
+}
+
+#[cold]
+fn take() -> &'static Live {
+    let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let live = free.unwrap_or_else(|| Box::leak(Box::new(Live::new())));
+    LIVE.set(Some(live));
+    live
+}
+
+/// Ties this thread to a place until the end of the scope, for threads that come and go.
+#[must_use = "the place is given back where this is dropped"]
+#[derive(Debug)]
+pub struct Attached {
+    live: &'static Live,
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+/// Ties this thread to a place that other threads can look at through [`Attached::observer`].
+pub fn attach() -> Attached {
+    Attached {
+        live: mine(),
+        _stays_on_its_thread: PhantomData,
+    }
+}
+
+impl Attached {
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer(self.live)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.live.start.store(0, Relaxed);
+        self.live.since.store(0, Relaxed);
+        LIVE.set(None);
+        FREE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self.live);
+    }
+}
+
+/// Looks at the operation that a thread runs now.
+#[derive(Clone, Copy, Debug)]
+pub struct Observer(&'static Live);
+
+/// An operation that is still running, as another thread sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Glimpse {
+    /// The phase that the clock runs for; none between phases and while timing is off.
+    pub phase: Option<Phase>,
+    /// The times so far, the running phase's up to now.
+    pub breakdown: Breakdown,
+}
+
+impl Observer {
+    /// None while the thread runs no operation.
+    #[must_use]
+    pub fn look(&self) -> Option<Glimpse> {
+        let live = self.0;
+        for _ in 0..LOOKS_MAX {
+            let start = live.start.load(Relaxed);
+            if start == 0 {
+                return None;
+            }
+            let running = live.running.load(Relaxed);
+            let since = live.since.load(Relaxed);
+            let now = clock::now();
+            let mut breakdown = live.breakdown_at(now);
+            if live.start.load(Relaxed) != start {
+                continue;
+            }
+            let phase = (since != 0)
+                .then(|| Phase::ALL.get(running as usize).copied())
+                .flatten();
+            if let Some(phase) = phase {
+                let ns = clock::ns(now.saturating_sub(since)).min(breakdown.unattributed_ns);
+                breakdown.phases[phase as usize] += ns;
+                breakdown.unattributed_ns -= ns;
+            }
+            return Some(Glimpse { phase, breakdown });
+        }
+        None
+    }
+}
+
+/// Counts `amount` more of `work` for this thread's operation.
+#[inline]
+pub fn count(work: Work, amount: u64) {
+    if let Some(live) = LIVE.get() {
+        let cell = &live.work[work as usize];
+        cell.store(cell.load(Relaxed) + amount, Relaxed);
+    }
+}
+
+/// Names whom this thread's operation waited for; the last one stands.
+#[inline]
+pub fn name(work: Work, number: u64) {
+    if let Some(live) = LIVE.get() {
+        live.work[work as usize].store(number, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::{OperationKind, begin_operation, end_operation, phase};
+
+    #[test]
+    fn another_thread_sees_the_running_phase_and_the_times_so_far() {
+        let (shown, seen) = channel();
+        let (done, go_on) = channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let attached = attach();
+                assert!(attached.observer().look().is_none());
+                begin_operation(Instant::now());
+                {
+                    let _plan = phase(Phase::Plan);
+                    thread::sleep(Duration::from_millis(3));
+                }
+                count(Work::EngineGets, 2);
+                name(Work::Group, 9);
+                let _wait = phase(Phase::SyncWait);
+                shown.send(attached.observer()).unwrap();
+                go_on.recv().unwrap();
+                end_operation(OperationKind::Command);
+                shown.send(attached.observer()).unwrap();
+                go_on.recv().unwrap();
+            });
+            let observer = seen.recv().unwrap();
+            let first = observer.look().unwrap();
+            assert_eq!(first.phase, Some(Phase::SyncWait));
+            assert!(first.breakdown.phase_ns(Phase::Plan) >= 3_000_000);
+            assert_eq!(first.breakdown.work(Work::EngineGets), 2);
+            assert_eq!(first.breakdown.work(Work::Group), 9);
+            let waited = first.breakdown.phase_ns(Phase::SyncWait);
+            let second = observer.look().unwrap();
+            assert!(second.breakdown.phase_ns(Phase::SyncWait) > waited);
+            let sum: u64 = second.breakdown.phases.iter().sum();
+            assert_eq!(
+                sum + second.breakdown.unattributed_ns,
+                second.breakdown.wall_ns
+            );
+            done.send(()).unwrap();
+            assert!(seen.recv().unwrap().look().is_none());
+            done.send(()).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_place_is_taken_again_by_a_later_thread() {
+        let place = || {
+            thread::spawn(|| std::ptr::from_ref(attach().live) as usize)
+                .join()
+                .unwrap()
+        };
+        // Other tests take places as well, so that the same one need not come back at once.
+        let first = place();
+        assert!((0..64).any(|_| place() == first));
+    }
+}

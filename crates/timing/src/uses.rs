@@ -1,0 +1,185 @@
+//! How often and how long one namespace was used, by kind, and how its latencies are spread: what MongoDB's `top` and
+//! `$collStats: {latencyStats}` show. Small, because it is kept for thousands of namespaces.
+
+use crate::OperationKind;
+
+/// MongoDB's three sorts of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OperationClass {
+    Reads,
+    Writes,
+    Commands,
+}
+
+impl OperationClass {
+    pub const ALL: [OperationClass; 3] = [
+        OperationClass::Reads,
+        OperationClass::Writes,
+        OperationClass::Commands,
+    ];
+
+    #[must_use]
+    pub fn of(kind: OperationKind) -> OperationClass {
+        match kind {
+            OperationKind::Find
+            | OperationKind::GetMore
+            | OperationKind::Aggregate
+            | OperationKind::Count
+            | OperationKind::Distinct => OperationClass::Reads,
+            OperationKind::Insert
+            | OperationKind::Update
+            | OperationKind::Delete
+            | OperationKind::FindAndModify => OperationClass::Writes,
+            OperationKind::Catalog | OperationKind::Command => OperationClass::Commands,
+        }
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationClass::Reads => "reads",
+            OperationClass::Writes => "writes",
+            OperationClass::Commands => "commands",
+        }
+    }
+}
+
+/// A number of operations and their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    pub count: u64,
+    pub ns: u64,
+}
+
+impl Use {
+    fn add(&mut self, other: Use) {
+        self.count += other.count;
+        self.ns = self.ns.saturating_add(other.ns);
+    }
+}
+
+/// Where the ranges of a latency histogram begin, in microseconds: powers of two, with half-steps from 1024 us to a
+/// second, as MongoDB's manual describes them.
+const RANGES: [u64; 52] = ranges();
+
+const fn ranges() -> [u64; 52] {
+    let mut ranges = [0; 52];
+    let (mut place, mut micros) = (1, 2);
+    while place < 52 {
+        ranges[place] = micros;
+        place += 1;
+        if micros >= 1024 && micros < 2_097_152 && place < 52 {
+            ranges[place] = micros + micros / 2;
+            place += 1;
+        }
+        micros *= 2;
+    }
+    ranges
+}
+
+/// The uses of one namespace since it was first used.
+#[derive(Clone, Debug)]
+pub struct Uses {
+    by_kind: [Use; OperationKind::COUNT],
+    latencies: [Option<Box<[u32; RANGES.len()]>>; 3],
+}
+
+impl Default for Uses {
+    fn default() -> Uses {
+        Uses {
+            by_kind: [Use::default(); OperationKind::COUNT],
+            latencies: [const { None }; 3],
+        }
+    }
+}
+
+impl Uses {
+    pub(crate) fn record(&mut self, kind: OperationKind, wall_ns: u64) {
+        self.by_kind[kind as usize].add(Use {
+            count: 1,
+            ns: wall_ns,
+        });
+        let micros = wall_ns / 1000;
+        let range = RANGES.partition_point(|&start| start <= micros) - 1;
+        let ranges = &mut self.latencies[OperationClass::of(kind) as usize];
+        let count = &mut ranges.get_or_insert_with(|| Box::new([0; RANGES.len()]))[range];
+        *count = count.saturating_add(1);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Uses) {
+        for (mine, theirs) in self.by_kind.iter_mut().zip(&other.by_kind) {
+            mine.add(*theirs);
+        }
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            let Some(theirs) = theirs else { continue };
+            let mine = mine.get_or_insert_with(|| Box::new([0; RANGES.len()]));
+            for (mine, theirs) in mine.iter_mut().zip(theirs.iter()) {
+                *mine = mine.saturating_add(*theirs);
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn of(&self, kind: OperationKind) -> Use {
+        self.by_kind[kind as usize]
+    }
+
+    /// The sum over the kinds that `is_meant` names.
+    pub fn sum(&self, is_meant: impl Fn(OperationKind) -> bool) -> Use {
+        let mut sum = Use::default();
+        for kind in OperationKind::ALL
+            .into_iter()
+            .filter(|kind| is_meant(*kind))
+        {
+            sum.add(self.of(kind));
+        }
+        sum
+    }
+
+    #[must_use]
+    pub fn of_class(&self, class: OperationClass) -> Use {
+        self.sum(|kind| OperationClass::of(kind) == class)
+    }
+
+    /// The latencies of a class: where each range begins, in microseconds, and how many operations fell into it;
+    /// empty ranges are left out.
+    pub fn latencies(&self, class: OperationClass) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let counts = self.latencies[class as usize].as_deref();
+        let counts = counts.map_or(&[][..], |counts| &counts[..]);
+        RANGES
+            .into_iter()
+            .zip(counts.iter().map(|&count| u64::from(count)))
+            .filter(|(_, count)| *count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_rise_with_half_steps_in_the_middle() {
+        assert!(RANGES.is_sorted_by(|a, b| a < b));
+        assert_eq!(&RANGES[..5], &[0, 2, 4, 8, 16]);
+        let at = RANGES.iter().position(|&start| start == 1024).unwrap();
+        assert_eq!(&RANGES[at..at + 4], &[1024, 1536, 2048, 3072]);
+        let last_half = RANGES.iter().rposition(|start| !start.is_power_of_two());
+        assert_eq!(RANGES[last_half.unwrap()], 1_572_864);
+    }
+
+    #[test]
+    fn operations_fall_into_their_kind_class_and_range() {
+        let mut uses = Uses::default();
+        uses.record(OperationKind::Find, 1_600_000);
+        uses.record(OperationKind::Count, 500);
+        uses.record(OperationKind::Insert, 3_000);
+        let mut twice = uses.clone();
+        twice.merge(&uses);
+        assert_eq!(uses.of(OperationKind::Find).ns, 1_600_000);
+        let reads: Vec<_> = twice.latencies(OperationClass::Reads).collect();
+        assert_eq!(reads, [(0, 2), (1536, 2)]);
+        assert_eq!(twice.of_class(OperationClass::Writes).count, 2);
+        assert_eq!(twice.latencies(OperationClass::Commands).count(), 0);
+    }
+}
