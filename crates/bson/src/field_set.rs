@@ -8,23 +8,12 @@
 //!
 //! Paths mean what `RawDocument::get_path` means: a number picks an array's element, arrays are not spread.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+mod hunt;
+mod level;
 
-use crate::{
-    DEPTH_MAX, ElementType, RawDocument, RawElement,
-    document::split_path,
-    element::Step,
-    layout::{self, NameLens},
-};
-
-/// Names of one level that one walk looks for; a level with more walks again.
-const NAMES_MAX: usize = 64;
-
-/// No name: the start of a document.
-const NO_NAME: usize = usize::MAX;
-
-/// Beyond any slice of slots.
-const NO_SLOT: usize = usize::MAX;
+use crate::{DEPTH_MAX, ElementType, RawDocument, RawElement, document::split_path};
+use hunt::{Hunt, Stop};
+use level::{Level, NAMES_MAX, Name};
 
 #[derive(Debug)]
 pub struct FieldSet {
@@ -87,8 +76,7 @@ impl FieldSet {
                         None => {
                             self.levels.push(Level::default());
                             let below = self.levels.len() - 1;
-                            self.levels[at].names[name].below = Some(below);
-                            self.levels[at].names[name].has_more = true;
+                            self.levels[at].names[name].leads_on(below);
                             below
                         }
                     };
@@ -102,7 +90,7 @@ impl FieldSet {
     fn place(&mut self, level: usize, name: &[u8]) -> (usize, usize) {
         let mut at = level;
         loop {
-            if let Some(found) = self.levels[at].names.iter().position(|n| *n.name == *name) {
+            if let Some(found) = self.levels[at].names.iter().position(|n| n.is_named(name)) {
                 return (at, found);
             }
             match self.levels[at].more {
@@ -120,43 +108,14 @@ impl FieldSet {
 
     fn walk<'a>(&self, at: usize, document: &'a [u8], slots: &mut [Option<RawElement<'a>>]) {
         let level = &self.levels[at];
-        let mut missing = level.all();
-        // The name expected next and, for keeping the hints, the one found before.
-        let mut guess = level.first.load(Relaxed) as usize;
-        let mut before = NO_NAME;
-        let Some(mut expected) = level.names.get(guess) else {
-            return;
-        };
-        let mut rest = document.get(4..).unwrap_or_default();
-        let mut lens = NameLens::new();
-        while let Some(step) = Step::read(rest, &mut lens) {
-            rest = step.rest;
-            if !expected.is(&step) {
-                let Some(found) = level.find(&step, missing) else {
-                    continue;
-                };
-                level.remember(before, found);
-                guess = found;
-                expected = &level.names[found];
-            }
-            let bit = 1 << guess;
-            if missing & bit == 0 {
-                continue;
-            }
-            missing ^= bit;
-            if let Some(slot) = slots.get_mut(expected.slot) {
-                *slot = Some(step.element());
-            }
-            if expected.has_more {
-                self.fill_more(expected, step.element(), slots);
-            }
-            if missing == 0 {
-                break;
-            }
-            before = guess;
-            let next = expected.next.load(Relaxed) as usize;
-            if let Some(name) = level.names.get(next) {
-                (guess, expected) = (next, name);
+        if let Some(mut hunt) = Hunt::begin(level, document) {
+            hunt.follow(slots);
+            while !hunt.is_over() {
+                match hunt.seek(slots) {
+                    Stop::End => break,
+                    Stop::Run => hunt.follow(slots),
+                    Stop::Branch(name, element) => self.fill(name, element, slots),
+                }
             }
         }
         if let Some(more) = level.more {
@@ -164,13 +123,11 @@ impl FieldSet {
         }
     }
 
-    /// What a name leads to besides its own slot: the same path given again, and paths through it.
-    fn fill_more<'a>(
-        &self,
-        name: &Name,
-        element: RawElement<'a>,
-        slots: &mut [Option<RawElement<'a>>],
-    ) {
+    /// What a name leads to: its own slot, slots of the same path given again, and paths through it.
+    fn fill<'a>(&self, name: &Name, element: RawElement<'a>, slots: &mut [Option<RawElement<'a>>]) {
+        if let Some(slot) = slots.get_mut(name.slot) {
+            *slot = Some(element);
+        }
         for slot in &name.more_slots {
             if let Some(slot) = slots.get_mut(*slot) {
                 *slot = Some(element);
@@ -182,112 +139,6 @@ impl FieldSet {
             self.walk(below, element.value_bytes(), slots);
         }
     }
-}
-
-/// The names wanted at one place of the tree.
-#[derive(Debug, Default)]
-struct Level {
-    names: Vec<Name>,
-    /// A bit for each wanted key's hash.
-    filter: u64,
-    /// The name that the last document had first.
-    first: AtomicU8,
-    /// A further level for the same documents, where one mask of found names is too small.
-    more: Option<usize>,
-}
-
-#[derive(Debug)]
-struct Name {
-    key: u64,
-    name: Box<[u8]>,
-    /// `NO_SLOT` where only longer paths go through this name.
-    slot: usize,
-    /// Slots of the same path given again.
-    more_slots: Vec<usize>,
-    below: Option<usize>,
-    /// Whether there are more slots or a level below.
-    has_more: bool,
-    /// The wanted name that followed this one in the last document.
-    next: AtomicU8,
-}
-
-impl Level {
-    fn push(&mut self, name: &[u8]) {
-        let key = layout::name_key(name);
-        self.filter |= 1 << key_hash(key);
-        let next = AtomicU8::new(self.names.len() as u8 + 1);
-        self.names.push(Name {
-            key,
-            name: name.into(),
-            slot: NO_SLOT,
-            more_slots: Vec::new(),
-            below: None,
-            has_more: false,
-            next,
-        });
-    }
-
-    fn all(&self) -> u64 {
-        u64::MAX
-            .checked_shr(64 - self.names.len() as u32)
-            .unwrap_or(0)
-    }
-
-    /// The wanted and missing name that this element has.
-    #[inline(always)]
-    fn find(&self, step: &Step<'_>, missing: u64) -> Option<usize> {
-        if self.filter >> key_hash(step.key) & 1 == 0 {
-            return None;
-        }
-        self.search(step, missing)
-    }
-
-    #[inline(never)]
-    fn search(&self, step: &Step<'_>, missing: u64) -> Option<usize> {
-        let mut left = missing;
-        while left != 0 {
-            let at = left.trailing_zeros() as usize;
-            if self.names.get(at).is_some_and(|n| n.is(step)) {
-                return Some(at);
-            }
-            left &= left - 1;
-        }
-        None
-    }
-
-    /// Notes that `found` came after `before`.
-    #[inline(never)]
-    fn remember(&self, before: usize, found: usize) {
-        let hint = self
-            .names
-            .get(before)
-            .map_or(&self.first, |name| &name.next);
-        hint.store(found as u8, Relaxed);
-    }
-}
-
-impl Name {
-    fn fills(&mut self, slot: usize) {
-        if self.slot == NO_SLOT {
-            self.slot = slot;
-        } else {
-            self.more_slots.push(slot);
-            self.has_more = true;
-        }
-    }
-
-    #[inline(always)]
-    fn is(&self, step: &Step<'_>) -> bool {
-        // Below eight bytes the key holds the whole name and its end.
-        self.key == step.key
-            && (step.name_len < 8 || step.bytes.get(1..1 + step.name_len) == Some(&*self.name))
-    }
-}
-
-/// Six bits of a key.
-#[inline(always)]
-fn key_hash(key: u64) -> u32 {
-    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as u32
 }
 
 #[cfg(test)]

@@ -127,60 +127,69 @@ fn long_name_len(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(0, bytes)
 }
 
-/// The type of a type byte and the size of the value that starts `rest`, which runs to the end of the
-/// enclosing document. `None`: an unknown type or a value that does not hold together; the size may still
-/// exceed `rest`, which the caller compares anyway.
+/// Tells `then` the type of a type byte and the size of the value that starts at `at` in `bytes`. `None`: an
+/// unknown type or a value that does not hold together; the size may still exceed what `bytes` have, which
+/// `then` compares anyway.
 ///
-/// One decision gives both, so that what a caller decides by the type next is already known on each way.
+/// `then` is compiled into the way of each common type, so that whatever a caller decides by the type is
+/// decided already. A size that the type alone decides looks at no byte of the value.
 #[inline(always)]
-pub(crate) fn type_and_bytes(tag: u8, rest: &[u8]) -> Option<(ElementType, usize)> {
-    Some(match tag {
-        0x10 => (ElementType::Int32, 4),
-        0x02 => (ElementType::String, text_bytes(rest)?),
-        0x12 => (ElementType::Int64, 8),
-        0x01 => (ElementType::Double, 8),
-        0x08 => (ElementType::Boolean, 1),
-        0x09 => (ElementType::DateTime, 8),
-        0x03 => (ElementType::Document, frame_bytes(rest)?),
-        0x04 => (ElementType::Array, frame_bytes(rest)?),
-        0x07 => (ElementType::ObjectId, 12),
-        0x0A => (ElementType::Null, 0),
-        0x05 => (ElementType::Binary, 5 + read_len(rest, 0)?),
-        0x11 => (ElementType::Timestamp, 8),
-        _ => return rare_type_and_bytes(tag, rest),
-    })
+pub(crate) fn by_type<R>(
+    tag: u8,
+    bytes: &[u8],
+    at: usize,
+    then: impl Fn(ElementType, usize) -> Option<R>,
+) -> Option<R> {
+    match tag {
+        0x10 => then(ElementType::Int32, 4),
+        0x02 => then(ElementType::String, text_bytes(bytes, at)?),
+        0x12 => then(ElementType::Int64, 8),
+        0x01 => then(ElementType::Double, 8),
+        0x08 => then(ElementType::Boolean, 1),
+        0x09 => then(ElementType::DateTime, 8),
+        0x03 => then(ElementType::Document, frame_bytes(bytes, at)?),
+        0x04 => then(ElementType::Array, frame_bytes(bytes, at)?),
+        0x07 => then(ElementType::ObjectId, 12),
+        0x0A => then(ElementType::Null, 0),
+        0x05 => then(ElementType::Binary, 5 + read_len(bytes, at)?),
+        0x11 => then(ElementType::Timestamp, 8),
+        _ => {
+            let (element_type, size) = rare_type_and_bytes(tag, bytes, at)?;
+            then(element_type, size)
+        }
+    }
 }
 
 /// The size of a value of a type that is known.
 pub(crate) fn value_bytes(tag: u8, rest: &[u8]) -> Option<usize> {
-    type_and_bytes(tag, rest).map(|(_, bytes)| bytes)
+    by_type(tag, rest, 0, |_, size| Some(size))
 }
 
 /// A length, text and NUL.
 #[inline(always)]
-fn text_bytes(rest: &[u8]) -> Option<usize> {
-    match read_len(rest, 0)? {
+fn text_bytes(bytes: &[u8], at: usize) -> Option<usize> {
+    match read_len(bytes, at)? {
         0 => None,
         len => Some(4 + len),
     }
 }
 
 #[inline(always)]
-fn frame_bytes(rest: &[u8]) -> Option<usize> {
-    match read_len(rest, 0)? {
+fn frame_bytes(bytes: &[u8], at: usize) -> Option<usize> {
+    match read_len(bytes, at)? {
         0..DOCUMENT_BYTES_MIN => None,
         len => Some(len),
     }
 }
 
 #[inline(never)]
-fn rare_type_and_bytes(tag: u8, rest: &[u8]) -> Option<(ElementType, usize)> {
+fn rare_type_and_bytes(tag: u8, bytes: &[u8], at: usize) -> Option<(ElementType, usize)> {
     let element_type = ElementType::from_u8(tag)?;
-    let bytes = match element_type {
-        ElementType::JavaScript | ElementType::Symbol => text_bytes(rest)?,
-        _ => rare_value_bytes(tag, rest)?,
+    let size = match element_type {
+        ElementType::JavaScript | ElementType::Symbol => text_bytes(bytes, at)?,
+        _ => rare_value_bytes(tag, bytes.get(at..)?)?,
     };
-    Some((element_type, bytes))
+    Some((element_type, size))
 }
 
 #[inline(never)]

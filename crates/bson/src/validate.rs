@@ -45,25 +45,29 @@ fn is_document(bytes: &[u8], depth: usize) -> bool {
 fn element(rest: &[u8], names: &mut NameLens, depth: usize) -> Option<usize> {
     let (&tag, after) = rest.split_first()?;
     let name_len = name(after, names)?;
-    let value = &after[name_len + 1..];
-    let (element_type, size) = layout::type_and_bytes(tag, value)?;
-    if size >= value.len() {
-        return None;
-    }
-    let sound = match element_type {
-        ElementType::String => is_text(&value[4..size]),
-        ElementType::Boolean => value[0] <= 1,
-        ElementType::Document | ElementType::Array => is_document(&value[..size], depth + 1),
-        ElementType::Double
-        | ElementType::Int32
-        | ElementType::Int64
-        | ElementType::DateTime
-        | ElementType::ObjectId
-        | ElementType::Null
-        | ElementType::Timestamp => true,
-        other => rare(other, &value[..size], depth),
-    };
-    sound.then_some(name_len + 2 + size)
+    let value_at = name_len + 2;
+    layout::by_type(tag, rest, value_at, |element_type, value_bytes| {
+        let end = value_at + value_bytes;
+        if end >= rest.len() {
+            return None;
+        }
+        let sound = match element_type {
+            ElementType::String => is_text(rest.get(value_at + 4..end)?),
+            ElementType::Boolean => *rest.get(value_at)? <= 1,
+            ElementType::Document | ElementType::Array => {
+                is_document(rest.get(value_at..end)?, depth + 1)
+            }
+            ElementType::Double
+            | ElementType::Int32
+            | ElementType::Int64
+            | ElementType::DateTime
+            | ElementType::ObjectId
+            | ElementType::Null
+            | ElementType::Timestamp => true,
+            other => rare(other, rest.get(value_at..end)?, depth),
+        };
+        sound.then_some(end)
+    })
 }
 
 /// The length of the name that starts `bytes`, if it is UTF-8; the ASCII of a short one shows in its key.
