@@ -119,7 +119,7 @@ impl<'a> Step<'a> {
     #[inline(always)]
     fn read_value(bytes: &'a [u8], tag: u8, name_len: usize, key: u64) -> Option<Self> {
         let value_at = name_len + 2;
-        layout::by_type(tag, bytes, value_at, |element_type, value_bytes| {
+        layout::by_type!(tag, bytes, value_at, |element_type, value_bytes| {
             let end = value_at + value_bytes;
             // The terminator at least must follow.
             if end >= bytes.len() {

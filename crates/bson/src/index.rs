@@ -13,14 +13,14 @@ use crate::{
 
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// The first eight bytes of each name, side by side so that a search runs over words.
-    keys: Vec<u64>,
     entries: Vec<Entry>,
 }
 
 /// Where an element stands in its document.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// The first eight bytes of the name.
+    key: u64,
     start: u32,
     size: u32,
     name_len: u32,
@@ -35,14 +35,13 @@ impl Index {
     /// Forgets the document before and notes the elements of this one, up to the first malformed one.
     #[inline]
     pub fn build(&mut self, document: RawDocument<'_>) {
-        self.keys.clear();
         self.entries.clear();
         let bytes = document.as_bytes();
         let mut rest = bytes.get(4..).unwrap_or_default();
         let mut names = NameLens::new();
         while let Some(step) = Step::read(rest, &mut names) {
-            self.keys.push(step.key);
             self.entries.push(Entry {
+                key: step.key,
                 start: (bytes.len() - rest.len()) as u32,
                 size: step.bytes.len() as u32,
                 name_len: step.name_len as u32,
@@ -117,12 +116,8 @@ impl<'i, 'a> IndexedDocument<'i, 'a> {
     pub fn get_element(&self, name: impl AsRef<[u8]>) -> Option<RawElement<'a>> {
         let name = name.as_ref();
         let key = layout::name_key(name);
-        let candidates = self
-            .index
-            .keys
-            .iter()
-            .enumerate()
-            .filter(|(_, k)| **k == key);
+        let entries = self.index.entries.iter().enumerate();
+        let candidates = entries.filter(|(_, entry)| entry.key == key);
         candidates
             .filter_map(|(position, _)| self.at(position))
             .find(|e| e.name().as_bytes() == name)

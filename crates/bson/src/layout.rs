@@ -127,47 +127,52 @@ fn long_name_len(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(0, bytes)
 }
 
-/// Tells `then` the type of a type byte and the size of the value that starts at `at` in `bytes`. `None`: an
-/// unknown type or a value that does not hold together; the size may still exceed what `bytes` have, which
-/// `then` compares anyway.
+/// Evaluates an expression with the type of a type byte and the size of the value that starts at `at` in
+/// `bytes`. Where the type is unknown, or the value does not hold together, the function around it returns
+/// `None`; the size may still exceed what `bytes` have, which the expression compares anyway.
 ///
-/// `then` is compiled into the way of each common type, so that whatever a caller decides by the type is
-/// decided already. A size that the type alone decides looks at no byte of the value.
-#[inline(always)]
-pub(crate) fn by_type<R>(
-    tag: u8,
-    bytes: &[u8],
-    at: usize,
-    then: impl Fn(ElementType, usize) -> Option<R>,
-) -> Option<R> {
-    match tag {
-        0x10 => then(ElementType::Int32, 4),
-        0x02 => then(ElementType::String, text_bytes(bytes, at)?),
-        0x12 => then(ElementType::Int64, 8),
-        0x01 => then(ElementType::Double, 8),
-        0x08 => then(ElementType::Boolean, 1),
-        0x09 => then(ElementType::DateTime, 8),
-        0x03 => then(ElementType::Document, frame_bytes(bytes, at)?),
-        0x04 => then(ElementType::Array, frame_bytes(bytes, at)?),
-        0x07 => then(ElementType::ObjectId, 12),
-        0x0A => then(ElementType::Null, 0),
-        0x05 => then(ElementType::Binary, 5 + read_len(bytes, at)?),
-        0x11 => then(ElementType::Timestamp, 8),
-        _ => {
-            let (element_type, size) = rare_type_and_bytes(tag, bytes, at)?;
-            then(element_type, size)
+/// The expression stands in the way of each common type, so that whatever it decides by the type is decided
+/// already: a macro, for a closure is not inlined thirteen times whenever the compiler feels otherwise. A size
+/// that the type alone decides looks at no byte of the value.
+macro_rules! by_type {
+    ($tag:expr, $bytes:expr, $at:expr, |$element_type:ident, $size:ident| $then:expr) => {{
+        macro_rules! then {
+            ($type:expr, $bytes_of_it:expr) => {{
+                let ($element_type, $size): ($crate::ElementType, usize) = ($type, $bytes_of_it);
+                $then
+            }};
         }
-    }
+        use $crate::{ElementType as Type, layout};
+        match $tag {
+            0x10 => then!(Type::Int32, 4),
+            0x02 => then!(Type::String, layout::text_bytes($bytes, $at)?),
+            0x12 => then!(Type::Int64, 8),
+            0x01 => then!(Type::Double, 8),
+            0x08 => then!(Type::Boolean, 1),
+            0x09 => then!(Type::DateTime, 8),
+            0x03 => then!(Type::Document, layout::frame_bytes($bytes, $at)?),
+            0x04 => then!(Type::Array, layout::frame_bytes($bytes, $at)?),
+            0x07 => then!(Type::ObjectId, 12),
+            0x0A => then!(Type::Null, 0),
+            0x05 => then!(Type::Binary, 5 + layout::read_len($bytes, $at)?),
+            0x11 => then!(Type::Timestamp, 8),
+            rare => {
+                let (rare_type, rare_bytes) = layout::rare_type_and_bytes(rare, $bytes, $at)?;
+                then!(rare_type, rare_bytes)
+            }
+        }
+    }};
 }
+pub(crate) use by_type;
 
 /// The size of a value of a type that is known.
 pub(crate) fn value_bytes(tag: u8, rest: &[u8]) -> Option<usize> {
-    by_type(tag, rest, 0, |_, size| Some(size))
+    by_type!(tag, rest, 0, |_element_type, size| Some(size))
 }
 
 /// A length, text and NUL.
 #[inline(always)]
-fn text_bytes(bytes: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn text_bytes(bytes: &[u8], at: usize) -> Option<usize> {
     match read_len(bytes, at)? {
         0 => None,
         len => Some(4 + len),
@@ -175,7 +180,7 @@ fn text_bytes(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 #[inline(always)]
-fn frame_bytes(bytes: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn frame_bytes(bytes: &[u8], at: usize) -> Option<usize> {
     match read_len(bytes, at)? {
         0..DOCUMENT_BYTES_MIN => None,
         len => Some(len),
@@ -183,7 +188,11 @@ fn frame_bytes(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 #[inline(never)]
-fn rare_type_and_bytes(tag: u8, bytes: &[u8], at: usize) -> Option<(ElementType, usize)> {
+pub(crate) fn rare_type_and_bytes(
+    tag: u8,
+    bytes: &[u8],
+    at: usize,
+) -> Option<(ElementType, usize)> {
     let element_type = ElementType::from_u8(tag)?;
     let size = match element_type {
         ElementType::JavaScript | ElementType::Symbol => text_bytes(bytes, at)?,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    Error, Iter, ObjectId, RawArray, RawDocument, RawElement, RawValue, Result, Value,
+    Error, Iter, ObjectId, RawArray, RawDocument, RawElement, RawValue, Result, Value, validate,
     value::write_cstring,
 };
 
@@ -28,9 +28,8 @@ impl Document {
 
     /// Checks and copies: the owned form of bytes that belong to someone else.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        RawDocument::validated(bytes)?;
         Ok(Self {
-            bytes: bytes.to_vec(),
+            bytes: validate::copy(bytes)?,
         })
     }
 

@@ -18,40 +18,74 @@ pub(crate) fn document(bytes: &[u8]) -> Result<()> {
     }
 }
 
+/// Checks that `bytes` are exactly one sound document, and copies it.
+#[inline]
+pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
+    /// What a first-level cache holds whole.
+    const SMALL_BYTES: usize = 32 * 1024;
+    if (SMALL_BYTES..=DOCUMENT_BYTES_INTERNAL_MAX).contains(&bytes.len()) {
+        return copy_in_turns(bytes).ok_or_else(|| explain(bytes));
+    }
+    document(bytes)?;
+    Ok(bytes.to_vec())
+}
+
+/// Checks and copies element after element, so that the copy reads what is still in the nearest cache.
+#[inline(never)]
+fn copy_in_turns(bytes: &[u8]) -> Option<Vec<u8>> {
+    /// Small enough for a copy that begins at once: from 4 KiB on copies take a way that begins slowly.
+    const PIECE_BYTES: usize = 1024;
+    let mut copy = Vec::with_capacity(bytes.len());
+    let mut rest = body(bytes, 1)?;
+    let mut names = NameLens::new();
+    while rest.len() > 1 {
+        rest = after_element(rest, &mut names, 1)?;
+        let passed = bytes.len() - rest.len();
+        if passed - copy.len() >= PIECE_BYTES {
+            copy.extend_from_slice(&bytes[copy.len()..passed]);
+        }
+    }
+    copy.extend_from_slice(&bytes[copy.len()..]);
+    (rest.len() == 1).then_some(copy)
+}
+
 /// `depth` counts documents from the top one, which is 1.
 fn is_document(bytes: &[u8], depth: usize) -> bool {
-    if depth > DEPTH_MAX
-        || layout::read_len(bytes, 0) != Some(bytes.len())
-        || bytes.last() != Some(&0)
-    {
-        return false;
-    }
-    // A document of fewer than five bytes has no terminator of its own: its last byte belongs to the length.
-    let Some(mut rest) = bytes.get(4..) else {
+    let Some(mut rest) = body(bytes, depth) else {
         return false;
     };
     let mut names = NameLens::new();
     while rest.len() > 1 {
-        match element(rest, &mut names, depth) {
-            Some(size) => rest = &rest[size..],
+        match after_element(rest, &mut names, depth) {
+            Some(after) => rest = after,
             None => return false,
         }
     }
     rest.len() == 1
 }
 
-/// The size of a sound element that starts `rest`, leaving at least the terminator behind.
+/// A document's elements and terminator, if its frame is sound and not too deep.
 #[inline(always)]
-fn element(rest: &[u8], names: &mut NameLens, depth: usize) -> Option<usize> {
+fn body(bytes: &[u8], depth: usize) -> Option<&[u8]> {
+    let is_framed = depth <= DEPTH_MAX
+        && layout::read_len(bytes, 0) == Some(bytes.len())
+        && bytes.last() == Some(&0);
+    // A document of fewer than five bytes has no terminator of its own: its last byte belongs to the length.
+    bytes.get(4..).filter(|_| is_framed)
+}
+
+/// What follows the element that starts `rest`, at least the terminator, if the element is sound.
+#[inline(always)]
+fn after_element<'a>(rest: &'a [u8], names: &mut NameLens, depth: usize) -> Option<&'a [u8]> {
     let (&tag, after) = rest.split_first()?;
     let name_len = name(after, names)?;
     let value_at = name_len + 2;
-    layout::by_type(tag, rest, value_at, |element_type, value_bytes| {
+    layout::by_type!(tag, rest, value_at, |element_type, value_bytes| {
         let end = value_at + value_bytes;
         if end >= rest.len() {
             return None;
         }
-        let sound = match element_type {
+        let is_sound = match element_type {
             ElementType::String => is_text(rest.get(value_at + 4..end)?),
             ElementType::Boolean => *rest.get(value_at)? <= 1,
             ElementType::Document | ElementType::Array => {
@@ -66,7 +100,10 @@ fn element(rest: &[u8], names: &mut NameLens, depth: usize) -> Option<usize> {
             | ElementType::Timestamp => true,
             other => rare(other, rest.get(value_at..end)?, depth),
         };
-        sound.then_some(end)
+        if !is_sound {
+            return None;
+        }
+        rest.get(end..)
     })
 }
 
