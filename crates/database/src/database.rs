@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::RawValue;
 use quarry_journal::{Files, Identity, Journal, Level, RealFiles, SimulatedFiles};
 use quarry_storage::{Engine, WriteBatch};
-use quarry_timing::Phase;
+use quarry_timing::{Phase, Work};
 
 use crate::background::Background;
 use crate::builds::{Builds, InterruptedBuild};
@@ -173,7 +173,9 @@ impl Database {
             return Ok(());
         }
         let _wait = quarry_timing::phase(Phase::SyncWait);
-        self.journal.wait_durable(lsn).map_err(journal_error)
+        self.journal.wait_durable(lsn).map_err(journal_error)?;
+        quarry_timing::name(Work::Sync, self.journal.sync_counters().syncs);
+        Ok(())
     }
 
     /// Makes everything committed durable.
@@ -196,6 +198,10 @@ impl Database {
         header.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
         let ticket = self.journal.submit(&record).map_err(journal_error)?;
+        quarry_timing::count(Work::JournalBytes, record.len() as u64);
+        quarry_timing::count(Work::Commits, 1);
+        quarry_timing::count(Work::GroupWriters, u64::from(ticket.report.group_writers));
+        quarry_timing::name(Work::Group, ticket.report.group);
         quarry_timing::add(Phase::JournalAppend, ticket.report.append_ns);
         quarry_timing::add(Phase::EngineWrite, ticket.report.apply_ns);
         Ok(ticket.lsn)

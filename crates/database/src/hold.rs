@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
 
 use crate::error::Result;
@@ -22,6 +23,8 @@ struct State {
     shared: u32,
     exclusive: bool,
     exclusive_waiting: u32,
+    /// The tag of the operation that came last: of several that share, one.
+    holder: u64,
 }
 
 impl State {
@@ -61,16 +64,20 @@ impl Holds {
     pub fn shared(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
         let shard = self.shard(ident);
         let mut states = shard.states.lock();
+        let mut waits = None;
         loop {
             let state = states.entry(ident).or_default();
             if !state.exclusive && state.exclusive_waiting == 0 {
                 state.shared += 1;
+                state.holder = quarry_timing::tag();
                 return Ok(Hold {
                     holds: self,
                     ident,
                     exclusive: false,
                 });
             }
+            waits.get_or_insert_with(|| quarry_timing::phase(Phase::LockWait));
+            quarry_timing::name(Work::LockHolder, state.holder);
             shard.released.wait_for(&mut states, INTERRUPT_TICK);
             operation.check()?;
         }
@@ -80,17 +87,21 @@ impl Holds {
         let shard = self.shard(ident);
         let mut states = shard.states.lock();
         states.entry(ident).or_default().exclusive_waiting += 1;
+        let mut waits = None;
         loop {
             let state = states.entry(ident).or_default();
             if state.shared == 0 && !state.exclusive {
                 state.exclusive_waiting -= 1;
                 state.exclusive = true;
+                state.holder = quarry_timing::tag();
                 return Ok(Hold {
                     holds: self,
                     ident,
                     exclusive: true,
                 });
             }
+            waits.get_or_insert_with(|| quarry_timing::phase(Phase::LockWait));
+            quarry_timing::name(Work::LockHolder, state.holder);
             shard.released.wait_for(&mut states, INTERRUPT_TICK);
             if let Err(error) = operation.check() {
                 let state = states.entry(ident).or_default();

@@ -4,11 +4,13 @@
 //! one sorted call, then all its unique-key locks (another table, the second class), so that no two writers can wait
 //! for each other. Locks end after apply, before sync.
 
+use std::collections::hash_map::Entry;
 use std::hash::Hasher;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use rustc_hash::{FxHashSet, FxHasher};
+use quarry_timing::{Phase, Work};
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use crate::error::Result;
@@ -19,7 +21,8 @@ const SHARDS: usize = 64;
 
 #[derive(Default)]
 struct Shard {
-    taken: Mutex<FxHashSet<u64>>,
+    /// Who holds each lock, by the tag of its operation.
+    taken: Mutex<FxHashMap<u64, u64>>,
     released: Condvar,
 }
 
@@ -69,15 +72,24 @@ impl LockTable {
     fn lock_one(&self, hash: u64, operation: &Operation) -> Result<()> {
         let shard = self.shard(hash);
         let mut taken = shard.taken.lock();
-        if taken.insert(hash) {
-            return Ok(());
-        }
-        let _wait = quarry_timing::phase(quarry_timing::Phase::LockWait);
-        loop {
-            shard.released.wait_for(&mut taken, INTERRUPT_TICK);
-            if taken.insert(hash) {
+        let mut holder = match taken.entry(hash) {
+            Entry::Vacant(free) => {
+                free.insert(quarry_timing::tag());
                 return Ok(());
             }
+            Entry::Occupied(held) => *held.get(),
+        };
+        let _wait = quarry_timing::phase(Phase::LockWait);
+        loop {
+            quarry_timing::name(Work::LockHolder, holder);
+            shard.released.wait_for(&mut taken, INTERRUPT_TICK);
+            holder = match taken.entry(hash) {
+                Entry::Vacant(free) => {
+                    free.insert(quarry_timing::tag());
+                    return Ok(());
+                }
+                Entry::Occupied(held) => *held.get(),
+            };
             operation.check()?;
         }
     }

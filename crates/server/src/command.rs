@@ -97,6 +97,8 @@ pub struct Generic<'a> {
     pub comment: Option<RawElement<'a>>,
     pub read_concern: ReadConcern,
     pub write_concern: WriteConcern,
+    /// The reply tells where the time went.
+    pub wants_timing: bool,
 }
 
 impl<'a> Generic<'a> {
@@ -114,6 +116,7 @@ impl<'a> Generic<'a> {
                 }
                 b"maxTimeMS" => generic.max_time = max_time(value)?,
                 b"comment" => generic.comment = Some(element),
+                b"$quarry" => generic.wants_timing = crate::quarry_options::wants_timing(value)?,
                 b"readConcern" => {
                     if !command.takes_read_concern {
                         return Err(not_taken(command, "read concern"));

@@ -3,8 +3,8 @@
 //! Lock order: the table, then one connection's `running`. The thread that serves a connection takes only the latter.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -27,6 +27,8 @@ pub struct Connection {
     /// What the client said of itself in its first hello.
     pub metadata: Mutex<Option<Document>>,
     running: Mutex<Running>,
+    /// Looks at the operation that the connection's thread runs.
+    pub observer: OnceLock<quarry_timing::Observer>,
 }
 
 /// What a connection runs now; kept between operations so that its buffers are.
@@ -179,6 +181,7 @@ impl Connections {
             peer,
             metadata: Mutex::default(),
             running: Mutex::default(),
+            observer: OnceLock::new(),
         });
         open.insert(id, Arc::clone(&connection));
         Some(connection)

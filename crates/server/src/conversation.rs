@@ -11,22 +11,21 @@ use std::time::Instant;
 
 use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
-use quarry_timing::{Breakdown, OperationKind, Phase};
+use quarry_timing::{OperationKind, Phase};
 use quarry_wire::{Compressor, OpQuery, ReplyBuilder, Request};
 
 use crate::connections::Connection;
 use crate::counters::Counter;
-use crate::dispatch::{Call, Outcome, dispatch};
+use crate::dispatch::{Call, dispatch};
 use crate::error::CommandError;
 use crate::inbox::{Arrival, Inbox};
 use crate::log;
+use crate::operation_end;
 use crate::server::Server;
 
 /// A reply buffer beyond this is given back after `SMALL_REPLIES` replies that did not need it.
 const KEPT_REPLY_BYTES: usize = 64 << 10;
 const SMALL_REPLIES: u32 = 64;
-/// A command is cut to this in the slow-operation line.
-const LOGGED_COMMAND_BYTES_MAX: usize = 4 << 10;
 /// MongoDB's code for a legacy query that is no hello.
 const UNSUPPORTED_OP_QUERY_COMMAND: ErrorCode = ErrorCode(352);
 
@@ -53,6 +52,8 @@ enum End {
 
 /// Serves the connection on this thread until it ends.
 pub fn serve(server: &'static Server, connection: Arc<Connection>) {
+    let timing = quarry_timing::attach();
+    connection.observer.get_or_init(|| timing.observer());
     let mut conversation = Conversation {
         server,
         connection: Arc::clone(&connection),
@@ -156,7 +157,6 @@ impl Conversation {
         manner: Manner,
     ) -> Result<(), End> {
         let mut response_to = request_id;
-        let mut started = call.started;
         loop {
             self.reply.clear();
             let reply_id = next_reply_id();
@@ -177,8 +177,7 @@ impl Conversation {
             if !manner.wants_no_reply {
                 self.send(manner.compressor)?;
             }
-            let breakdown = quarry_timing::end_operation(outcome.kind);
-            self.note(call, &outcome, started, &breakdown);
+            operation_end::settle(self.server, &self.connection, call, &outcome, &self.reply);
             if !goes_on || manner.wants_no_reply || self.server.shutdown.is_requested() {
                 return Ok(());
             }
@@ -187,8 +186,7 @@ impl Conversation {
                 return Ok(());
             }
             response_to = reply_id;
-            started = Instant::now();
-            quarry_timing::begin_operation(started);
+            quarry_timing::begin_operation_now();
         }
     }
 
@@ -261,27 +259,6 @@ impl Conversation {
             .map_err(End::Failed)
     }
 
-    /// What is counted and logged of an operation once its reply is out.
-    fn note(
-        &self,
-        call: &Call<'_>,
-        outcome: &Outcome<'_>,
-        started: Instant,
-        breakdown: &Breakdown,
-    ) {
-        let elapsed = started.elapsed();
-        if !outcome.collection.is_empty() {
-            let namespace = joined(outcome.database, outcome.collection);
-            if let Ok(namespace) = std::str::from_utf8(&namespace) {
-                self.server.usage.record(namespace, outcome.kind, elapsed);
-            }
-        }
-        let slow_ms = self.server.parameters.slow_ms.load(Relaxed);
-        if elapsed.as_millis() as i64 >= slow_ms && !is_waiting_command(outcome) {
-            log_slow(call, outcome, elapsed.as_millis() as u64, breakdown);
-        }
-    }
-
     /// Gives large buffers back when they were not needed for a while.
     fn give_back(&mut self) {
         if self.reply.capacity() <= KEPT_REPLY_BYTES && self.scratch.capacity() <= KEPT_REPLY_BYTES
@@ -298,54 +275,6 @@ impl Conversation {
             self.small_replies = 0;
         }
     }
-}
-
-/// `database.collection` without an allocation for names of usual length.
-fn joined(database: &str, collection: &str) -> smallvec::SmallVec<[u8; 128]> {
-    let mut namespace = smallvec::SmallVec::new();
-    namespace.extend_from_slice(database.as_bytes());
-    namespace.push(b'.');
-    namespace.extend_from_slice(collection.as_bytes());
-    namespace
-}
-
-/// A hello that waits for a change is slow on purpose.
-fn is_waiting_command(outcome: &Outcome<'_>) -> bool {
-    matches!(outcome.command_name, "hello" | "isMaster")
-}
-
-fn log_slow(call: &Call<'_>, outcome: &Outcome<'_>, elapsed_ms: u64, breakdown: &Breakdown) {
-    let mut command = quarry_bson::Document::from_raw(call.body).to_string();
-    command.truncate(command.floor_char_boundary(LOGGED_COMMAND_BYTES_MAX));
-    let phases: Vec<String> = breakdown
-        .entered()
-        .map(|(phase, ns)| format!("\"{}\":{:.1}", phase.name(), ns as f64 / 1e3))
-        .chain(std::iter::once(format!(
-            "\"unattributed\":{:.1}",
-            breakdown.unattributed_ns as f64 / 1e3
-        )))
-        .collect();
-    let mut attributes = vec![
-        ("type", outcome.command_name.into()),
-        (
-            "ns",
-            format!("{}.{}", outcome.database, outcome.collection).into(),
-        ),
-        ("command", command.into()),
-        ("keysExamined", outcome.keys_examined.into()),
-        ("docsExamined", outcome.docs_examined.into()),
-        ("nreturned", outcome.returned.into()),
-        (
-            "phasesMicros",
-            log::Attribute::Json(format!("{{{}}}", phases.join(","))),
-        ),
-        ("durationMillis", elapsed_ms.into()),
-    ];
-    if let Some(error) = &outcome.error {
-        attributes.push(("errCode", i64::from(error.code).into()));
-        attributes.push(("errMsg", (&error.message).into()));
-    }
-    log::info("command", "Slow query", &attributes);
 }
 
 fn log_end(server: &Server, connection: &Connection, end: End) {

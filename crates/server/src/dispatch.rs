@@ -17,7 +17,9 @@ use crate::concerns::ReadConcern;
 use crate::connections::{Connection, Started};
 use crate::counters::Counter;
 use crate::error::{CommandError, Result};
+use crate::operation_end;
 use crate::server::Server;
+use crate::timing_document;
 
 /// Of so many looks at an operation's interrupts, one asks the kernel whether the client is still there.
 const CHECKS_A_PEEK: u32 = 16;
@@ -45,6 +47,7 @@ pub struct Outcome<'a> {
     pub returned: u64,
     pub keys_examined: u64,
     pub docs_examined: u64,
+    pub opid: u32,
 }
 
 impl Outcome<'_> {
@@ -73,6 +76,7 @@ pub fn dispatch<'a>(
         returned: 0,
         keys_examined: 0,
         docs_examined: 0,
+        opid: 0,
     };
     let start = out.len();
     let mut reply = DocumentBuilder::new(out);
@@ -122,10 +126,12 @@ fn run<'a>(
     }
     outcome.database = generic.database;
     outcome.collection = collection_of(command, call.body);
+    outcome.opid = server.connections.next_opid();
+    quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
     let operation = Arc::new(new_operation(server, connection, command, &generic, call));
     connection.begin(Started {
         operation: Arc::clone(&operation),
-        opid: server.connections.next_opid(),
+        opid: outcome.opid,
         command_name: command.name,
         database: generic.database,
         collection: outcome.collection,
@@ -158,6 +164,9 @@ fn run<'a>(
     result?;
     if invocation.generic.read_concern == ReadConcern::Majority {
         server.database.sync()?;
+    }
+    if invocation.generic.wants_timing {
+        operation_end::append_timing(outcome, reply);
     }
     Ok(())
 }

@@ -19,6 +19,12 @@ mod dispatch;
 mod error;
 mod inbox;
 mod listener;
+mod operation_end;
+mod quarry_options;
+mod query_shape;
+mod slow_log;
+mod timing_collector;
+mod timing_document;
 mod write_errors;
 mod writes;
 
@@ -30,7 +36,6 @@ mod reaper;
 mod server;
 mod sessions;
 mod shutdown;
-mod usage;
 
 mod admin;
 mod data_directory;

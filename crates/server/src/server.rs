@@ -15,7 +15,6 @@ use crate::cursors::Cursors;
 use crate::parameters::Parameters;
 use crate::sessions::Sessions;
 use crate::shutdown::Shutdown;
-use crate::usage::Usage;
 
 pub struct Server {
     pub config: Config,
@@ -26,7 +25,6 @@ pub struct Server {
     pub sessions: Sessions,
     pub cursors: Cursors,
     pub counters: Counters,
-    pub usage: Usage,
     pub shutdown: Shutdown,
     pub started: Instant,
     /// Tells clients one life of the server from the next.
@@ -50,7 +48,6 @@ impl Server {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             counters: Counters::default(),
-            usage: Usage::default(),
             shutdown: Shutdown::default(),
             started: Instant::now(),
             process_id: ObjectId::generate(),

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::EngineCounters;
+use crate::{EngineCounters, thread_work};
 
 const CELLS: usize = 16;
 
@@ -36,6 +36,10 @@ impl CounterCells {
     /// One get that handed out `bytes`.
     #[inline]
     pub fn count_get(&self, bytes: usize) {
+        thread_work::add(|work| {
+            work.gets += 1;
+            work.bytes_read += bytes as u64;
+        });
         let cell = self.cell();
         cell.gets.fetch_add(1, Relaxed);
         cell.bytes_read.fetch_add(bytes as u64, Relaxed);
@@ -44,6 +48,7 @@ impl CounterCells {
     /// One applied batch of `bytes`.
     #[inline]
     pub fn count_write(&self, bytes: usize) {
+        thread_work::add(|work| work.bytes_written += bytes as u64);
         let cell = self.cell();
         cell.writes.fetch_add(1, Relaxed);
         cell.bytes_written.fetch_add(bytes as u64, Relaxed);
@@ -51,6 +56,11 @@ impl CounterCells {
 
     /// What one cursor did in its life; cursors count for themselves and report once.
     pub fn count_cursor(&self, seeks: u64, nexts: u64, bytes: u64) {
+        thread_work::add(|work| {
+            work.seeks += seeks;
+            work.nexts += nexts;
+            work.bytes_read += bytes;
+        });
         let cell = self.cell();
         cell.seeks.fetch_add(seeks, Relaxed);
         cell.nexts.fetch_add(nexts, Relaxed);

@@ -18,6 +18,7 @@ mod key_range;
 mod memory;
 mod memory_cursor;
 mod mirror;
+mod thread_work;
 mod write_batch;
 
 pub use counter_cells::CounterCells;
@@ -29,6 +30,7 @@ pub use free_space::FreeSpace;
 pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};
 pub use mirror::Mirror;
+pub use thread_work::{ThreadWork, thread_work};
 pub use write_batch::{Op, Ops, WriteBatch};
 
 /// Bytes of the longest key that every engine takes: what libmdbx can keep with 4 KiB pages.

@@ -67,10 +67,8 @@ fn point_read(labels: &Labels<'_>) {
     drop(auth);
     drop(quarry_timing::phase(Phase::Encode));
     drop(quarry_timing::phase(Phase::Send));
-    black_box(quarry_timing::end_labelled_operation(
-        OperationKind::Find,
-        labels,
-    ));
+    let breakdown = quarry_timing::finish_operation();
+    quarry_timing::record_operation(OperationKind::Find, black_box(&breakdown), labels);
 }
 
 fn row(name: &str, mut run: impl FnMut()) {

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod layer;
 mod operation_kind;
 mod phase;
 mod work;
@@ -37,12 +38,13 @@ mod report;
 pub use clock::start_clock;
 pub use collector::{Distribution, collect};
 pub use labels::{Exemplar, Label, Labels};
+pub use layer::Layer;
 pub use live::{Attached, Glimpse, Observer, attach, count, name};
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{
-    Breakdown, Scope, add, begin_operation, begin_operation_now, breakdown, end_labelled_operation,
-    end_operation, is_enabled, phase, set_enabled,
+    Breakdown, Scope, add, begin_operation, begin_operation_now, breakdown, end_operation,
+    finish_operation, is_enabled, phase, record_operation, set_enabled, tag, tag_operation,
 };
 pub use report::{
     KindReport, LabelReport, OTHERS, PhaseReport, Times, all_uses, exemplar, forget_namespace,

@@ -38,6 +38,7 @@ pub(crate) struct Live {
     /// Signed: reported time may be taken from a slot before the clock has charged it.
     pub slots: [AtomicI64; PHASE_COUNT],
     pub work: [AtomicU64; WORK_COUNT],
+    pub tag: AtomicU64,
 }
 
 impl Live {
@@ -49,6 +50,7 @@ impl Live {
             touched: AtomicU32::new(0),
             slots: [const { AtomicI64::new(0) }; PHASE_COUNT],
             work: [const { AtomicU64::new(0) }; WORK_COUNT],
+            tag: AtomicU64::new(0),
         }
     }
 
@@ -81,6 +83,7 @@ impl Live {
             unattributed_ns: left,
             work,
             touched,
+            is_timed: self.since.load(Relaxed) != 0,
         }
     }
 }

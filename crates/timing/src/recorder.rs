@@ -31,6 +31,7 @@ pub struct Breakdown {
     /// In the order of [`Work::ALL`].
     pub work: [u64; WORK_COUNT],
     pub(crate) touched: u32,
+    pub(crate) is_timed: bool,
 }
 
 impl Breakdown {
@@ -80,19 +81,37 @@ pub fn begin_operation_now() {
 /// Ends this thread's operation, records it under `kind`, and says where its time went. Without a
 /// running operation the breakdown is all zeros and nothing is recorded.
 pub fn end_operation(kind: OperationKind) -> Breakdown {
-    end_labelled_operation(kind, &Labels::default())
+    let breakdown = finish_operation();
+    record_operation(kind, &breakdown, &Labels::default());
+    breakdown
 }
 
-/// As [`end_operation`]; the figures are also kept under the labels.
-pub fn end_labelled_operation(kind: OperationKind, labels: &Labels<'_>) -> Breakdown {
-    let Some(live) = LIVE.get() else {
-        return Breakdown::default();
-    };
-    let (breakdown, timed) = live.end();
-    if timed {
-        collector::global().record(kind, &breakdown, labels);
+/// Ends this thread's operation and says where its time went; [`record_operation`] follows.
+#[must_use = "an operation is counted by `record_operation`"]
+pub fn finish_operation() -> Breakdown {
+    LIVE.get().map(Live::end).unwrap_or_default()
+}
+
+/// Records a finished operation under `kind` and the labels, unless it was not timed.
+pub fn record_operation(kind: OperationKind, breakdown: &Breakdown, labels: &Labels<'_>) {
+    if breakdown.is_timed {
+        collector::global().record(kind, breakdown, labels);
     }
-    breakdown
+}
+
+/// Gives this thread's operation a name that others can find it by: in [`crate::Glimpse`], and through the locks it
+/// holds. 0 is no name.
+pub fn tag_operation(tag: u64) {
+    if let Some(live) = LIVE.get() {
+        live.tag.store(tag, Relaxed);
+    }
+}
+
+/// The name that [`tag_operation`] gave the operation that this thread runs; 0 outside one.
+#[must_use]
+#[inline]
+pub fn tag() -> u64 {
+    LIVE.get().map_or(0, |live| live.tag.load(Relaxed))
 }
 
 /// Where the time of this thread's operation went so far; scopes stay open.
@@ -160,6 +179,7 @@ impl Live {
         self.start.store(start, Relaxed);
         self.since.store(if timed { start } else { 0 }, Relaxed);
         self.running.store(NO_PHASE, Relaxed);
+        self.tag.store(0, Relaxed);
         let mut touched = self.touched.load(Relaxed);
         while touched != 0 {
             self.slots[touched.trailing_zeros() as usize].store(0, Relaxed);
@@ -171,13 +191,12 @@ impl Live {
         }
     }
 
-    /// The breakdown, and whether it is to be recorded.
-    fn end(&self) -> (Breakdown, bool) {
+    fn end(&self) -> Breakdown {
         let breakdown = self.breakdown();
-        let timed = self.since.load(Relaxed) != 0;
         self.since.store(0, Relaxed);
         self.start.store(0, Relaxed);
-        (breakdown, timed)
+        self.tag.store(0, Relaxed);
+        breakdown
     }
 
     #[inline]

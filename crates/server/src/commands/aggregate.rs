@@ -114,6 +114,11 @@ fn stats(
                 });
                 document.append("storageStats", figures);
             }
+            (b"latencyStats", RawValue::Document(of)) => {
+                let histograms = of.get("histograms").is_some_and(|value| value.is_truthy());
+                let latencies = super::coll_stats::latency_stats(namespace, histograms);
+                document.append("latencyStats", latencies);
+            }
             (b"count", _) => {
                 let count = stats.as_ref().map_or(0, |stats| stats.documents);
                 document.append("count", i64::try_from(count).unwrap_or(i64::MAX));

@@ -1,7 +1,7 @@
 //! `collStats`: the size of a collection and of its indexes.
 
-use quarry_bson::{DocumentBuilder, RawValue};
-use quarry_database::CollStats;
+use quarry_bson::{Document, DocumentBuilder, RawValue};
+use quarry_database::{CollStats, Namespace};
 
 use crate::command::{Command, Fields, Invocation};
 use crate::error::{CommandError, Result};
@@ -70,6 +70,15 @@ pub fn append(stats: Option<&CollStats>, scale: u64, reply: &mut DocumentBuilder
     }
     building.finish();
     reply.append("scaleFactor", i64::try_from(scale).unwrap_or(i64::MAX));
+}
+
+/// The latencies of the operations on a collection since it was first used; zeros when it was not. `$collStats` shows it.
+pub fn latency_stats(namespace: &Namespace, with_histograms: bool) -> Document {
+    let hash = crate::operation_end::namespace_hash(namespace.database(), namespace.collection());
+    let uses = quarry_timing::uses_of(hash).unwrap_or_default();
+    Document::build(|latencies| {
+        super::server_status::append_latencies(latencies, &uses, with_histograms);
+    })
 }
 
 /// What sizes are divided by; `dbStats` shares it.

@@ -1,13 +1,15 @@
-//! `currentOp`: what each connection runs now.
+//! `currentOp`: what each connection runs now, and the phase that it is in.
 
 use std::sync::Arc;
 
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_query::matcher::Matcher;
+use quarry_timing::{Observer, Phase};
 
 use crate::command::{Command, Fields, Invocation};
 use crate::connections::{Connection, Running};
 use crate::error::Result;
+use crate::timing_document;
 
 pub static COMMAND: Command = Command {
     aliases: &["currentop"],
@@ -98,6 +100,7 @@ fn append_operation(connection: &Connection, running: &Running, entry: &mut Docu
     entry.append("currentOpTime", DateTime::now().to_string().as_str());
     if running.is_active() {
         append_running(running, entry);
+        append_timing(connection, entry);
     }
 }
 
@@ -121,6 +124,17 @@ fn append_running(running: &Running, entry: &mut DocumentBuilder<'_>) {
     entry.append("keysExamined", i64::try_from(keys).unwrap_or(i64::MAX));
     entry.append("docsExamined", i64::try_from(documents).unwrap_or(i64::MAX));
     entry.append("killPending", running.is_killed());
+}
+
+/// The phase that the operation is in now, its times so far, and whom it waited for.
+fn append_timing(connection: &Connection, entry: &mut DocumentBuilder<'_>) {
+    let Some(glimpse) = connection.observer.get().and_then(Observer::look) else {
+        return;
+    };
+    let mut timing = entry.document("quarry");
+    timing.append("phase", glimpse.phase.map_or("none", Phase::name));
+    timing_document::append_breakdown(&mut timing, &glimpse.breakdown);
+    timing.finish();
 }
 
 /// MongoDB's older word for the kind of an operation.

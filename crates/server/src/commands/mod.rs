@@ -29,6 +29,8 @@ mod fsync;
 mod get_cmd_line_opts;
 mod get_log;
 mod get_more;
+mod get_op_timing;
+mod get_operation_timing_stats;
 mod get_parameter;
 mod hello;
 mod host_info;
@@ -46,7 +48,10 @@ mod ping;
 mod profile;
 mod refresh_sessions;
 mod rename_collection;
+mod reset_op_timing;
+mod reset_operation_timing_stats;
 mod server_status;
+mod set_op_timing_enabled;
 mod set_parameter;
 mod shutdown;
 mod start_session;
@@ -82,6 +87,8 @@ pub static COMMANDS: &[&Command] = &[
     &get_cmd_line_opts::COMMAND,
     &get_log::COMMAND,
     &get_more::COMMAND,
+    &get_op_timing::COMMAND,
+    &get_operation_timing_stats::COMMAND,
     &get_parameter::COMMAND,
     &hello::COMMAND,
     &hello::IS_MASTER,
@@ -100,7 +107,10 @@ pub static COMMANDS: &[&Command] = &[
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
     &rename_collection::COMMAND,
+    &reset_op_timing::COMMAND,
+    &reset_operation_timing_stats::COMMAND,
     &server_status::COMMAND,
+    &set_op_timing_enabled::COMMAND,
     &set_parameter::COMMAND,
     &shutdown::COMMAND,
     &start_session::COMMAND,

@@ -42,6 +42,6 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         invocation.operation,
         level,
     )?;
-    invocation.server.usage.forget(from.as_str());
+    crate::operation_end::forget(&from);
     Ok(())
 }

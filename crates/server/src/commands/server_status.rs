@@ -3,14 +3,15 @@
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
-use quarry_bson::{DateTime, DocumentBuilder};
+use quarry_bson::{DateTime, Document, DocumentBuilder};
 use quarry_storage::EngineCounters;
-use quarry_timing::{Distribution, Window};
+use quarry_timing::{OperationClass, Uses, Window};
 
 use crate::command::{Command, Fields, Invocation};
 use crate::counters::Counter;
 use crate::error::Result;
 use crate::server::Server;
+use crate::timing_document::append_times;
 
 pub static COMMAND: Command = Command {
     aliases: &["serverstatus"],
@@ -51,6 +52,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     if is_wanted("opcounters") {
         opcounters(server, reply);
+    }
+    if is_wanted("opLatencies") {
+        let histograms = invocation
+            .document("opLatencies")
+            .ok()
+            .flatten()
+            .and_then(|options| options.get("histograms"))
+            .is_some_and(|value| value.is_truthy());
+        op_latencies(reply, histograms);
     }
     if is_wanted("mem") {
         memory(reply);
@@ -196,28 +206,79 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     section.append("version", env!("CARGO_PKG_VERSION"));
     section.append("engine", server.config.engine.as_str());
     section.append("durability", server.config.durability.as_str());
+    section.append("opTimingEnabled", quarry_timing::is_enabled());
     let mut phases = section.document("phases");
-    for kind in quarry_timing::kinds(Window::SinceStart) {
-        let mut operation = phases.document(kind.kind.name());
-        append_distribution(&mut operation, "wall", &kind.times.wall);
-        for phase in &kind.times.phases {
-            append_distribution(&mut operation, phase.phase.name(), &phase.time);
+    for window in Window::ALL {
+        let mut shown = phases.document(window.name());
+        for report in quarry_timing::kinds(window) {
+            let mut operation = shown.document(report.kind.name());
+            append_times(&mut operation, &report.times);
+            operation.finish();
         }
-        append_distribution(&mut operation, "unattributed", &kind.times.unattributed);
-        operation.finish();
+        shown.finish();
     }
     phases.finish();
+    if let Some(work) = all_work() {
+        section.append("work", work.as_raw());
+    }
     engine_counters(server.engine.counters(), &mut section);
     section.finish();
 }
 
-fn append_distribution(operation: &mut DocumentBuilder<'_>, name: &str, times: &Distribution) {
-    let mut figures = operation.document(name);
-    figures.append("count", signed(times.count()));
-    figures.append("meanMicros", times.mean_us());
-    figures.append("p50Micros", times.quantile_us(0.5));
-    figures.append("p99Micros", times.quantile_us(0.99));
-    figures.finish();
+/// What all operations did since the start.
+fn all_work() -> Option<Document> {
+    let mut sums: Vec<(&'static str, u64)> = Vec::new();
+    for report in quarry_timing::kinds(Window::SinceStart) {
+        for (work, amount) in report.times.work() {
+            match sums.iter_mut().find(|(name, _)| *name == work.name()) {
+                Some((_, sum)) => *sum = sum.saturating_add(amount),
+                None => sums.push((work.name(), amount)),
+            }
+        }
+    }
+    (!sums.is_empty()).then(|| {
+        Document::build(|document| {
+            for (name, sum) in sums {
+                document.append(name, signed(sum));
+            }
+        })
+    })
+}
+
+/// MongoDB's three sorts of operation since the start, in microseconds.
+fn op_latencies(reply: &mut DocumentBuilder<'_>, with_histograms: bool) {
+    let mut section = reply.document("opLatencies");
+    append_latencies(&mut section, &quarry_timing::all_uses(), with_histograms);
+    section.finish();
+}
+
+/// `{reads: {latency, ops}, writes, commands, transactions}`; `$collStats` shares it.
+pub fn append_latencies(out: &mut DocumentBuilder<'_>, uses: &Uses, with_histograms: bool) {
+    for class in OperationClass::ALL {
+        let mut shown = out.document(class.name());
+        if with_histograms {
+            let mut histogram = shown.array("histogram");
+            for (micros, count) in uses.latencies(class) {
+                let mut range = histogram.document();
+                range.append("micros", signed(micros));
+                range.append("count", signed(count));
+                range.finish();
+            }
+            histogram.finish();
+        }
+        let of_class = uses.of_class(class);
+        shown.append("latency", signed(of_class.ns / 1000));
+        shown.append("ops", signed(of_class.count));
+        shown.finish();
+    }
+    // There are no multi-document transactions yet.
+    let mut none = out.document("transactions");
+    if with_histograms {
+        none.array("histogram").finish();
+    }
+    none.append("latency", 0i64);
+    none.append("ops", 0i64);
+    none.finish();
 }
 
 fn engine_counters(counters: EngineCounters, section: &mut DocumentBuilder<'_>) {

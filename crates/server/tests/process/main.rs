@@ -8,3 +8,4 @@ mod options;
 mod protocol;
 mod server;
 mod stopping;
+mod timing;

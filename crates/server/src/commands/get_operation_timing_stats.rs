@@ -1,0 +1,39 @@
+//! `getOperationTimingStats`: one kind of operation over all windows.
+
+use quarry_bson::DocumentBuilder;
+use quarry_timing::Window;
+
+use super::get_op_timing::{append, append_rate, kind};
+use crate::command::{Command, Fields, Invocation};
+use crate::error::{CommandError, Result};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["op"]),
+    is_admin_only: true,
+    ..Command::new(
+        "getOperationTimingStats",
+        "shows where the time of one kind of operation went",
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let Some(kind) = kind(invocation)? else {
+        return Err(CommandError::missing_field(invocation.command.name, "op"));
+    };
+    reply.append("op", kind.name());
+    reply.append("enabled", quarry_timing::is_enabled());
+    let mut windows = reply.document("windows");
+    for window in Window::ALL {
+        let reports = quarry_timing::kinds(window);
+        let Some(report) = reports.iter().find(|report| report.kind == kind) else {
+            continue;
+        };
+        let mut shown = windows.document(window.name());
+        append_rate(&mut shown, &report.times, report.seconds);
+        append(&mut shown, &report.times, false);
+        shown.finish();
+    }
+    windows.finish();
+    Ok(())
+}

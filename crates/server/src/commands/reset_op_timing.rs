@@ -1,0 +1,20 @@
+//! `resetOpTiming`: begins the window `sinceReset` anew for everything. The figures since the start stay.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::command::{Command, Invocation};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    is_admin_only: true,
+    ..Command::new(
+        "resetOpTiming",
+        "begins the figures of operations anew",
+        run,
+    )
+};
+
+fn run(_: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    quarry_timing::reset(None);
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! `resetOperationTimingStats`: begins the window `sinceReset` anew for one kind of operation, or for all.
+
+use quarry_bson::DocumentBuilder;
+
+use super::get_op_timing::kind;
+use crate::command::{Command, Fields, Invocation};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["op"]),
+    is_admin_only: true,
+    ..Command::new(
+        "resetOperationTimingStats",
+        "begins the figures of one kind of operation anew",
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    quarry_timing::reset(kind(invocation)?);
+    Ok(())
+}

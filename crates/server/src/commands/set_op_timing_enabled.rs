@@ -1,0 +1,24 @@
+//! `setOpTimingEnabled`: turns the timing of operations on or off, for operations that begin from now on.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use crate::command::{Command, Invocation, boolean};
+use crate::error::Result;
+
+pub static COMMAND: Command = Command {
+    is_admin_only: true,
+    ..Command::new(
+        "setOpTimingEnabled",
+        "turns the timing of operations on or off",
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let value = invocation.subject().unwrap_or(RawValue::Null);
+    let enabled = boolean(invocation.command.name, invocation.command.name, value)?;
+    reply.append("was", quarry_timing::is_enabled());
+    reply.append("enabled", enabled);
+    quarry_timing::set_enabled(enabled);
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! What is counted, logged and profiled of an operation once its reply is out.
+//!
+//! On the way of every operation: it allocates nothing and takes no lock that cores share, unless the operation is
+//! slow, profiled, or the first of its collection or query shape.
+
+use std::cell::Cell;
+use std::hash::Hasher;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_database::Namespace;
+use quarry_storage::{ThreadWork, thread_work};
+use quarry_timing::{Breakdown, Exemplar, Label, Labels, Work};
+use rustc_hash::FxHasher;
+
+use crate::connections::Connection;
+use crate::dispatch::{Call, Outcome};
+use crate::query_shape;
+use crate::server::Server;
+use crate::slow_log;
+use crate::timing_document;
+
+/// One in so many operations is an exemplar of its bucket, beside the slow ones.
+const OPERATIONS_AN_EXEMPLAR: u32 = 1024;
+/// Where the body of an OP_MSG begins: behind the header, the flags and the kind of its first section.
+const BODY_OFFSET: usize = quarry_wire::HEADER_BYTES + 5;
+
+/// A finished operation, for those who write about it.
+pub struct Ended<'a> {
+    pub connection: &'a Connection,
+    pub call: &'a Call<'a>,
+    pub outcome: &'a Outcome<'a>,
+    /// The reply's document; none where the reply is not in the usual form.
+    pub reply: Option<RawDocument<'a>>,
+    pub reply_bytes: usize,
+    pub breakdown: &'a Breakdown,
+}
+
+impl Ended<'_> {
+    /// `database.collection`.
+    pub fn namespace(&self) -> String {
+        namespace(self.outcome)
+    }
+
+    pub fn millis(&self) -> u64 {
+        self.breakdown.wall_ns / 1_000_000
+    }
+}
+
+/// Ends the operation that this thread runs. `reply` is the whole message that was sent.
+pub fn settle(
+    server: &'static Server,
+    connection: &Connection,
+    call: &Call<'_>,
+    outcome: &Outcome<'_>,
+    reply: &[u8],
+) {
+    count_work(outcome);
+    let breakdown = quarry_timing::finish_operation();
+    let slow_ms = server.parameters.slow_ms.load(Relaxed);
+    let is_slow = i64::try_from(breakdown.wall_ns / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
+        && !is_waiting_command(outcome);
+    record(call, outcome, &breakdown, is_slow);
+    if is_slow {
+        let ended = ended(connection, call, outcome, reply, &breakdown);
+        slow_log::write(&ended);
+    }
+}
+
+fn ended<'a>(
+    connection: &'a Connection,
+    call: &'a Call<'a>,
+    outcome: &'a Outcome<'a>,
+    reply: &'a [u8],
+    breakdown: &'a Breakdown,
+) -> Ended<'a> {
+    Ended {
+        connection,
+        call,
+        outcome,
+        reply: reply.get(BODY_OFFSET..).and_then(leading_document),
+        reply_bytes: reply.len(),
+        breakdown,
+    }
+}
+
+/// The document at the front; a checksum may stand behind it.
+fn leading_document(bytes: &[u8]) -> Option<RawDocument<'_>> {
+    let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
+    RawDocument::new(bytes.get(..length)?).ok()
+}
+
+/// Puts what was done into the operation's breakdown; what is already in it is not counted twice.
+pub fn count_work(outcome: &Outcome<'_>) {
+    count_engine_work();
+    quarry_timing::name(Work::KeysExamined, outcome.keys_examined);
+    quarry_timing::name(Work::DocsExamined, outcome.docs_examined);
+    quarry_timing::name(Work::Returned, outcome.returned);
+}
+
+/// Writes `quarry: {timing: {...}}` into a reply: the breakdown up to here, before the reply is encoded and sent.
+pub fn append_timing(outcome: &Outcome<'_>, reply: &mut DocumentBuilder<'_>) {
+    count_work(outcome);
+    let mut quarry = reply.document("quarry");
+    let mut timing = quarry.document("timing");
+    timing_document::append_breakdown(&mut timing, &quarry_timing::breakdown());
+    timing.finish();
+    quarry.finish();
+}
+
+/// Puts what this thread asked of the engine since the last call into the operation's breakdown.
+pub fn count_engine_work() {
+    thread_local! {
+        static COUNTED: Cell<ThreadWork> = const { Cell::new(ThreadWork {
+            gets: 0,
+            seeks: 0,
+            nexts: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+        }) };
+    }
+    let now = thread_work();
+    let before = COUNTED.replace(now);
+    if now == before {
+        return;
+    }
+    quarry_timing::count(Work::EngineGets, now.gets - before.gets);
+    quarry_timing::count(Work::EngineSeeks, now.seeks - before.seeks);
+    quarry_timing::count(Work::EngineNexts, now.nexts - before.nexts);
+    quarry_timing::count(Work::BytesRead, now.bytes_read - before.bytes_read);
+    quarry_timing::count(Work::BytesWritten, now.bytes_written - before.bytes_written);
+}
+
+fn record(call: &Call<'_>, outcome: &Outcome<'_>, breakdown: &Breakdown, is_slow: bool) {
+    if outcome.collection.is_empty() {
+        quarry_timing::record_operation(outcome.kind, breakdown, &Labels::default());
+        return;
+    }
+    let hash = namespace_hash(outcome.database, outcome.collection);
+    let namespace_text = || namespace(outcome);
+    let shape_text = || query_shape::text(outcome.kind, &namespace(outcome), call);
+    let is_exemplar = is_slow || outcome.opid.is_multiple_of(OPERATIONS_AN_EXEMPLAR);
+    let labels = Labels {
+        namespace: Some(Label {
+            hash,
+            text: &namespace_text,
+        }),
+        shape: query_shape::hash(outcome.kind, hash, call).map(|hash| Label {
+            hash,
+            text: &shape_text,
+        }),
+        exemplar: is_exemplar.then(|| Exemplar {
+            opid: outcome.opid,
+            trace: 0,
+            wall_ns: breakdown.wall_ns,
+            unix_ms: unix_ms(),
+        }),
+    };
+    quarry_timing::record_operation(outcome.kind, breakdown, &labels);
+}
+
+/// What a namespace is known by in the figures.
+pub fn namespace_hash(database: &str, collection: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(database.as_bytes());
+    hasher.write_u8(b'.');
+    hasher.write(collection.as_bytes());
+    hasher.finish()
+}
+
+/// The collection is gone: one of the same name begins anew.
+pub fn forget(namespace: &Namespace) {
+    quarry_timing::forget_namespace(namespace_hash(namespace.database(), namespace.collection()));
+}
+
+fn namespace(outcome: &Outcome<'_>) -> String {
+    format!("{}.{}", outcome.database, outcome.collection)
+}
+
+/// A hello that waits for a change is slow on purpose.
+fn is_waiting_command(outcome: &Outcome<'_>) -> bool {
+    matches!(outcome.command_name, "hello" | "isMaster")
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

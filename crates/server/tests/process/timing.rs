@@ -1,0 +1,319 @@
+//! Where the time went, as clients ask for it: commands, replies, the slow-operation line.
+
+use quarry_bson::{Document, RawDocument, doc};
+
+use crate::client::Client;
+use crate::server::Server;
+
+fn start() -> (Server, Client) {
+    let server = Server::start(&["--adminPort", "off", "--logFormat", "json"]);
+    let client = Client::connect(server.port);
+    (server, client)
+}
+
+fn number(document: &Document, path: &str) -> f64 {
+    document
+        .get_path(path)
+        .and_then(|value| value.as_f64_lossy())
+        .unwrap_or_else(|| panic!("no number at {path} in {document}"))
+}
+
+/// Runs a command that is expected to work.
+fn run(client: &mut Client, command: &Document) -> Document {
+    let reply = client.run(command);
+    assert_eq!(reply.get_f64("ok"), Some(1.0), "{command}: {reply}");
+    reply
+}
+
+fn insert(client: &mut Client, id: i32) {
+    run(
+        client,
+        &doc! { "insert": "things", "documents": [doc! { "_id": id, "a": 1 }] },
+    );
+}
+
+fn find(id: i32) -> Document {
+    doc! { "find": "things", "filter": { "_id": id } }
+}
+
+/// The phases of a breakdown, its unattributed time, and its wall.
+fn parts_and_wall(timing: RawDocument<'_>) -> (f64, f64) {
+    let number = |value: quarry_bson::RawValue<'_>| value.as_f64_lossy().unwrap();
+    let phases = timing.get_document("phases").unwrap();
+    let sum: f64 = phases.iter().map(|phase| number(phase.value())).sum();
+    let unattributed = number(timing.get("unattributedMicros").unwrap());
+    (
+        sum + unattributed,
+        number(timing.get("wallMicros").unwrap()),
+    )
+}
+
+#[test]
+fn a_reply_tells_its_own_breakdown_when_asked() {
+    let (_server, mut client) = start();
+    insert(&mut client, 1);
+    let mut command = find(1);
+    assert!(!run(&mut client, &command).contains("quarry"));
+    command.append("$quarry", doc! { "timing": true });
+    let reply = run(&mut client, &command);
+    let timing = reply
+        .get_path("quarry.timing")
+        .unwrap()
+        .as_document()
+        .unwrap();
+    let (parts, wall) = parts_and_wall(timing);
+    assert!((parts - wall).abs() < 0.01, "{timing}");
+    for phase in ["read", "decode", "auth", "plan", "execute", "engine_read"] {
+        assert!(
+            timing.get_path(format!("phases.{phase}")).is_some(),
+            "{phase}: {timing}"
+        );
+    }
+    assert!(timing.get_path("phases.send").is_none());
+    assert_eq!(number(&reply, "quarry.timing.work.engineGets"), 1.0);
+    assert_eq!(number(&reply, "quarry.timing.work.docsExamined"), 1.0);
+    let write = doc! {
+        "insert": "things",
+        "documents": [doc! { "_id": 2 }],
+        "writeConcern": doc! { "w": 1, "j": true },
+        "$quarry": doc! { "timing": true }
+    };
+    let reply = run(&mut client, &write);
+    assert_eq!(number(&reply, "quarry.timing.waits.groupWriters"), 1.0);
+    assert!(number(&reply, "quarry.timing.waits.sync") >= 1.0);
+    assert!(number(&reply, "quarry.timing.work.journalBytes") > 20.0);
+    assert!(number(&reply, "quarry.timing.phases.journal_append") > 0.0);
+    command.append("$quarry", doc! { "timings": true });
+    assert_eq!(
+        client
+            .run(&doc! { "ping": 1, "$quarry": doc! { "bogus": 1 } })
+            .get_f64("ok"),
+        Some(0.0)
+    );
+}
+
+#[test]
+fn figures_are_kept_by_kind_collection_and_shape() {
+    let (_server, mut client) = start();
+    for id in 0..10 {
+        insert(&mut client, id);
+        run(&mut client, &find(id));
+    }
+    run(
+        &mut client,
+        &doc! { "find": "things", "filter": { "a": 1 } },
+    );
+    // Figures are taken after a reply is sent; the next request of the connection finds them.
+    let timing = run(
+        &mut client,
+        &doc! { "getOpTiming": 1, "collections": true, "shapes": true },
+    );
+    assert_eq!(number(&timing, "operations.insert.count"), 10.0);
+    assert_eq!(number(&timing, "operations.find.count"), 11.0);
+    assert_eq!(number(&timing, "operations.find.phases.wall.count"), 11.0);
+    assert_eq!(
+        number(&timing, "operations.insert.phases.journal_append.count"),
+        10.0
+    );
+    assert_eq!(number(&timing, "operations.find.work.docsExamined"), 20.0);
+    let phases = timing.get_path("operations.find.phases").unwrap();
+    let total = |name: &str| {
+        number(
+            &timing,
+            &format!("operations.find.phases.{name}.totalMicros"),
+        )
+    };
+    let parts = phases.as_document().unwrap().iter();
+    let sum: f64 = parts
+        .filter(|part| part.name() != "wall")
+        .map(|part| total(&part.name().to_string_lossy()))
+        .sum();
+    assert!((sum / total("wall") - 1.0).abs() < 1e-6, "{phases}");
+    let collections = timing.get_array("collections").unwrap();
+    let things = collections.get(0).unwrap().as_document().unwrap();
+    assert_eq!(things.get_str("ns"), Some("admin.things"));
+    assert_eq!(things.get_i64("count"), Some(21));
+    let shapes: Vec<(String, i64)> = timing
+        .get_array("shapes")
+        .unwrap()
+        .iter()
+        .map(|shape| {
+            let shape = shape.as_document().unwrap();
+            (
+                shape.get_str("shape").unwrap().to_owned(),
+                shape.get_i64("count").unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(shapes.len(), 2, "{shapes:?}");
+    assert!(shapes.contains(&(r#"find admin.things {"_id":?}"#.to_owned(), 10)));
+    assert!(shapes.contains(&(r#"find admin.things {"a":?}"#.to_owned(), 1)));
+
+    let summary = run(&mut client, &doc! { "getOpTiming": 1, "summary": true });
+    let share = |layer: &str| number(&summary, &format!("operations.insert.layers.{layer}.share"));
+    let sum: f64 = ["wire", "query", "engine", "journal", "unattributed"]
+        .into_iter()
+        .map(share)
+        .sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{summary}");
+    assert!((share("total") - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_reset_and_a_switch_do_what_they_say() {
+    let (_server, mut client) = start();
+    let stats = |client: &mut Client, op: &str| {
+        run(client, &doc! { "getOperationTimingStats": 1, "op": op })
+    };
+    insert(&mut client, 1);
+    insert(&mut client, 2);
+    run(&mut client, &find(1));
+    run(
+        &mut client,
+        &doc! { "resetOperationTimingStats": 1, "op": "insert" },
+    );
+    insert(&mut client, 3);
+    let inserts = stats(&mut client, "insert");
+    assert_eq!(number(&inserts, "windows.sinceStart.count"), 3.0);
+    assert_eq!(number(&inserts, "windows.sinceReset.count"), 1.0);
+    assert_eq!(number(&inserts, "windows.lastMinute.count"), 3.0);
+    assert_eq!(
+        number(&stats(&mut client, "find"), "windows.sinceReset.count"),
+        1.0
+    );
+    run(&mut client, &doc! { "resetOpTiming": 1 });
+    let finds = stats(&mut client, "find");
+    assert!(finds.get_path("windows.sinceReset").is_none(), "{finds}");
+    assert_eq!(number(&finds, "windows.sinceStart.count"), 1.0);
+
+    let was = run(&mut client, &doc! { "setOpTimingEnabled": false });
+    assert_eq!(was.get_bool("was"), Some(true));
+    run(&mut client, &find(1));
+    assert_eq!(
+        number(&stats(&mut client, "find"), "windows.sinceStart.count"),
+        1.0
+    );
+    run(&mut client, &doc! { "setOpTimingEnabled": true });
+    run(&mut client, &find(1));
+    assert_eq!(
+        number(&stats(&mut client, "find"), "windows.sinceStart.count"),
+        2.0
+    );
+
+    let bogus = client.run(&doc! { "getOperationTimingStats": 1, "op": "bogus" });
+    assert_eq!(bogus.get_i32("code"), Some(2), "{bogus}");
+    let bogus = client.run(&doc! { "getOpTiming": 1, "window": "yesterday" });
+    assert_eq!(bogus.get_i32("code"), Some(2), "{bogus}");
+}
+
+#[test]
+fn latencies_are_told_in_mongodbs_shape() {
+    let (_server, mut client) = start();
+    for id in 0..5 {
+        insert(&mut client, id);
+    }
+    run(&mut client, &find(1));
+    let status = run(
+        &mut client,
+        &doc! { "serverStatus": 1, "opLatencies": doc! { "histograms": true } },
+    );
+    assert_eq!(number(&status, "opLatencies.writes.ops"), 5.0);
+    assert_eq!(number(&status, "opLatencies.reads.ops"), 1.0);
+    assert!(number(&status, "opLatencies.writes.latency") > 0.0);
+    assert!(number(&status, "quarry.phases.sinceStart.insert.wall.count") >= 5.0);
+    assert!(number(&status, "quarry.work.commits") >= 5.0);
+    let histogram = status.get_path("opLatencies.writes.histogram").unwrap();
+    let counts = histogram.as_array().unwrap().iter();
+    let sum: i64 = counts
+        .map(|range| range.as_document().unwrap().get_i64("count").unwrap())
+        .sum();
+    assert_eq!(sum, 5);
+    let stats = run(
+        &mut client,
+        &doc! {
+            "aggregate": "things",
+            "pipeline": [doc! { "$collStats": doc! { "latencyStats": doc! {} } }],
+            "cursor": doc! {}
+        },
+    );
+    let first = stats.get_path("cursor.firstBatch.0.latencyStats").unwrap();
+    let latencies = first.as_document().unwrap();
+    assert_eq!(
+        latencies
+            .get_path("writes.ops")
+            .and_then(|ops| ops.as_i64_exact()),
+        Some(5)
+    );
+    assert_eq!(
+        latencies
+            .get_path("reads.ops")
+            .and_then(|ops| ops.as_i64_exact()),
+        Some(1)
+    );
+    assert!(latencies.get_path("reads.histogram").is_none());
+    let top = run(&mut client, &doc! { "top": 1 });
+    assert_eq!(
+        top.get_path("totals")
+            .unwrap()
+            .as_document()
+            .unwrap()
+            .get_document("admin.things")
+            .unwrap()
+            .get_path("insert.count")
+            .unwrap()
+            .as_i64_exact(),
+        Some(5)
+    );
+}
+
+#[test]
+fn a_slow_operation_leaves_a_line_with_its_phases() {
+    let (server, mut client) = start();
+    insert(&mut client, 1);
+    run(
+        &mut client,
+        &doc! { "setParameter": 1, "slowOpThresholdMs": 0 },
+    );
+    insert(&mut client, 7);
+    run(
+        &mut client,
+        &doc! { "find": "things", "filter": { "a": 1 } },
+    );
+    let line = server.line(r#""find":"things""#);
+    let line = quarry_bson::extjson::parse(&line).unwrap();
+    assert_eq!(line.get_str("msg"), Some("Slow query"));
+    assert_eq!(
+        line.get_path("attr.ns").unwrap().as_str(),
+        Some("admin.things")
+    );
+    assert_eq!(number(&line, "attr.command.filter.a"), 1.0);
+    assert_eq!(number(&line, "attr.docsExamined"), 2.0);
+    assert_eq!(number(&line, "attr.nreturned"), 2.0);
+    assert!(number(&line, "attr.reslen") > 50.0);
+    assert!(line.get_path("attr.durationMillis").is_some());
+    for phase in [
+        "read",
+        "decode",
+        "plan",
+        "engine_scan",
+        "send",
+        "unattributed",
+    ] {
+        assert!(number(&line, &format!("attr.phasesMicros.{phase}")) >= 0.0);
+    }
+    let line = quarry_bson::extjson::parse(&server.line(r#""_id":7"#)).unwrap();
+    assert_eq!(number(&line, "attr.ninserted"), 1.0);
+    assert_eq!(number(&line, "attr.waits.groupWriters"), 1.0);
+    assert!(number(&line, "attr.work.journalBytes") > 0.0);
+}
+
+#[test]
+fn the_running_operation_shows_its_phase() {
+    let (_server, mut client) = start();
+    let current = run(&mut client, &doc! { "currentOp": 1, "$ownOps": true });
+    let entry = current.get_path("inprog.0").unwrap().as_document().unwrap();
+    let timing = entry.get_document("quarry").unwrap();
+    assert_eq!(timing.get_str("phase"), Some("execute"));
+    let (parts, wall) = parts_and_wall(timing);
+    assert!((parts - wall).abs() < 0.01, "{timing}");
+}
