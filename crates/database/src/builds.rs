@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use quarry_storage::{Engine, KeyRange, WriteBatch};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use crate::background::Stop;
 use crate::database::Database;
@@ -25,6 +25,7 @@ use crate::index::Index;
 use crate::layout;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
+use crate::unique_build::Noted;
 
 /// How long the cleaner waits after a refused write.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -40,7 +41,7 @@ pub struct InterruptedBuild {
 /// The builds that run in this process.
 #[derive(Default)]
 pub struct Builds {
-    running: Mutex<FxHashSet<Ident>>,
+    running: Mutex<FxHashMap<Ident, Noted>>,
     ended: Condvar,
 }
 
@@ -52,7 +53,8 @@ pub struct Running<'b> {
 
 impl Builds {
     pub fn start(&self, idents: Vec<Ident>) -> Running<'_> {
-        self.running.lock().extend(&idents);
+        let new = idents.iter().map(|ident| (*ident, Noted::default()));
+        self.running.lock().extend(new);
         Running {
             builds: self,
             idents,
@@ -60,17 +62,41 @@ impl Builds {
     }
 
     pub fn is_running(&self, ident: Ident) -> bool {
-        self.running.lock().contains(&ident)
+        self.running.lock().contains_key(&ident)
     }
 
     /// Waits until nobody builds `ident` any more.
     pub fn wait(&self, ident: Ident, operation: &Operation) -> Result<()> {
         let mut running = self.running.lock();
-        while running.contains(&ident) {
+        while running.contains_key(&ident) {
             self.ended.wait_for(&mut running, INTERRUPT_TICK);
             operation.check()?;
         }
         Ok(())
+    }
+
+    /// Notes a document for `unique_build`. Nobody needs the notes of an index that nobody builds.
+    pub fn note(&self, ident: Ident, record_key: &[u8], duplicate: impl FnOnce() -> Error) {
+        if let Some(noted) = self.running.lock().get_mut(&ident) {
+            noted.add(record_key, duplicate);
+        }
+    }
+
+    /// Fails when one of the builds has noted too much.
+    pub fn check_noted(&self, idents: &[Ident]) -> Result<()> {
+        let running = self.running.lock();
+        let mut noted = idents.iter().filter_map(|ident| running.get(ident));
+        noted.try_for_each(Noted::check)
+    }
+
+    /// The record keys that were noted; an error if there were too many.
+    pub fn noted(&self, ident: Ident) -> Result<Vec<Box<[u8]>>> {
+        let running = self.running.lock();
+        let Some(noted) = running.get(&ident) else {
+            return Ok(Vec::new());
+        };
+        noted.check()?;
+        Ok(noted.record_keys())
     }
 }
 

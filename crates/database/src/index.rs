@@ -174,6 +174,11 @@ impl Index {
         self.multikey_components() != 0
     }
 
+    /// Whether its keys are not unique yet: a duplicate is noted, not refused.
+    pub(crate) fn is_unique_build(&self) -> bool {
+        self.unique && self.building
+    }
+
     pub(crate) fn mark_multikey(&self, component: u8) {
         self.multikey.fetch_or(1 << component, Ordering::AcqRel);
     }

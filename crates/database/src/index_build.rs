@@ -2,8 +2,8 @@
 //!
 //! An index is registered as *building* under the exclusive hold; from then on every writer keeps it up to date. The
 //! build then walks the collection in pieces: it locks the records of a piece, reads the latest, and puts their entries
-//! through the commit path. At the end the index becomes visible to plans. A duplicate fails the build and removes it.
-//! What a crash leaves of a build is dropped after the next start (`builds`).
+//! through the commit path. At the end the index becomes visible to plans. A duplicate fails the build and removes it; when it counts as one is
+//! told in `unique_build`.//! What a crash leaves of a build is dropped after the next start (`builds`).
 
 use std::sync::Arc;
 
@@ -25,7 +25,6 @@ use crate::namespace::Namespace;
 use crate::operation::Operation;
 use crate::payload::{ALLOCATED, Header, SYSTEM};
 use crate::record_locks::lock_hash;
-use crate::write::duplicate_key;
 
 const BUILD_PIECE_DOCUMENTS: usize = 256;
 const INDEX_OPTIONS_CONFLICT: i32 = 85;
@@ -193,6 +192,7 @@ impl Database {
             };
             let detail = self.catalog.detail(&collection)?;
             check_all_stand(detail, idents)?;
+            self.builds.check_noted(idents)?;
             let keys = self.next_record_keys(&collection, &from)?;
             let Some(last) = keys.last() else {
                 return Ok(());
@@ -281,20 +281,22 @@ impl Database {
             operation,
         )?;
         let mut taken: FxHashSet<&[u8]> = FxHashSet::default();
-        for entry in unique {
-            let key = buffer.key(entry);
-            let own = split_unique_value(buffer.value(entry)).map(|(own, _)| own);
-            let mut clash = !taken.insert(key);
-            self.engine.get(key, &mut |value| {
-                clash |= split_unique_value(value).map(|(owner, _)| owner) != own;
-            })?;
-            if clash {
-                let index = &detail.indexes[usize::from(entry.index)];
-                return Err(duplicate_key(collection, index, key, buffer.value(entry)));
-            }
-        }
         for entry in &buffer.entries {
-            batch.put(buffer.key(entry), buffer.value(entry));
+            let (key, value) = (buffer.key(entry), buffer.value(entry));
+            let index = &detail.indexes[usize::from(entry.index)];
+            if index.unique {
+                let own = split_unique_value(value).map(|(own, _)| own);
+                let mut is_taken = !taken.insert(key);
+                self.engine.get(key, &mut |value| {
+                    is_taken |= split_unique_value(value).map(|(owner, _)| owner) != own;
+                })?;
+                if is_taken {
+                    let record_key = &keys[entry.document as usize];
+                    self.note_duplicate(collection, index, record_key, (key, value));
+                    continue;
+                }
+            }
+            batch.put(key, value);
         }
         if !batch.is_empty() {
             let header = Header {
@@ -326,6 +328,7 @@ impl Database {
         check_all_stand(detail, idents)?;
         let (mut indexes, mut batch) = (Vec::new(), WriteBatch::new());
         for ident in idents {
+            self.settle_noted(&collection, detail, *ident, &mut batch)?;
             unstage_mark(*ident, &mut batch);
         }
         for index in &detail.indexes {

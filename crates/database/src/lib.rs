@@ -32,6 +32,7 @@ mod ddl;
 mod index_build;
 mod reclaim;
 mod stats;
+mod unique_build;
 mod validate;
 
 pub use builds::InterruptedBuild;

@@ -308,7 +308,11 @@ impl Database {
                 }
             }
             for entry in &keys.entries {
-                piece.deletes.delete(keys.key(entry));
+                let (key, index) = (keys.key(entry), &detail.indexes[usize::from(entry.index)]);
+                let own = &cursor.key()[collection.prefix.as_bytes().len()..];
+                if !index.is_unique_build() || self.owns_entry(key, own)? {
+                    piece.deletes.delete(key);
+                }
             }
             piece.delete_document(cursor.key(), cursor.value().len());
             cursor.next()?;
@@ -481,6 +485,7 @@ impl<'i> InsertPiece<'i> {
         let _read = quarry_timing::phase(Phase::EngineRead);
         let mut taken: FxHashSet<&[u8]> = FxHashSet::default();
         let mut refused: Vec<(usize, Error)> = Vec::new();
+        let mut noted: FxHashSet<u32> = FxHashSet::default();
         let mut entries: Vec<&Entry> = self.keys.entries.iter().filter(unique).collect();
         entries.sort_by_key(|entry| entry.document);
         let position_entries = entries.chunk_by(|a, b| a.document == b.document);
@@ -493,8 +498,15 @@ impl<'i> InsertPiece<'i> {
             for entry in of_document {
                 let key = self.keys.key(entry);
                 if taken.contains(key) || self.database.engine.get(key, &mut |_| {})? {
-                    clash = Some(*entry);
-                    break;
+                    let index = &self.detail.indexes[usize::from(entry.index)];
+                    if !index.is_unique_build() {
+                        clash = Some(*entry);
+                        break;
+                    }
+                    let (record_key, value) = (&self.record_keys[position], self.keys.value(entry));
+                    self.database
+                        .note_duplicate(self.collection, index, record_key, (key, value));
+                    noted.insert(entry.key.start);
                 }
             }
             match clash {
@@ -518,6 +530,11 @@ impl<'i> InsertPiece<'i> {
         }
         for (position, error) in refused {
             self.refuse(position, error);
+        }
+        if !noted.is_empty() {
+            self.keys
+                .entries
+                .retain(|entry| !noted.contains(&entry.key.start));
         }
         Ok(Some(locks))
     }
@@ -678,9 +695,10 @@ impl ModifiedKeys {
         database.unique_locks.lock(hashes, operation).map(Some)
     }
 
-    /// The first change whose unique key another document has, as the piece would find it in order.
+    /// The first change whose unique key another document has, as the piece would find it in order. Of an index that
+    /// is being built, entries that `unique_build` leaves alone are left out.
     fn refuse_taken(
-        &self,
+        &mut self,
         database: &Database,
         collection: &Collection,
         detail: &Detail,
@@ -691,18 +709,28 @@ impl ModifiedKeys {
         let prefix = collection.prefix.as_bytes().len();
         // What the piece itself has done to a unique key so far: its new owner, or none.
         let mut owners: FxHashMap<&[u8], Option<usize>> = FxHashMap::default();
+        let (mut old_left, mut new_left) = (FxHashSet::default(), FxHashSet::default());
+        let mut refused = None;
         let is_unique = |entry: &&Entry| detail.indexes[usize::from(entry.index)].unique;
-        for position in 0..staged.len() {
+        'piece: for position in 0..staged.len() {
+            let record_key = &record_keys[staged[position].key];
+            let own = &record_key[prefix..];
             let mine = |entry: &&Entry| entry.document as usize == position;
             for entry in self.old.entries.iter().filter(mine).filter(is_unique) {
-                owners.insert(self.old.key(entry), None);
+                let key = self.old.key(entry);
+                if detail.indexes[usize::from(entry.index)].is_unique_build()
+                    && (owners.contains_key(key) || !database.owns_entry(key, own)?)
+                {
+                    old_left.insert(entry.key.start);
+                    continue;
+                }
+                owners.insert(key, None);
             }
             for entry in self.new.entries.iter().filter(mine).filter(is_unique) {
                 let key = self.new.key(entry);
                 let taken = match owners.get(key) {
                     Some(owner) => owner.is_some_and(|owner| owner != position),
                     None => {
-                        let own = &record_keys[staged[position].key][prefix..];
                         let mut taken = false;
                         database.engine.get(key, &mut |value| {
                             taken = split_unique_value(value).is_none_or(|(owner, _)| owner != own);
@@ -712,15 +740,24 @@ impl ModifiedKeys {
                 };
                 if taken {
                     let index = &detail.indexes[usize::from(entry.index)];
-                    return Ok(Some((
-                        position,
-                        duplicate_key(collection, index, key, self.new.value(entry)),
-                    )));
+                    let value = self.new.value(entry);
+                    if index.is_unique_build() {
+                        database.note_duplicate(collection, index, record_key, (key, value));
+                        new_left.insert(entry.key.start);
+                        continue;
+                    }
+                    refused = Some((position, duplicate_key(collection, index, key, value)));
+                    break 'piece;
                 }
                 owners.insert(key, Some(position));
             }
         }
-        Ok(None)
+        if !(old_left.is_empty() && new_left.is_empty()) {
+            let stays = |left: &FxHashSet<u32>, entry: &Entry| !left.contains(&entry.key.start);
+            self.old.entries.retain(|entry| stays(&old_left, entry));
+            self.new.entries.retain(|entry| stays(&new_left, entry));
+        }
+        Ok(refused)
     }
 
     /// Puts what differs between the old and the new entries of one change.

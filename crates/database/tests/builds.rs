@@ -1,11 +1,12 @@
-//! Index builds that do not go through: cut off by a crash at each of their commits, dropped, renamed away, waited for.
+//! Index builds that do not go through: cut off by a crash at each of their commits, dropped, renamed away, waited for;
+//! and unique ones that meet duplicates.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
-use quarry_database::{Database, Level, Namespace, Operation, Options};
+use quarry_database::{Change, Database, Error, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
 use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, Snapshot};
@@ -252,4 +253,206 @@ fn the_same_index_asked_for_twice_is_ready_when_either_returns() {
         }
     });
     assert_valid(&database, &namespace());
+}
+
+/// Sets `u` of one document, or inserts it, or deletes it.
+fn put(database: &Database, id: i32, u: Option<i32>) {
+    let operation = Operation::default();
+    let collection = database.collection(&namespace()).unwrap().unwrap();
+    let key = Database::record_key(&collection, id.into()).unwrap();
+    let ident = collection.ident;
+    let keys = [key];
+    let mut change = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| match u {
+        None => Ok(Change::Delete),
+        Some(u) => {
+            out.extend_from_slice(doc! { "_id": id, "u": u }.as_bytes());
+            Ok(Change::Replace)
+        }
+    };
+    let done = database.modify_piece(&operation, &namespace(), ident, &keys, &mut change);
+    let done = done.unwrap();
+    assert!(done.error.is_none(), "{:?}", done.error);
+    if let (0, Some(u)) = (done.matched, u) {
+        let document = doc! { "_id": id, "u": u };
+        let raw = [document.as_raw()];
+        let done = database.insert_piece(&operation, &namespace(), &raw, true);
+        assert!(done.unwrap().errors.is_empty());
+    }
+}
+
+/// A unique build on `u`, with writes of `(piece, _id, u)` at its pieces, the number that stands in for its end too.
+fn unique_build_with(writes: &[(usize, i32, Option<i32>)]) -> (Arc<Database>, Option<Error>) {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = Arc::new(open(&engine, &Arc::new(SimulatedFiles::new())));
+    fill(&database);
+    let operation = watched({
+        let (database, writes) = (Arc::clone(&database), writes.to_vec());
+        move |piece| {
+            for (_, id, u) in writes.iter().filter(|(at, ..)| *at == piece) {
+                put(&database, *id, *u);
+            }
+            false
+        }
+    });
+    let spec = [doc! { "key": { "u": 1 }, "unique": true }];
+    let made = database.create_indexes(&namespace(), &spec, &operation, Level::Written);
+    drop(operation);
+    assert_valid(&database, &namespace());
+    (database, made.err())
+}
+
+#[test]
+fn a_duplicate_that_stands_at_the_end_fails_the_build_and_not_the_write() {
+    // Ids are built in pieces of 256: at piece 1 the first 256 are done.
+    for writes in [
+        &[(1, 900, Some(5))][..],
+        &[(1, 900, Some(600))],
+        &[(0, 900, Some(901)), (0, 901, Some(901))],
+        &[(1, 600, Some(5))],
+        &[(1, 5, Some(600))],
+        &[(3, 5, Some(600))],
+        // The first owner leaves, another one comes.
+        &[(1, 900, Some(5)), (1, 5, Some(5000)), (2, 901, Some(5))],
+    ] {
+        let (database, error) = unique_build_with(writes);
+        let Some(Error::DuplicateKey(duplicate)) = error else {
+            panic!("{writes:?}: {error:?}");
+        };
+        assert_eq!(duplicate.index, "u_1");
+        assert_eq!(names(&database, &namespace()), ["_id_"]);
+        put(&database, 902, Some(7));
+    }
+}
+
+#[test]
+fn a_duplicate_that_is_gone_before_the_end_does_not_fail_the_build() {
+    for writes in [
+        &[(1, 900, Some(5)), (2, 900, Some(9000))][..],
+        &[(1, 900, Some(5)), (2, 900, None)],
+        // The owner goes: the other one takes the key over.
+        &[(1, 900, Some(5)), (2, 5, None)],
+        &[(1, 900, Some(5)), (2, 5, Some(5000))],
+        // A document that the build has not met leaves a key that another one took meanwhile.
+        &[(1, 900, Some(600)), (1, 600, Some(6000))],
+        &[(1, 900, Some(600)), (1, 600, None)],
+        &[(1, 900, Some(600)), (3, 900, Some(9000))],
+    ] {
+        let (database, error) = unique_build_with(writes);
+        assert!(error.is_none(), "{writes:?}: {error:?}");
+        let refused = database.insert_piece(
+            &Operation::default(),
+            &namespace(),
+            &[doc! { "_id": 999, "u": 7 }.as_raw()],
+            true,
+        );
+        let refused = refused.unwrap();
+        assert_eq!(
+            refused.errors[0].1.code(),
+            11_000,
+            "it is unique from now on"
+        );
+    }
+}
+
+#[test]
+fn a_build_over_nothing_but_duplicates_ends() {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = open(&engine, &Arc::new(SimulatedFiles::new()));
+    let documents: Vec<Document> = (0..3000).map(|i| doc! { "_id": i, "u": 1 }).collect();
+    for piece in documents.chunks(500) {
+        let raw: Vec<RawDocument<'_>> = piece.iter().map(Document::as_raw).collect();
+        let done = database.insert_piece(&Operation::default(), &namespace(), &raw, true);
+        assert_eq!(done.unwrap().inserted, 500);
+    }
+    let looks = Arc::new(AtomicUsize::new(0));
+    let operation = watched({
+        let looks = Arc::clone(&looks);
+        move |look| {
+            looks.store(look + 1, Ordering::SeqCst);
+            false
+        }
+    });
+    assert_eq!(create(&database, &operation).unwrap_err().code(), 11_000);
+    assert_eq!(
+        looks.load(Ordering::SeqCst),
+        5,
+        "it stopped when 1000 were known, in the fourth piece"
+    );
+    assert_valid(&database, &namespace());
+}
+
+#[test]
+fn a_unique_build_among_writers_is_right_or_refused() {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = open(&engine, &Arc::new(SimulatedFiles::new()));
+    fill(&database);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (database, stop) = (&database, &stop);
+            scope.spawn(move || {
+                // Each has ids and values of its own at rest, and now and then one of the other's for a moment.
+                let mut step = 0u32;
+                while !stop.load(Ordering::Relaxed) {
+                    step = step
+                        .wrapping_mul(1_664_525)
+                        .wrapping_add(1_013_904_223 + thread);
+                    let id = ((step >> 8) % 350 * 2 + thread) as i32;
+                    let other = ((step >> 16) % 700) as i32;
+                    if step & 32 == 0 {
+                        put(database, id, None);
+                    } else {
+                        try_put(database, id, other);
+                    }
+                    try_put(database, id, id);
+                }
+            });
+        }
+        let spec = [doc! { "key": { "u": 1 }, "unique": true }];
+        let _stop = SetAtEnd(&stop);
+        for _ in 0..20 {
+            let built =
+                database.create_indexes(&namespace(), &spec, &Operation::default(), Level::Written);
+            assert_valid(&database, &namespace());
+            match built {
+                Ok(_) => {
+                    let dropper = Operation::default();
+                    let before = database.drop_all_indexes(&namespace(), &dropper, Level::Written);
+                    assert_eq!(before.unwrap(), 2);
+                }
+                Err(error) => assert_eq!(error.code(), 11_000),
+            }
+        }
+    });
+}
+
+/// Sets a flag when it goes, after a failed assertion too.
+struct SetAtEnd<'f>(&'f AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sets `u`, unless a unique index that is ready refuses it.
+fn try_put(database: &Database, id: i32, u: i32) {
+    let operation = Operation::default();
+    let collection = database.collection(&namespace()).unwrap().unwrap();
+    let keys = [Database::record_key(&collection, id.into()).unwrap()];
+    let document = doc! { "_id": id, "u": u };
+    let mut change = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| {
+        out.extend_from_slice(document.as_bytes());
+        Ok(Change::Replace)
+    };
+    let ident = collection.ident;
+    let done = database.modify_piece(&operation, &namespace(), ident, &keys, &mut change);
+    let done = done.unwrap();
+    assert!(done.error.is_none_or(|error| error.code() == 11_000));
+    if done.matched == 0 {
+        let raw = [document.as_raw()];
+        let done = database.insert_piece(&operation, &namespace(), &raw, true);
+        let errors = done.unwrap().errors;
+        assert!(errors.iter().all(|(_, error)| error.code() == 11_000));
+    }
 }
