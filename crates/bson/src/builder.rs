@@ -4,7 +4,7 @@
 //! buffer always holds whole documents once the builders are gone. Nothing is allocated beyond the buffer.
 //! A name is cut at its first NUL, for a name cannot hold one; callers that take names from values check first.
 
-use crate::{Document, ElementType, RawElement, RawValue, layout, value::write_cstring};
+use crate::{Document, ElementType, RawElement, RawValue, layout, value::write_head};
 
 /// Builds a document at the end of a buffer.
 #[derive(Debug)]
@@ -90,8 +90,7 @@ impl<'b> DocumentBuilder<'b> {
 
     #[inline(always)]
     fn begin(&mut self, element_type: ElementType, name: &[u8]) {
-        self.out.push(element_type as u8);
-        write_cstring(self.out, name);
+        write_head(self.out, element_type, name);
     }
 }
 
@@ -199,8 +198,7 @@ impl<'b> ArrayBuilder<'b> {
     #[inline(always)]
     fn begin(&mut self, element_type: ElementType) {
         let out = &mut *self.document.out;
-        out.push(element_type as u8);
-        write_cstring(out, self.position.digits());
+        write_head(out, element_type, self.position.digits());
         self.position.advance();
     }
 }
@@ -300,5 +298,25 @@ mod tests {
         });
         RawDocument::validated(document.as_bytes()).unwrap();
         assert_eq!(document.get_i32("a"), Some(1));
+    }
+
+    #[test]
+    fn names_of_every_length_end_at_their_first_nul() {
+        for len in 0..40 {
+            let name = vec![b'n'; len];
+            for nul in 0..=len {
+                let mut cut = name.clone();
+                if let Some(byte) = cut.get_mut(nul) {
+                    *byte = 0;
+                }
+                let document = Document::build(|d| {
+                    d.append(&cut, true).append("end", 1);
+                });
+                RawDocument::validated(document.as_bytes()).unwrap();
+                let first = document.first().unwrap();
+                assert_eq!(first.name().as_bytes(), &name[..nul], "{len} {nul}");
+                assert_eq!(document.get_i32("end"), Some(1));
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     document::split_path,
     element::Step,
     layout::{self, NameLens},
-    value::write_cstring,
+    value::write_head,
 };
 
 impl Document {
@@ -169,8 +169,7 @@ fn find(bytes: &[u8], frame: usize, name: &[u8]) -> Option<Found> {
 
 fn element_bytes(name: &[u8], value: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(name.len() + 2 + value.as_bytes().len());
-    bytes.push(value.element_type() as u8);
-    write_cstring(&mut bytes, name);
+    write_head(&mut bytes, value.element_type(), name);
     bytes.extend_from_slice(value.as_bytes());
     bytes
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     Error, Iter, ObjectId, RawArray, RawDocument, RawElement, RawValue, Result, Value, validate,
-    value::write_cstring,
+    value::write_head,
 };
 
 /// A document on its own. Fields keep their order; where a name occurs twice the first one counts.
@@ -67,8 +67,7 @@ impl Document {
     pub fn append(&mut self, name: impl AsRef<[u8]>, value: impl Into<Value>) -> &mut Self {
         let value = value.into();
         self.bytes.pop();
-        self.bytes.push(value.element_type() as u8);
-        write_cstring(&mut self.bytes, name.as_ref());
+        write_head(&mut self.bytes, value.element_type(), name.as_ref());
         self.bytes.extend_from_slice(value.as_bytes());
         self.close();
         self

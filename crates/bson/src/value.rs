@@ -297,20 +297,34 @@ pub(crate) fn f64_to_i64_exact(d: f64) -> Option<i64> {
     whole.then_some(d as i64)
 }
 
+/// Appends what stands before a value: type and name, cut at its first NUL.
+#[inline(always)]
+pub(crate) fn write_head(out: &mut Vec<u8>, element_type: ElementType, name: &[u8]) {
+    if name.len() < 8 {
+        let word = short_word(name);
+        let head = u128::from(word) << 8 | element_type as u128;
+        write_block(out, head, 1 + ended_len(word));
+    } else {
+        out.push(element_type as u8);
+        write_long_cstring(out, name);
+    }
+}
+
 /// Appends a NUL-terminated text, cut at its first NUL: a name or a pattern cannot hold one.
 #[inline(always)]
 pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() < 8 {
-        write_short_cstring(out, text);
+        let word = short_word(text);
+        write_block(out, u128::from(word), ended_len(word));
     } else {
         write_long_cstring(out, text);
     }
 }
 
-/// Text of up to seven bytes: one word holds it with its NUL, goes out whole and is cut to size.
+/// Text of up to seven bytes, zeros behind it.
 #[inline(always)]
-fn write_short_cstring(out: &mut Vec<u8>, text: &[u8]) {
-    let word = match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+fn short_word(text: &[u8]) -> u64 {
+    match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
         (Some(head), Some(tail)) => {
             u64::from(u32::from_le_bytes(*head))
                 | u64::from(u32::from_le_bytes(*tail)) << (8 * (text.len() - 4))
@@ -319,16 +333,37 @@ fn write_short_cstring(out: &mut Vec<u8>, text: &[u8]) {
             .iter()
             .rev()
             .fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    };
-    // The word is zero behind the text, so that this is the text's end or a NUL before it.
-    let len = (layout::zero_bytes(word).trailing_zeros() / 8) as usize;
-    let start = out.len();
-    out.extend_from_slice(&word.to_le_bytes());
-    out.truncate(start + len + 1);
+    }
+}
+
+/// The bytes of a word up to and with its first zero.
+#[inline(always)]
+fn ended_len(word: u64) -> usize {
+    (layout::zero_bytes(word).trailing_zeros() / 8) as usize + 1
+}
+
+/// Appends the first bytes of a block: all of it goes out, which takes one store, and is cut to size.
+#[inline(always)]
+fn write_block(out: &mut Vec<u8>, block: u128, len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(&block.to_le_bytes());
+    out.truncate(end);
 }
 
 #[inline(never)]
 fn write_long_cstring(out: &mut Vec<u8>, text: &[u8]) {
+    if let (8..16, Some(head), Some(tail)) =
+        (text.len(), text.first_chunk::<8>(), text.last_chunk::<8>())
+    {
+        let head = u64::from_le_bytes(*head);
+        let tail = u64::from_le_bytes(*tail) >> 8 >> (8 * (15 - text.len()));
+        let len = match layout::zero_bytes(head) {
+            0 => 8 + ended_len(tail),
+            _ => ended_len(head),
+        };
+        write_block(out, u128::from(tail) << 64 | u128::from(head), len);
+        return;
+    }
     let text = match memchr::memchr(0, text) {
         None => text,
         Some(nul) => &text[..nul],
