@@ -11,6 +11,7 @@ pub mod layout;
 mod namespace;
 mod operation;
 pub mod payload;
+mod plan_summary;
 
 mod collection;
 mod index;
@@ -47,6 +48,7 @@ pub use index_build::IndexesCreated;
 pub use index_keys::{KeyGenerator, split_unique_value};
 pub use namespace::{Namespace, check_database};
 pub use operation::Operation;
+pub use plan_summary::PlanSummary;
 pub use quarry_journal::Level;
 pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
 pub use stats::{CollStats, DbStats, IndexStats};

@@ -1,9 +1,11 @@
 //! One running operation as the layers below the commands see it: how it can be interrupted, and what it examined.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::plan_summary::PlanSummary;
 
 /// How many steps of a loop may pass between two looks at the clock.
 pub const STEPS_BETWEEN_CHECKS: u32 = 128;
@@ -16,6 +18,8 @@ pub struct Operation {
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     pub keys_examined: AtomicU64,
     pub docs_examined: AtomicU64,
+    /// Of several reads of one operation the first.
+    pub plan: OnceLock<PlanSummary>,
 }
 
 impl Operation {

@@ -48,6 +48,8 @@ pub struct Outcome<'a> {
     pub keys_examined: u64,
     pub docs_examined: u64,
     pub opid: u32,
+    /// The operation as the layers below saw it; none if it never began.
+    pub operation: Option<Arc<Operation>>,
 }
 
 impl Outcome<'_> {
@@ -77,6 +79,7 @@ pub fn dispatch<'a>(
         keys_examined: 0,
         docs_examined: 0,
         opid: 0,
+        operation: None,
     };
     let start = out.len();
     let mut reply = DocumentBuilder::new(out);
@@ -141,6 +144,7 @@ fn run<'a>(
     });
     drop(auth);
     let _running = RunningGuard(connection);
+    outcome.operation = Some(Arc::clone(&operation));
     let mut invocation = Invocation {
         server,
         connection,

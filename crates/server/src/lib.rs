@@ -20,6 +20,8 @@ mod error;
 mod inbox;
 mod listener;
 mod operation_end;
+mod profile_document;
+mod profiler;
 mod quarry_options;
 mod query_shape;
 mod slow_log;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::Namespace;
+use quarry_database::{Namespace, PlanSummary};
 use quarry_storage::{ThreadWork, thread_work};
 use quarry_timing::{Breakdown, Exemplar, Label, Labels, Work};
 use rustc_hash::FxHasher;
@@ -18,7 +18,6 @@ use crate::connections::Connection;
 use crate::dispatch::{Call, Outcome};
 use crate::query_shape;
 use crate::server::Server;
-use crate::slow_log;
 use crate::timing_document;
 
 /// One in so many operations is an exemplar of its bucket, beside the slow ones.
@@ -43,6 +42,15 @@ impl Ended<'_> {
         namespace(self.outcome)
     }
 
+    pub fn plan(&self) -> Option<&PlanSummary> {
+        self.outcome.operation.as_ref()?.plan.get()
+    }
+
+    pub fn shape_hash(&self) -> Option<u64> {
+        let hash = namespace_hash(self.outcome.database, self.outcome.collection);
+        query_shape::hash(self.outcome.kind, hash, self.call)
+    }
+
     pub fn millis(&self) -> u64 {
         self.breakdown.wall_ns / 1_000_000
     }
@@ -62,9 +70,11 @@ pub fn settle(
     let is_slow = i64::try_from(breakdown.wall_ns / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
         && !is_waiting_command(outcome);
     record(call, outcome, &breakdown, is_slow);
-    if is_slow {
+    if is_slow || server.profiler.is_on() {
         let ended = ended(connection, call, outcome, reply, &breakdown);
-        slow_log::write(&ended);
+        server.profiler.note(server, &ended, is_slow);
+        // What the profiler wrote is not the next operation's work.
+        count_engine_work();
     }
 }
 

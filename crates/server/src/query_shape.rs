@@ -58,7 +58,7 @@ fn parts<'a>(kind: OperationKind, call: &Call<'a>) -> Option<Parts<'a>> {
     match kind {
         OperationKind::Find => {
             let mut parts = only(None);
-            for element in body.iter() {
+            for element in body {
                 match element.name().as_bytes() {
                     b"filter" => parts.filter = element.value().as_document(),
                     b"sort" => parts.sort = element.value().as_document(),
@@ -157,7 +157,7 @@ fn walk_pipeline(stages: RawArray<'_>, shape: &mut impl Shape, left: &mut usize)
 
 fn walk_filter(filter: RawDocument<'_>, shape: &mut impl Shape, left: &mut usize, depth: usize) {
     shape.open('{');
-    for element in filter.iter() {
+    for element in filter {
         let Some(rest) = left.checked_sub(1) else {
             break;
         };

@@ -13,6 +13,7 @@ use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::cursors::Cursors;
 use crate::parameters::Parameters;
+use crate::profiler::Profiler;
 use crate::sessions::Sessions;
 use crate::shutdown::Shutdown;
 
@@ -25,6 +26,7 @@ pub struct Server {
     pub sessions: Sessions,
     pub cursors: Cursors,
     pub counters: Counters,
+    pub profiler: Profiler,
     pub shutdown: Shutdown,
     pub started: Instant,
     /// Tells clients one life of the server from the next.
@@ -48,6 +50,7 @@ impl Server {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             counters: Counters::default(),
+            profiler: Profiler::default(),
             shutdown: Shutdown::default(),
             started: Instant::now(),
             process_id: ObjectId::generate(),

@@ -26,6 +26,9 @@ pub fn write(ended: &Ended<'_>) {
     }
     line.push(("opid", i64::from(outcome.opid).into()));
     line.push(("command", Attribute::Json(command_json(ended.call.body))));
+    if let Some(plan) = ended.plan() {
+        line.push(("planSummary", plan.to_string().into()));
+    }
     line.push(("keysExamined", outcome.keys_examined.into()));
     line.push(("docsExamined", outcome.docs_examined.into()));
     for (field, name) in WRITTEN {
@@ -47,7 +50,7 @@ pub fn write(ended: &Ended<'_>) {
         timing_document::append_work(details, ended.breakdown);
         timing_document::append_waits(details, ended.breakdown);
     });
-    for detail in details.iter() {
+    for detail in &details {
         if let Some(part) = detail.value().as_document() {
             let name = if detail.name() == "work" {
                 "work"

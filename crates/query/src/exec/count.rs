@@ -1,6 +1,6 @@
 //! `count`: without a filter the collection's own count, which is exact; else as many as match.
 
-use quarry_database::{Database, Operation};
+use quarry_database::{Database, Operation, PlanSummary};
 
 use super::error::Result;
 use super::executor::matches;
@@ -16,6 +16,7 @@ pub fn count(database: &Database, operation: &Operation, request: CountRequest<'
             return Ok(0);
         };
         let all = database.count(&collection)?;
+        operation.plan.get_or_init(|| PlanSummary::RecordStoreCount);
         return Ok(all.saturating_sub(request.skip).min(limit));
     }
     let Some(view) = database.view(request.namespace)? else {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{Database, Operation, View};
+use quarry_database::{Database, Operation, PlanSummary, View};
 use quarry_timing::{Phase, phase};
 
 use super::error::Result;
@@ -105,6 +105,7 @@ fn by_id(
     let Some(collection) = database.collection(request.namespace)? else {
         return Ok(Executor::empty());
     };
+    operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
     if collection.is_clustered() {
         let key = Database::record_key(&collection, id)?;

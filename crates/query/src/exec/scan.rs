@@ -90,6 +90,7 @@ impl Scan {
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
         let (keys, docs) = (self.keys_examined, self.docs_examined);
+        operation.plan.get_or_init(|| self.plan.summary());
         let _scope = phase(Phase::EngineScan);
         let outcome = self.run_ranges(view, operation, visit);
         operation

@@ -1,7 +1,7 @@
 //! A chosen plan: owned, so that a cursor can keep it between batches.
 
 use quarry_bson::Document;
-use quarry_database::{Ident, KeyRange};
+use quarry_database::{Ident, KeyRange, PlanSummary};
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -40,6 +40,17 @@ pub struct IndexAccess {
 }
 
 impl Plan {
+    /// The access in the words of log lines.
+    pub fn summary(&self) -> PlanSummary {
+        match &self.access {
+            Access::Collection => PlanSummary::CollectionScan,
+            Access::Records(access) if access.is_point => PlanSummary::IdHack,
+            Access::Records(access) | Access::Index(access) => {
+                PlanSummary::IndexScan(access.pattern.clone())
+            }
+        }
+    }
+
     /// The name explain gives the access.
     pub fn stage(&self) -> &'static str {
         match &self.access {

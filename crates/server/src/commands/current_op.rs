@@ -9,6 +9,7 @@ use quarry_timing::{Observer, Phase};
 use crate::command::{Command, Fields, Invocation};
 use crate::connections::{Connection, Running};
 use crate::error::Result;
+use crate::profile_document::operation_of;
 use crate::timing_document;
 
 pub static COMMAND: Command = Command {
@@ -135,16 +136,4 @@ fn append_timing(connection: &Connection, entry: &mut DocumentBuilder<'_>) {
     timing.append("phase", glimpse.phase.map_or("none", Phase::name));
     timing_document::append_breakdown(&mut timing, &glimpse.breakdown);
     timing.finish();
-}
-
-/// MongoDB's older word for the kind of an operation.
-fn operation_of(command: &str) -> &'static str {
-    match command {
-        "find" => "query",
-        "getMore" => "getmore",
-        "insert" => "insert",
-        "update" => "update",
-        "delete" => "remove",
-        _ => "command",
-    }
 }

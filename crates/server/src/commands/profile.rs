@@ -1,44 +1,82 @@
-//! `profile`: reads and sets the threshold of the slow-operation log lines. The profiler's collection is not there yet.
+//! `profile`: reads and sets which operations of a database are profiled, and which are logged as slow.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use quarry_bson::DocumentBuilder;
+use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::command::{Command, Fields, Invocation};
 use crate::error::{CommandError, Result};
+use crate::profiler::{Filter, ProfileLevel, append_settings};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["slowms", "sampleRate", "filter"]),
-    ..Command::new("profile", "sets which operations are logged as slow", run)
+    ..Command::new(
+        "profile",
+        "sets which operations are profiled and logged as slow",
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    let level = invocation.subject().and_then(|value| value.as_i64_exact());
-    if !matches!(level, Some(-1 | 0)) {
-        return Err(CommandError::not_supported(
-            "a profiling level other than -1 and 0",
+    let server = invocation.server;
+    let database = invocation.generic.database;
+    quarry_database::check_database(database)?;
+    let level = level(invocation)?;
+    let was = server.profiler.settings(database);
+    append_settings(server, &was, reply);
+    let mut settings = was.clone();
+    settings.level = level.unwrap_or(was.level);
+    match invocation.get("filter") {
+        None => {}
+        Some(RawValue::Document(filter)) => {
+            settings.filter = Some(Arc::new(Filter::parse(filter)?));
+        }
+        Some(RawValue::String(text)) if text == "unset" => settings.filter = None,
+        Some(_) => {
+            return Err(CommandError::bad_value(
+                "Expected an object, or the string 'unset'.",
+            ));
+        }
+    }
+    let slow_ms = number(invocation, "slowms")?;
+    let rate = number(invocation, "sampleRate")?;
+    if rate.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
+        return Err(CommandError::bad_value(
+            "'sampleRate' must be between 0.0 and 1.0 inclusive",
         ));
     }
-    if let Some(field) = ["sampleRate", "filter"]
-        .into_iter()
-        .find(|field| invocation.get(field).is_some())
-    {
-        return Err(CommandError::not_supported(format_args!(
-            "the option '{field}'"
-        )));
+    server.profiler.set(server, database, settings)?;
+    if let Some(slow_ms) = slow_ms {
+        server.parameters.slow_ms.store(slow_ms as i64, Relaxed);
     }
-    let slow_ms = &invocation.server.parameters.slow_ms;
-    reply.append("was", 0);
-    reply.append(
-        "slowms",
-        i32::try_from(slow_ms.load(Relaxed)).unwrap_or(i32::MAX),
-    );
-    reply.append("sampleRate", 1.0);
-    if let Some(value) = invocation.get("slowms") {
-        let ms = value.as_i64_exact().ok_or_else(|| {
-            CommandError::field_type("profile", "slowms", value.element_type().alias(), "long")
-        })?;
-        slow_ms.store(ms, Relaxed);
+    if let Some(rate) = rate {
+        server.profiler.set_sample_rate(rate);
     }
     Ok(())
+}
+
+/// The level to be set; none when the command only reads.
+fn level(invocation: &Invocation<'_>) -> Result<Option<ProfileLevel>> {
+    let given = invocation.subject().and_then(|value| value.as_i64_exact());
+    match given {
+        Some(-1) => Ok(None),
+        Some(level) => ProfileLevel::parse(level).map(Some).ok_or_else(|| {
+            CommandError::bad_value(format!(
+                "the profiling level {level} is none of -1, 0, 1, 2"
+            ))
+        }),
+        None => Err(CommandError::type_mismatch(
+            "the profiling level must be a number",
+        )),
+    }
+}
+
+fn number(invocation: &Invocation<'_>, field: &str) -> Result<Option<f64>> {
+    let Some(value) = invocation.get(field) else {
+        return Ok(None);
+    };
+    value.as_f64_lossy().map(Some).ok_or_else(|| {
+        CommandError::field_type("profile", field, value.element_type().alias(), "double")
+    })
 }

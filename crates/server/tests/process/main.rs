@@ -5,6 +5,7 @@
 mod admin;
 mod client;
 mod options;
+mod profiler;
 mod protocol;
 mod server;
 mod stopping;

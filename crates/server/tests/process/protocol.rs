@@ -180,7 +180,6 @@ fn what_is_not_understood_gets_mongodbs_code() {
         (doc! { "getMore": 5, "collection": "c" }, 14),
         (doc! { "getParameter": 1, "noSuch": 1 }, 72),
         (doc! { "getLog": "none" }, 96),
-        (doc! { "profile": 2 }, 238),
     ];
     for (command, code) in cases {
         let reply = client.run(&command);

@@ -1,0 +1,50 @@
+//! How an operation reads, in the few words that MongoDB's log lines and profiler have for it.
+
+use std::fmt;
+
+use quarry_bson::Document;
+
+/// The access that an operation's plan chose.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanSummary {
+    /// One record by its whole `_id`.
+    IdHack,
+    /// The whole collection.
+    CollectionScan,
+    /// The collection's own count.
+    RecordStoreCount,
+    /// The index with this key pattern.
+    IndexScan(Document),
+}
+
+impl fmt::Display for PlanSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanSummary::IdHack => f.write_str("IDHACK"),
+            PlanSummary::CollectionScan => f.write_str("COLLSCAN"),
+            PlanSummary::RecordStoreCount => f.write_str("RECORD_STORE_FAST_COUNT"),
+            PlanSummary::IndexScan(pattern) => {
+                f.write_str("IXSCAN {")?;
+                for (place, field) in pattern.iter().enumerate() {
+                    let separator = if place == 0 { "" } else { "," };
+                    write!(f, "{separator} {}: {}", field.name(), field.value())?;
+                }
+                f.write_str(" }")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn it_reads_as_mongodb_writes_it() {
+        let scan = PlanSummary::IndexScan(doc! { "a": 1, "b.c": -1, "h": "hashed" });
+        assert_eq!(scan.to_string(), r#"IXSCAN { a: 1, b.c: -1, h: "hashed" }"#);
+        assert_eq!(PlanSummary::IdHack.to_string(), "IDHACK");
+    }
+}
