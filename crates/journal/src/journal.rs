@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -21,7 +21,7 @@ use crate::recovery::recover;
 use crate::segment_header::SEGMENT_HEADER_BYTES;
 use crate::segments::Segments;
 use crate::sync::{SyncCounters, Syncer};
-use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
+use crate::ticket::{Committed, Level, Pending, Ticket};
 
 /// An open write-ahead log. Dropping it closes it.
 pub struct Journal {
@@ -63,6 +63,7 @@ impl Journal {
             unapplied: None,
             segment: Arc::clone(&segment),
         };
+        let is_short = segment.bytes < options.segment_bytes;
         let syncer = Syncer::new(recovered.start.first_lsn, segment);
         let pipeline = Arc::new(Pipeline::new(options, hooks, segments, syncer, appender));
         let threads = if pipeline.options.background {
@@ -70,6 +71,9 @@ impl Journal {
         } else {
             Vec::new()
         };
+        if is_short {
+            pipeline.wakeups.request_space();
+        }
         Ok(Journal {
             pipeline,
             threads: Mutex::new(threads),
@@ -84,10 +88,10 @@ impl Journal {
 
     /// Accepts, applies and acknowledges a record at `level`.
     pub fn commit(&self, payload: &[u8], level: Level) -> Result<Committed> {
-        let Ticket { lsn, mut report } = self.submit(payload)?;
         if level == Level::Durable {
-            self.sync_for(lsn, &mut report)?;
+            return self.pipeline.commit_durable(payload);
         }
+        let Ticket { lsn, report } = self.submit(payload)?;
         Ok(Committed { lsn, report })
     }
 
@@ -99,30 +103,19 @@ impl Journal {
 
     /// Acknowledges a queued record at the level it was submitted with.
     pub fn wait(&self, pending: &Pending) -> Result<Committed> {
-        let Ticket { lsn, mut report } = self.pipeline.wait_applied(pending)?;
-        if pending.level == Level::Durable {
-            self.sync_for(lsn, &mut report)?;
-        }
-        Ok(Committed { lsn, report })
+        self.pipeline.wait(pending)
     }
 
     /// Whether `wait` would return at once.
     pub fn is_acknowledged(&self, pending: &Pending) -> bool {
-        use std::sync::atomic::Ordering::Relaxed;
-        let lsn = || pending.group.first_lsn.load(Relaxed) + u64::from(pending.index);
-        pending.group.is_done() && (pending.level == Level::Written || lsn() <= self.durable_lsn())
+        let place = &pending.place;
+        let is_durable = || self.durable_lsn() >= place.lsn();
+        place.group.is_done() && (pending.level == Level::Written || is_durable())
     }
 
     /// Accepts everything queued without waiting.
     pub fn flush(&self) {
         self.pipeline.flush();
-    }
-
-    fn sync_for(&self, lsn: u64, report: &mut CommitReport) -> Result<()> {
-        let begun = Instant::now();
-        let result = self.wait_durable(lsn);
-        report.sync_wait_ns = begun.elapsed().as_nanos() as u64;
-        result
     }
 
     /// Returns when everything up to `lsn` is durable. One sync serves all who wait.
@@ -205,6 +198,7 @@ impl Journal {
     pub fn close(&self) -> Result<()> {
         self.pipeline.close();
         self.pipeline.wakeups.close();
+        self.pipeline.segments.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The threads catch their own failures; a panic there was printed.
             let _ = thread.join();

@@ -49,6 +49,7 @@ mod journal;
 mod latch;
 mod options;
 mod pipeline;
+mod queue;
 mod reader;
 mod recovery;
 mod scan;

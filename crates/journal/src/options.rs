@@ -41,7 +41,7 @@ impl Default for Options {
             spare_segments_max: 2,
             retain_bytes: 0,
             retain_ms: 0,
-            gather_ns: 2_000,
+            gather_ns: 1_000,
         }
     }
 }

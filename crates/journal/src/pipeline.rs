@@ -11,7 +11,6 @@
 //! applied before the log has it; a lone writer never leaves its thread. A panic here aborts the process,
 //! because memory, journal and engine could no longer be known to agree.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -21,19 +20,16 @@ use parking_lot::Mutex;
 use crate::append::{Appender, Surroundings};
 use crate::error::{Error, Result};
 use crate::files::sync_file;
-use crate::group::Group;
-use crate::group_header::GROUP_HEADER_BYTES;
-use crate::hooks::{Hooks, push_record};
+use crate::group::{Group, Place};
+use crate::hooks::Hooks;
 use crate::latch::Latch;
 use crate::options::{Options, RECORD_BYTES_MAX};
+use crate::queue::{Queue, Taken};
 use crate::segments::Segments;
 use crate::sync::Syncer;
-use crate::ticket::{CommitReport, Level, Pending, Ticket};
+use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
 use crate::wakeups::Wakeups;
 
-/// Groups and buffers kept for reuse. Writers hold a group a little longer than its leader.
-const SPARE_GROUPS_MAX: usize = 256;
-const SPARE_BUFFERS_MAX: usize = 4;
 /// A record's length field.
 const RECORD_HEADER_BYTES: usize = 4;
 
@@ -50,38 +46,6 @@ pub(crate) struct Pipeline {
     /// The engine refused a group that the log holds.
     is_behind: AtomicBool,
     clock: Clock,
-}
-
-struct Queue {
-    forming: Arc<Group>,
-    /// Room for the header, then the records of the forming group.
-    buffer: Vec<u8>,
-    count: u32,
-    writers: u32,
-    /// Somebody who went on without waiting asked for Durable.
-    wants_sync: bool,
-    oldest_ns: u64,
-    turn_taken: bool,
-    leader_waits: bool,
-    closed: bool,
-    groups_formed: u64,
-    spare_groups: VecDeque<Arc<Group>>,
-    spare_buffers: Vec<Vec<u8>>,
-}
-
-/// A group taken out of the queue by its leader.
-struct Taken {
-    group: Arc<Group>,
-    buffer: Vec<u8>,
-    count: u32,
-    wants_sync: bool,
-}
-
-/// Where a writer's record is.
-struct Place {
-    group: Arc<Group>,
-    index: u32,
-    submitted_ns: u64,
 }
 
 impl Pipeline {
@@ -121,11 +85,31 @@ impl Pipeline {
         Ok(self.ticket(&place))
     }
 
+    /// Returns when the record is durable.
+    pub fn commit_durable(&self, payload: &[u8]) -> Result<Committed> {
+        let place = self.enter(payload)?;
+        place.group.wait()?;
+        self.syncer.wait_durable(place.lsn(), &self.latch)?;
+        self.wakeups.notify_tails();
+        Ok(self.durable(&place))
+    }
+
+    /// The receipt of a record that has just become durable: what follows apply is waiting for the sync.
+    fn durable(&self, place: &Place) -> Committed {
+        let applied_ns = place.group.applied_ns.load(Ordering::Relaxed);
+        let Ticket { lsn, mut report } = self.ticket_at(place, applied_ns);
+        report.sync_wait_ns = self.now_ns().saturating_sub(applied_ns);
+        Committed { lsn, report }
+    }
+
     fn ticket(&self, place: &Place) -> Ticket {
-        let lsn = place.group.first_lsn.load(Ordering::Relaxed) + u64::from(place.index);
+        self.ticket_at(place, self.now_ns())
+    }
+
+    fn ticket_at(&self, place: &Place, now_ns: u64) -> Ticket {
         Ticket {
-            lsn,
-            report: report(&place.group, place.submitted_ns, self.now_ns()),
+            lsn: place.lsn(),
+            report: report(&place.group, place.submitted_ns, now_ns),
         }
     }
 
@@ -133,10 +117,9 @@ impl Pipeline {
     fn enter(&self, payload: &[u8]) -> Result<Place> {
         let mut queue = self.room_for(payload.len())?;
         let place = queue.push(payload, self.now_ns());
-        if queue.leader_waits {
-            return Ok(place);
+        if !queue.leader_waits {
+            self.lead_when_due(queue);
         }
-        self.lead_when_due(queue);
         Ok(place)
     }
 
@@ -151,29 +134,26 @@ impl Pipeline {
         if is_due && !queue.leader_waits {
             self.lead_when_due(queue);
         }
-        Ok(Pending {
-            group: place.group,
-            index: place.index,
-            level,
-            submitted_ns: place.submitted_ns,
-        })
+        Ok(Pending { place, level })
     }
 
-    /// Accepts and applies what was submitted without waiting.
-    pub fn wait_applied(&self, pending: &Pending) -> Result<Ticket> {
-        if !pending.group.is_done() {
+    /// Acknowledges a record that was submitted without waiting, at the level it was submitted with.
+    pub fn wait(&self, pending: &Pending) -> Result<Committed> {
+        let place = &pending.place;
+        if !place.group.is_done() {
             let queue = self.queue.lock();
-            if Arc::ptr_eq(&queue.forming, &pending.group) && queue.count > 0 && !queue.leader_waits
-            {
+            if Arc::ptr_eq(&queue.forming, &place.group) && queue.count > 0 && !queue.leader_waits {
                 self.lead_when_due(queue);
             }
         }
-        pending.group.wait()?;
-        let lsn = pending.group.first_lsn.load(Ordering::Relaxed) + u64::from(pending.index);
-        Ok(Ticket {
-            lsn,
-            report: report(&pending.group, pending.submitted_ns, self.now_ns()),
-        })
+        place.group.wait()?;
+        if pending.level == Level::Written {
+            let Ticket { lsn, report } = self.ticket(place);
+            return Ok(Committed { lsn, report });
+        }
+        self.syncer.wait_durable(place.lsn(), &self.latch)?;
+        self.wakeups.notify_tails();
+        Ok(self.durable(place))
     }
 
     /// Leads the forming group if it has records that nobody waits to lead.
@@ -273,6 +253,7 @@ impl Pipeline {
         group.applied_ns.store(self.now_ns(), Ordering::Relaxed);
         self.wakeups.note_applied(appender.next_lsn - 1);
         if written.wants_space {
+            self.segments.hurry();
             self.wakeups.request_space();
         }
         Ok(())
@@ -332,88 +313,6 @@ impl Pipeline {
     /// Whether a group that the log holds still waits for the engine.
     pub fn has_refused_group(&self) -> bool {
         self.is_behind.load(Ordering::Acquire)
-    }
-}
-
-impl Queue {
-    fn new() -> Self {
-        Queue {
-            forming: Arc::new(Group::default()),
-            buffer: vec![0; GROUP_HEADER_BYTES],
-            count: 0,
-            writers: 0,
-            wants_sync: false,
-            oldest_ns: 0,
-            turn_taken: false,
-            leader_waits: false,
-            closed: false,
-            groups_formed: 0,
-            spare_groups: VecDeque::with_capacity(SPARE_GROUPS_MAX),
-            spare_buffers: Vec::with_capacity(SPARE_BUFFERS_MAX),
-        }
-    }
-
-    fn push(&mut self, payload: &[u8], now_ns: u64) -> Place {
-        if self.count == 0 {
-            self.oldest_ns = now_ns;
-        }
-        push_record(&mut self.buffer, payload);
-        let index = self.count;
-        self.count += 1;
-        self.writers += 1;
-        Place {
-            group: Arc::clone(&self.forming),
-            index,
-            submitted_ns: now_ns,
-        }
-    }
-
-    fn take(&mut self) -> Taken {
-        self.groups_formed += 1;
-        let fresh = self.fresh_group();
-        let group = std::mem::replace(&mut self.forming, fresh);
-        group.number.store(self.groups_formed, Ordering::Relaxed);
-        group.writers.store(self.writers, Ordering::Relaxed);
-        let mut fresh = self.spare_buffers.pop().unwrap_or_default();
-        fresh.resize(GROUP_HEADER_BYTES, 0);
-        let buffer = std::mem::replace(&mut self.buffer, fresh);
-        let taken = Taken {
-            group,
-            buffer,
-            count: self.count,
-            wants_sync: self.wants_sync,
-        };
-        (self.count, self.writers, self.wants_sync) = (0, 0, false);
-        taken
-    }
-
-    fn fresh_group(&mut self) -> Arc<Group> {
-        let Some(mut group) = self.spare_groups.pop_front() else {
-            return Arc::default();
-        };
-        if let Some(unshared) = Arc::get_mut(&mut group) {
-            unshared.reset();
-            return group;
-        }
-        self.spare_groups.push_back(group);
-        Arc::default()
-    }
-
-    /// The group is reset only when nobody holds it any more, its leader included.
-    fn keep_group(&mut self, group: &Arc<Group>) {
-        if self.spare_groups.len() < SPARE_GROUPS_MAX {
-            self.spare_groups.push_back(Arc::clone(group));
-        }
-    }
-
-    fn keep_buffer(&mut self, buffer: Vec<u8>, bytes_max: usize) {
-        // One outsized record must not keep its memory for ever.
-        let is_usual = buffer.capacity() <= 2 * bytes_max.max(4096);
-        if is_usual && self.spare_buffers.len() < SPARE_BUFFERS_MAX {
-            let mut buffer = buffer;
-            buffer.clear();
-            self.spare_buffers.push(buffer);
-        }
     }
 }
 

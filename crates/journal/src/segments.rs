@@ -27,6 +27,10 @@ const NEW_SUFFIX: &str = ".new";
 const ZERO_STEP_BYTES: usize = 256 * 1024;
 const ZERO_STEP_REST: Duration = Duration::from_millis(1);
 
+/// The first segment of a life is no longer than this unless a spare is ready: an open must not wait for
+/// a whole segment of zeros.
+const BEGIN_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 pub(crate) fn segment_name(sequence: u64) -> String {
     format!("{sequence:010}{SEGMENT_SUFFIX}")
 }
@@ -92,8 +96,10 @@ pub(crate) struct Segments {
     incarnation: u64,
     /// Held while a segment is made, so that sequence numbers are given in order of use.
     making: Mutex<()>,
-    /// A leader waits for the segment being made: no rest between steps.
+    /// A leader waits for the segment being made, or soon will: no rest between steps.
     urgent: AtomicBool,
+    /// The journal closes: a segment being made ahead of need is given up.
+    closing: AtomicBool,
     table: Mutex<Table>,
 }
 
@@ -129,6 +135,7 @@ impl Segments {
             incarnation,
             making: Mutex::new(()),
             urgent: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             table: Mutex::new(table),
         })
     }
@@ -136,7 +143,11 @@ impl Segments {
     /// The first segment of this incarnation, synced, ready for the first group.
     pub fn begin(&self, start: IncarnationStart, unix_ms: u64) -> Result<Arc<Segment>> {
         let _making = self.making.lock();
-        let segment = self.make(start, self.options.segment_bytes, unix_ms, false)?;
+        let bytes = match self.table.lock().spare.is_empty() {
+            true => self.options.segment_bytes.min(BEGIN_BYTES_MAX),
+            false => self.options.segment_bytes,
+        };
+        let segment = self.make(start, bytes, unix_ms, false)?;
         self.table.lock().live.push(Arc::clone(&segment));
         Ok(segment)
     }
@@ -167,6 +178,13 @@ impl Segments {
         Ok(segment)
     }
 
+    /// The current segment is half full: if the next one is being made just now, that no longer rests.
+    pub fn hurry(&self) {
+        if self.making.is_locked() {
+            self.urgent.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Makes the next segment ahead of need. Called by the space thread.
     pub fn prepare(&self, unix_ms: u64) -> Result<()> {
         let _making = self.making.lock();
@@ -181,6 +199,11 @@ impl Segments {
         )?;
         self.table.lock().prepared = Some(segment);
         Ok(())
+    }
+
+    /// Ends `prepare`, whose thread is to be joined.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
     }
 
     fn unprepare(&self, segment: &Segment) -> Result<()> {
@@ -270,6 +293,10 @@ impl Segments {
                 return Err(Error::io("write zeros to", &name, &error));
             }
             offset += step as u64;
+            if paced && self.closing.load(Ordering::Relaxed) {
+                let _ = self.files.remove(&name);
+                return Err(Error::Closed);
+            }
             if paced && !self.urgent.load(Ordering::Relaxed) {
                 sync_file(&*file).map_err(|e| Error::io("sync", &name, &e))?;
                 std::thread::sleep(ZERO_STEP_REST);

@@ -24,6 +24,7 @@ pub(crate) struct Syncer {
     words: [AtomicU32; 2],
     syncs: AtomicU64,
     sync_ns: AtomicU64,
+    longest_ns: AtomicU64,
 }
 
 struct State {
@@ -41,6 +42,7 @@ struct State {
 pub struct SyncCounters {
     pub syncs: u64,
     pub sync_ns: u64,
+    pub longest_ns: u64,
 }
 
 enum Role {
@@ -64,6 +66,7 @@ impl Syncer {
             words: [AtomicU32::new(0), AtomicU32::new(0)],
             syncs: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
+            longest_ns: AtomicU64::new(0),
         }
     }
 
@@ -79,6 +82,7 @@ impl Syncer {
         SyncCounters {
             syncs: self.syncs.load(Ordering::Relaxed),
             sync_ns: self.sync_ns.load(Ordering::Relaxed),
+            longest_ns: self.longest_ns.load(Ordering::Relaxed),
         }
     }
 
@@ -141,8 +145,9 @@ impl Syncer {
     fn run_round(&self, target_lsn: u64, latch: &Latch) -> Result<()> {
         let begun = Instant::now();
         let result = self.sync_segments();
-        self.sync_ns
-            .fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let took_ns = begun.elapsed().as_nanos() as u64;
+        self.sync_ns.fetch_add(took_ns, Ordering::Relaxed);
+        self.longest_ns.fetch_max(took_ns, Ordering::Relaxed);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         if let Err(cause) = &result {
             latch.throw(cause);

@@ -1,8 +1,6 @@
 //! What a writer gets back: its LSN and where the time of its commit went.
 
-use std::sync::Arc;
-
-use crate::group::Group;
+use crate::group::Place;
 
 /// How safe a write is when it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,11 +19,18 @@ pub struct CommitReport {
     /// Waiting for readiness, finishing and writing the group.
     pub append_ns: u64,
     pub apply_ns: u64,
-    /// 0 unless the level is Durable.
+    /// From apply to durable; 0 unless the level is Durable.
     pub sync_wait_ns: u64,
     /// Groups are numbered from 1 in each life of the journal.
     pub group: u64,
     pub group_writers: u32,
+}
+
+impl CommitReport {
+    /// From submission to acknowledgement.
+    pub fn total_ns(&self) -> u64 {
+        self.wait_ns + self.append_ns + self.apply_ns + self.sync_wait_ns
+    }
 }
 
 /// A write that is accepted and applied, not yet durable.
@@ -45,8 +50,13 @@ pub struct Committed {
 /// A write that was submitted without waiting. `Journal::wait` acknowledges it.
 #[must_use = "a write is acknowledged by `Journal::wait` only"]
 pub struct Pending {
-    pub(crate) group: Arc<Group>,
-    pub(crate) index: u32,
+    pub(crate) place: Place,
     pub(crate) level: Level,
-    pub(crate) submitted_ns: u64,
+}
+
+impl Pending {
+    /// The level that was asked for.
+    pub fn level(&self) -> Level {
+        self.level
+    }
 }

@@ -292,3 +292,33 @@ fn a_report_accounts_for_the_whole_commit() {
     assert!(report.append_ns > 0 && report.sync_wait_ns > 0);
     assert_eq!((report.group, report.group_writers), (1, 1));
 }
+
+#[test]
+fn an_open_does_not_wait_for_a_whole_segment_of_zeros() {
+    let files = SimulatedFiles::new();
+    let options = quarry_journal::Options {
+        segment_bytes: 16 * 1024 * 1024,
+        background: true,
+        ..options()
+    };
+    let owner = Owner::new();
+    let open = |owner: &Arc<Owner>| {
+        let files = Arc::new(files.clone());
+        Journal::open(files, options.clone(), identity(), 0, owner.clone()).unwrap()
+    };
+    let journal = open(&owner);
+    assert_eq!(journal.live_bytes(), 8 * 1024 * 1024);
+    for number in 0..11u8 {
+        journal
+            .commit(&vec![number; 1024 * 1024], Level::Written)
+            .unwrap();
+    }
+    assert!(
+        journal.live_bytes() >= 24 * 1024 * 1024,
+        "a whole one follows"
+    );
+    drop(journal);
+    let again = Owner::new();
+    drop(open(&again));
+    assert!(again.records() == owner.records());
+}

@@ -208,6 +208,8 @@ pub struct OrderStream {
     state: u64,
     producer: u64,
     made: u64,
+    /// Orders of the whole run that come before this stream's: they count for which is critical.
+    before: u64,
     critical: Critical,
 }
 
@@ -225,7 +227,16 @@ impl OrderStream {
             state: producer ^ 0x5851_f42d_4c95_7f2d,
             producer,
             made: 0,
+            before: 0,
             critical,
+        }
+    }
+
+    /// The part of a run that comes after `before` orders of other producers.
+    pub fn after(before: u64, producer: u64, critical: Critical) -> Self {
+        OrderStream {
+            before,
+            ..OrderStream::new(producer, critical)
         }
     }
 
@@ -235,7 +246,7 @@ impl OrderStream {
         let id = self.producer << 40 | self.made;
         let is_critical = match self.critical {
             Critical::All => true,
-            Critical::OneIn(every) => self.made % every == every / 2,
+            Critical::OneIn(every) => (self.before + self.made) % every == every / 2,
         };
         let side = if random & 1 == 0 {
             Side::Buy

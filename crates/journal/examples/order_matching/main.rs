@@ -80,11 +80,15 @@ fn show(orders: u64, producers: u64, critical: Critical) -> Outcome {
         us(0.99),
         run.latency_ns.max() as f64 / 1e3
     );
+    for level in [Level::Written, Level::Durable] {
+        println!("                  {}", run.slowest(level));
+    }
     println!("trades            {trades}");
     let mean_sync_us = syncs.sync_ns as f64 / 1e3 / syncs.syncs.max(1) as f64;
     println!(
-        "syncs             {}, mean {mean_sync_us:.1} us",
-        syncs.syncs
+        "syncs             {}, mean {mean_sync_us:.1} us, longest {:.1} us",
+        syncs.syncs,
+        syncs.longest_ns as f64 / 1e3
     );
     println!("journal           {journal_bytes} bytes of segments, {last_lsn} records");
 

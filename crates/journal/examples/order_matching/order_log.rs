@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use quarry_journal::{
-    Files, GroupBuilder, HookError, HookErrorKind, Hooks, Identity, Journal, Level, Options,
-    Payloads, Pending,
+    CommitReport, Committed, Files, GroupBuilder, HookError, HookErrorKind, Hooks, Identity,
+    Journal, Level, Options, Payloads, Pending,
 };
 
 use super::book::{Book, Critical, Order, OrderStream};
 
 /// Orders that a producer has under way before it waits for the oldest.
 const IN_FLIGHT_MAX: usize = 1024;
-type Queue = VecDeque<(Instant, Pending)>;
+type Queue = VecDeque<Pending>;
 
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
@@ -67,22 +67,61 @@ pub struct Run {
     pub seconds: f64,
     pub latency_ns: Histogram<u64>,
     pub last_acknowledged_lsn: u64,
+    /// Where the time of the slowest order of each level went.
+    slowest: [CommitReport; 2],
+}
+
+impl Run {
+    fn note(&mut self, committed: &Committed, level: Level) {
+        let report = committed.report;
+        self.last_acknowledged_lsn = self.last_acknowledged_lsn.max(committed.lsn);
+        self.latency_ns.saturating_record(report.total_ns());
+        self.orders += 1;
+        let slowest = &mut self.slowest[level as usize];
+        if report.total_ns() > slowest.total_ns() {
+            *slowest = report;
+        }
+    }
+
+    fn add(&mut self, part: Run) {
+        self.orders += part.orders;
+        self.critical += part.critical;
+        self.last_acknowledged_lsn = self.last_acknowledged_lsn.max(part.last_acknowledged_lsn);
+        self.latency_ns
+            .add(part.latency_ns)
+            .expect("both have the same bounds");
+        for (slowest, other) in self.slowest.iter_mut().zip(part.slowest) {
+            if other.total_ns() > slowest.total_ns() {
+                *slowest = other;
+            }
+        }
+    }
+
+    /// Explains the longest latency of a level.
+    pub fn slowest(&self, level: Level) -> String {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let report = self.slowest[level as usize];
+        format!(
+            "slowest {level:?} order: {:.1} us = queue, turn and wake-up {:.1} + append {:.1} + apply {:.1} + sync {:.1}",
+            us(report.total_ns()),
+            us(report.wait_ns),
+            us(report.append_ns),
+            us(report.apply_ns),
+            us(report.sync_wait_ns),
+        )
+    }
 }
 
 /// `orders` orders from `producers` threads, timed from the first submission to the last acknowledgement.
 pub fn run(journal: &Journal, orders: u64, producers: u64, critical: Critical) -> Run {
     let begun = Instant::now();
+    let share = orders / producers;
     let parts: Vec<Run> = std::thread::scope(|scope| {
-        let spawn = |producer| {
-            scope.spawn(move || produce(journal, producer, orders / producers, critical))
-        };
+        let spawn =
+            |producer| scope.spawn(move || produce(journal, producer, share, share, critical));
         let others: Vec<_> = (1..producers).map(spawn).collect();
-        let mut parts = vec![produce(
-            journal,
-            0,
-            orders - (producers - 1) * (orders / producers),
-            critical,
-        )];
+        let rest = orders - (producers - 1) * share;
+        let mut parts = vec![produce(journal, 0, rest, share, critical)];
         parts.extend(
             others
                 .into_iter()
@@ -95,12 +134,7 @@ pub fn run(journal: &Journal, orders: u64, producers: u64, critical: Critical) -
         ..empty_run()
     };
     for part in parts {
-        all.orders += part.orders;
-        all.critical += part.critical;
-        all.last_acknowledged_lsn = all.last_acknowledged_lsn.max(part.last_acknowledged_lsn);
-        all.latency_ns
-            .add(part.latency_ns)
-            .expect("both have the same bounds");
+        all.add(part);
     }
     all
 }
@@ -113,12 +147,13 @@ fn empty_run() -> Run {
         seconds: 0.0,
         latency_ns,
         last_acknowledged_lsn: 0,
+        slowest: [CommitReport::default(); 2],
     }
 }
 
 /// Ordinary orders never wait behind critical ones: each level has its own queue.
-fn produce(journal: &Journal, producer: u64, orders: u64, critical: Critical) -> Run {
-    let mut stream = OrderStream::new(producer, critical);
+fn produce(journal: &Journal, producer: u64, orders: u64, share: u64, critical: Critical) -> Run {
+    let mut stream = OrderStream::after(producer * share, producer, critical);
     let mut queues = [
         VecDeque::with_capacity(IN_FLIGHT_MAX),
         VecDeque::with_capacity(IN_FLIGHT_MAX),
@@ -132,15 +167,14 @@ fn produce(journal: &Journal, producer: u64, orders: u64, critical: Critical) ->
             Level::Written
         };
         run.critical += u64::from(order.is_critical());
-        let submitted = Instant::now();
         let pending = journal
             .submit_async(&order.encode(), level)
             .expect("the journal accepts orders");
-        queues[level as usize].push_back((submitted, pending));
+        queues[level as usize].push_back(pending);
         for under_way in &mut queues {
             while under_way
                 .front()
-                .is_some_and(|(_, first)| journal.is_acknowledged(first))
+                .is_some_and(|first| journal.is_acknowledged(first))
             {
                 acknowledge(journal, under_way, &mut run);
             }
@@ -158,14 +192,11 @@ fn produce(journal: &Journal, producer: u64, orders: u64, critical: Critical) ->
 }
 
 fn acknowledge(journal: &Journal, under_way: &mut Queue, run: &mut Run) {
-    let Some((submitted, pending)) = under_way.pop_front() else {
+    let Some(pending) = under_way.pop_front() else {
         return;
     };
-    run.last_acknowledged_lsn = journal
+    let committed = journal
         .wait(&pending)
-        .expect("an accepted order is acknowledged")
-        .lsn;
-    run.latency_ns
-        .saturating_record(submitted.elapsed().as_nanos() as u64);
-    run.orders += 1;
+        .expect("an accepted order is acknowledged");
+    run.note(&committed, pending.level());
 }

@@ -3,38 +3,22 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quarry_journal::Level;
 
-const PAGE_BYTES: usize = 4096;
-const SYNCS: u64 = 500;
-const WRITES: u64 = 20_000;
+use crate::appends::{Bounds, repeat};
 
-fn zeroed(directory: &Path, bytes: u64) -> File {
-    let path = directory.join("bare");
-    let file = File::options()
-        .create(true)
-        .truncate(true)
-        .read(true)
-        .write(true)
-        .open(path);
-    let file = file.expect("the directory is ours");
-    let zeros = vec![0; 1024 * 1024];
-    for step in 0..bytes.div_ceil(zeros.len() as u64) {
-        file.write_all_at(&zeros, step * zeros.len() as u64)
-            .expect("there is space");
-    }
-    file.sync_all().expect("the disk works");
-    file
-}
+const PAGE_BYTES: usize = 4096;
+const SYNCS: u64 = 200;
+const WRITES: u64 = 10_000;
+/// Bare loops of the order log end after this time at the latest.
+const ORDERS_TIME: Duration = Duration::from_millis(150);
 
 /// Mean time of one fdatasync after a write of 4 KiB.
-pub fn sync_us(directory: &Path) -> f64 {
-    let file = zeroed(directory, SYNCS * PAGE_BYTES as u64);
+pub fn sync_us(file: &File) -> f64 {
     let mut spent_ns = 0;
     for at in 0..SYNCS {
         file.write_all_at(&[1; PAGE_BYTES], at * PAGE_BYTES as u64)
@@ -47,8 +31,7 @@ pub fn sync_us(directory: &Path) -> f64 {
 }
 
 /// Mean time of one write of 4 KiB.
-pub fn write_us(directory: &Path) -> f64 {
-    let file = zeroed(directory, WRITES * PAGE_BYTES as u64);
+pub fn write_us(file: &File) -> f64 {
     let begun = Instant::now();
     for at in 0..WRITES {
         file.write_all_at(&[1; PAGE_BYTES], at * PAGE_BYTES as u64)
@@ -58,26 +41,35 @@ pub fn write_us(directory: &Path) -> f64 {
 }
 
 /// Appends a second: every producer writes its own bytes, then waits for a sync that began afterwards.
-pub fn append(directory: &Path, level: Level, producers: u64, bytes: u64, count: u64) -> f64 {
-    let file = zeroed(directory, (count + producers) * bytes);
+pub fn append(file: &File, level: Level, producers: u64, bytes: u64, bounds: Bounds) -> f64 {
     let payload = vec![0x5a; bytes as usize];
     let end = AtomicU64::new(0);
     let syncs = SharedSync::default();
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..producers {
-            scope.spawn(|| {
-                for _ in 0..count / producers {
-                    let offset = end.fetch_add(bytes, Ordering::Relaxed);
-                    file.write_all_at(&payload, offset).expect("the disk works");
-                    if level == Level::Durable {
-                        syncs.wait(&file);
-                    }
-                }
-            });
+    repeat(producers, bounds, &|_| {
+        let offset = end.fetch_add(bytes, Ordering::Relaxed);
+        file.write_all_at(&payload, offset).expect("the disk works");
+        if level == Level::Durable {
+            syncs.wait(file);
         }
-    });
-    (count / producers * producers) as f64 / begun.elapsed().as_secs_f64()
+    })
+}
+
+/// Orders a second: a write call each, and a wait for a shared sync for one in `every`.
+pub fn orders(file: &File, producers: u64, orders: u64, every: u64, bytes: usize) -> f64 {
+    let payload = vec![0x5a; bytes];
+    let end = AtomicU64::new(0);
+    let syncs = SharedSync::default();
+    let bounds = Bounds {
+        time: ORDERS_TIME,
+        records: orders,
+    };
+    repeat(producers, bounds, &|number| {
+        let offset = end.fetch_add(bytes as u64, Ordering::Relaxed);
+        file.write_all_at(&payload, offset).expect("the disk works");
+        if number % every == every / 2 {
+            syncs.wait(file);
+        }
+    })
 }
 
 /// Rounds of syncs: whoever finds none running makes the next.
