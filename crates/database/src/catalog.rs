@@ -89,7 +89,7 @@ impl Catalog {
                     if let Some((_, &[component])) =
                         layout::split_ident(layout::MULTIKEY, cursor.key())
                     {
-                        index.mark_multikey(component);
+                        index.mark(component);
                     }
                     cursor.next()?;
                 }
@@ -143,7 +143,7 @@ impl Applying<'_> {
         {
             for index in &detail.indexes {
                 for (_, component) in marks.iter().filter(|(ident, _)| *ident == index.ident) {
-                    index.mark_multikey(*component);
+                    index.mark(*component);
                 }
             }
         }

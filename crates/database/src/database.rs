@@ -336,15 +336,29 @@ fn identify(engine: &dyn Engine) -> Result<[u8; 16]> {
         name.extend_from_slice(value);
     })?;
     match (version, uuid) {
-        (Some(layout::FORMAT_VERSION), Some(uuid)) if name == engine.name().as_bytes() => Ok(uuid),
-        (Some(layout::FORMAT_VERSION), Some(_)) => Err(Error::Foreign(format!(
+        (Some(version), _)
+            if !(layout::FORMAT_VERSION_OLDEST..=layout::FORMAT_VERSION).contains(&version) =>
+        {
+            Err(Error::Foreign(format!(
+                "the data has format version {version}; this build reads versions {} to {}",
+                layout::FORMAT_VERSION_OLDEST,
+                layout::FORMAT_VERSION
+            )))
+        }
+        (Some(version), Some(uuid)) if name == engine.name().as_bytes() => {
+            if version < layout::FORMAT_VERSION {
+                // Before anything that an older reader would misread is written.
+                let mut batch = WriteBatch::new();
+                put_version(&mut batch);
+                engine.write(&batch)?;
+                engine.sync()?;
+            }
+            Ok(uuid)
+        }
+        (Some(_), Some(_)) => Err(Error::Foreign(format!(
             "the data was written by the engine `{}`, not by `{}`",
             String::from_utf8_lossy(&name),
             engine.name()
-        ))),
-        (Some(newer), _) if newer != layout::FORMAT_VERSION => Err(Error::Foreign(format!(
-            "the data has format version {newer}; this build reads version {}",
-            layout::FORMAT_VERSION
         ))),
         (Some(_), _) => Err(Error::Corrupt("the data has no database UUID".to_owned())),
         (None, _) => {
@@ -353,10 +367,7 @@ fn identify(engine: &dyn Engine) -> Result<[u8; 16]> {
             }
             let uuid = new_uuid();
             let mut batch = WriteBatch::new();
-            batch.put(
-                layout::FORMAT_VERSION_KEY,
-                &layout::FORMAT_VERSION.to_le_bytes(),
-            );
+            put_version(&mut batch);
             batch.put(layout::DATABASE_UUID_KEY, &uuid);
             batch.put(layout::ENGINE_NAME_KEY, engine.name().as_bytes());
             batch.put(layout::APPLIED_LSN_KEY, &0u64.to_le_bytes());
@@ -365,6 +376,13 @@ fn identify(engine: &dyn Engine) -> Result<[u8; 16]> {
             Ok(uuid)
         }
     }
+}
+
+fn put_version(batch: &mut WriteBatch) {
+    batch.put(
+        layout::FORMAT_VERSION_KEY,
+        &layout::FORMAT_VERSION.to_le_bytes(),
+    );
 }
 
 pub(crate) fn append_record_key(
@@ -377,13 +395,17 @@ pub(crate) fn append_record_key(
     quarry_keystring::encode_id(out, id);
     if out.len() - start > quarry_storage::KEY_BYTES_MAX {
         out.truncate(start);
-        let message = format!(
-            "the `_id` makes a key longer than {} bytes",
-            quarry_storage::KEY_BYTES_MAX
-        );
-        return Err(Error::invalid(17_280, message));
+        return Err(id_too_long());
     }
     Ok(())
+}
+
+pub(crate) fn id_too_long() -> Error {
+    let message = format!(
+        "the `_id` makes a key longer than {} bytes",
+        quarry_storage::KEY_BYTES_MAX
+    );
+    Error::invalid(17_280, message)
 }
 
 /// A random (version 4) UUID.

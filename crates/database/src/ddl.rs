@@ -431,7 +431,7 @@ pub(crate) fn stage_index_drop(index: &Index, batch: &mut WriteBatch) {
     }
     batch.put(&layout::dropped_key(index.ident), &[]);
     for component in 0..64u8 {
-        if index.multikey_components() & (1 << component) != 0 {
+        if index.marks() & (1 << component) != 0 {
             batch.delete(&layout::multikey_key(index.ident, component));
         }
     }

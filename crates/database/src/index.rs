@@ -11,6 +11,8 @@ use crate::ident::{Ident, Prefix};
 /// MongoDB's bounds.
 pub const INDEX_FIELDS_MAX: usize = 32;
 pub const INDEXES_MAX: usize = 64;
+/// The mark of an index that has cut keys (`index_entry`), behind those of its fields.
+pub(crate) const CUT_KEYS: u64 = 1 << 63;
 
 const CANNOT_CREATE_INDEX: i32 = 67;
 const INVALID_INDEX_OPTION: i32 = 197;
@@ -44,7 +46,8 @@ pub struct Index {
     pub building: bool,
     /// The specification as listIndexes shows it.
     pub spec: Document,
-    multikey: AtomicU64,
+    /// What its entries have met so far: a bit for each field that met an array, and `CUT_KEYS`.
+    marks: AtomicU64,
 }
 
 impl KeyPattern {
@@ -158,7 +161,7 @@ impl Index {
             hidden: false,
             building: false,
             spec: Document::new(),
-            multikey: AtomicU64::new(0),
+            marks: AtomicU64::new(0),
         };
         index.read_options(spec)?;
         index.spec = index.normal_spec();
@@ -167,7 +170,16 @@ impl Index {
 
     /// The key components that have met an array, as a bit set.
     pub fn multikey_components(&self) -> u64 {
-        self.multikey.load(Ordering::Acquire)
+        self.marks() & !CUT_KEYS
+    }
+
+    /// Whether some of its keys are cut: their order says nothing behind the cut.
+    pub fn has_cut_keys(&self) -> bool {
+        self.marks() & CUT_KEYS != 0
+    }
+
+    pub(crate) fn marks(&self) -> u64 {
+        self.marks.load(Ordering::Acquire)
     }
 
     pub fn is_multikey(&self) -> bool {
@@ -179,8 +191,8 @@ impl Index {
         self.unique && self.building
     }
 
-    pub(crate) fn mark_multikey(&self, component: u8) {
-        self.multikey.fetch_or(1 << component, Ordering::AcqRel);
+    pub(crate) fn mark(&self, bit: u8) {
+        self.marks.fetch_or(1 << bit, Ordering::AcqRel);
     }
 
     /// Whether two definitions make the same index (name apart).

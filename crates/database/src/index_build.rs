@@ -19,7 +19,8 @@ use crate::ddl::{names_id, same_pattern, stage_index_drop};
 use crate::error::{Error, Result};
 use crate::ident::Ident;
 use crate::index::{INDEXES_MAX, Index};
-use crate::index_keys::{KeyBuffer, Target, split_unique_value};
+use crate::index_entry::split_unique_value;
+use crate::index_keys::{KeyBuffer, Target};
 use crate::layout;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
@@ -27,6 +28,8 @@ use crate::payload::{ALLOCATED, Header, SYSTEM};
 use crate::record_locks::lock_hash;
 
 const BUILD_PIECE_DOCUMENTS: usize = 256;
+/// A piece ends behind the document that fills it.
+const BUILD_PIECE_BYTES: usize = 1024 * 1024;
 const INDEX_OPTIONS_CONFLICT: i32 = 85;
 const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
 const CANNOT_CREATE_INDEX: i32 = 67;
@@ -211,8 +214,9 @@ impl Database {
         } else {
             cursor.seek(from)?;
         }
-        let mut keys = Vec::new();
-        while cursor.valid() && keys.len() < BUILD_PIECE_DOCUMENTS {
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        while cursor.valid() && keys.len() < BUILD_PIECE_DOCUMENTS && bytes < BUILD_PIECE_BYTES {
+            bytes += cursor.value().len();
             keys.push(cursor.key().to_vec());
             cursor.next()?;
         }
@@ -261,9 +265,9 @@ impl Database {
                 let multikey = detail
                     .keys
                     .entries(number, index, &found, target, &mut buffer)?;
-                for component in (0..64u8).filter(|component| {
-                    multikey & !index.multikey_components() & (1 << component) != 0
-                }) {
+                for component in
+                    (0..64u8).filter(|component| multikey & !index.marks() & (1 << component) != 0)
+                {
                     batch.put(&layout::multikey_key(index.ident, component), &[]);
                     flags = SYSTEM;
                 }

@@ -11,11 +11,15 @@ use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
 use quarry_keystring::{TypeBits, encode_value};
 use smallvec::SmallVec;
 
+use crate::database::id_too_long;
 use crate::error::{Error, Result};
-use crate::index::{Index, KeyField};
+use crate::index::{CUT_KEYS, Index, KeyField};
+use crate::index_entry::cut;
 
 const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
 const KEY_TOO_LONG: i32 = 17_280;
+/// What the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
+const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
 
 /// The values of the first path components that indexes name, as found in one document.
 pub type Slots<'a> = SmallVec<[Option<RawElement<'a>>; 16]>;
@@ -116,7 +120,7 @@ impl KeyGenerator {
         })
     }
 
-    /// Appends the entries of index number `number`; returns the bit set of its fields that met an array.
+    /// Appends the entries of index number `number`; returns the marks (`Index::marks`) they ask for.
     pub fn entries(
         &self,
         number: usize,
@@ -135,15 +139,15 @@ impl KeyGenerator {
             index,
             target,
             buffer,
-            multikey: 0,
+            marks: 0,
         };
         let first = emit.buffer.entries.len();
         emit.expand(&states)?;
-        let multikey = emit.multikey;
-        if multikey != 0 {
+        let marks = emit.marks;
+        if marks != 0 {
             remove_repeated(buffer, first);
         }
-        Ok(multikey)
+        Ok(marks)
     }
 }
 
@@ -192,7 +196,7 @@ struct Emit<'e, 't> {
     index: &'e Index,
     target: Target<'t>,
     buffer: &'e mut KeyBuffer,
-    multikey: u64,
+    marks: u64,
 }
 
 impl Emit<'_, '_> {
@@ -203,7 +207,7 @@ impl Emit<'_, '_> {
             let State::Array(met, _) = state else {
                 continue;
             };
-            self.multikey |= 1 << i;
+            self.marks |= 1 << i;
             match array {
                 None => array = Some(*met),
                 Some(first) if std::ptr::eq(first.as_bytes(), met.as_bytes()) => {}
@@ -241,29 +245,40 @@ impl Emit<'_, '_> {
         for (KeyField { direction, .. }, value) in self.index.pattern.fields.iter().zip(values) {
             encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
         }
-        let mut key_end = bytes.len();
+        let fields_end = bytes.len();
         if let Some(id) = self.target.id {
             encode_value(bytes, bits, id, quarry_keystring::Direction::Ascending);
         } else {
             bytes.extend_from_slice(self.target.record_key);
         }
-        if bytes.len() - start > quarry_storage::KEY_BYTES_MAX {
+        let end = if self.index.unique {
+            fields_end
+        } else {
+            bytes.len()
+        };
+        let mut key_end = end;
+        if end - start > quarry_storage::KEY_BYTES_MAX {
+            if self.index.name == "_id_" {
+                bytes.truncate(start);
+                return Err(id_too_long());
+            }
+            let record_key = self.target.record_key;
+            key_end = cut(bytes, self.index, start, (fields_end, end), record_key);
+            self.marks |= CUT_KEYS;
+        } else if self.index.unique {
+            bytes.truncate(fields_end);
+            write_varint(bytes, self.target.record_key.len());
+            bytes.extend_from_slice(self.target.record_key);
+        }
+        if bytes.len() > ENTRIES_BYTES_MAX {
             bytes.truncate(start);
             return Err(Error::invalid(
                 KEY_TOO_LONG,
                 format!(
-                    "a key of index `{}` is longer than {} bytes",
-                    self.index.name,
-                    quarry_storage::KEY_BYTES_MAX
+                    "the keys of index `{}` take more than {ENTRIES_BYTES_MAX} bytes",
+                    self.index.name
                 ),
             ));
-        }
-        if self.index.unique {
-            bytes.truncate(key_end);
-            write_varint(bytes, self.target.record_key.len());
-            bytes.extend_from_slice(self.target.record_key);
-        } else {
-            key_end = bytes.len();
         }
         bits.append_to(bytes);
         let end = offset(bytes.len());
@@ -351,10 +366,4 @@ pub(crate) fn read_varint(bytes: &[u8]) -> Option<(usize, &[u8])> {
         }
     }
     None
-}
-
-/// The record key that a unique entry's value names, and the type bits behind it.
-pub fn split_unique_value(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, rest) = read_varint(value)?;
-    (len <= rest.len()).then(|| rest.split_at(len))
 }

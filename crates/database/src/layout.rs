@@ -5,8 +5,10 @@
 
 use crate::ident::Ident;
 
-/// The version of the layout; a reader refuses a newer one.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version of the layout; a reader refuses a newer one. An older one down to `FORMAT_VERSION_OLDEST` is read as it
+/// is and named anew at the start: version 2 added cut index keys and changed nothing that was there.
+pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION_OLDEST: u32 = 1;
 
 pub const FORMAT_VERSION_KEY: &[u8] = &[0x00, 0x00];
 pub const DATABASE_UUID_KEY: &[u8] = &[0x00, 0x01];

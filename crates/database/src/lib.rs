@@ -15,6 +15,7 @@ mod plan_summary;
 
 mod collection;
 mod index;
+mod index_entry;
 mod index_keys;
 
 mod catalog;
@@ -45,7 +46,8 @@ pub use error::{DuplicateKey, Error, Result};
 pub use ident::{Ident, Prefix};
 pub use index::{Index, KeyField, KeyPattern};
 pub use index_build::IndexesCreated;
-pub use index_keys::{KeyGenerator, split_unique_value};
+pub use index_entry::{meeting_cut_keys, split_unique_value};
+pub use index_keys::KeyGenerator;
 pub use namespace::{Namespace, check_database};
 pub use operation::Operation;
 pub use plan_summary::PlanSummary;

@@ -24,7 +24,8 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ident::Ident;
 use crate::index::Index;
-use crate::index_keys::{KeyBuffer, Target, split_unique_value};
+use crate::index_entry::split_unique_value;
+use crate::index_keys::{KeyBuffer, Target};
 use crate::write::duplicate_key;
 
 /// Documents that a build may note.

@@ -136,11 +136,11 @@ impl Check<'_> {
                 .detail
                 .keys
                 .entries(number, index, &found, target, buffer)?;
-            if multikey & !index.multikey_components() != 0 {
+            if multikey & !index.marks() != 0 {
                 self.index_error(
                     number,
                     format!(
-                        "index `{}` is multikey by _id {id} and not marked so",
+                        "index `{}` lacks a mark, of arrays or of cut keys, for the document with _id {id}",
                         index.name
                     ),
                 );

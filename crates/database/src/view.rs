@@ -12,7 +12,7 @@ use crate::commit::Counts;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::Index;
-use crate::index_keys::split_unique_value;
+use crate::index_entry::{IndexEntry, split_unique_value};
 use crate::namespace::Namespace;
 
 pub struct View {
@@ -101,25 +101,13 @@ pub fn index_record_key(
     key: &[u8],
     value: &[u8],
 ) -> Result<Vec<u8>> {
-    let broken = || {
+    let entry = IndexEntry::parse(index, key, value).ok_or_else(|| {
         Error::Corrupt(format!(
             "an entry of index `{}` of `{}` is broken",
             index.name, collection.namespace
         ))
-    };
-    let suffix = if index.unique {
-        split_unique_value(value).ok_or_else(broken)?.0
-    } else {
-        let mut rest = key
-            .strip_prefix(index.prefix.as_bytes())
-            .ok_or_else(broken)?;
-        for field in &index.pattern.fields {
-            let len = quarry_keystring::skip_value(rest, field.direction).map_err(|_| broken())?;
-            rest = rest.get(len..).ok_or_else(broken)?;
-        }
-        rest
-    };
-    Ok(full_record_key(collection, suffix))
+    })?;
+    Ok(full_record_key(collection, entry.record_key))
 }
 
 fn full_record_key(collection: &Collection, suffix: &[u8]) -> Vec<u8> {

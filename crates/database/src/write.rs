@@ -18,7 +18,8 @@ use crate::database::{Database, append_record_key, now_ms};
 use crate::error::{DuplicateKey, Error, Result};
 use crate::ident::Ident;
 use crate::index::Index;
-use crate::index_keys::{Entry, KeyBuffer, Target, split_unique_value};
+use crate::index_entry::{IndexEntry, split_unique_value};
+use crate::index_keys::{Entry, KeyBuffer, Target};
 use crate::layout;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
@@ -75,7 +76,7 @@ struct Piece {
 
 impl Piece {
     fn mark_multikey(&mut self, index: &Index, components: u64) {
-        let new = components & !index.multikey_components();
+        let new = components & !index.marks();
         for component in 0..64u8 {
             if new & (1 << component) != 0 {
                 self.puts
@@ -822,12 +823,10 @@ pub(crate) fn duplicate_key(
         .iter()
         .map(|field| field.direction)
         .collect();
-    let bits = split_unique_value(value).map_or(&[][..], |(_, bits)| bits);
-    let fields = key
-        .strip_prefix(index.prefix.as_bytes())
-        .unwrap_or_default();
     let mut key_value = Document::new();
-    if let Ok(values) = quarry_keystring::decode(fields, bits, &directions) {
+    if let Some(entry) = IndexEntry::parse(index, key, value)
+        && let Ok(values) = quarry_keystring::decode(entry.fields, entry.type_bits, &directions)
+    {
         for (field, value) in index.pattern.fields.iter().zip(&values) {
             key_value.append(&field.path, value.as_raw());
         }

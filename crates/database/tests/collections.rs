@@ -377,3 +377,29 @@ fn counters_are_exact_under_concurrent_writers() {
     );
     assert_valid(&database);
 }
+
+#[test]
+fn data_of_the_version_before_is_opened_and_named_anew_and_that_of_a_later_one_is_refused() {
+    let version_key = [0x00, 0x00];
+    let data_of = |version: u32| {
+        let engine = Arc::new(Memory::new());
+        let mut batch = WriteBatch::new();
+        batch.put(&version_key, &version.to_le_bytes());
+        batch.put(&[0x00, 0x01], &[7; 16]);
+        batch.put(&[0x01, 0x00], &0u64.to_le_bytes());
+        batch.put(&[0x01, 0x01], b"memory");
+        engine.write(&batch).unwrap();
+        let opened = Database::open(Arc::clone(&engine) as Arc<dyn Engine>, Options::default());
+        (engine, opened)
+    };
+    let (engine, opened) = data_of(1);
+    let database = opened.unwrap();
+    let mut version = Vec::new();
+    engine
+        .get(&version_key, &mut |value| version.extend_from_slice(value))
+        .unwrap();
+    assert_eq!(version, 2u32.to_le_bytes());
+    assert_eq!(insert(&database, &[doc! { "_id": 1 }], true).inserted, 1);
+    let later = data_of(3).1.err().unwrap();
+    assert!(later.to_string().contains("format version 3"), "{later}");
+}

@@ -2,12 +2,12 @@
 //! unique key, then more fields of equality, then a range, then an order that is asked for; else the collection.
 
 use quarry_bson::{Document, RawValue};
-use quarry_database::{Collection, Detail, Ident, Index, KeyRange};
+use quarry_database::{Collection, Detail, Ident, Index, KeyRange, meeting_cut_keys};
 use quarry_keystring::Direction;
 
 use super::bounds;
 use super::interval::Interval;
-use super::key_ranges::compose;
+use super::key_ranges::{apart, compose};
 use super::plan::{Access, IndexAccess, Plan};
 use crate::error::{Error, Result};
 use crate::matcher::{FieldPredicate, Matcher};
@@ -30,6 +30,7 @@ struct Candidate<'c> {
     pattern: Document,
     fields: Vec<(&'c str, Direction)>,
     multikey: u64,
+    has_cut_keys: bool,
     is_unique: bool,
     is_sparse: bool,
     is_clustered: bool,
@@ -128,6 +129,7 @@ fn candidates<'c>(collection: &'c Collection, detail: &'c Detail) -> Vec<Candida
             pattern,
             fields: vec![("_id", Direction::Ascending)],
             multikey: 0,
+            has_cut_keys: false,
             is_unique: true,
             is_sparse: false,
             is_clustered: true,
@@ -150,6 +152,7 @@ fn candidates<'c>(collection: &'c Collection, detail: &'c Detail) -> Vec<Candida
                 .map(|field| (field.path.as_str(), field.direction))
                 .collect(),
             multikey: index.multikey_components(),
+            has_cut_keys: index.has_cut_keys(),
             is_unique: index.unique,
             is_sparse: index.sparse,
             is_clustered: false,
@@ -200,7 +203,7 @@ impl Candidate<'_> {
             } else {
                 Access::Index(access)
             },
-            ranges: compose(self.prefix, &bounded),
+            ranges: self.ranges(&bounded),
             is_reversed,
             is_sorted: sort.is_none() || order.is_some(),
         };
@@ -243,10 +246,19 @@ impl Candidate<'_> {
         (bounded, equalities, false)
     }
 
+    /// Records have whole keys; those of an index may be cut.
+    fn ranges(&self, bounded: &[(Vec<Interval>, Direction)]) -> Vec<KeyRange> {
+        let ranges = compose(self.prefix, bounded);
+        if self.is_clustered {
+            return ranges;
+        }
+        apart(ranges.into_iter().map(meeting_cut_keys))
+    }
+
     /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value do
     /// not count.
     fn order(&self, sort: &SortPattern, equalities: &[(Vec<Interval>, Direction)]) -> Option<bool> {
-        if self.multikey != 0 || self.is_sparse {
+        if self.multikey != 0 || self.is_sparse || self.has_cut_keys {
             return None;
         }
         let is_constant = |path: &str| {

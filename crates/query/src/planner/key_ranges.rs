@@ -45,6 +45,22 @@ pub fn compose(prefix: &[u8], fields: &[(Vec<Interval>, Direction)]) -> Vec<KeyR
         .collect()
 }
 
+/// Joins those of the ranges, which are in key order, that share keys.
+pub fn apart(ranges: impl Iterator<Item = KeyRange>) -> Vec<KeyRange> {
+    let mut joined: Vec<KeyRange> = Vec::new();
+    for range in ranges.filter(|range| !range.is_empty()) {
+        match joined.last_mut() {
+            Some(last) if range.start < last.end => {
+                if range.end > last.end {
+                    last.end = range.end;
+                }
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
 type Cuts = (Vec<u8>, Vec<u8>);
 
 fn pairs<'r>(
