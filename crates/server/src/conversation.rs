@@ -119,9 +119,8 @@ impl Conversation {
         started: Instant,
         has_more: bool,
     ) -> Result<(), End> {
-        let decode = quarry_timing::phase(Phase::Decode);
+        quarry_timing::turn(Phase::Decode);
         let parsed = quarry_wire::parse(message, scratch);
-        drop(decode);
         match parsed {
             Err(error) => Err(End::Malformed(error.to_string())),
             Ok((header, Request::Query(query))) => {
@@ -186,7 +185,7 @@ impl Conversation {
                 return Ok(());
             }
             response_to = reply_id;
-            quarry_timing::begin_operation_now();
+            quarry_timing::begin_operation_in(Phase::Auth);
         }
     }
 
@@ -240,7 +239,6 @@ impl Conversation {
     fn send(&mut self, compressor: Option<Compressor>) -> Result<(), End> {
         let mut bytes = &self.reply;
         if let Some(compressor) = compressor {
-            let _encode = quarry_timing::phase(Phase::Encode);
             self.packed.clear();
             if let Err(error) = quarry_wire::compress(&self.reply, compressor, &mut self.packed) {
                 return Err(End::Failed(io::Error::other(error.to_string())));
@@ -253,7 +251,7 @@ impl Conversation {
         self.server
             .counters
             .add(self.connection.id, Counter::BytesOut, bytes.len() as u64);
-        let _send = quarry_timing::phase(Phase::Send);
+        quarry_timing::turn(Phase::Send);
         (&self.connection.stream)
             .write_all(bytes)
             .map_err(End::Failed)

@@ -85,6 +85,7 @@ pub fn dispatch<'a>(
     let mut reply = DocumentBuilder::new(out);
     let result = run(server, connection, call, &mut outcome, &mut reply)
         .and_then(|()| check_size(reply.len_bytes()));
+    quarry_timing::turn(Phase::Encode);
     match result {
         Ok(()) => {
             reply.append("ok", 1.0);
@@ -116,7 +117,7 @@ fn run<'a>(
     if let Some(counter) = counter_of(command.kind) {
         server.counters.add(connection.id, counter, 1);
     }
-    let auth = quarry_timing::phase(Phase::Auth);
+    quarry_timing::turn(Phase::Auth);
     let generic = Generic::parse(command, call.body)?;
     if generic.database.is_empty() {
         return Err(CommandError::new(
@@ -142,7 +143,7 @@ fn run<'a>(
         session: generic.session,
         started: call.started,
     });
-    drop(auth);
+    quarry_timing::turn(Phase::Execute);
     let _running = RunningGuard(connection);
     outcome.operation = Some(Arc::clone(&operation));
     let mut invocation = Invocation {
@@ -157,10 +158,7 @@ fn run<'a>(
         is_exhaust: false,
         returned: 0,
     };
-    let result = {
-        let _execute = quarry_timing::phase(Phase::Execute);
-        (command.run)(&mut invocation, reply)
-    };
+    let result = (command.run)(&mut invocation, reply);
     outcome.is_exhaust = invocation.is_exhaust;
     outcome.returned = invocation.returned;
     outcome.keys_examined = operation.keys_examined.load(Relaxed);

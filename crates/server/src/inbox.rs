@@ -46,8 +46,7 @@ impl Inbox {
             }
         }
         let started = Instant::now();
-        quarry_timing::begin_operation_now();
-        let _read = quarry_timing::phase(Phase::Read);
+        quarry_timing::begin_operation_in(Phase::Read);
         while self.filled < HEADER_BYTES {
             if !self.read_some(stream)? {
                 return Ok(Arrival::Malformed(format!(

@@ -89,16 +89,13 @@ fn ended<'a>(
         connection,
         call,
         outcome,
-        reply: reply.get(BODY_OFFSET..).and_then(leading_document),
+        // A checksum may stand behind the document.
+        reply: (reply.get(BODY_OFFSET..))
+            .and_then(RawDocument::split_first)
+            .map(|(document, _)| document),
         reply_bytes: reply.len(),
         breakdown,
     }
-}
-
-/// The document at the front; a checksum may stand behind it.
-fn leading_document(bytes: &[u8]) -> Option<RawDocument<'_>> {
-    let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
-    RawDocument::new(bytes.get(..length)?).ok()
 }
 
 /// Puts what was done into the operation's breakdown; what is already in it is not counted twice.

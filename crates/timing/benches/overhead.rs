@@ -54,19 +54,16 @@ thread_local! {
 
 /// The scopes that a find by `_id` opens.
 fn point_read(labels: &Labels<'_>) {
-    quarry_timing::begin_operation_now();
-    let read = quarry_timing::phase(Phase::Read);
-    drop(read);
-    drop(quarry_timing::phase(Phase::Decode));
-    let auth = quarry_timing::phase(Phase::Auth);
-    auth.turn(Phase::Execute);
+    quarry_timing::begin_operation_in(Phase::Read);
+    quarry_timing::turn(Phase::Decode);
+    quarry_timing::turn(Phase::Auth);
+    quarry_timing::turn(Phase::Execute);
     drop(quarry_timing::phase(Phase::Plan));
     drop(quarry_timing::phase(Phase::EngineRead));
     quarry_timing::count(Work::EngineGets, 1);
     quarry_timing::count(Work::KeysExamined, 1);
-    drop(auth);
-    drop(quarry_timing::phase(Phase::Encode));
-    drop(quarry_timing::phase(Phase::Send));
+    quarry_timing::turn(Phase::Encode);
+    quarry_timing::turn(Phase::Send);
     let breakdown = quarry_timing::finish_operation();
     quarry_timing::record_operation(OperationKind::Find, black_box(&breakdown), labels);
 }

@@ -73,9 +73,26 @@ pub fn begin_operation(start: Instant) {
     mine().begin(clock::at(start), is_enabled());
 }
 
-/// As [`begin_operation`], as of now.
-pub fn begin_operation_now() {
-    mine().begin(clock::now(), is_enabled());
+/// As [`begin_operation`], as of now and in `phase`: until [`turn`] says otherwise the clock runs for it wherever no
+/// scope is open.
+pub fn begin_operation_in(phase: Phase) {
+    let live = mine();
+    live.begin(clock::now(), is_enabled());
+    if live.since.load(Relaxed) != 0 {
+        live.touched.store(phase.bit(), Relaxed);
+        live.running.store(phase as u8, Relaxed);
+    }
+}
+
+/// Ends the phase that the clock runs for and goes on with `phase`, with one look at the clock. Within a scope it
+/// lasts until the scope ends; outside of all it lasts until the next turn.
+#[inline]
+pub fn turn(phase: Phase) {
+    if let Some(live) = LIVE.get()
+        && live.since.load(Relaxed) != 0
+    {
+        live.enter(phase);
+    }
 }
 
 /// Ends this thread's operation, records it under `kind`, and says where its time went. Without a
@@ -148,18 +165,6 @@ pub struct Scope {
     live: Option<&'static Live>,
     previous: u8,
     _stays_on_its_thread: PhantomData<*const ()>,
-}
-
-impl Scope {
-    /// Ends this phase and goes on with another one until the scope is dropped, with one look at the clock.
-    #[inline]
-    pub fn turn(&self, phase: Phase) {
-        if let Some(live) = self.live
-            && live.since.load(Relaxed) != 0
-        {
-            live.enter(phase);
-        }
-    }
 }
 
 impl Drop for Scope {
@@ -294,16 +299,15 @@ mod tests {
 
     #[test]
     fn a_turn_ends_one_phase_and_begins_the_next() {
-        begin_operation(Instant::now());
-        let outer = phase(Phase::Execute);
+        begin_operation_in(Phase::Auth);
+        sleep(Duration::from_millis(5));
+        turn(Phase::Execute);
         {
-            let scope = phase(Phase::Auth);
-            sleep(Duration::from_millis(5));
-            scope.turn(Phase::Plan);
+            let _scope = phase(Phase::Decode);
+            turn(Phase::Plan);
             sleep(Duration::from_millis(3));
         }
         sleep(Duration::from_millis(2));
-        drop(outer);
         let breakdown = end_operation(OperationKind::Command);
         assert_sum(&breakdown);
         assert!(ms(breakdown.phase_ns(Phase::Auth)) >= 5);

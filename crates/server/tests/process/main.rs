@@ -3,6 +3,7 @@
 //! All on the memory engine: what is tested here is above storage.
 
 mod admin;
+mod attribution;
 mod client;
 mod options;
 mod profiler;

@@ -97,6 +97,13 @@ impl Server {
             .unwrap_or_else(|| panic!("no line with {text}: {:?}", self.lines.lock().unwrap()))
     }
 
+    /// All log lines so far that hold `text`.
+    pub fn lines_with(&self, text: &str) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        let found = lines.iter().filter(|line| line.contains(text));
+        found.cloned().collect()
+    }
+
     pub fn count_lines(&self, text: &str) -> usize {
         self.lines
             .lock()
