@@ -166,7 +166,35 @@ fn bson_is_read_in_one_place() {
     );
     assert!(found("crates/bson/src/x.rs", code).is_empty());
     assert!(found("crates/wire/src/x.rs", code).is_empty());
-    assert!(found("crates/journal/src/x.rs", &code.replace("i32", "u32")).is_empty());
+    let length = code.replace("i32", "u32");
+    assert!(found("crates/journal/src/x.rs", &length).is_empty());
+    for name in ["query", "server"] {
+        assert_eq!(
+            found(&format!("crates/{name}/src/x.rs"), &length),
+            ["BSON bytes are read by bson, headers by wire"]
+        );
+        assert!(found(&format!("crates/{name}/tests/x.rs"), &length).is_empty());
+    }
+}
+
+#[test]
+fn the_other_bson_library_is_what_ours_is_tested_against() {
+    let (shipped, tested) = (
+        "[dependencies]\nbson = \"3\"\n",
+        "[dev-dependencies]\nbson = { version = \"3\" }\n",
+    );
+    assert_eq!(
+        found("crates/bson/Cargo.toml", shipped),
+        ["`bson` is what `bson` is tested against"]
+    );
+    assert!(found("crates/bson/Cargo.toml", tested).is_empty());
+    for text in [shipped, tested, "[dependencies.bson]\nversion = \"3\"\n"] {
+        assert_eq!(
+            found("crates/server/Cargo.toml", text),
+            ["`bson` belongs to bson and bench"]
+        );
+    }
+    assert!(found("crates/bench/Cargo.toml", shipped).is_empty());
 }
 
 #[test]

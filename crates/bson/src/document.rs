@@ -36,6 +36,14 @@ impl<'a> RawDocument<'a> {
         }
     }
 
+    /// The document that starts `bytes`, and what follows it: how documents written one after another are taken
+    /// apart. Looks at the frame alone, as `new` does; `None` where there is no whole document.
+    #[inline]
+    pub fn split_first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (document, rest) = bytes.split_at_checked(layout::read_len(bytes, 0)?)?;
+        Some((Self::new(document).ok()?, rest))
+    }
+
     /// A document from bytes whose frame a walk has measured; its terminator is not looked at.
     #[inline(always)]
     pub(crate) fn framed(bytes: &'a [u8]) -> Self {
@@ -234,5 +242,30 @@ impl PartialEq for RawDocument<'_> {
     /// Equal by MongoDB's comparison: the same names in the same order with equal values.
     fn eq(&self, other: &Self) -> bool {
         crate::compare::compare_documents(*self, *other).is_eq()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doc;
+
+    #[test]
+    fn documents_one_after_another_are_taken_apart() {
+        let (a, b) = (doc! { "a": 1 }, doc! {});
+        let both = [a.as_bytes(), b.as_bytes()].concat();
+        let (first, rest) = RawDocument::split_first(&both).unwrap();
+        assert_eq!((first.as_bytes(), rest), (a.as_bytes(), b.as_bytes()));
+        let (second, rest) = RawDocument::split_first(rest).unwrap();
+        assert!(second.is_empty() && rest.is_empty());
+        for broken in [
+            &both[..a.len_bytes() - 1],
+            &[],
+            &[4, 0, 0, 0],
+            &[255; 9],
+            &[5, 0, 0, 0, 1],
+        ] {
+            assert!(RawDocument::split_first(broken).is_none(), "{broken:?}");
+        }
     }
 }

@@ -225,11 +225,10 @@ impl<'a> Iterator for Documents<'a> {
     type Item = RawDocument<'a>;
 
     fn next(&mut self) -> Option<RawDocument<'a>> {
-        let length = u32::from_le_bytes(*self.rest.first_chunk()?) as usize;
-        let (document, rest) = self.rest.split_at_checked(length)?;
+        let (document, rest) = RawDocument::split_first(self.rest)?;
         self.rest = rest;
         self.left = self.left.saturating_sub(1);
-        RawDocument::new(document).ok()
+        Some(document)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

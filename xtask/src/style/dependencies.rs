@@ -47,11 +47,16 @@ const BENCH_USES: [&str; 11] = [
 ];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 3] = [
+const CONFINED: [(&str, &[&str]); 4] = [
+    ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),
     ("mdbx-sys", &["storage-mdbx"]),
 ];
+
+/// A library of the same purpose as ours: what ours is tested and measured against, and never part of what we
+/// ship.
+const PEERS: [(&str, &str); 1] = [("bson", "bson")];
 
 pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
     let (Some(name), Some("Cargo.toml")) = (file.crate_name(), file.path_in_crate()) else {
@@ -67,7 +72,12 @@ pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
     let Some((_, uses)) = ROOMS.iter().find(|(room, _)| *room == name) else {
         return breach(0, format!("crate `{name}` is not in the plan"));
     };
-    for (line, dependency) in dependencies(&file.text) {
+    for Dependency {
+        line,
+        name: dependency,
+        is_for_tests,
+    } in dependencies(&file.text)
+    {
         if let Some(room) = dependency.strip_prefix("quarry-")
             && !uses.contains(&room)
         {
@@ -82,25 +92,45 @@ pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
                 format!("`{library}` belongs to {}", rooms.join(" and ")),
             );
         }
+        if PEERS.contains(&(name, dependency)) && !is_for_tests {
+            breach(
+                line,
+                format!("`{dependency}` is what `{name}` is tested against"),
+            );
+        }
     }
 }
 
-/// The names under every `[dependencies]`, `[dev-dependencies]` and the like, with their lines.
-fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
-    let mut names = Vec::new();
+struct Dependency<'m> {
+    line: usize,
+    name: &'m str,
+    is_for_tests: bool,
+}
+
+/// What stands under every `[dependencies]`, `[dev-dependencies]` and the like.
+fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
+    let mut found = Vec::new();
     let mut is_inside = false;
+    let mut is_for_tests = false;
     for (index, line) in manifest.lines().enumerate() {
         let line = line.trim();
-        if let Some(section) = line.strip_prefix('[') {
+        let name = if let Some(section) = line.strip_prefix('[') {
             let section = section.trim_end_matches(']');
             is_inside = section.ends_with("dependencies");
+            is_for_tests = section.contains("dev-dependencies");
             // `[dependencies.name]` is a dependency by itself.
-            if let Some((_, name)) = section.split_once("dependencies.") {
-                names.push((index + 1, name));
-            }
-        } else if is_inside && let Some((name, _)) = line.split_once(['=', '.']) {
-            names.push((index + 1, name.trim().trim_matches('"')));
-        }
+            section.split_once("dependencies.").map(|(_, name)| name)
+        } else if is_inside {
+            line.split_once(['=', '.'])
+                .map(|(name, _)| name.trim().trim_matches('"'))
+        } else {
+            None
+        };
+        found.extend(name.map(|name| Dependency {
+            line: index + 1,
+            name,
+            is_for_tests,
+        }));
     }
-    names
+    found
 }

@@ -25,6 +25,11 @@ const PARSERS: [&str; 3] = ["bson", "wire", "bench"];
 /// BSON alone; the project's own formats have unsigned ones. So whoever reads these parses BSON by hand.
 const BSON_READS: [&str; 2] = ["i32::from_le_bytes", "f64::from_le_bytes"];
 
+/// Crates with no byte format of their own: any little-endian number that they read is out of a document or a
+/// message, whose readers are `bson` and `wire`.
+const FORMATLESS_CRATES: [&str; 2] = ["query", "server"];
+const ANY_READ: [&str; 1] = ["from_le_bytes"];
+
 pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
     if !file.is_rust() {
         return;
@@ -70,16 +75,11 @@ pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
             );
         }
     }
-    if file
-        .crate_name()
-        .is_some_and(|name| !PARSERS.contains(&name))
-    {
-        for read in BSON_READS {
-            breach(
-                lines_with_word(&code, read),
-                "BSON bytes are read by bson, headers by wire",
-            );
-        }
+    for read in bson_reads(file) {
+        breach(
+            lines_with_word(&code, read),
+            "BSON bytes are read by bson, headers by wire",
+        );
     }
 }
 
@@ -97,6 +97,18 @@ fn is_crate_root(file: &File) -> bool {
         && file
             .crate_name()
             .is_some_and(|name| !ENGINE_CRATES.contains(&name))
+}
+
+/// What in this file would be a reading of BSON bytes.
+fn bson_reads(file: &File) -> &'static [&'static str] {
+    let (Some(name), Some(path)) = (file.crate_name(), file.path_in_crate()) else {
+        return &[];
+    };
+    match name {
+        name if PARSERS.contains(&name) => &[],
+        name if FORMATLESS_CRATES.contains(&name) && path.starts_with("src/") => &ANY_READ,
+        _ => &BSON_READS,
+    }
 }
 
 fn is_pure(file: &File) -> bool {

@@ -164,12 +164,12 @@ impl Input {
 
 /// Moves the document at `position` to `out`.
 fn take(bytes: &[u8], position: &mut usize, out: &mut Vec<u8>) -> bool {
-    let Some(length) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) else {
+    let left = bytes.get(*position..).unwrap_or_default();
+    let Some((document, rest)) = RawDocument::split_first(left) else {
         return false;
     };
-    let end = *position + u32::from_le_bytes(*length) as usize;
-    out.extend_from_slice(&bytes[*position..end]);
-    *position = end;
+    out.extend_from_slice(document.as_bytes());
+    *position = bytes.len() - rest.len();
     true
 }
 
