@@ -22,7 +22,7 @@ pub(crate) fn document(bytes: &[u8]) -> Result<()> {
 #[inline]
 pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     /// What a first-level cache holds whole.
-    const SMALL_BYTES: usize = 32 * 1024;
+    const SMALL_BYTES: usize = if cfg!(test) { 64 } else { 32 * 1024 };
     if (SMALL_BYTES..=DOCUMENT_BYTES_INTERNAL_MAX).contains(&bytes.len()) {
         return copy_in_turns(bytes).ok_or_else(|| explain(bytes));
     }
@@ -34,9 +34,9 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
 #[inline(never)]
 fn copy_in_turns(bytes: &[u8]) -> Option<Vec<u8>> {
     /// Small enough for a copy that begins at once: from 4 KiB on copies take a way that begins slowly.
-    const PIECE_BYTES: usize = 1024;
-    let mut copy = Vec::with_capacity(bytes.len());
+    const PIECE_BYTES: usize = if cfg!(test) { 16 } else { 1024 };
     let mut rest = body(bytes, 1)?;
+    let mut copy = Vec::with_capacity(bytes.len());
     let mut names = NameLens::new();
     while rest.len() > 1 {
         rest = after_element(rest, &mut names, 1)?;
@@ -366,6 +366,8 @@ mod tests {
                 let passes = is_document(&bytes, 1);
                 let found = Search { path: Vec::new() }.document(&bytes, 0, 1);
                 assert_eq!(passes, found.is_ok(), "byte {at} = {new}: {found:?}");
+                // Long enough to be checked and copied in turns.
+                assert_eq!(copy(&bytes).ok(), passes.then(|| bytes.clone()));
                 for cut in 0..bytes.len() {
                     assert!(!is_document(&bytes[..cut], 1) || cut == bytes.len());
                 }

@@ -37,6 +37,12 @@ pub fn iterate(data: &[u8]) {
         return;
     };
     walk(document, 0);
+    // The walk from within and the walk from without end at the same element.
+    let mut elements = document.iter();
+    let within = document.iter().fold(0, |n, e| n + e.as_bytes().len());
+    let without = (&mut elements).map(|e| e.as_bytes().len()).sum::<usize>();
+    assert_eq!(within, without);
+    assert!(elements.malformed() || document.len_bytes() == within + 5);
     assert!(compare_documents(document, document).is_eq());
     hash_value(document.into(), &mut DefaultHasher::new());
     assert!(!document.to_string().is_empty());
@@ -115,8 +121,16 @@ pub fn field_set(data: &[u8]) {
         "l.1".to_owned(),
     ]);
     let set = FieldSet::new(paths.iter().map(String::as_str));
-    let mut slots = vec![None; set.len()];
-    for _ in 0..2 {
+    // Each document leaves hints about order to the next, which may be wrong for it.
+    let turned = turned(document);
+    for document in [
+        document,
+        document,
+        turned.as_raw(),
+        document,
+        turned.as_raw(),
+    ] {
+        let mut slots = vec![None; set.len()];
         set.extract(document, &mut slots);
         for (path, slot) in paths.iter().zip(&slots) {
             assert_eq!(*slot, document.get_path_element(path), "{path}");
@@ -132,6 +146,16 @@ pub fn field_set(data: &[u8]) {
         );
     }
     assert!(indexed.iter().eq(document.iter()));
+}
+
+/// The same elements, the last one first.
+fn turned(document: RawDocument<'_>) -> Document {
+    let elements: Vec<_> = document.iter().collect();
+    Document::build(|out| {
+        for element in elements.iter().rev() {
+            out.append_element(*element);
+        }
+    })
 }
 
 fn nested_name(element: RawElement<'_>) -> Option<String> {
