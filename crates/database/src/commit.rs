@@ -16,6 +16,7 @@
 //!
 //! What the journal could not append is refused and nothing has happened; what it appended is never taken back.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +39,11 @@ const STALL_TICK: Duration = Duration::from_millis(1);
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
 
+thread_local! {
+    /// How long this thread has waited for a stalled engine as leader, in nanoseconds.
+    static STALLED_HERE: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Document count and data size of one collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -53,6 +59,8 @@ pub struct CommitPath {
     counters: Mutex<FxHashMap<Ident, Counts>>,
     next_ident: AtomicU64,
     applied: AtomicU64,
+    stalled_ns: AtomicU64,
+    stall_cause: AtomicU64,
     /// Reused by every leader.
     batch: Mutex<WriteBatch>,
 }
@@ -68,8 +76,28 @@ impl CommitPath {
             counters: Mutex::default(),
             next_ident: AtomicU64::new(next_ident),
             applied: AtomicU64::new(applied),
+            stalled_ns: AtomicU64::new(0),
+            stall_cause: AtomicU64::new(0),
             batch: Mutex::new(WriteBatch::new()),
         })
+    }
+
+    /// How long leaders have waited for a stalled engine so far, in nanoseconds, all and the calling thread's own.
+    pub fn stalled_ns(&self) -> (u64, u64) {
+        (self.stalled_ns.load(Ordering::Relaxed), STALLED_HERE.get())
+    }
+
+    /// The cause of the last stall, as the timing names it.
+    pub fn stall_cause(&self) -> u64 {
+        self.stall_cause.load(Ordering::Relaxed)
+    }
+
+    fn note_stall(&self, cause: &str, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        STALLED_HERE.set(STALLED_HERE.get() + ns);
+        self.stall_cause
+            .store(quarry_timing::stall_cause(cause), Ordering::Relaxed);
+        self.stalled_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     pub fn applied_lsn(&self) -> u64 {
@@ -197,13 +225,15 @@ impl Hooks for CommitPath {
                 Readiness::Failed(error) => return Err(storage_hook_error(&error)),
                 Readiness::Stalled { cause } => {
                     let _stall = quarry_timing::phase(Phase::Stall);
-                    if since.get_or_insert_with(Instant::now).elapsed() > STALL_WAIT {
+                    let begun = Instant::now();
+                    if *since.get_or_insert(begun) + STALL_WAIT < begun {
                         return Err(HookError::new(
                             HookErrorKind::Stalled,
                             format!("the engine is stalled: {cause}"),
                         ));
                     }
                     std::thread::sleep(STALL_TICK);
+                    self.note_stall(&cause, begun.elapsed());
                 }
             }
         }

@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn it_reads_as_mongodb_writes_it() {
         let scan = PlanSummary::IndexScan(doc! { "a": 1, "b.c": -1, "h": "hashed" });
-        assert_eq!(scan.to_string(), r#"IXSCAN { a: 1, b.c: -1, h: "hashed" }"#);
+        assert_eq!(scan.to_string(), "IXSCAN { a: 1, b.c: -1, h: 'hashed' }");
         assert_eq!(PlanSummary::IdHack.to_string(), "IDHACK");
     }
 }

@@ -33,7 +33,7 @@ pub fn append_work(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
     work.finish();
 }
 
-/// Whom the operation waited for: `{group, groupWriters, sync, lockHolder: {opid, op}}`, as far as it did.
+/// Whom the operation waited for: `{group, groupWriters, sync, lockHolder: {opid, op}, stall}`, as far as it did.
 pub fn append_waits(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
     let named = |work: Work| Some(breakdown.work(work)).filter(|number| *number > 0);
     let (group, sync, holder) = (
@@ -41,7 +41,8 @@ pub fn append_waits(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
         named(Work::Sync),
         named(Work::LockHolder),
     );
-    if group.or(sync).or(holder).is_none() {
+    let stall = quarry_timing::stall_cause_text(breakdown.work(Work::StallCause));
+    if group.or(sync).or(holder).is_none() && stall.is_none() {
         return;
     }
     let mut waits = out.document("waits");
@@ -58,6 +59,9 @@ pub fn append_waits(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
         shown.append("opid", i64::from(opid));
         shown.append("op", kind.map_or("internal", OperationKind::name));
         shown.finish();
+    }
+    if let Some(stall) = stall {
+        waits.append("stall", stall.as_str());
     }
     waits.finish();
 }

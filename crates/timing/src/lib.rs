@@ -34,6 +34,7 @@ mod uses;
 mod windows;
 
 mod report;
+mod stall;
 
 pub use clock::start_clock;
 pub use collector::{Distribution, collect};
@@ -50,6 +51,7 @@ pub use report::{
     KindReport, LabelReport, OTHERS, PhaseReport, Times, all_uses, exemplar, forget_namespace,
     kinds, namespaces, reset, shapes, uses, uses_of,
 };
+pub use stall::{stall_cause, stall_cause_text};
 pub use uses::{OperationClass, Use, Uses};
 pub use windows::Window;
 pub use work::{WORK_COUNT, Work};

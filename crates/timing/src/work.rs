@@ -1,6 +1,6 @@
 //! What an operation did, counted beside its time, and whom it waited for.
 
-/// One thing that is counted. [`Work::Group`], [`Work::Sync`] and [`Work::LockHolder`] are names, not amounts: the
+/// One thing that is counted. Those from [`Work::Group`] on are names, not amounts: the
 /// last one stands, and they are in no sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -26,12 +26,14 @@ pub enum Work {
     Group,
     /// How many syncs the journal had made when this operation's wait for one ended.
     Sync,
-    /// The operation number of who held the lock that was waited for last.
+    /// The tag of the operation that held the lock that was waited for last.
     LockHolder,
+    /// Why the engine was stalled: a number of [`crate::stall_cause`].
+    StallCause,
 }
 
 /// How many there are.
-pub const WORK_COUNT: usize = 14;
+pub const WORK_COUNT: usize = 15;
 /// Those before this place are amounts and have sums.
 pub(crate) const SUMMED_COUNT: usize = Work::Group as usize;
 
@@ -52,6 +54,7 @@ impl Work {
         Work::Group,
         Work::Sync,
         Work::LockHolder,
+        Work::StallCause,
     ];
 
     /// The name used in replies.
@@ -72,6 +75,7 @@ impl Work {
             Work::Group => "group",
             Work::Sync => "sync",
             Work::LockHolder => "lockHolder",
+            Work::StallCause => "stallCause",
         }
     }
 

@@ -317,3 +317,59 @@ fn the_running_operation_shows_its_phase() {
     let (parts, wall) = parts_and_wall(timing);
     assert!((parts - wall).abs() < 0.01, "{timing}");
 }
+
+/// How long a slow client dawdles, and what an operation takes at most that nobody delays.
+const DAWDLE: std::time::Duration = std::time::Duration::from_millis(150);
+
+/// The phase that took longest in the one line that holds `text`, and its microseconds.
+fn slowest_phase(server: &Server, text: &str) -> (String, f64) {
+    let line = quarry_bson::extjson::parse(&server.line(text)).unwrap();
+    let phases = line.get_path("attr.phasesMicros").unwrap();
+    let phases = phases.as_document().unwrap().iter().map(|phase| {
+        let micros = phase.value().as_f64_lossy().unwrap();
+        (phase.name().to_string_lossy().into_owned(), micros)
+    });
+    phases.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
+}
+
+#[test]
+fn a_client_that_sends_slowly_shows_in_read() {
+    let (server, mut client) = start();
+    let threshold = i64::try_from(DAWDLE.as_millis() / 2).unwrap();
+    run(
+        &mut client,
+        &doc! { "setParameter": 1, "slowOpThresholdMs": threshold },
+    );
+    let message = crate::client::message(doc! { "ping": 1, "comment": "slow" }.as_raw(), 0);
+    client.send(&message[..20]);
+    std::thread::sleep(DAWDLE);
+    client.send(&message[20..]);
+    client.reply();
+    let (phase, micros) = slowest_phase(&server, r#""comment":"slow""#);
+    assert_eq!(phase, "read");
+    assert!(micros >= DAWDLE.as_micros() as f64 * 0.9, "{micros}");
+}
+
+#[test]
+fn a_client_that_reads_slowly_shows_in_send() {
+    let (server, mut client) = start();
+    let threshold = i64::try_from(DAWDLE.as_millis() / 2).unwrap();
+    for id in 0..15 {
+        let large = "x".repeat(1 << 20);
+        run(
+            &mut client,
+            &doc! { "insert": "things", "documents": [doc! { "_id": id, "large": large }] },
+        );
+    }
+    run(
+        &mut client,
+        &doc! { "setParameter": 1, "slowOpThresholdMs": threshold },
+    );
+    let find = doc! { "find": "things", "comment": "unread" };
+    client.send(&crate::client::message(find.as_raw(), 0));
+    std::thread::sleep(2 * DAWDLE);
+    client.reply();
+    let (phase, micros) = slowest_phase(&server, r#""comment":"unread""#);
+    assert_eq!(phase, "send");
+    assert!(micros >= DAWDLE.as_micros() as f64 * 0.9, "{micros}");
+}
