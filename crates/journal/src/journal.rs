@@ -10,22 +10,26 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::append::Appender;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::hooks::Hooks;
+use crate::latch::Latch;
+use crate::log::Log;
+use crate::log::local::LocalLog;
 use crate::options::{Identity, Options, SEGMENT_BYTES_MIN};
 use crate::pipeline::Pipeline;
 use crate::reader::Reader;
 use crate::recovery::recover;
-use crate::segment_header::SEGMENT_HEADER_BYTES;
 use crate::segments::Segments;
-use crate::sync::{SyncCounters, Syncer};
+use crate::sync::SyncCounters;
 use crate::ticket::{Committed, Level, Pending, Ticket};
+use crate::wakeups::Wakeups;
 
 /// An open write-ahead log. Dropping it closes it.
 pub struct Journal {
     pipeline: Arc<Pipeline>,
+    /// The log if it is files of this journal's own: with segments to free and syncs to count.
+    local: Option<Arc<LocalLog>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     replayed: u64,
 }
@@ -53,32 +57,67 @@ impl Journal {
             recovered.segments,
             recovered.next_sequence,
         )?;
-        let unix_ms = unix_ms();
-        let segment = segments.begin(recovered.start, unix_ms)?;
-        let appender = Appender {
-            offset: SEGMENT_HEADER_BYTES as u64,
-            next_lsn: recovered.start.first_lsn,
-            previous_crc: segment.header_crc,
-            incarnation,
-            unapplied: None,
-            segment: Arc::clone(&segment),
-        };
+        let segment = segments.begin(recovered.start, unix_ms())?;
         let is_short = segment.bytes < options.segment_bytes;
-        let syncer = Syncer::new(recovered.start.first_lsn, segment);
-        let pipeline = Arc::new(Pipeline::new(options, hooks, segments, syncer, appender));
-        let threads = if pipeline.options.background {
-            spawn_threads(&pipeline)?
-        } else {
-            Vec::new()
-        };
+        let next_lsn = recovered.start.first_lsn;
+        let latch = Arc::new(Latch::default());
+        let wakeups = Arc::new(Wakeups::new(next_lsn - 1));
+        let local = Arc::new(LocalLog::new(
+            segments,
+            segment,
+            next_lsn,
+            Arc::clone(&latch),
+            Arc::clone(&wakeups),
+        ));
+        let log: Arc<dyn Log> = local.clone();
+        let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn);
+        let journal = Journal::run(pipeline, Some(local), recovered.replayed)?;
         if is_short {
-            pipeline.wakeups.request_space();
+            journal.pipeline.wakeups.request_space();
         }
+        Ok(journal)
+    }
+
+    /// The same over another log: hands every group above `applied_lsn` to `hooks.apply`, then goes on at
+    /// the log's end. Nothing else may append to the log meanwhile: if something does, the next write is
+    /// answered with `PositionMoved` and the journal latches.
+    pub fn open_on(
+        log: Arc<dyn Log>,
+        options: Options,
+        applied_lsn: u64,
+        hooks: Arc<dyn Hooks>,
+    ) -> Result<Journal> {
+        let mut next_lsn = applied_lsn + 1;
+        let mut groups = log.read(next_lsn)?;
+        while let Some(payloads) = groups.next_group()? {
+            hooks
+                .apply(payloads.first_lsn(), &payloads)
+                .map_err(Error::Unapplied)?;
+            next_lsn = payloads.last_lsn() + 1;
+        }
+        let latch = Arc::new(Latch::default());
+        let wakeups = Arc::new(Wakeups::new(next_lsn - 1));
+        let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn);
+        Journal::run(pipeline, None, next_lsn - 1 - applied_lsn)
+    }
+
+    fn run(pipeline: Pipeline, local: Option<Arc<LocalLog>>, replayed: u64) -> Result<Journal> {
+        let pipeline = Arc::new(pipeline);
+        let threads = match pipeline.options.background {
+            true => spawn_threads(&pipeline, local.as_ref())?,
+            false => Vec::new(),
+        };
         Ok(Journal {
             pipeline,
+            local,
             threads: Mutex::new(threads),
-            replayed: recovered.replayed,
+            replayed,
         })
+    }
+
+    /// The log under this journal, to read from. A group submitted to it directly has not been applied.
+    pub fn log(&self) -> Arc<dyn Log> {
+        Arc::clone(&self.pipeline.log)
     }
 
     /// Accepts and applies a record; returns before it is durable. Locks may go after this.
@@ -121,29 +160,25 @@ impl Journal {
     /// Returns when everything up to `lsn` is durable. One sync serves all who wait.
     /// Safe to call from the engine's threads: it takes no part in the commit path.
     pub fn wait_durable(&self, lsn: u64) -> Result<()> {
-        let written_lsn = self.pipeline.syncer.written_lsn();
-        if lsn > written_lsn {
+        let accepted_lsn = self.pipeline.accepted_lsn();
+        if lsn > accepted_lsn {
             return Err(Error::PositionMoved {
                 expected_lsn: lsn,
-                next_lsn: written_lsn + 1,
+                next_lsn: accepted_lsn + 1,
             });
         }
-        self.pipeline
-            .syncer
-            .wait_durable(lsn, &self.pipeline.latch)?;
-        self.pipeline.wakeups.notify_tails();
-        Ok(())
+        self.pipeline.wait_durable(lsn)
     }
 
     /// Makes everything accepted so far durable and returns up to which LSN that is.
     pub fn sync(&self) -> Result<u64> {
-        let lsn = self.pipeline.syncer.written_lsn();
+        let lsn = self.pipeline.accepted_lsn();
         self.wait_durable(lsn)?;
         Ok(lsn)
     }
 
     pub fn durable_lsn(&self) -> u64 {
-        self.pipeline.syncer.durable_lsn()
+        self.pipeline.log.durable_lsn()
     }
 
     /// The last record that is accepted and applied.
@@ -153,7 +188,7 @@ impl Journal {
 
     /// The first record that the journal still holds; 0 if it holds none.
     pub fn first_lsn(&self) -> u64 {
-        self.pipeline.segments.first_lsn()
+        self.pipeline.log.first_lsn()
     }
 
     /// Records that `open` applied.
@@ -167,21 +202,28 @@ impl Journal {
     }
 
     /// The engine holds everything up to `lsn` durably: frees segments outside the retention window.
-    /// Returns the bytes freed.
+    /// Returns the bytes freed. Another log than the local one keeps what it keeps.
     pub fn checkpointed(&self, lsn: u64) -> Result<u64> {
+        let Some(local) = &self.local else {
+            return Ok(0);
+        };
         let lsn = lsn.min(self.last_lsn());
-        self.pipeline
+        local
             .segments
             .free_through(lsn, self.pipeline.now_unix_ms())
     }
 
-    /// Bytes of the files that hold the log.
+    /// Bytes of the files that hold the log; 0 if it is not in files of this journal.
     pub fn live_bytes(&self) -> u64 {
-        self.pipeline.segments.live_bytes()
+        self.local
+            .as_ref()
+            .map_or(0, |local| local.segments.live_bytes())
     }
 
     pub fn sync_counters(&self) -> SyncCounters {
-        self.pipeline.syncer.counters()
+        self.local
+            .as_ref()
+            .map_or_else(SyncCounters::default, |local| local.syncer.counters())
     }
 
     /// Whether writes are refused: the disk failed, or the engine refused a group that the log holds.
@@ -198,7 +240,9 @@ impl Journal {
     pub fn close(&self) -> Result<()> {
         self.pipeline.close();
         self.pipeline.wakeups.close();
-        self.pipeline.segments.close();
+        if let Some(local) = &self.local {
+            local.segments.close();
+        }
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The threads catch their own failures; a panic there was printed.
             let _ = thread.join();
@@ -207,7 +251,10 @@ impl Journal {
             return self.pipeline.latch.check();
         }
         self.sync()?;
-        self.pipeline.mark()
+        match &self.local {
+            Some(local) => local.mark(self.pipeline.now_unix_ms()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -220,17 +267,24 @@ impl Drop for Journal {
     }
 }
 
-fn spawn_threads(pipeline: &Arc<Pipeline>) -> Result<Vec<JoinHandle<()>>> {
-    let spawn = |name: &str, run: fn(&Pipeline)| {
-        let pipeline = Arc::clone(pipeline);
+fn spawn_threads(
+    pipeline: &Arc<Pipeline>,
+    local: Option<&Arc<LocalLog>>,
+) -> Result<Vec<JoinHandle<()>>> {
+    let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         let builder = std::thread::Builder::new().name(name.to_owned());
         builder
-            .spawn(move || run(&pipeline))
+            .spawn(run)
             .map_err(|e| Error::io("start thread", name, &e))
     };
-    let sync = spawn("journal-sync", run_sync)?;
-    let space = spawn("journal-space", run_space)?;
-    Ok(vec![sync, space])
+    let shared = Arc::clone(pipeline);
+    let mut threads = vec![spawn("journal-sync", Box::new(move || run_sync(&shared)))?];
+    if let Some(local) = local {
+        let (shared, local) = (Arc::clone(pipeline), Arc::clone(local));
+        let run = move || run_space(&shared, &local);
+        threads.push(spawn("journal-space", Box::new(run))?);
+    }
+    Ok(threads)
 }
 
 fn run_sync(pipeline: &Pipeline) {
@@ -238,17 +292,15 @@ fn run_sync(pipeline: &Pipeline) {
     let interval = (interval_ms > 0).then(|| Duration::from_millis(interval_ms));
     while pipeline.wakeups.wait_sync(interval) {
         pipeline.flush_if_idle();
-        let lsn = pipeline.syncer.written_lsn();
         // A failure latches; every writer is told, so there is nothing to do with it here.
-        let _ = pipeline.syncer.wait_durable(lsn, &pipeline.latch);
-        pipeline.wakeups.notify_tails();
+        let _ = pipeline.wait_durable(pipeline.accepted_lsn());
     }
 }
 
-fn run_space(pipeline: &Pipeline) {
+fn run_space(pipeline: &Pipeline, local: &LocalLog) {
     while pipeline.wakeups.wait_space() {
         // Without a segment made ahead the next leader makes it, and meets the same error itself.
-        let _ = pipeline.segments.prepare(pipeline.now_unix_ms());
+        let _ = local.segments.prepare(pipeline.now_unix_ms());
     }
 }
 

@@ -12,58 +12,58 @@
 //! because memory, journal and engine could no longer be known to agree.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
 use crate::append::{Appender, Surroundings};
 use crate::error::{Error, Result};
-use crate::files::sync_file;
 use crate::group::{Group, Place};
 use crate::hooks::Hooks;
 use crate::latch::Latch;
+use crate::log::{Log, LogTicket, Stage};
 use crate::options::{Options, RECORD_BYTES_MAX};
 use crate::queue::{Queue, Taken};
-use crate::segments::Segments;
-use crate::sync::Syncer;
 use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
 use crate::wakeups::Wakeups;
 
 /// A record's length field.
 const RECORD_HEADER_BYTES: usize = 4;
 
-/// The state of an open journal. Lock order: `appender` (with the turn), `queue`, the syncer's state.
+/// The state of an open journal. Lock order: `appender` (with the turn), `queue`, those of the log.
 pub(crate) struct Pipeline {
     pub options: Options,
     pub hooks: Arc<dyn Hooks>,
-    pub segments: Segments,
-    pub syncer: Syncer,
-    pub latch: Latch,
-    pub wakeups: Wakeups,
+    pub log: Arc<dyn Log>,
+    pub latch: Arc<Latch>,
+    pub wakeups: Arc<Wakeups>,
     appender: Mutex<Appender>,
     queue: Mutex<Queue>,
+    accepted_lsn: AtomicU64,
     /// The engine refused a group that the log holds.
     is_behind: AtomicBool,
     clock: Clock,
 }
 
 impl Pipeline {
+    /// `next_lsn` is the log's next position, and everything before it is applied.
     pub fn new(
         options: Options,
         hooks: Arc<dyn Hooks>,
-        segments: Segments,
-        syncer: Syncer,
-        appender: Appender,
+        log: Arc<dyn Log>,
+        latch: Arc<Latch>,
+        wakeups: Arc<Wakeups>,
+        next_lsn: u64,
     ) -> Self {
         Pipeline {
             options,
             hooks,
-            segments,
-            syncer,
-            latch: Latch::default(),
-            wakeups: Wakeups::new(appender.next_lsn - 1),
-            appender: Mutex::new(appender),
+            appender: Mutex::new(Appender::new(Arc::clone(&log), next_lsn)),
+            log,
+            latch,
+            wakeups,
+            accepted_lsn: AtomicU64::new(next_lsn - 1),
             queue: Mutex::new(Queue::new()),
             is_behind: AtomicBool::new(false),
             clock: Clock::new(),
@@ -89,8 +89,7 @@ impl Pipeline {
     pub fn commit_durable(&self, payload: &[u8]) -> Result<Committed> {
         let place = self.enter(payload)?;
         place.group.wait()?;
-        self.syncer.wait_durable(place.lsn(), &self.latch)?;
-        self.wakeups.notify_tails();
+        self.wait_durable(place.lsn())?;
         Ok(self.durable(&place))
     }
 
@@ -151,9 +150,23 @@ impl Pipeline {
             let Ticket { lsn, report } = self.ticket(place);
             return Ok(Committed { lsn, report });
         }
-        self.syncer.wait_durable(place.lsn(), &self.latch)?;
-        self.wakeups.notify_tails();
+        self.wait_durable(place.lsn())?;
         Ok(self.durable(place))
+    }
+
+    /// Everything up to here is in the log.
+    pub fn accepted_lsn(&self) -> u64 {
+        self.accepted_lsn.load(Ordering::Acquire)
+    }
+
+    /// Returns when everything up to `lsn`, which must be accepted, is durable.
+    pub fn wait_durable(&self, lsn: u64) -> Result<()> {
+        let result = self.log.wait(&LogTicket::up_to(lsn), Stage::Durable);
+        if let Err(error) = &result {
+            self.latch.throw(&error.to_string());
+        }
+        self.wakeups.notify_tails();
+        result
     }
 
     /// Leads the forming group if it has records that nobody waits to lead.
@@ -241,21 +254,19 @@ impl Pipeline {
         let mut appender = self.appender.lock();
         let around = self.surroundings(begun_ns);
         self.apply_refused(&mut appender, &around)?;
-        let written = appender.append(&mut taken.buffer, taken.count, &around)?;
+        let accepted = appender.append(&mut taken.buffer, taken.count, &around)?;
+        self.accepted_lsn
+            .store(appender.next_lsn - 1, Ordering::Release);
         let group = &taken.group;
-        group.first_lsn.store(written.first_lsn, Ordering::Relaxed);
+        group.first_lsn.store(accepted.first_lsn, Ordering::Relaxed);
         let appended_ns = self.now_ns();
         group.appended_ns.store(appended_ns, Ordering::Relaxed);
-        if let Err(refusal) = appender.apply(&mut taken.buffer, written, &around) {
+        if let Err(refusal) = appender.apply(&mut taken.buffer, accepted, &around) {
             self.is_behind.store(true, Ordering::Release);
             return Err(refusal);
         }
         group.applied_ns.store(self.now_ns(), Ordering::Relaxed);
         self.wakeups.note_applied(appender.next_lsn - 1);
-        if written.wants_space {
-            self.segments.hurry();
-            self.wakeups.request_space();
-        }
         Ok(())
     }
 
@@ -277,8 +288,6 @@ impl Pipeline {
     fn surroundings(&self, now_ns: u64) -> Surroundings<'_> {
         Surroundings {
             hooks: &*self.hooks,
-            segments: &self.segments,
-            syncer: &self.syncer,
             latch: &self.latch,
             unix_ms: self.clock.unix_ms(now_ns),
         }
@@ -299,15 +308,6 @@ impl Pipeline {
         let next = Arc::clone(&queue.forming);
         drop(queue);
         next.give_turn();
-    }
-
-    /// A synced group that says that everything before it is durable: damage to the end of a closed
-    /// journal is then told from an unsynced tail.
-    pub fn mark(&self) -> Result<()> {
-        let mut appender = self.appender.lock();
-        appender.append_mark(&self.surroundings(self.now_ns()))?;
-        let segment = &appender.segment;
-        sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))
     }
 
     /// Whether a group that the log holds still waits for the engine.

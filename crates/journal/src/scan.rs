@@ -81,6 +81,15 @@ impl GroupScanner {
         ))
     }
 
+    /// As `payloads`, and goes on behind the group.
+    pub fn take_payloads(&mut self, header: &GroupHeader) -> Result<Payloads<'_>> {
+        self.bytes(header.group_bytes() as usize)?;
+        let start = (self.offset - self.window_offset) as usize;
+        self.skip(header);
+        let body = &self.window[start + GROUP_HEADER_BYTES..start + header.group_bytes() as usize];
+        Ok(Payloads::new(header.first_lsn, header.count, body))
+    }
+
     pub fn skip(&mut self, header: &GroupHeader) {
         self.offset += header.group_bytes();
     }

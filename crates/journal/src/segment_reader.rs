@@ -1,0 +1,87 @@
+//! Reads the local log from its files, group by group, while writing goes on. It holds no lock and keeps no
+//! space: a segment freed under it stays readable through its own handle.
+
+use std::sync::Arc;
+
+use crate::chain::scanner;
+use crate::error::{Error, Result};
+use crate::hooks::Payloads;
+use crate::log::LogReader;
+use crate::scan::GroupScanner;
+use crate::segments::{Segment, Segments};
+use crate::sync::Syncer;
+
+pub(crate) struct SegmentReader {
+    segments: Arc<Segments>,
+    /// Says how far the log is written.
+    syncer: Arc<Syncer>,
+    next_lsn: u64,
+    segment: Arc<Segment>,
+    scanner: GroupScanner,
+}
+
+impl SegmentReader {
+    pub fn new(segments: Arc<Segments>, syncer: Arc<Syncer>, from_lsn: u64) -> Result<Self> {
+        let next_lsn = from_lsn.max(1);
+        let first_lsn = segments.first_lsn();
+        if first_lsn > next_lsn {
+            return Err(Error::HistoryMissing {
+                needed_lsn: next_lsn,
+                first_lsn,
+            });
+        }
+        let Some(segment) = segments.holding(next_lsn).first().map(Arc::clone) else {
+            return Err(Error::Closed);
+        };
+        Ok(SegmentReader {
+            segments,
+            syncer,
+            next_lsn,
+            scanner: scanner(&segment),
+            segment,
+        })
+    }
+
+    fn next_segment(&mut self) -> Result<()> {
+        let Some(next) = self.segments.after(self.segment.header.sequence) else {
+            return Err(Error::Damaged {
+                segment: self.segment.name.clone(),
+                offset: self.scanner.offset(),
+                reason: format!("record {} is not there", self.next_lsn),
+            });
+        };
+        if next.header.sequence != self.segment.header.sequence + 1 {
+            return Err(Error::HistoryMissing {
+                needed_lsn: self.next_lsn,
+                first_lsn: self.segments.first_lsn(),
+            });
+        }
+        self.scanner = scanner(&next);
+        self.segment = next;
+        Ok(())
+    }
+}
+
+impl LogReader for SegmentReader {
+    fn next_group(&mut self) -> Result<Option<Payloads<'_>>> {
+        if self.syncer.written_lsn() < self.next_lsn {
+            return Ok(None);
+        }
+        self.scanner.refresh();
+        let header = loop {
+            match self.scanner.peek()? {
+                Ok(header) if header.incarnation == self.segment.header.incarnation => {
+                    if header.next_lsn() > self.next_lsn {
+                        break header;
+                    }
+                    self.scanner.skip(&header);
+                }
+                _ => self.next_segment()?,
+            }
+        };
+        let from_lsn = self.next_lsn;
+        self.next_lsn = header.next_lsn();
+        let payloads = self.scanner.take_payloads(&header)?;
+        Ok(Some(payloads.after(from_lsn - 1)))
+    }
+}
