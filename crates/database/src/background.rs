@@ -21,14 +21,18 @@ pub struct Stop {
 }
 
 impl Background {
-    /// Starts a named thread; `work` is to return soon after its `Stop` is set.
-    pub fn start(&self, name: &str, work: impl FnOnce(&Stop) + Send + 'static) {
+    /// Starts a named thread; `work` is to return soon after its `Stop` is set. False if there is no room for it.
+    pub fn start(&self, name: &str, work: impl FnOnce(&Stop) + Send + 'static) -> bool {
         let stop = Arc::clone(&self.stop);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || work(&stop));
         // A machine without room for one more thread serves on; what the thread would do waits for the next start.
-        self.threads.lock().extend(thread);
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| !thread.is_finished());
+        let is_started = thread.is_ok();
+        threads.extend(thread);
+        is_started
     }
 
     /// Ends every thread. A panic in one was printed where it happened.
@@ -68,7 +72,7 @@ mod tests {
     fn a_waiting_thread_ends_at_once() {
         let background = Background::default();
         let began = Instant::now();
-        background.start("test", |stop| while !stop.wait(Duration::from_secs(60)) {});
+        assert!(background.start("test", |stop| while !stop.wait(Duration::from_secs(60)) {}));
         background.end();
         assert!(began.elapsed() < Duration::from_secs(30));
         assert!(background.stop().is_set());

@@ -179,11 +179,13 @@ impl Database {
                 return Ok(());
             };
             let _ddl = self.lock_ddl(namespace.database());
-            let Some((collection, _hold)) = self.hold_exclusive(&namespace, operation)? else {
-                continue;
-            };
+            let held = self.hold_exclusive(&namespace, operation)?;
             // The collection can have been renamed, and its marks with it, before it was held.
             if self.building_namespace(idents)?.as_ref() == Some(&namespace) {
+                let Some((collection, _hold)) = held else {
+                    // It went with its database, whose clean-up takes the marks.
+                    return Ok(());
+                };
                 let keep = |index: &Index| !(index.building && idents.contains(&index.ident));
                 return self.replace_indexes(&collection, keep).map(drop);
             }

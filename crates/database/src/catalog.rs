@@ -2,7 +2,8 @@
 //!
 //! Keeps true: what the cache holds is what the engine's latest state says. Memory changes only by applying a
 //! committed record (`Applying`): while a record with catalog keys is applied, the gate is shut, so that no reader
-//! can load an entry from before it and keep it. `is_current` lets a reader that took a snapshot make sure that its
+//! can load an entry from before it and keep it. A collection that went with its database does not exist, though its
+//! entry may still stand (`database_drop`). `is_current` lets a reader that took a snapshot make sure that its
 //! collection was not replaced before the snapshot. Leaves out: who may change the catalog (`ddl`).
 
 use std::sync::Arc;
@@ -25,7 +26,9 @@ const FORGET_AT_ONCE: usize = CACHED_COLLECTIONS_MAX / 16;
 pub struct Catalog {
     engine: Arc<dyn Engine>,
     cache: RwLock<FxHashMap<Box<str>, Arc<Collection>>>,
-    /// Lock order: the gate before the cache.
+    /// Dropped databases that are being cleaned up: their collections below the ident do not exist.
+    dropping: RwLock<FxHashMap<Box<str>, Ident>>,
+    /// Lock order: the gate before the others.
     gate: Mutex<()>,
 }
 
@@ -36,12 +39,31 @@ pub struct Applying<'c> {
 }
 
 impl Catalog {
-    pub fn new(engine: Arc<dyn Engine>) -> Catalog {
-        Catalog {
+    /// Reads the marks of dropped databases and nothing else.
+    pub fn new(engine: Arc<dyn Engine>) -> Result<Catalog> {
+        let mut dropping = FxHashMap::default();
+        {
+            let snapshot = engine.snapshot()?;
+            let mut cursor = snapshot.cursor(KeyRange::prefix(layout::DROPPED_DATABASE))?;
+            cursor.first()?;
+            while cursor.valid() {
+                let (Some(database), Some(ident)) = (
+                    layout::split_dropped_database(cursor.key()),
+                    layout::read_ident(cursor.value()),
+                ) else {
+                    let message = "the mark of a dropped database is broken";
+                    return Err(Error::Corrupt(message.to_owned()));
+                };
+                dropping.insert(database.into(), ident);
+                cursor.next()?;
+            }
+        }
+        Ok(Catalog {
             engine,
             cache: RwLock::default(),
+            dropping: RwLock::new(dropping),
             gate: Mutex::default(),
-        }
+        })
     }
 
     pub fn get(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
@@ -49,7 +71,7 @@ impl Catalog {
             return Ok(Some(Arc::clone(collection)));
         }
         let _gate = self.gate.lock();
-        let Some(collection) = self.load(namespace)? else {
+        let Some(collection) = self.load(namespace)?.filter(|found| !self.is_dead(found)) else {
             return Ok(None);
         };
         let collection = Arc::new(collection);
@@ -106,6 +128,34 @@ impl Catalog {
         }
     }
 
+    /// The collection that went with its database and still has its entry under `namespace`.
+    pub fn dead(&self, namespace: &Namespace) -> Result<Option<Collection>> {
+        let _gate = self.gate.lock();
+        if !self.is_dropping(namespace.database()) {
+            return Ok(None);
+        }
+        Ok(self.load(namespace)?.filter(|found| self.is_dead(found)))
+    }
+
+    /// Whether collections of a database of that name wait to be cleaned up.
+    pub fn is_dropping(&self, database: &str) -> bool {
+        self.dropping.read().contains_key(database)
+    }
+
+    pub fn dropping(&self) -> Vec<String> {
+        self.dropping
+            .read()
+            .keys()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    fn is_dead(&self, collection: &Collection) -> bool {
+        let dropping = self.dropping.read();
+        let mark = dropping.get(collection.namespace.database());
+        mark.is_some_and(|mark| collection.ident < *mark)
+    }
+
     fn load(&self, namespace: &Namespace) -> Result<Option<Collection>> {
         let mut bytes = Vec::new();
         let key = layout::catalog_key(namespace.database(), namespace.collection());
@@ -158,6 +208,24 @@ impl Applying<'_> {
                     .cache
                     .write()
                     .remove(format!("{database}.{collection}").as_str());
+            } else if let Some(database) = layout::split_dropped_database(key) {
+                self.follow_database(database, op);
+            }
+        }
+    }
+    /// A database was dropped, or its last collection has been cleaned up.
+    fn follow_database(&self, database: &str, op: Op<'_>) {
+        let mut dropping = self.catalog.dropping.write();
+        match op {
+            Op::Put(_, value) => {
+                if let Some(ident) = layout::read_ident(value) {
+                    dropping.insert(database.into(), ident);
+                }
+                let mut cache = self.catalog.cache.write();
+                cache.retain(|_, collection| collection.namespace.database() != database);
+            }
+            Op::Delete(_) => {
+                dropping.remove(database);
             }
         }
     }

@@ -59,8 +59,10 @@ pub struct Database {
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) builds: Arc<Builds>,
     pub(crate) interrupted_builds: Arc<[InterruptedBuild]>,
+    /// Whether its thread runs (`database_drop`). Taken before the catalog's locks.
+    pub(crate) database_cleaner_runs: Arc<Mutex<bool>>,
     ddl: Arc<[Mutex<()>; DDL_SHARDS]>,
-    background: Background,
+    pub(crate) background: Background,
 }
 
 impl Database {
@@ -103,7 +105,7 @@ impl Database {
         options: Options,
     ) -> Result<Database> {
         let uuid = identify(engine.as_ref())?;
-        let catalog = Arc::new(Catalog::new(Arc::clone(&engine)));
+        let catalog = Arc::new(Catalog::new(Arc::clone(&engine))?);
         let commit_path = Arc::new(CommitPath::new(Arc::clone(&engine), Arc::clone(&catalog))?);
         let identity = Identity {
             database: uuid,
@@ -140,11 +142,13 @@ impl Database {
             epochs: Arc::new(Epochs::default()),
             builds: Arc::default(),
             interrupted_builds: interrupted_builds.into(),
+            database_cleaner_runs: Arc::default(),
             ddl: Arc::default(),
             background: Background::default(),
         };
         database.start_checkpoints();
-        database.start_cleaner();
+        database.start_build_cleaner();
+        database.start_database_cleaner();
         Ok(database)
     }
 
@@ -286,7 +290,7 @@ impl Database {
     }
 
     /// Drops what interrupted index builds left behind, if there is any.
-    fn start_cleaner(&self) {
+    fn start_build_cleaner(&self) {
         if self.interrupted_builds.is_empty() {
             return;
         }
@@ -298,7 +302,7 @@ impl Database {
     }
 
     /// The same database for a background thread, without threads of its own.
-    fn same(&self) -> Database {
+    pub(crate) fn same(&self) -> Database {
         Database {
             engine: Arc::clone(&self.engine),
             journal: Arc::clone(&self.journal),
@@ -310,6 +314,7 @@ impl Database {
             epochs: Arc::clone(&self.epochs),
             builds: Arc::clone(&self.builds),
             interrupted_builds: Arc::clone(&self.interrupted_builds),
+            database_cleaner_runs: Arc::clone(&self.database_cleaner_runs),
             ddl: Arc::clone(&self.ddl),
             background: Background::default(),
         }

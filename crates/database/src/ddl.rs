@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_journal::Level;
-use quarry_storage::{KeyRange, WriteBatch};
+use quarry_storage::WriteBatch;
 
 use crate::builds::{stage_mark, unstage_mark};
 use crate::collection::{Collection, new_entry};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ident::Ident;
 use crate::index::Index;
 use crate::layout;
-use crate::namespace::{Namespace, check_database};
+use crate::namespace::Namespace;
 use crate::operation::Operation;
 use crate::payload::{ALLOCATED, Header, SYSTEM};
 
@@ -35,7 +35,7 @@ impl Database {
         &self,
         namespace: &Namespace,
         options: RawDocument<'_>,
-        _operation: &Operation,
+        operation: &Operation,
         level: Level,
     ) -> Result<()> {
         let ddl = self.lock_ddl(namespace.database());
@@ -47,7 +47,7 @@ impl Database {
                 "collection `{namespace}` already exists"
             )));
         }
-        let lsn = self.create_unlocked(namespace, options)?;
+        let lsn = self.create_unlocked(namespace, options, operation)?;
         drop(ddl);
         self.acknowledge(lsn, level)
     }
@@ -56,7 +56,7 @@ impl Database {
     pub fn collection_or_create(
         &self,
         namespace: &Namespace,
-        _operation: &Operation,
+        operation: &Operation,
     ) -> Result<Arc<Collection>> {
         loop {
             if let Some(collection) = self.catalog.get(namespace)? {
@@ -64,7 +64,7 @@ impl Database {
             }
             let _ddl = self.lock_ddl(namespace.database());
             if self.catalog.get(namespace)?.is_none() {
-                self.create_unlocked(namespace, RawDocument::EMPTY)?;
+                self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
             }
         }
     }
@@ -82,25 +82,6 @@ impl Database {
         drop(ddl);
         self.acknowledge(lsn, level)?;
         Ok(Some(dropped))
-    }
-
-    /// Drops every collection of a database; false if it had none.
-    pub fn drop_database(&self, name: &str, operation: &Operation, level: Level) -> Result<bool> {
-        check_database(name)?;
-        let ddl = self.lock_ddl(name);
-        let mut last = None;
-        for collection in self.list_collections(name)? {
-            operation.check()?;
-            last = self
-                .drop_unlocked(&collection.namespace, operation)?
-                .map(|(_, lsn)| lsn)
-                .or(last);
-        }
-        drop(ddl);
-        if let Some(lsn) = last {
-            self.acknowledge(lsn, level)?;
-        }
-        Ok(last.is_some())
     }
 
     pub fn rename_collection(
@@ -128,6 +109,10 @@ impl Database {
         };
         let ddl = self.lock_ddl(low.database());
         let other = (first != second).then(|| self.lock_ddl(high.database()));
+        if from.database() != to.database() {
+            // The source may be older than the drop of a database of that name.
+            self.clean_database(to.database(), operation)?;
+        }
         let Some((source, hold)) = self.hold_exclusive(from, operation)? else {
             return Err(Error::NamespaceNotFound(format!(
                 "source namespace `{from}` does not exist"
@@ -143,6 +128,7 @@ impl Database {
             }
             self.stage_drop(target, &mut batch)?;
         }
+        self.stage_dead(to, operation, &mut batch)?;
         batch.delete(&layout::catalog_key(from.database(), from.collection()));
         batch.put(
             &layout::catalog_key(to.database(), to.collection()),
@@ -155,41 +141,6 @@ impl Database {
         let lsn = self.commit(&Header::SYSTEM_ONLY, &batch)?;
         drop((target, hold, other, ddl));
         self.acknowledge(lsn, level)
-    }
-
-    pub fn list_databases(&self) -> Result<Vec<String>> {
-        let snapshot = self.engine.snapshot()?;
-        let mut cursor = snapshot.cursor(KeyRange::prefix(layout::CATALOG))?;
-        cursor.first()?;
-        let mut names = Vec::new();
-        while cursor.valid() {
-            let Some((database, _)) = layout::split_catalog_key(cursor.key()) else {
-                return Err(Error::Corrupt("a catalog key is broken".to_owned()));
-            };
-            let mut next = layout::catalog_key(database, "");
-            names.push(database.to_owned());
-            // The byte behind the separator ends the range of this database.
-            *next.last_mut().expect("a catalog key ends in a NUL here") = 1;
-            cursor.seek(&next)?;
-        }
-        Ok(names)
-    }
-
-    /// The collections of a database, by name.
-    pub fn list_collections(&self, database: &str) -> Result<Vec<Collection>> {
-        let snapshot = self.engine.snapshot()?;
-        let mut cursor = snapshot.cursor(KeyRange::prefix(&layout::catalog_key(database, "")))?;
-        cursor.first()?;
-        let mut collections = Vec::new();
-        while cursor.valid() {
-            if let Some((database, collection)) = layout::split_catalog_key(cursor.key()) {
-                let namespace = Namespace::new(database, collection)?;
-                let entry = Document::from_bytes(cursor.value().to_vec())?;
-                collections.push(Collection::from_entry(namespace, entry)?);
-            }
-            cursor.next()?;
-        }
-        Ok(collections)
     }
 
     /// The specifications of a collection's indexes, `_id_` first.
@@ -368,7 +319,14 @@ impl Database {
         self.put_entry(collection, &kept, 0, batch)
     }
 
-    fn create_unlocked(&self, namespace: &Namespace, options: RawDocument<'_>) -> Result<u64> {
+    fn create_unlocked(
+        &self,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+        operation: &Operation,
+    ) -> Result<u64> {
+        let mut batch = WriteBatch::new();
+        self.stage_dead(namespace, operation, &mut batch)?;
         let ident = self.commit_path.allocate_ident();
         let capped = options.get("capped").is_some_and(|value| value.is_truthy());
         let id_index = if capped {
@@ -381,7 +339,6 @@ impl Database {
         };
         let indexes: Vec<&Index> = id_index.iter().collect();
         let entry = new_entry(ident, new_uuid(), options, &indexes);
-        let mut batch = WriteBatch::new();
         batch.put(
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
@@ -409,7 +366,11 @@ impl Database {
         Ok(Some((Dropped { indexes }, lsn)))
     }
 
-    fn stage_drop(&self, collection: &Collection, batch: &mut WriteBatch) -> Result<usize> {
+    pub(crate) fn stage_drop(
+        &self,
+        collection: &Collection,
+        batch: &mut WriteBatch,
+    ) -> Result<usize> {
         let detail = self.catalog.detail(collection)?;
         let namespace = &collection.namespace;
         batch.delete(&layout::catalog_key(

@@ -21,6 +21,7 @@ pub const DROPPED: &[u8] = &[0x00, 0x11];
 pub const COUNTERS: &[u8] = &[0x00, 0x13];
 pub const MULTIKEY: &[u8] = &[0x00, 0x14];
 pub const BUILDING: &[u8] = &[0x00, 0x15];
+pub const DROPPED_DATABASE: &[u8] = &[0x00, 0x16];
 
 /// `0x00 0x10 database 0x00 collection`: no database name holds a NUL, so one database is one range.
 pub fn catalog_key(database: &str, collection: &str) -> Vec<u8> {
@@ -63,6 +64,21 @@ pub fn split_ident<'k>(kind: &[u8], key: &'k [u8]) -> Option<(Ident, &'k [u8])> 
     let rest = key.strip_prefix(kind)?;
     let (number, rest) = rest.split_first_chunk::<8>()?;
     Some((Ident(u64::from_be_bytes(*number)), rest))
+}
+
+/// `0x00 0x16 database`: its collections below the ident in the value went with it.
+pub fn dropped_database_key(database: &str) -> Vec<u8> {
+    [DROPPED_DATABASE, database.as_bytes()].concat()
+}
+
+/// The database of a key made by `dropped_database_key`.
+pub fn split_dropped_database(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.strip_prefix(DROPPED_DATABASE)?).ok()
+}
+
+/// An ident as a value holds it.
+pub fn read_ident(value: &[u8]) -> Option<Ident> {
+    value.try_into().ok().map(u64::from_le_bytes).map(Ident)
 }
 
 fn with_ident(kind: &[u8], ident: Ident) -> Vec<u8> {

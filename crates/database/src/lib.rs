@@ -30,8 +30,10 @@ mod view;
 mod write;
 
 mod builds;
+mod database_drop;
 mod ddl;
 mod index_build;
+mod listing;
 mod reclaim;
 mod stats;
 mod unique_build;
