@@ -80,6 +80,7 @@ public final class Peer {
             calls.put("owned", () -> sink += decode().size());
             calls.put("owned-read", () -> sink += sum(decode()));
             calls.put("iterate", () -> sink += iterate());
+            calls.put("validate", () -> sink += walk());
             calls.put("spread5", () -> sink += gets(spread));
             calls.put("first5", () -> sink += gets(first));
             calls.put("encode", () -> sink += encode());
@@ -114,6 +115,15 @@ public final class Peer {
             return sum;
         }
 
+        private long walk() {
+            try (BsonBinaryReader reader = new BsonBinaryReader(ByteBuffer.wrap(bytes))) {
+                reader.readStartDocument();
+                long sum = readAll(reader);
+                reader.readEndDocument();
+                return sum;
+            }
+        }
+
         private long iterate() {
             long sum = 0;
             try (BsonBinaryReader reader = new BsonBinaryReader(ByteBuffer.wrap(bytes))) {
@@ -132,6 +142,27 @@ public final class Peer {
             }
             return sum;
         }
+    }
+
+    // The codec has no validating pass of its own; reading every value finds what is broken.
+    private static long readAll(BsonBinaryReader reader) {
+        long sum = 0;
+        while (reader.readBsonType() != BsonType.END_OF_DOCUMENT) {
+            switch (reader.getCurrentBsonType()) {
+                case INT32 -> sum ^= reader.readInt32();
+                case INT64 -> sum ^= reader.readInt64();
+                case DOUBLE -> sum ^= Double.doubleToRawLongBits(reader.readDouble());
+                case BOOLEAN -> sum ^= reader.readBoolean() ? 1 : 0;
+                case STRING -> sum ^= reader.readString().length();
+                case ARRAY -> {
+                    reader.readStartArray();
+                    sum ^= readAll(reader);
+                    reader.readEndArray();
+                }
+                default -> throw new IllegalStateException("no scenario has such a value");
+            }
+        }
+        return sum;
     }
 
     private static long sum(BsonDocument document) {

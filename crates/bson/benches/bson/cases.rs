@@ -15,7 +15,12 @@ pub struct Case {
     pub bytes: usize,
     pub ours: Box<dyn FnMut()>,
     pub peer: Option<Box<dyn FnMut()>>,
+    /// What the machine takes for the memory that the operation cannot do without.
+    pub limit: Option<Box<dyn FnMut()>>,
 }
+
+/// Documents from this size on are bounded by memory: there the limit is measured too.
+const LIMITED_BYTES: usize = 64 * 1024;
 
 /// The scenario's document and what is asked of it.
 pub fn of(scenario: &Scenario) -> (&'static [u8], Vec<Case>) {
@@ -43,6 +48,9 @@ pub fn of(scenario: &Scenario) -> (&'static [u8], Vec<Case>) {
         bytes: bytes.len(),
         ours,
         peer,
+        limit: (bytes.len() >= LIMITED_BYTES)
+            .then(|| limit(operation, bytes, fields))
+            .flatten(),
     };
     let mut index = Index::new();
     let mut buffer = Vec::new();
@@ -155,6 +163,36 @@ pub fn of(scenario: &Scenario) -> (&'static [u8], Vec<Case>) {
         ),
     ];
     (bytes, cases)
+}
+
+/// The copy or the reading that is left of an operation when nothing is done to the bytes.
+fn limit(
+    operation: &str,
+    bytes: &'static [u8],
+    fields: &'static [(String, Field)],
+) -> Option<Box<dyn FnMut()>> {
+    let mut buffer = Vec::new();
+    match operation {
+        "owned" => Some(Box::new(move || drop(black_box(black_box(bytes).to_vec())))),
+        "validate" => Some(Box::new(move || {
+            let (words, _) = black_box(bytes).as_chunks::<8>();
+            black_box(
+                words
+                    .iter()
+                    .fold(0, |n, word| n | u64::from_le_bytes(*word)),
+            );
+        })),
+        "encode" => Some(Box::new(move || {
+            buffer.clear();
+            for (_, field) in black_box(fields) {
+                if let Field::Text(text) = field {
+                    buffer.extend_from_slice(text.as_bytes());
+                }
+            }
+            black_box(buffer.len());
+        })),
+        _ => None,
+    }
 }
 
 fn extract(document: RawDocument<'static>, names: &[&str]) -> Box<dyn FnMut()> {

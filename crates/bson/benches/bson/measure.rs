@@ -10,6 +10,7 @@ pub struct Measured {
     pub ours_ns: f64,
     /// Each peer that has the operation, by name.
     pub peers_ns: Vec<(&'static str, f64)>,
+    pub limit_ns: Option<f64>,
 }
 
 /// Samples of each side.
@@ -18,14 +19,22 @@ const ROUNDS: usize = 40;
 const SAMPLE_NS: f64 = 1_500_000.0;
 /// Time that Java's compiler gets to warm to an operation.
 const JAVA_WARM_NS: f64 = 1_000_000_000.0;
+/// The part of a sample's calls that goes before it without counting.
+const WARMING: u32 = 8;
 const CALLS_MAX: u32 = 1 << 24;
 
+const OURS: &str = "ours";
 const CRATE: &str = "bson crate";
+const LIMIT: &str = "limit";
 
 pub fn run(case: &mut Case, java: Option<&mut Java>) -> Measured {
-    let mut sides: Vec<Side<'_>> = vec![Side::new("", |calls| Some(timed(&mut *case.ours, calls)))];
+    let mut sides: Vec<Side<'_>> =
+        vec![Side::new(OURS, |calls| Some(timed(&mut *case.ours, calls)))];
     if let Some(peer) = &mut case.peer {
         sides.push(Side::new(CRATE, |calls| Some(timed(&mut **peer, calls))));
+    }
+    if let Some(limit) = &mut case.limit {
+        sides.push(Side::new(LIMIT, |calls| Some(timed(&mut **limit, calls))));
     }
     if let Some(java) = java {
         let name = case.name.clone();
@@ -41,15 +50,19 @@ pub fn run(case: &mut Case, java: Option<&mut Java>) -> Measured {
     for _ in 0..ROUNDS {
         sides.iter_mut().for_each(Side::sample);
     }
-    let peers_ns = sides[1..]
-        .iter()
-        .map(|side| (side.name, side.best_ns))
-        .collect();
+    let best = |name| {
+        let mut sides = sides.iter().filter(|side| side.name == name);
+        sides.next().map(|side| side.best_ns)
+    };
+    let peers = [CRATE, crate::java::NAME];
     Measured {
         name: case.name.clone(),
         bytes: case.bytes,
-        ours_ns: sides[0].best_ns,
-        peers_ns,
+        ours_ns: best(OURS).expect("ours was measured"),
+        peers_ns: (peers.into_iter())
+            .filter_map(|peer| Some((peer, best(peer)?)))
+            .collect(),
+        limit_ns: best(LIMIT),
     }
 }
 
@@ -94,7 +107,9 @@ impl<'a> Side<'a> {
             (f64::from(self.calls) * SAMPLE_NS / ns).clamp(1.0, f64::from(CALLS_MAX)) as u32;
     }
 
+    /// Takes a sample, after some calls that do not count: the side before has left its own data in the caches.
     fn sample(&mut self) {
+        (self.time)(self.calls.div_ceil(WARMING));
         if let Some(ns) = (self.time)(self.calls) {
             self.best_ns = self.best_ns.min(ns / f64::from(self.calls));
         }

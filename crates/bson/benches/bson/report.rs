@@ -11,8 +11,11 @@ pub fn print(m: &Measured) {
         .iter()
         .map(|(name, ns)| format!("  {name} {ns:>11.1} ns {:>6.1}x", ns / m.ours_ns))
         .collect();
+    let limit = (m.limit_ns)
+        .map(|ns| format!("  limit {ns:.1} ns"))
+        .unwrap_or_default();
     println!(
-        "{:<21} {:>11.1} ns {rate:>9.2} GB/s{peers}",
+        "{:<21} {:>11.1} ns {rate:>9.2} GB/s{peers}{limit}",
         m.name, m.ours_ns
     );
 }
@@ -22,7 +25,7 @@ pub fn write(results: &[Measured]) {
         .iter()
         .map(|m| {
             let peers: serde_json::Map<_, _> = m.peers_ns.iter().map(|(name, ns)| ((*name).to_owned(), (*ns).into())).collect();
-            serde_json::json!({"case": m.name, "unit": "ns", "ours": m.ours_ns, "peers": peers, "limit": null})
+            serde_json::json!({"case": m.name, "unit": "ns", "ours": m.ours_ns, "peers": peers, "limit": m.limit_ns})
         })
         .collect();
     let path = directory().join("bson.json");
