@@ -106,20 +106,29 @@ impl FieldSet {
         (at, self.levels[at].names.len() - 1)
     }
 
+    #[inline(never)]
     fn walk<'a>(&self, at: usize, document: &'a [u8], slots: &mut [Option<RawElement<'a>>]) {
         let level = &self.levels[at];
-        if let Some(mut hunt) = Hunt::begin(level, document) {
-            hunt.follow(slots);
-            while !hunt.is_over() {
-                match hunt.seek(slots) {
-                    Stop::End => break,
-                    Stop::Run => hunt.follow(slots),
-                    Stop::Branch(name, element) => self.fill(name, element, slots),
-                }
+        if let Some(hunt) = Hunt::begin(level, document) {
+            let hunt = hunt.follow(slots);
+            if !hunt.is_over() {
+                self.search(hunt, slots);
             }
         }
         if let Some(more) = level.more {
             self.walk(more, document, slots);
+        }
+    }
+
+    /// Goes on where elements have not come as they did in the last document.
+    #[inline(never)]
+    fn search<'a>(&self, mut hunt: Hunt<'_, 'a>, slots: &mut [Option<RawElement<'a>>]) {
+        while !hunt.is_over() {
+            match hunt.seek(slots) {
+                Stop::End => break,
+                Stop::Run => hunt = hunt.follow(slots),
+                Stop::Branch(name, element) => self.fill(name, element, slots),
+            }
         }
     }
 

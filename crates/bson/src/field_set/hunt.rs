@@ -46,11 +46,15 @@ impl<'l, 'a> Hunt<'l, 'a> {
     }
 
     /// Fills slots for as long as each next element has the name expected.
-    #[inline(never)]
-    pub fn follow(&mut self, slots: &mut [Option<RawElement<'a>>]) {
-        let level = self.level;
-        let (mut rest, mut missing) = (self.rest, self.missing);
-        let (mut before, mut expected) = (self.before, self.expected);
+    #[inline(always)]
+    pub fn follow(self, slots: &mut [Option<RawElement<'a>>]) -> Self {
+        let Self {
+            level,
+            mut missing,
+            mut before,
+            mut expected,
+            mut rest,
+        } = self;
         while let Some(step) = Step::read_named(rest, expected.sight.name_len, |name| {
             expected.sight.begins(name)
         }) && missing & expected.bit != 0
@@ -66,8 +70,13 @@ impl<'l, 'a> Hunt<'l, 'a> {
                 _ => break,
             }
         }
-        (self.rest, self.missing) = (rest, missing);
-        (self.before, self.expected) = (before, expected);
+        Self {
+            level,
+            missing,
+            before,
+            expected,
+            rest,
+        }
     }
 
     /// Passes over elements that nobody wants, and fills the slots of those that somebody does.

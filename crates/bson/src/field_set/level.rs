@@ -79,7 +79,9 @@ impl Level {
     }
 }
 
+/// Aligned so that its place in the list takes a shift: a walk waits for it at each name found.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Name {
     pub sight: Sight,
     /// Whether the name leads to one slot and no further.
