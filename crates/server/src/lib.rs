@@ -43,3 +43,5 @@ mod admin;
 mod data_directory;
 mod engine;
 mod log;
+mod metrics;
+mod metrics_text;

@@ -7,6 +7,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use quarry_server::config::{Command, CommandLine, Config, EXIT_BAD_OPTIONS};
 
+/// For the engines as well: theirs and ours are many small blocks from many threads.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let serve = match CommandLine::parse().command {
         Command::Serve(serve) => serve,

@@ -15,22 +15,73 @@ fn metrics_tell_the_phases_of_what_was_run() {
     // The figures of the first are in once the second is answered: they are taken after the reply is sent.
     client.run(&doc! { "ping": 1 });
     client.run(&doc! { "ping": 1 });
-    let line = server.line("adminPort");
-    let port = line
-        .split("\"adminPort\":")
-        .nth(1)
-        .unwrap()
-        .trim_end_matches(['}', '\n']);
-    let mut http = TcpStream::connect(("127.0.0.1", port.parse::<u16>().unwrap())).unwrap();
-    http.write_all(b"GET /metrics HTTP/1.1\r\nHost: quarry\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut text = String::new();
-    http.read_to_string(&mut text).unwrap();
+    let text = get(&server, "/metrics", "");
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    assert!(text.contains("text/plain; version=0.0.4"), "{text}");
+    let sample = r#"quarry_phase_seconds_count{operation="command",phase="decode"}"#;
+    assert!(text.contains(sample), "{text}");
     assert!(
-        text.contains("quarry_phase_seconds_count{operation=\"command\",phase=\"decode\"}"),
+        text.contains("# TYPE quarry_engine_gets_total counter"),
         "{text}"
     );
+    assert!(!text.contains("# EOF") && !text.contains(" # {"), "{text}");
+}
+
+#[test]
+fn a_scraper_that_accepts_openmetrics_gets_exemplars() {
+    let server = Server::start(&["--logFormat", "json", "--slowms", "0"]);
+    let mut client = Client::connect(server.port);
+    client.run(&doc! { "insert": "things", "documents": [doc! { "_id": 1 }] });
+    client.run(&doc! { "ping": 1 });
+    let text = get(
+        &server,
+        "/metrics",
+        "Accept: application/openmetrics-text\r\n",
+    );
+    assert!(
+        text.contains("application/openmetrics-text; version=1.0.0"),
+        "{text}"
+    );
+    assert!(text.trim_end().ends_with("# EOF"), "{text}");
+    let exemplar = text
+        .lines()
+        .find(|line| line.contains(" # {opid="))
+        .unwrap();
+    assert!(exemplar.contains(r#"operation="insert""#), "{exemplar}");
+    // The buckets of an operation rise to its count.
+    let buckets: Vec<u64> = text
+        .lines()
+        .filter(|line| line.starts_with("quarry_operation_seconds_bucket{"))
+        .filter(|line| line.contains(r#"operation="insert""#))
+        .map(|line| {
+            line.split("} ")
+                .nth(1)
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
+        })
+        .collect();
+    assert!(
+        buckets.is_sorted() && buckets.last() == Some(&1),
+        "{buckets:?}"
+    );
+}
+
+/// The whole answer of the admin port.
+fn get(server: &Server, path: &str, headers: &str) -> String {
+    let line = server.line("adminPort");
+    let port = line.split("\"adminPort\":").nth(1).unwrap();
+    let port = port.trim_end_matches(['}', '\n']).parse::<u16>().unwrap();
+    let mut http = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: quarry\r\nConnection: close\r\n{headers}\r\n");
+    http.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    http.read_to_string(&mut text).unwrap();
+    text
 }
 
 #[test]
