@@ -4,10 +4,12 @@ use std::fmt;
 
 use crate::{Iter, RawDocument, RawElement, RawValue};
 
+/// An array in place: its values in order, by position. What its elements are named is not looked at.
 #[derive(Clone, Copy)]
 pub struct RawArray<'a>(RawDocument<'a>);
 
 impl<'a> RawArray<'a> {
+    /// The array without values.
     pub const EMPTY: RawArray<'static> = RawArray(RawDocument::EMPTY);
 
     /// Reads a document as an array, whatever its names are.
@@ -22,6 +24,7 @@ impl<'a> RawArray<'a> {
         Values(self.0.iter())
     }
 
+    /// The elements in order, with the names that they happen to have.
     #[inline]
     pub fn elements(&self) -> Iter<'a> {
         self.0.iter()
@@ -32,20 +35,24 @@ impl<'a> RawArray<'a> {
         self.0.iter().nth(index).map(|e| e.value())
     }
 
+    /// The element at a position, by walking there.
     pub fn get_element(&self, index: usize) -> Option<RawElement<'a>> {
         self.0.iter().nth(index)
     }
 
+    /// The array as the document that it is in bytes.
     #[inline]
     pub fn as_document(&self) -> RawDocument<'a> {
         self.0
     }
 
+    /// All bytes: length, elements and terminator.
     #[inline]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.0.as_bytes()
     }
 
+    /// Whether there are no elements.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

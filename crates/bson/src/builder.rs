@@ -22,6 +22,7 @@ impl<'b> DocumentBuilder<'b> {
         Self { out, start }
     }
 
+    /// Appends a field. The name is cut at its first NUL.
     #[inline(always)]
     pub fn append<'v>(
         &mut self,
@@ -67,6 +68,7 @@ impl<'b> DocumentBuilder<'b> {
         DocumentBuilder::new(self.out)
     }
 
+    /// Begins a nested array; it ends when the builder returned is finished or dropped.
     #[inline]
     pub fn array(&mut self, name: impl AsRef<[u8]>) -> ArrayBuilder<'_> {
         self.begin(ElementType::Array, name.as_ref());
@@ -79,6 +81,7 @@ impl<'b> DocumentBuilder<'b> {
         self.out.len() - self.start
     }
 
+    /// Whether nothing has been appended yet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len_bytes() == 4
@@ -113,6 +116,7 @@ pub struct ArrayBuilder<'b> {
 }
 
 impl<'b> ArrayBuilder<'b> {
+    /// Begins an array at the buffer's end. Type and name of the element that it belongs to are the caller's.
     #[inline]
     pub fn new(out: &'b mut Vec<u8>) -> Self {
         Self {
@@ -121,6 +125,7 @@ impl<'b> ArrayBuilder<'b> {
         }
     }
 
+    /// Appends a value under the next position.
     #[inline(always)]
     pub fn push<'v>(&mut self, value: impl Into<RawValue<'v>>) -> &mut Self {
         let value = value.into();
@@ -143,12 +148,14 @@ impl<'b> ArrayBuilder<'b> {
         self
     }
 
+    /// Begins a nested document at the next position; it ends when the builder returned is finished or dropped.
     #[inline]
     pub fn document(&mut self) -> DocumentBuilder<'_> {
         self.begin(ElementType::Document);
         DocumentBuilder::new(self.document.out)
     }
 
+    /// Begins a nested array at the next position; it ends when the builder returned is finished or dropped.
     #[inline]
     pub fn array(&mut self) -> ArrayBuilder<'_> {
         self.begin(ElementType::Array);
@@ -182,16 +189,19 @@ impl<'b> ArrayBuilder<'b> {
         self.position.count
     }
 
+    /// Whether nothing has been pushed yet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.position.count == 0
     }
 
+    /// The bytes written so far, length included and terminator not.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.document.len_bytes()
     }
 
+    /// Ends the array. Dropping does the same.
     #[inline]
     pub fn finish(self) {}
 

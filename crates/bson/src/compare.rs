@@ -24,6 +24,7 @@ pub fn canonical_type(value: RawValue<'_>) -> u8 {
     canonical_element_type(value.element_type())
 }
 
+/// The rank of a type among all: 0 for MinKey to 127 for MaxKey, the same for types that compare by value.
 #[inline]
 pub const fn canonical_element_type(element_type: ElementType) -> u8 {
     match element_type {
@@ -71,6 +72,7 @@ pub fn compare_numbers(a: RawValue<'_>, b: RawValue<'_>) -> Ordering {
     exact::compare(a, b)
 }
 
+/// Whether two values compare as equal: 1, 1.0 and 1L are, and so are NaN and NaN.
 #[inline]
 pub fn values_equal(a: RawValue<'_>, b: RawValue<'_>) -> bool {
     compare_values(a, b).is_eq()

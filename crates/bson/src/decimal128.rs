@@ -22,19 +22,27 @@ pub struct Decimal128(u128);
 pub enum DecimalParts {
     /// (-1)^negative * coefficient * 10^exponent.
     Finite {
+        /// The sign, which zero has too.
         negative: bool,
+        /// At most 34 digits.
         coefficient: u128,
+        /// From [`DECIMAL_EXPONENT_MIN`] to [`DECIMAL_EXPONENT_MAX`].
         exponent: i32,
     },
+    /// Beyond all numbers of its sign.
     Infinity {
+        /// The sign.
         negative: bool,
     },
+    /// Not a number, of whatever sign and payload.
     NaN,
 }
 
 /// Significant digits of a Decimal128.
 pub const DECIMAL_DIGITS_MAX: u32 = 34;
+/// The lowest power of ten that scales a coefficient.
 pub const DECIMAL_EXPONENT_MIN: i32 = -6176;
+/// The highest power of ten that scales a coefficient.
 pub const DECIMAL_EXPONENT_MAX: i32 = 6111;
 
 pub(crate) const COEFFICIENT_MAX: u128 = 10u128.pow(DECIMAL_DIGITS_MAX) - 1;
@@ -43,26 +51,34 @@ const NAN_BITS: u128 = 0b11111 << 122;
 const INFINITY_BITS: u128 = 0b11110 << 122;
 
 impl Decimal128 {
+    /// Not a number: below all numbers and equal to itself in MongoDB's order.
     pub const NAN: Self = Self(NAN_BITS);
+    /// Above all numbers.
     pub const INFINITY: Self = Self(INFINITY_BITS);
+    /// Below all numbers but NaN.
     pub const NEGATIVE_INFINITY: Self = Self(SIGN | INFINITY_BITS);
+    /// Zero with the exponent 0, printed `0`.
     pub const ZERO: Self = Self::from_parts(false, 0, 0);
 
+    /// The decimal of sixteen bytes as they stand in a document. Every pattern is one.
     #[inline]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))
     }
 
+    /// The sixteen bytes as they stand in a document.
     #[inline]
     pub const fn bytes(&self) -> [u8; 16] {
         self.0.to_le_bytes()
     }
 
+    /// The decimal of 128 bits, sign first. Every pattern is one.
     #[inline]
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
+    /// The 128 bits, sign first.
     #[inline]
     pub const fn to_bits(&self) -> u128 {
         self.0
@@ -103,18 +119,22 @@ impl Decimal128 {
         }
     }
 
+    /// Whether it is NaN.
     pub const fn is_nan(&self) -> bool {
         matches!(self.parts(), DecimalParts::NaN)
     }
 
+    /// Whether it is an infinity of either sign.
     pub const fn is_infinite(&self) -> bool {
         matches!(self.parts(), DecimalParts::Infinity { .. })
     }
 
+    /// Whether it is neither NaN nor an infinity.
     pub const fn is_finite(&self) -> bool {
         matches!(self.parts(), DecimalParts::Finite { .. })
     }
 
+    /// Whether it is zero, of either sign and whatever exponent.
     pub const fn is_zero(&self) -> bool {
         matches!(self.parts(), DecimalParts::Finite { coefficient: 0, .. })
     }
@@ -124,6 +144,7 @@ impl Decimal128 {
         self.0 & SIGN != 0
     }
 
+    /// A whole number, exactly, with the exponent 0.
     pub const fn from_i64(n: i64) -> Self {
         Self::from_parts(n < 0, n.unsigned_abs() as u128, 0)
     }
@@ -200,11 +221,13 @@ impl Decimal128 {
         i64::try_from(if negative { -signed } else { signed }).ok()
     }
 
+    /// With the other sign.
     #[must_use]
     pub const fn negate(&self) -> Self {
         Self(self.0 ^ SIGN)
     }
 
+    /// Without its sign.
     #[must_use]
     pub const fn abs(&self) -> Self {
         Self(self.0 & !SIGN)

@@ -15,6 +15,7 @@ use crate::{
 pub struct RawDocument<'a>(&'a [u8]);
 
 impl<'a> RawDocument<'a> {
+    /// The document without fields, five bytes.
     pub const EMPTY: RawDocument<'static> = RawDocument(&[5, 0, 0, 0, 0]);
 
     /// Checks the whole document once: structure, UTF-8, depth and size. `bytes` must be exactly one document.
@@ -50,21 +51,26 @@ impl<'a> RawDocument<'a> {
         Self(bytes)
     }
 
+    /// All bytes: length, elements and terminator.
     #[inline]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
 
+    /// The size in bytes, length and terminator included.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.0.len()
     }
 
+    /// Whether there are no elements.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.len() <= layout::DOCUMENT_BYTES_MIN
     }
 
+    /// The elements in order. The walk ends at the first that does not hold together, and `Iter::malformed`
+    /// says so.
     #[inline]
     pub fn iter(&self) -> Iter<'a> {
         Iter::over(self.0)
@@ -81,6 +87,7 @@ impl<'a> RawDocument<'a> {
         self.iter().count()
     }
 
+    /// The first element; of what a client sends as a command, its name.
     #[inline]
     pub fn first(&self) -> Option<RawElement<'a>> {
         self.iter().next()
@@ -92,11 +99,13 @@ impl<'a> RawDocument<'a> {
         find(self.0, name.as_ref())
     }
 
+    /// The value of the first element of that name, found by walking.
     #[inline]
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<RawValue<'a>> {
         find(self.0, name.as_ref()).map(|e| e.value())
     }
 
+    /// Whether an element has that name.
     #[inline]
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
         find(self.0, name.as_ref()).is_some()
@@ -126,14 +135,17 @@ impl<'a> RawDocument<'a> {
         }
     }
 
+    /// The text of a String that is UTF-8; `None` for other types.
     pub fn get_str(&self, name: impl AsRef<[u8]>) -> Option<&'a str> {
         self.get(name)?.as_str()
     }
 
+    /// The value of a Boolean; `None` for other types.
     pub fn get_bool(&self, name: impl AsRef<[u8]>) -> Option<bool> {
         self.get(name)?.as_bool()
     }
 
+    /// The value of an Int32; `None` for other types, other numbers included.
     pub fn get_i32(&self, name: impl AsRef<[u8]>) -> Option<i32> {
         self.get(name)?.as_i32()
     }
@@ -148,14 +160,17 @@ impl<'a> RawDocument<'a> {
         self.get(name)?.as_f64_lossy()
     }
 
+    /// A nested document; `None` for other types.
     pub fn get_document(&self, name: impl AsRef<[u8]>) -> Option<RawDocument<'a>> {
         self.get(name)?.as_document()
     }
 
+    /// An array; `None` for other types.
     pub fn get_array(&self, name: impl AsRef<[u8]>) -> Option<RawArray<'a>> {
         self.get(name)?.as_array()
     }
 
+    /// The value of an ObjectId; `None` for other types.
     pub fn get_object_id(&self, name: impl AsRef<[u8]>) -> Option<ObjectId> {
         match self.get(name)? {
             RawValue::ObjectId(id) => Some(id),
@@ -163,6 +178,7 @@ impl<'a> RawDocument<'a> {
         }
     }
 
+    /// A copy that owns its bytes.
     pub fn to_owned_document(&self) -> Document {
         Document::from_raw(*self)
     }

@@ -28,6 +28,7 @@ impl<'a> RawElement<'a> {
         }
     }
 
+    /// The name, without its NUL.
     #[inline]
     pub fn name(&self) -> RawStr<'a> {
         RawStr::from_bytes(
@@ -37,6 +38,7 @@ impl<'a> RawElement<'a> {
         )
     }
 
+    /// The type that the type byte says.
     #[inline]
     pub fn element_type(&self) -> ElementType {
         self.element_type

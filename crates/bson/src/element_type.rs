@@ -4,26 +4,47 @@
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementType {
+    /// A 64-bit binary floating-point number.
     Double = 1,
+    /// UTF-8 text; may hold NUL.
     String = 2,
+    /// A nested document.
     Document = 3,
+    /// An array: a document whose names are positions.
     Array = 4,
+    /// Bytes with a subtype.
     Binary = 5,
+    /// Undefined; deprecated.
     Undefined = 6,
+    /// Twelve bytes that identify a document.
     ObjectId = 7,
+    /// True or false.
     Boolean = 8,
+    /// Milliseconds since 1970 in UTC.
     DateTime = 9,
+    /// Null.
     Null = 10,
+    /// A regular expression: pattern and options.
     Regex = 11,
+    /// A namespace and an ObjectId; deprecated.
     DbPointer = 12,
+    /// JavaScript code.
     JavaScript = 13,
+    /// A symbol; deprecated. Compares as String does.
     Symbol = 14,
+    /// JavaScript code with a document of variables; deprecated.
     JavaScriptWithScope = 15,
+    /// A 32-bit whole number.
     Int32 = 16,
+    /// MongoDB's internal clock: seconds and an ordinal.
     Timestamp = 17,
+    /// A 64-bit whole number.
     Int64 = 18,
+    /// A decimal floating-point number of 34 digits.
     Decimal128 = 19,
+    /// Below all other values.
     MinKey = 255,
+    /// Above all other values.
     MaxKey = 127,
 }
 
@@ -53,6 +74,7 @@ impl ElementType {
         Self::MinKey,
     ];
 
+    /// The type of a type byte; `None` for a byte that is none.
     #[inline]
     pub const fn from_u8(byte: u8) -> Option<Self> {
         Some(match byte {

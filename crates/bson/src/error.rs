@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+/// What every fallible function here returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why bytes or text could not be read as BSON. `offset` counts bytes from the start of what was given,
@@ -13,22 +14,41 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The bytes are not a BSON document or value.
     Malformed {
+        /// The byte at fault.
         offset: usize,
+        /// The element at fault.
         path: String,
+        /// What should stand there.
         expected: String,
     },
     /// The bytes nest deeper than [`crate::DEPTH_MAX`].
-    TooDeep { offset: usize, path: String },
+    TooDeep {
+        /// Where the document that is one too many begins.
+        offset: usize,
+        /// The element that it is the value of.
+        path: String,
+    },
     /// The document is larger than [`crate::DOCUMENT_BYTES_INTERNAL_MAX`].
-    TooLarge { bytes: usize, limit: usize },
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The size allowed.
+        limit: usize,
+    },
     /// The text is not what it should be: Extended JSON, a decimal, an ObjectId.
     Text {
+        /// The byte at fault.
         offset: usize,
+        /// The value at fault, where the text has paths.
         path: String,
+        /// What should stand there.
         expected: String,
     },
     /// A value cannot be expressed in the type that was asked for.
-    Unrepresentable { what: String },
+    Unrepresentable {
+        /// The value and the type.
+        what: String,
+    },
 }
 
 impl Error {

@@ -54,10 +54,12 @@ pub fn relaxed(document: RawDocument<'_>) -> String {
     write::document(document, write::Form::Relaxed)
 }
 
+/// One value with its type spelled out.
 pub fn canonical_value(value: RawValue<'_>) -> String {
     write::value(value, write::Form::Canonical)
 }
 
+/// One value as `relaxed` writes it.
 pub fn relaxed_value(value: RawValue<'_>) -> String {
     write::value(value, write::Form::Relaxed)
 }

@@ -15,6 +15,7 @@ use crate::{DEPTH_MAX, ElementType, RawDocument, RawElement, document::split_pat
 use hunt::{Hunt, Stop};
 use level::{Level, NAMES_MAX, Name};
 
+/// The paths wanted of many documents. Sharing one among threads costs nothing; its hints are atomic.
 #[derive(Debug)]
 pub struct FieldSet {
     levels: Vec<Level>,
@@ -39,6 +40,7 @@ impl FieldSet {
         self.slots
     }
 
+    /// Whether no paths were given.
     pub fn is_empty(&self) -> bool {
         self.slots == 0
     }

@@ -11,6 +11,7 @@ use crate::{
     layout::{self, NameLens},
 };
 
+/// Where the elements of one document stand: 24 bytes each, in a buffer that is kept from build to build.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     entries: Vec<Entry>,
@@ -28,6 +29,7 @@ struct Entry {
 }
 
 impl Index {
+    /// An index of no elements, without a buffer yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,11 +63,13 @@ impl Index {
         }
     }
 
+    /// The number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Whether there are no elements.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -80,16 +84,19 @@ pub struct IndexedDocument<'i, 'a> {
 }
 
 impl<'i, 'a> IndexedDocument<'i, 'a> {
+    /// The number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
+    /// Whether there are no elements.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
+    /// The document that the index was built from.
     #[inline]
     pub fn document(&self) -> RawDocument<'a> {
         self.document
@@ -123,11 +130,13 @@ impl<'i, 'a> IndexedDocument<'i, 'a> {
             .find(|e| e.name().as_bytes() == name)
     }
 
+    /// The value of the first element of a name.
     #[inline]
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<RawValue<'a>> {
         self.get_element(name).map(|e| e.value())
     }
 
+    /// The elements in order.
     pub fn iter(&self) -> impl Iterator<Item = RawElement<'a>> + use<'i, 'a> {
         let this = *self;
         (0..this.len()).filter_map(move |position| this.at(position))

@@ -12,15 +12,18 @@ use std::{
 
 use crate::{Error, Result};
 
+/// Twelve bytes that identify a document; ordered by them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectId([u8; 12]);
 
 impl ObjectId {
+    /// The id of twelve bytes as they stand in a document.
     #[inline]
     pub const fn from_bytes(bytes: [u8; 12]) -> Self {
         Self(bytes)
     }
 
+    /// The twelve bytes.
     #[inline]
     pub const fn bytes(&self) -> [u8; 12] {
         self.0
@@ -59,6 +62,7 @@ impl ObjectId {
         Ok(Self(bytes))
     }
 
+    /// 24 hexadecimal digits in lower case.
     pub fn to_hex(&self) -> String {
         self.to_string()
     }

@@ -14,6 +14,7 @@ pub struct Document {
 }
 
 impl Document {
+    /// The document without fields.
     pub fn new() -> Self {
         Self {
             bytes: RawDocument::EMPTY.as_bytes().to_vec(),
@@ -33,6 +34,7 @@ impl Document {
         })
     }
 
+    /// Copies without checking: for bytes checked before.
     pub fn from_raw(document: RawDocument<'_>) -> Self {
         Self {
             bytes: document.as_bytes().to_vec(),
@@ -44,20 +46,24 @@ impl Document {
         Self { bytes }
     }
 
+    /// The document in place, for everything that a borrowed one offers.
     #[inline]
     pub fn as_raw(&self) -> RawDocument<'_> {
         RawDocument::framed(&self.bytes)
     }
 
+    /// All bytes: length, elements and terminator.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Gives up the bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
+    /// The size in bytes, length and terminator included.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()
@@ -95,66 +101,82 @@ impl Document {
         &mut self.bytes
     }
 
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.as_raw().is_empty()
     }
 
+    /// The number of fields, by walking.
     pub fn len(&self) -> usize {
         self.as_raw().len()
     }
 
+    /// The fields in order.
     pub fn iter(&self) -> Iter<'_> {
         self.as_raw().iter()
     }
 
+    /// The first field.
     pub fn first(&self) -> Option<RawElement<'_>> {
         self.as_raw().first()
     }
 
+    /// As [`RawDocument::get`].
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<RawValue<'_>> {
         self.as_raw().get(name)
     }
 
+    /// As [`RawDocument::get_element`].
     pub fn get_element(&self, name: impl AsRef<[u8]>) -> Option<RawElement<'_>> {
         self.as_raw().get_element(name)
     }
 
+    /// Whether a field has that name.
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
         self.as_raw().contains(name)
     }
 
+    /// As [`RawDocument::get_path`].
     pub fn get_path(&self, path: impl AsRef<[u8]>) -> Option<RawValue<'_>> {
         self.as_raw().get_path(path)
     }
 
+    /// As [`RawDocument::get_str`].
     pub fn get_str(&self, name: impl AsRef<[u8]>) -> Option<&str> {
         self.as_raw().get_str(name)
     }
 
+    /// As [`RawDocument::get_bool`].
     pub fn get_bool(&self, name: impl AsRef<[u8]>) -> Option<bool> {
         self.as_raw().get_bool(name)
     }
 
+    /// As [`RawDocument::get_i32`].
     pub fn get_i32(&self, name: impl AsRef<[u8]>) -> Option<i32> {
         self.as_raw().get_i32(name)
     }
 
+    /// As [`RawDocument::get_i64`].
     pub fn get_i64(&self, name: impl AsRef<[u8]>) -> Option<i64> {
         self.as_raw().get_i64(name)
     }
 
+    /// As [`RawDocument::get_f64`].
     pub fn get_f64(&self, name: impl AsRef<[u8]>) -> Option<f64> {
         self.as_raw().get_f64(name)
     }
 
+    /// As [`RawDocument::get_document`].
     pub fn get_document(&self, name: impl AsRef<[u8]>) -> Option<RawDocument<'_>> {
         self.as_raw().get_document(name)
     }
 
+    /// As [`RawDocument::get_array`].
     pub fn get_array(&self, name: impl AsRef<[u8]>) -> Option<RawArray<'_>> {
         self.as_raw().get_array(name)
     }
 
+    /// As [`RawDocument::get_object_id`].
     pub fn get_object_id(&self, name: impl AsRef<[u8]>) -> Option<ObjectId> {
         self.as_raw().get_object_id(name)
     }

@@ -20,30 +20,37 @@ pub struct Value {
 }
 
 impl Value {
+    /// Null.
     pub const fn null() -> Self {
         Self::marker(ElementType::Null)
     }
 
+    /// Undefined.
     pub const fn undefined() -> Self {
         Self::marker(ElementType::Undefined)
     }
 
+    /// MinKey, below all other values.
     pub const fn min_key() -> Self {
         Self::marker(ElementType::MinKey)
     }
 
+    /// MaxKey, above all other values.
     pub const fn max_key() -> Self {
         Self::marker(ElementType::MaxKey)
     }
 
+    /// A DateTime of milliseconds since 1970 in UTC.
     pub fn date_time(ms: i64) -> Self {
         Self::from(DateTime(ms))
     }
 
+    /// A Binary of a subtype. The payload of subtype 2 must begin with its own length.
     pub fn binary(subtype: u8, bytes: &[u8]) -> Self {
         Self::from(RawValue::Binary(RawBinary { subtype, bytes }))
     }
 
+    /// The array without values.
     pub fn array() -> Self {
         Self::from(RawArray::EMPTY)
     }
@@ -64,11 +71,13 @@ impl Value {
         }
     }
 
+    /// The value in place, for everything that a borrowed one offers.
     #[inline]
     pub fn as_raw(&self) -> RawValue<'_> {
         RawValue::decode(self.element_type, &self.bytes)
     }
 
+    /// The value's type.
     #[inline]
     pub fn element_type(&self) -> ElementType {
         self.element_type
@@ -80,38 +89,47 @@ impl Value {
         &self.bytes
     }
 
+    /// Int32, Int64, Double or Decimal128.
     pub fn is_number(&self) -> bool {
         self.element_type.is_number()
     }
 
+    /// As [`RawValue::is_truthy`].
     pub fn is_truthy(&self) -> bool {
         self.as_raw().is_truthy()
     }
 
+    /// As [`RawValue::is_nullish`].
     pub fn is_nullish(&self) -> bool {
         self.as_raw().is_nullish()
     }
 
+    /// As [`RawValue::as_str`].
     pub fn as_str(&self) -> Option<&str> {
         self.as_raw().as_str()
     }
 
+    /// As [`RawValue::as_document`].
     pub fn as_document(&self) -> Option<RawDocument<'_>> {
         self.as_raw().as_document()
     }
 
+    /// As [`RawValue::as_array`].
     pub fn as_array(&self) -> Option<RawArray<'_>> {
         self.as_raw().as_array()
     }
 
+    /// As [`RawValue::as_bool`].
     pub fn as_bool(&self) -> Option<bool> {
         self.as_raw().as_bool()
     }
 
+    /// As [`RawValue::as_i64_exact`].
     pub fn as_i64_exact(&self) -> Option<i64> {
         self.as_raw().as_i64_exact()
     }
 
+    /// As [`RawValue::as_f64_lossy`].
     pub fn as_f64_lossy(&self) -> Option<f64> {
         self.as_raw().as_f64_lossy()
     }

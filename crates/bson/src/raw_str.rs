@@ -18,25 +18,30 @@ impl<'a> RawStr<'a> {
         Self(bytes)
     }
 
+    /// The bytes, without the NUL behind them.
     #[inline]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
 
+    /// The text, looked at again; an error where it is not UTF-8.
     #[inline]
     pub fn as_str(&self) -> Result<&'a str> {
         simdutf8::basic::from_utf8(self.0).map_err(|_| Error::malformed(0, "UTF-8 text"))
     }
 
+    /// The text, with U+FFFD where it is not UTF-8.
     pub fn to_string_lossy(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.0)
     }
 
+    /// The size in bytes, the NUL not counted.
     #[inline]
     pub const fn len_bytes(&self) -> usize {
         self.0.len()
     }
 
+    /// Whether there is no text.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -29,6 +29,8 @@ pub fn to_document<T: Serialize + ?Sized>(value: &T) -> Result<Document> {
     }
 }
 
+/// Any serializable value as BSON. An error where BSON has no such value: a number beyond Int64, a map's key
+/// that is no text.
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value> {
     let mut bytes = Vec::new();
     let element_type = serialize::write(value, &mut bytes)?;
@@ -40,6 +42,7 @@ pub fn from_document<'de, T: Deserialize<'de>>(document: RawDocument<'de>) -> Re
     from_value(RawValue::Document(document))
 }
 
+/// Reads a Rust value from a BSON value, borrowing its text and bytes where the type asks for that.
 pub fn from_value<'de, T: Deserialize<'de>>(value: RawValue<'de>) -> Result<T> {
     T::deserialize(deserialize::ValueDeserializer::new(value))
 }

@@ -5,7 +5,9 @@ use std::fmt;
 /// Seconds and an ordinal within the second; ordered by both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp {
+    /// Seconds since 1970.
     pub time: u32,
+    /// The ordinal within the second, from 1.
     pub increment: u32,
 }
 
@@ -19,6 +21,7 @@ impl Timestamp {
         }
     }
 
+    /// The eight bytes on the wire, as one little-endian number.
     #[inline]
     pub const fn to_u64(self) -> u64 {
         (self.time as u64) << 32 | self.increment as u64
@@ -31,6 +34,7 @@ impl Timestamp {
 pub struct DateTime(pub i64);
 
 impl DateTime {
+    /// The clock of this machine; 0 if that stands before 1970.
     pub fn now() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self(now.map_or(0, |d| d.as_millis() as i64))

@@ -5,55 +5,86 @@ use crate::{
     Result, Timestamp, Value, layout,
 };
 
+/// Bytes with a subtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawBinary<'a> {
+    /// 0 for plain bytes, 4 for a UUID; 128 and above are the user's.
     pub subtype: u8,
     /// The payload as it stands; for subtype 2 it begins with a second length.
     pub bytes: &'a [u8],
 }
 
+/// A regular expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRegex<'a> {
+    /// Holds no NUL.
     pub pattern: RawStr<'a>,
+    /// Letters, sorted if whoever wrote them kept the rule.
     pub options: RawStr<'a>,
 }
 
+/// A reference to a document; deprecated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawDbPointer<'a> {
+    /// Database and collection, a dot between them.
     pub namespace: RawStr<'a>,
+    /// The `_id` of the document referred to.
     pub id: ObjectId,
 }
 
+/// JavaScript code with variables; deprecated.
 #[derive(Clone, Copy, Debug)]
 pub struct RawCodeWithScope<'a> {
+    /// The code's text.
     pub code: RawStr<'a>,
+    /// The variables by name.
     pub scope: RawDocument<'a>,
 }
 
 /// A value of any BSON type. `==` is MongoDB's equality: 1 and 1.0 are equal.
 #[derive(Clone, Copy, Debug)]
 pub enum RawValue<'a> {
+    /// A 64-bit binary floating-point number.
     Double(f64),
+    /// UTF-8 text; may hold NUL.
     String(RawStr<'a>),
+    /// A nested document.
     Document(RawDocument<'a>),
+    /// An array.
     Array(RawArray<'a>),
+    /// Bytes with a subtype.
     Binary(RawBinary<'a>),
+    /// Undefined; deprecated.
     Undefined,
+    /// Twelve bytes that identify a document.
     ObjectId(ObjectId),
+    /// True or false.
     Boolean(bool),
     /// Milliseconds since 1970.
     DateTime(i64),
+    /// Null.
     Null,
+    /// A regular expression.
     Regex(RawRegex<'a>),
+    /// A namespace and an ObjectId; deprecated.
     DbPointer(RawDbPointer<'a>),
+    /// JavaScript code.
     JavaScript(RawStr<'a>),
+    /// A symbol; deprecated.
     Symbol(RawStr<'a>),
+    /// JavaScript code with variables; deprecated.
     JavaScriptWithScope(RawCodeWithScope<'a>),
+    /// A 32-bit whole number.
     Int32(i32),
+    /// MongoDB's internal clock: seconds and an ordinal.
     Timestamp(Timestamp),
+    /// A 64-bit whole number.
     Int64(i64),
+    /// A decimal floating-point number of 34 digits.
     Decimal128(Decimal128),
+    /// Below all other values.
     MinKey,
+    /// Above all other values.
     MaxKey,
 }
 
@@ -131,6 +162,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// The value's type.
     #[inline]
     pub fn element_type(&self) -> ElementType {
         match self {
@@ -158,6 +190,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// Int32, Int64, Double or Decimal128.
     #[inline]
     pub fn is_number(&self) -> bool {
         self.element_type().is_number()
@@ -172,6 +205,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// A nested document; `None` for other types.
     #[inline]
     pub fn as_document(&self) -> Option<RawDocument<'a>> {
         match self {
@@ -180,6 +214,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// An array; `None` for other types.
     #[inline]
     pub fn as_array(&self) -> Option<RawArray<'a>> {
         match self {
@@ -188,6 +223,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// The value of a Boolean; `None` for other types.
     #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         match self {
@@ -245,6 +281,7 @@ impl<'a> RawValue<'a> {
         matches!(self, Self::Null | Self::Undefined)
     }
 
+    /// A copy that owns its bytes.
     pub fn to_value(&self) -> Value {
         Value::from(*self)
     }

@@ -13,24 +13,32 @@ type Library = dec::Decimal128;
 /// Where a result lies between two representable numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecimalRounding {
+    /// The nearest; of two as near the one whose last digit is even.
     HalfEven,
+    /// The nearest; of two as near the one farther from zero.
     HalfAwayFromZero,
+    /// The one nearer to zero: digits are cut off.
     TowardZero,
+    /// The lower one.
     Floor,
+    /// The higher one.
     Ceiling,
 }
 
 impl Decimal128 {
+    /// The sum, rounded half to even to 34 digits.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
         both(self, other, Context::<Library>::add)
     }
 
+    /// The difference, rounded half to even to 34 digits.
     #[must_use]
     pub fn sub(&self, other: &Self) -> Self {
         both(self, other, Context::<Library>::sub)
     }
 
+    /// The product, rounded half to even to 34 digits.
     #[must_use]
     pub fn mul(&self, other: &Self) -> Self {
         both(self, other, Context::<Library>::mul)
@@ -68,16 +76,19 @@ impl Decimal128 {
         }
     }
 
+    /// The greatest whole number that is not greater.
     #[must_use]
     pub fn floor(&self) -> Self {
         self.round_to_integral(DecimalRounding::Floor)
     }
 
+    /// The least whole number that is not less.
     #[must_use]
     pub fn ceil(&self) -> Self {
         self.round_to_integral(DecimalRounding::Ceiling)
     }
 
+    /// The whole number left when the fraction is cut off.
     #[must_use]
     pub fn trunc(&self) -> Self {
         self.round_to_integral(DecimalRounding::TowardZero)
@@ -89,6 +100,7 @@ impl Decimal128 {
         self.round_to_integral(DecimalRounding::HalfEven)
     }
 
+    /// A whole number next to this one, by the rounding given.
     #[must_use]
     pub fn round_to_integral(&self, rounding: DecimalRounding) -> Self {
         let mut context = context(rounding);
@@ -106,6 +118,7 @@ impl Decimal128 {
         from_library(context.quantize(to_library(self), to_library(&unit)))
     }
 
+    /// The square root; NaN below zero.
     #[must_use]
     pub fn sqrt(&self) -> Self {
         wide(self, Context::sqrt)
@@ -123,11 +136,13 @@ impl Decimal128 {
         wide(self, Context::ln)
     }
 
+    /// The logarithm to base 10.
     #[must_use]
     pub fn log10(&self) -> Self {
         wide(self, Context::log10)
     }
 
+    /// `self` to the power of `exponent`.
     #[must_use]
     pub fn pow(&self, exponent: &Self) -> Self {
         let exponent = Wide::from(to_library(exponent));
