@@ -40,17 +40,17 @@ fn reading_allocates_nothing() {
     let mut index = Index::new();
     let reading: [(&str, &mut dyn FnMut()); 8] = [
         ("validated", &mut || {
-            assert!(RawDocument::validated(document.as_bytes()).is_ok())
+            assert!(RawDocument::validated(document.as_bytes()).is_ok());
         }),
         ("iterate", &mut || {
-            assert_eq!(raw.iter().filter(|e| e.value().is_number()).count(), 4)
+            assert_eq!(raw.iter().filter(|e| e.value().is_number()).count(), 4);
         }),
         ("get", &mut || {
-            assert!(raw.get("max").is_some() && raw.get("maximum").is_none())
+            assert!(raw.get("max").is_some() && raw.get("maximum").is_none());
         }),
         ("get_str", &mut || assert!(raw.get_str("string").is_some())),
         ("get_path", &mut || {
-            assert!(raw.get_path("document.a.b.1.c").is_some())
+            assert!(raw.get_path("document.a.b.1.c").is_some());
         }),
         ("visit_path", &mut || {
             let visited = raw.visit_path("array.x", |value| match value.as_i32() {
@@ -65,7 +65,7 @@ fn reading_allocates_nothing() {
             assert_eq!(slots.iter().flatten().count(), 3);
         }),
         ("index", &mut || {
-            assert!(index.of(raw).get("long").is_some())
+            assert!(index.of(raw).get("long").is_some());
         }),
     ];
     for (name, work) in reading {
