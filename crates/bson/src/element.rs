@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::{
-    ElementType, RawStr, RawValue,
+    ElementType, RawDocument, RawStr, RawValue,
     layout::{self, NameLens},
 };
 
@@ -62,6 +62,19 @@ impl<'a> RawElement<'a> {
     #[inline]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+}
+
+impl<'a> RawElement<'a> {
+    /// The value as a document, if it is a document or an array.
+    #[inline]
+    pub(crate) fn nested_document(&self) -> Option<RawDocument<'a>> {
+        match self.element_type {
+            ElementType::Document | ElementType::Array => {
+                Some(RawDocument::framed(self.value_bytes()))
+            }
+            _ => None,
+        }
     }
 }
 

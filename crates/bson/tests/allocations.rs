@@ -66,6 +66,7 @@ fn reading_allocates_nothing() {
         }),
         ("index", &mut || {
             assert!(index.of(raw).get("long").is_some());
+            assert!(index.get_path_element(raw, "document.a.b").is_some());
         }),
     ];
     for (name, work) in reading {

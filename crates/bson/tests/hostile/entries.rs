@@ -146,6 +146,13 @@ pub fn field_set(data: &[u8]) {
         );
     }
     assert!(indexed.iter().eq(document.iter()));
+    for path in paths.iter().rev() {
+        assert_eq!(
+            index.get_path_element(document, path),
+            document.get_path_element(path),
+            "{path}"
+        );
+    }
 }
 
 /// The same elements, the last one first.
