@@ -75,7 +75,7 @@ pub(crate) fn walk(
                         segment,
                         scanner.offset(),
                         &header,
-                        scanner.payloads(&header)?,
+                        scanner.payloads(&header),
                     )?;
                     link.advance(&header);
                     scanner.skip(&header);

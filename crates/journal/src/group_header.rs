@@ -21,6 +21,8 @@ pub struct GroupHeader {
     pub durable_lsn: u64,
     /// The CRC of the group before, or of the segment header at the start of an incarnation.
     pub previous_crc: u32,
+    /// The length of the records if the body holds them compressed with LZ4; 0 = it holds them as they are.
+    pub plain_bytes: u32,
     pub unix_ms: u64,
 }
 
@@ -43,7 +45,7 @@ impl GroupHeader {
         group[24..32].copy_from_slice(&self.first_lsn.to_le_bytes());
         group[32..40].copy_from_slice(&self.durable_lsn.to_le_bytes());
         group[40..44].copy_from_slice(&self.previous_crc.to_le_bytes());
-        group[44..48].copy_from_slice(&[0; 4]);
+        group[44..48].copy_from_slice(&self.plain_bytes.to_le_bytes());
         group[48..56].copy_from_slice(&self.unix_ms.to_le_bytes());
         group[56..64].copy_from_slice(&[0; 8]);
         let crc = crc32c::crc32c(&group[CRC_START..]);
@@ -68,6 +70,7 @@ impl GroupHeader {
             first_lsn: long(24),
             durable_lsn: long(32),
             previous_crc: word(40),
+            plain_bytes: word(44),
             unix_ms: long(48),
         })
     }

@@ -5,7 +5,7 @@
 //! `Committed` means what its `Level` says; a failed disk latches and is never tried again. The crate
 //! knows neither what a record means nor what applies it: the owner passes `Hooks`.
 //!
-//! It does not compress, encrypt or replicate.
+//! It does not encrypt or replicate.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -39,6 +39,7 @@
 
 mod append;
 mod chain;
+mod compression;
 mod error;
 pub mod files;
 mod group;

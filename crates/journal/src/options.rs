@@ -23,6 +23,9 @@ pub struct Options {
     pub background: bool,
     /// Freed segments beyond this number are deleted instead of kept for reuse.
     pub spare_segments_max: usize,
+    /// Groups with more bytes of records than this are compressed with LZ4 if that makes them shorter.
+    /// `None` = no group is.
+    pub compress_above_bytes: Option<usize>,
     /// Keep at least this many bytes of checkpointed segments.
     pub retain_bytes: u64,
     /// Keep checkpointed segments at least this long after their last write.
@@ -39,6 +42,7 @@ impl Default for Options {
             commit_interval_ms: 100,
             background: true,
             spare_segments_max: 2,
+            compress_above_bytes: None,
             retain_bytes: 0,
             retain_ms: 0,
             gather_ns: 1_000,

@@ -138,7 +138,9 @@ fn open_segment(
             reason: format!("the file holds segment {} of the journal", header.sequence),
         });
     }
-    let bytes = header.segment_bytes;
+    // What a header claims is not asked of the memory: no group lies behind the end of the file.
+    let file_bytes = file.len().map_err(|e| Error::io("measure", name, &e))?;
+    let bytes = header.segment_bytes.min(file_bytes);
     Ok(Segment::new(name.to_owned(), header, crc, file, bytes))
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::compression::unpack;
 use crate::error::{Error, Result};
 use crate::files::{File, read_full_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
@@ -18,6 +19,8 @@ pub(crate) struct GroupScanner {
     offset: u64,
     window: Vec<u8>,
     window_offset: u64,
+    /// The records of the compressed group that was looked at last.
+    plain: Vec<u8>,
 }
 
 impl GroupScanner {
@@ -30,6 +33,7 @@ impl GroupScanner {
             offset,
             window: Vec::new(),
             window_offset: offset,
+            plain: Vec::new(),
         }
     }
 
@@ -65,29 +69,44 @@ impl GroupScanner {
         if !header.matches(group) {
             return Ok(Err("the group fails its checksum"));
         }
-        if !Payloads::new(header.first_lsn, header.count, &group[GROUP_HEADER_BYTES..]).is_whole() {
+        if let Err(reason) = self.unpack(&header) {
+            return Ok(Err(reason));
+        }
+        if !self.body_at(self.offset, &header).is_whole() {
             return Ok(Err("the records do not fill their group"));
         }
         Ok(Ok(header))
     }
 
-    /// The records of the group that `peek` returned.
-    pub fn payloads(&mut self, header: &GroupHeader) -> Result<Payloads<'_>> {
-        let group = self.bytes(header.group_bytes() as usize)?;
-        Ok(Payloads::new(
-            header.first_lsn,
-            header.count,
-            &group[GROUP_HEADER_BYTES..],
-        ))
+    fn unpack(&mut self, header: &GroupHeader) -> std::result::Result<(), &'static str> {
+        if header.plain_bytes == 0 {
+            return Ok(());
+        }
+        let start = (self.offset - self.window_offset) as usize;
+        let body = &self.window[start + GROUP_HEADER_BYTES..start + header.group_bytes() as usize];
+        unpack(body, header.plain_bytes, &mut self.plain)
+    }
+
+    /// The records of a group that was looked at and is still in the window.
+    fn body_at(&self, offset: u64, header: &GroupHeader) -> Payloads<'_> {
+        let start = (offset - self.window_offset) as usize;
+        let body = match header.plain_bytes {
+            0 => &self.window[start + GROUP_HEADER_BYTES..start + header.group_bytes() as usize],
+            _ => &self.plain[..],
+        };
+        Payloads::new(header.first_lsn, header.count, body)
+    }
+
+    /// The records of the group that `peek` has just returned.
+    pub fn payloads(&self, header: &GroupHeader) -> Payloads<'_> {
+        self.body_at(self.offset, header)
     }
 
     /// As `payloads`, and goes on behind the group.
-    pub fn take_payloads(&mut self, header: &GroupHeader) -> Result<Payloads<'_>> {
-        self.bytes(header.group_bytes() as usize)?;
-        let start = (self.offset - self.window_offset) as usize;
+    pub fn take_payloads(&mut self, header: &GroupHeader) -> Payloads<'_> {
+        let offset = self.offset;
         self.skip(header);
-        let body = &self.window[start + GROUP_HEADER_BYTES..start + header.group_bytes() as usize];
-        Ok(Payloads::new(header.first_lsn, header.count, body))
+        self.body_at(offset, header)
     }
 
     pub fn skip(&mut self, header: &GroupHeader) {

@@ -81,7 +81,7 @@ impl LogReader for SegmentReader {
         };
         let from_lsn = self.next_lsn;
         self.next_lsn = header.next_lsn();
-        let payloads = self.scanner.take_payloads(&header)?;
+        let payloads = self.scanner.take_payloads(&header);
         Ok(Some(payloads.after(from_lsn - 1)))
     }
 }

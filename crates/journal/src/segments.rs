@@ -201,6 +201,10 @@ impl Segments {
         Ok(())
     }
 
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Ends `prepare`, whose thread is to be joined.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);

@@ -322,3 +322,41 @@ fn an_open_does_not_wait_for_a_whole_segment_of_zeros() {
     drop(open(&again));
     assert!(again.records() == owner.records());
 }
+
+#[test]
+fn large_groups_are_compressed_and_come_back() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let open = |compress_above_bytes, owner: &Arc<Owner>| {
+        let options = quarry_journal::Options {
+            segment_bytes: 64 * 1024,
+            compress_above_bytes,
+            ..options()
+        };
+        let files = Arc::new(files.clone());
+        Journal::open(files, options, identity(), 0, owner.clone()).unwrap()
+    };
+    let journal = open(Some(1000), &owner);
+    let mut durable = journal.read(1).unwrap();
+    // Ten times what a segment holds, and records above and below the size.
+    for number in 0..200u8 {
+        let bytes = if number % 2 == 0 { 6000 } else { 900 };
+        journal
+            .commit(&vec![number; bytes], Level::Written)
+            .unwrap();
+    }
+    assert!(journal.live_bytes() <= 3 * 64 * 1024);
+    for (lsn, payload) in owner.records() {
+        assert_eq!(durable.next().unwrap(), Some((lsn, &payload[..])));
+    }
+    journal.close().unwrap();
+    drop(journal);
+    let again = Owner::new();
+    let journal = open(None, &again);
+    assert!(again.records() == owner.records());
+    journal.commit(&[1; 6000], Level::Durable).unwrap();
+    drop(journal);
+    let later = Owner::new();
+    drop(open(Some(1000), &later));
+    assert_eq!(later.records().len(), 201);
+}

@@ -24,6 +24,8 @@ fn options() -> Options {
     Options {
         segment_bytes: 8 * 1024,
         spare_segments_max: 1,
+        // Some groups are compressed, some are not.
+        compress_above_bytes: Some(400),
         // The workload decides what a group is.
         gather_ns: u64::MAX,
         ..owner::options()

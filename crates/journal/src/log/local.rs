@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Log, LogGroup, LogReader, LogTicket, Stage};
+use crate::compression::pack;
 use crate::error::{Error, Result, is_storage_full};
 use crate::files::{read_full_at, sync_file, write_all_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
@@ -18,6 +19,9 @@ use crate::segment_reader::SegmentReader;
 use crate::segments::{Segment, Segments, fits};
 use crate::sync::Syncer;
 use crate::wakeups::Wakeups;
+
+/// A buffer for compressed groups beyond this is given back.
+const PACKED_BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
 
 pub(crate) struct LocalLog {
     pub segments: Arc<Segments>,
@@ -34,6 +38,8 @@ struct Tail {
     next_lsn: u64,
     previous_crc: u32,
     incarnation: u64,
+    /// A compressed group on its way.
+    packed: Vec<u8>,
 }
 
 impl LocalLog {
@@ -56,6 +62,7 @@ impl LocalLog {
                 previous_crc: segment.header_crc,
                 incarnation: segment.header.incarnation,
                 segment,
+                packed: Vec::new(),
             }),
         }
     }
@@ -67,8 +74,8 @@ impl LocalLog {
         let mut tail = self.tail.lock();
         let mut room = [0; GROUP_HEADER_BYTES];
         if fits(tail.offset, room.len() as u64, tail.segment.bytes) {
-            let mut group = LogGroup::new(&mut room, tail.next_lsn, 0, unix_ms);
-            self.write(&mut tail, &mut group)?;
+            let header = tail.header(0, 0, unix_ms);
+            self.write(&mut tail, header, &mut room)?;
         }
         let segment = &tail.segment;
         sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))
@@ -92,36 +99,41 @@ impl LocalLog {
         Ok(())
     }
 
-    fn write(&self, tail: &mut Tail, group: &mut LogGroup<'_>) -> Result<()> {
-        let body_bytes = u32::try_from(group.buffer.len() - GROUP_HEADER_BYTES).map_err(|_| {
-            Error::RecordTooLarge {
-                record_bytes: group.buffer.len(),
+    /// `group` is the room for the header and the body as it is to be on disk.
+    fn write(&self, tail: &mut Tail, mut header: GroupHeader, group: &mut [u8]) -> Result<()> {
+        header.body_bytes =
+            u32::try_from(group.len() - GROUP_HEADER_BYTES).map_err(|_| Error::RecordTooLarge {
+                record_bytes: group.len(),
                 record_bytes_max: crate::options::RECORD_BYTES_MAX,
-            }
-        })?;
-        let mut header = GroupHeader {
-            crc: 0,
-            body_bytes,
-            count: group.count,
-            incarnation: tail.incarnation,
-            first_lsn: tail.next_lsn,
-            durable_lsn: self.syncer.durable_lsn(),
-            previous_crc: tail.previous_crc,
-            unix_ms: group.unix_ms,
-        };
-        header.crc = header.seal(group.buffer);
-        if let Err(error) = write_all_at(&*tail.segment.file, group.buffer, tail.offset) {
+            })?;
+        self.make_room(tail, group.len() as u64, header.unix_ms)?;
+        header.durable_lsn = self.syncer.durable_lsn();
+        header.crc = header.seal(group);
+        if let Err(error) = write_all_at(&*tail.segment.file, group, tail.offset) {
             return Err(self.cut_off(tail, &error));
         }
-        tail.offset += header.group_bytes();
-        tail.previous_crc = header.crc;
-        tail.next_lsn = header.next_lsn();
-        if group.count > 0 {
-            let last_lsn = tail.next_lsn - 1;
-            tail.segment
-                .note_group(header.first_lsn, last_lsn, group.unix_ms);
-        }
+        tail.advance(&header);
         Ok(())
+    }
+
+    /// Writes the group compressed if it is large and gets shorter.
+    fn write_packed(&self, tail: &mut Tail, group: &mut LogGroup<'_>) -> Result<()> {
+        let body_bytes = group.buffer.len() - GROUP_HEADER_BYTES;
+        let above = self.segments.options().compress_above_bytes;
+        if above.is_some_and(|above| body_bytes > above)
+            && let Ok(plain_bytes) = u32::try_from(body_bytes)
+        {
+            let mut packed = std::mem::take(&mut tail.packed);
+            if pack(group.buffer, &mut packed) {
+                let header = tail.header(group.count, plain_bytes, group.unix_ms);
+                let result = self.write(tail, header, &mut packed);
+                tail.keep_packed(packed);
+                return result;
+            }
+            tail.keep_packed(packed);
+        }
+        let header = tail.header(group.count, 0, group.unix_ms);
+        self.write(tail, header, group.buffer)
     }
 
     /// Takes a part of a group out of the file before anyone is answered. A full disk is then over; any
@@ -145,6 +157,41 @@ impl LocalLog {
 }
 
 impl Tail {
+    fn header(&self, count: u32, plain_bytes: u32, unix_ms: u64) -> GroupHeader {
+        GroupHeader {
+            crc: 0,
+            body_bytes: 0,
+            count,
+            incarnation: self.incarnation,
+            first_lsn: self.next_lsn,
+            durable_lsn: 0,
+            previous_crc: self.previous_crc,
+            plain_bytes,
+            unix_ms,
+        }
+    }
+
+    fn advance(&mut self, header: &GroupHeader) {
+        self.offset += header.group_bytes();
+        self.previous_crc = header.crc;
+        self.next_lsn = header.next_lsn();
+        if header.count > 0 {
+            self.segment
+                .note_group(header.first_lsn, self.next_lsn - 1, header.unix_ms);
+        }
+    }
+
+    /// One outsized group must not keep its memory for ever.
+    fn keep_packed(&mut self, packed: Vec<u8>) {
+        if packed.capacity() <= PACKED_BYTES_KEPT_MAX {
+            self.packed = packed;
+        }
+    }
+
+    fn is_before_middle(&self) -> bool {
+        self.offset < self.segment.bytes / 2
+    }
+
     fn erase_header(&self) -> io::Result<()> {
         let mut magic = [0; GROUP_MAGIC.len()];
         let filled = read_full_at(&*self.segment.file, &mut magic, self.offset)?;
@@ -165,13 +212,13 @@ impl Log for LocalLog {
                 next_lsn: tail.next_lsn,
             });
         }
-        self.make_room(&mut tail, group.buffer.len() as u64, group.unix_ms)?;
-        let middle = tail.segment.bytes / 2;
-        let was_before = tail.offset < middle;
-        self.write(&mut tail, group)?;
+        let begun_in = tail.segment.header.sequence;
+        let was_before = tail.is_before_middle();
+        self.write_packed(&mut tail, group)?;
+        let is_new = tail.segment.header.sequence != begun_in;
         let last_lsn = tail.next_lsn - 1;
         self.syncer.note_written(last_lsn);
-        if was_before && tail.offset >= middle {
+        if (was_before || is_new) && !tail.is_before_middle() {
             // Time to make the next segment.
             self.segments.hurry();
             self.wakeups.request_space();
