@@ -170,6 +170,9 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
             header.next_lsn() - 1
         )?,
     }
+    if header.plain_bytes > 0 {
+        write!(out, ", {} bytes with LZ4", header.plain_bytes)?;
+    }
     writeln!(
         out,
         ", {} bytes, durable up to {}, incarnation {}, {}",
