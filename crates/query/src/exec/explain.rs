@@ -134,7 +134,7 @@ impl<'a> Read<'a> {
         let parsed = Parsed::parse(find.filter, find.sort, find.projection)?;
         let view = database.view(find.namespace)?;
         let plan = match &view {
-            Some(view) if !self.counts_all => Some(parsed.plan(view, find.hint)?),
+            Some(view) if !self.counts_all => Some(parsed.plan_to_show(view, find.hint)?),
             _ => None,
         };
         reply.append("explainVersion", "1");

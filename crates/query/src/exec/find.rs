@@ -42,11 +42,21 @@ impl Parsed {
     }
 
     pub fn plan(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
+        self.choose(view, hint, false)
+    }
+
+    /// The same plan with the texts that explain prints.
+    pub fn plan_to_show(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
+        self.choose(view, hint, true)
+    }
+
+    fn choose(&self, view: &View, hint: Option<RawValue<'_>>, shows_bounds: bool) -> Result<Plan> {
         let _scope = phase(Phase::Plan);
         let wanted = Wanted {
             matcher: &self.matcher,
             sort: self.sort.as_ref(),
             hint,
+            shows_bounds,
         };
         Ok(choose(&view.collection, view.detail()?, wanted)?)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashSet;
 use quarry_bson::RawDocument;
-use quarry_database::{Cursor, Index, Operation, View, index_record_key};
+use quarry_database::{Cursor, Index, KeyRange, Operation, View, index_record_key};
 use quarry_timing::{Phase, phase};
 
 use super::error::{Result, memory_exceeded};
@@ -119,6 +119,15 @@ impl Scan {
             }
             _ => None,
         };
+        if self.plan.is_of_whole_keys {
+            return self.run_keys(view, operation, visit);
+        }
+        let Some(all) = self.outer_range() else {
+            self.is_done = true;
+            return Ok(false);
+        };
+        // One cursor for all ranges: making one costs more than moving it.
+        let mut cursor = view.cursor(all)?;
         let mut steps = 0;
         while !self.is_done {
             operation.step(&mut steps)?;
@@ -126,24 +135,19 @@ impl Scan {
                 self.is_done = true;
                 break;
             };
-            let mut cursor = view.cursor(range.clone())?;
-            self.enter(&mut *cursor)?;
-            while cursor.valid() {
+            self.enter(&mut *cursor, range)?;
+            while cursor.valid() && self.is_inside(cursor.key()) {
                 operation.step(&mut steps)?;
                 let flow = match index {
                     None => self.visit_record(&*cursor, visit)?,
                     Some(index) => self.visit_entry(view, index, &*cursor, visit)?,
                 };
-                let last = self.last_key.get_or_insert_default();
                 if flow == Flow::Stop {
-                    last.clear();
-                    last.extend_from_slice(cursor.key());
+                    self.remember(cursor.key());
                     return Ok(true);
                 }
-                let is_last_range = self.range + 1 == self.plan.ranges.len();
-                if is_last_range {
-                    last.clear();
-                    last.extend_from_slice(cursor.key());
+                if self.range + 1 == self.plan.ranges.len() {
+                    self.remember(cursor.key());
                 }
                 if self.plan.is_reversed {
                     cursor.prev()?;
@@ -159,7 +163,53 @@ impl Scan {
         Ok(false)
     }
 
-    fn current_range(&self) -> Option<&quarry_database::KeyRange> {
+    /// Ranges of one record each: gets, without a cursor.
+    fn run_keys(
+        &mut self,
+        view: &View,
+        operation: &Operation,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
+        let mut steps = 0;
+        while let Some(range) = self.current_range() {
+            operation.step(&mut steps)?;
+            let key = range.start.clone();
+            self.range += 1;
+            self.keys_examined += 1;
+            let flow = self.fetch(view, &key, visit)?;
+            if flow == Flow::Stop {
+                self.remember(&key);
+                return Ok(true);
+            }
+        }
+        self.is_done = true;
+        Ok(false)
+    }
+
+    /// From the first range to the last.
+    fn outer_range(&self) -> Option<KeyRange> {
+        let (first, last) = (self.plan.ranges.first()?, self.plan.ranges.last()?);
+        Some(KeyRange::new(first.start.clone(), last.end.clone()))
+    }
+
+    fn remember(&mut self, key: &[u8]) {
+        let last = self.last_key.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
+    /// Whether the key belongs to the current range; the cursor comes from the side that the scan begins at.
+    fn is_inside(&self, key: &[u8]) -> bool {
+        self.current_range().is_some_and(|range| {
+            if self.plan.is_reversed {
+                key >= range.start.as_slice()
+            } else {
+                range.end.is_empty() || key < range.end.as_slice()
+            }
+        })
+    }
+
+    fn current_range(&self) -> Option<&KeyRange> {
         let ranges = &self.plan.ranges;
         if self.plan.is_reversed {
             ranges
@@ -172,10 +222,11 @@ impl Scan {
     }
 
     /// Goes to the first key of the range that was not read.
-    fn enter(&self, cursor: &mut dyn Cursor) -> Result<()> {
+    fn enter(&self, cursor: &mut dyn Cursor, range: &KeyRange) -> Result<()> {
         match (&self.last_key, self.plan.is_reversed) {
-            (None, false) => cursor.first()?,
-            (None, true) => cursor.last()?,
+            (None, false) => cursor.seek(&range.start)?,
+            (None, true) if range.end.is_empty() => cursor.last()?,
+            (None, true) => cursor.seek_before(&range.end)?,
             (Some(last), true) => cursor.seek_before(last)?,
             (Some(last), false) => {
                 cursor.seek(last)?;
@@ -207,12 +258,17 @@ impl Scan {
         if (index.is_multikey() || self.remembers_all) && !self.is_new(&record)? {
             return Ok(Flow::Continue);
         }
+        self.fetch(view, &record, visit)
+    }
+
+    fn fetch(&mut self, view: &View, record: &[u8], visit: &mut Visit<'_>) -> Result<Flow> {
         let mut outcome = Ok(Flow::Continue);
         let _scope = phase(Phase::EngineRead);
-        let found = view.get(&record, &mut |bytes| {
-            outcome = RawDocument::new(bytes)
-                .map_err(quarry_database::Error::from)
-                .and_then(|document| visit(&record, document));
+        let found = view.get(record, &mut |bytes| {
+            outcome = match RawDocument::new(bytes) {
+                Ok(document) => visit(record, document),
+                Err(error) => Err(error.into()),
+            };
         })?;
         self.docs_examined += u64::from(found);
         outcome

@@ -31,11 +31,14 @@ fn collect<'m>(expression: &'m MatchExpression, found: &mut Vec<&'m FieldPredica
 
 /// The intervals that `path` is bounded to, in order and apart from each other; None if it is not bounded. With
 /// arrays on the path each predicate may be met by another element, so that only one of them bounds.
-pub fn of_path(
-    conjuncts: &[&FieldPredicate],
+pub fn of_path<'m>(
+    conjuncts: &[&'m FieldPredicate],
     path: &str,
     is_multikey: bool,
-) -> Option<Vec<Interval>> {
+) -> Option<Vec<Interval<'m>>> {
+    if !conjuncts.iter().any(|field| field.path.as_str() == path) {
+        return None;
+    }
     let components = path.split('.').skip(1);
     if components
         .into_iter()
@@ -43,7 +46,7 @@ pub fn of_path(
     {
         return None;
     }
-    let mut bounded: Option<Vec<Interval>> = None;
+    let mut bounded: Option<Vec<Interval<'m>>> = None;
     for field in conjuncts.iter().filter(|field| field.path.as_str() == path) {
         let Some(intervals) = of_predicate(&field.predicate) else {
             continue;
@@ -61,8 +64,8 @@ pub fn of_path(
     bounded
 }
 
-fn tighter(a: Vec<Interval>, b: Vec<Interval>) -> Vec<Interval> {
-    let points = |intervals: &[Interval]| intervals.iter().all(|interval| interval.is_point);
+fn tighter<'m>(a: Vec<Interval<'m>>, b: Vec<Interval<'m>>) -> Vec<Interval<'m>> {
+    let points = |intervals: &[Interval<'_>]| intervals.iter().all(|interval| interval.is_point);
     match (points(&a), points(&b)) {
         (false, true) => b,
         (true, true) if b.len() < a.len() => b,
@@ -71,7 +74,7 @@ fn tighter(a: Vec<Interval>, b: Vec<Interval>) -> Vec<Interval> {
 }
 
 /// Both lists ascend; so does what they share.
-fn intersect(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
+fn intersect<'m>(a: &[Interval<'m>], b: &[Interval<'m>]) -> Vec<Interval<'m>> {
     let (mut left, mut right) = (0, 0);
     let mut shared = Vec::new();
     while let (Some(x), Some(y)) = (a.get(left), b.get(right)) {
@@ -85,7 +88,7 @@ fn intersect(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     shared
 }
 
-fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
+fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval<'_>>> {
     match predicate {
         Predicate::Compare { op, value } => of_comparison(*op, value.as_raw()),
         Predicate::In(list) => {
@@ -103,7 +106,7 @@ fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
     }
 }
 
-fn equality(value: &Value) -> Option<Interval> {
+fn equality(value: &Value) -> Option<Interval<'_>> {
     match value.as_raw() {
         RawValue::Array(_) | RawValue::Undefined => None,
         RawValue::Null => Some(Interval::null()),
@@ -111,7 +114,7 @@ fn equality(value: &Value) -> Option<Interval> {
     }
 }
 
-fn of_comparison(op: CompareOp, value: RawValue<'_>) -> Option<Vec<Interval>> {
+fn of_comparison(op: CompareOp, value: RawValue<'_>) -> Option<Vec<Interval<'_>>> {
     let is_nan = value.is_number() && value.as_f64_lossy().is_some_and(f64::is_nan);
     match value {
         RawValue::Array(_) | RawValue::Undefined => return None,
@@ -139,7 +142,7 @@ fn of_comparison(op: CompareOp, value: RawValue<'_>) -> Option<Vec<Interval>> {
 }
 
 /// Texts with the prefix, and stored regular expressions.
-fn of_regex(regex: &RegexPredicate) -> Option<Vec<Interval>> {
+fn of_regex(regex: &RegexPredicate) -> Option<Vec<Interval<'_>>> {
     let prefix = regex.prefix()?;
     let stored = quarry_bson::RawRegex {
         pattern: regex.pattern().into(),
@@ -152,9 +155,9 @@ fn of_regex(regex: &RegexPredicate) -> Option<Vec<Interval>> {
 }
 
 /// Sorts, and joins what overlaps.
-fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
+fn merged(mut intervals: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
     intervals.sort_by(|a, b| a.low.bytes.cmp(&b.low.bytes));
-    let mut apart: Vec<Interval> = Vec::with_capacity(intervals.len());
+    let mut apart: Vec<Interval<'_>> = Vec::with_capacity(intervals.len());
     for interval in intervals {
         match apart.last_mut() {
             Some(last) if interval.low.bytes < last.high.bytes => {

@@ -1,9 +1,10 @@
 //! The choice between the indexes of a collection, by the shape of the bounds that a filter gives them: a whole
 //! unique key, then more fields of equality, then a range, then an order that is asked for; else the collection.
 
-use quarry_bson::{Document, RawValue};
+use quarry_bson::{Document, RawValue, doc};
 use quarry_database::{Collection, Detail, Ident, Index, KeyRange, meeting_cut_keys};
 use quarry_keystring::Direction;
+use smallvec::SmallVec;
 
 use super::bounds;
 use super::interval::Interval;
@@ -20,6 +21,8 @@ pub struct Wanted<'w> {
     pub sort: Option<&'w SortPattern>,
     /// The name of an index, its key pattern, or `{$natural: ±1}`.
     pub hint: Option<RawValue<'w>>,
+    /// Explain prints the bounds; a run has no use for their text.
+    pub shows_bounds: bool,
 }
 
 /// An index, or the records of a clustered collection, as the planner sees it.
@@ -27,13 +30,12 @@ struct Candidate<'c> {
     name: &'c str,
     ident: Ident,
     prefix: &'c [u8],
-    pattern: Document,
-    fields: Vec<(&'c str, Direction)>,
+    /// None for the records: their pattern is `{_id: 1}`.
+    index: Option<&'c Index>,
     multikey: u64,
     has_cut_keys: bool,
     is_unique: bool,
     is_sparse: bool,
-    is_clustered: bool,
 }
 
 /// Better plans are greater.
@@ -46,10 +48,41 @@ struct Score {
     is_clustered: bool,
 }
 
-struct Scored {
+/// A candidate with what the filter and the order say about it; the plan is made of the best one only.
+struct Scored<'c> {
+    candidate: Candidate<'c>,
     score: Score,
-    plan: Plan,
-    leaves_out_missing: bool,
+    bounded: Bounded,
+    /// Whether the order is met from behind; None when it is not met.
+    order: Option<bool>,
+}
+
+/// The leading fields of a candidate that the filter bounds, by number in [`Bounds`].
+type Bounded = SmallVec<[usize; 10]>;
+
+/// The intervals of each path that a candidate asked for: candidates share fields.
+struct Bounds<'m> {
+    conjuncts: Vec<&'m FieldPredicate>,
+    known: Vec<(String, bool, Vec<Interval<'m>>)>,
+}
+
+impl<'m> Bounds<'m> {
+    /// The number of the intervals of a path, if it is bounded.
+    fn of(&mut self, path: &str, is_multikey: bool) -> Option<usize> {
+        let known = self
+            .known
+            .iter()
+            .position(|(known, multikey, _)| known == path && *multikey == is_multikey);
+        known.or_else(|| {
+            let intervals = bounds::of_path(&self.conjuncts, path, is_multikey)?;
+            self.known.push((path.to_owned(), is_multikey, intervals));
+            Some(self.known.len() - 1)
+        })
+    }
+
+    fn get(&self, number: usize) -> &[Interval<'m>] {
+        &self.known[number].2
+    }
 }
 
 pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> Result<Plan> {
@@ -60,8 +93,11 @@ pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> R
     if let Some(direction) = natural_hint(wanted.hint)? {
         return Ok(whole(collection, direction, wanted.sort.is_none()));
     }
-    let conjuncts = bounds::conjuncts(wanted.matcher.root());
-    let mut best: Option<Scored> = None;
+    let mut bounds = Bounds {
+        conjuncts: bounds::conjuncts(wanted.matcher.root()),
+        known: Vec::new(),
+    };
+    let mut best: Option<Scored<'_>> = None;
     let mut is_hint_known = false;
     for candidate in candidates(collection, detail) {
         if let Some(hint) = wanted.hint {
@@ -70,9 +106,9 @@ pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> R
             }
             is_hint_known = true;
         }
-        let scored = candidate.plan(&conjuncts, wanted.sort);
+        let scored = candidate.score(&mut bounds, wanted.sort);
         let is_usable = wanted.hint.is_some()
-            || (!scored.leaves_out_missing
+            || (!scored.leaves_out_missing(&bounds)
                 && (scored.score.equalities > 0
                     || scored.score.has_range
                     || scored.score.gives_order));
@@ -87,7 +123,7 @@ pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> R
     }
     Ok(best.map_or_else(
         || whole(collection, Direction::Ascending, wanted.sort.is_none()),
-        |best| best.plan,
+        |best| best.plan(&bounds, wanted),
     ))
 }
 
@@ -96,6 +132,7 @@ fn whole(collection: &Collection, direction: Direction, is_sorted: bool) -> Plan
     Plan {
         access: Access::Collection,
         ranges: vec![range],
+        is_of_whole_keys: false,
         is_reversed: direction == Direction::Descending,
         is_sorted,
     }
@@ -117,184 +154,227 @@ fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
     }
 }
 
-fn candidates<'c>(collection: &'c Collection, detail: &'c Detail) -> Vec<Candidate<'c>> {
-    let mut found = Vec::with_capacity(detail.indexes.len() + 1);
-    if collection.is_clustered() {
-        let mut pattern = Document::new();
-        pattern.append("_id", 1);
-        found.push(Candidate {
-            name: "_id_",
-            ident: collection.ident,
-            prefix: collection.prefix.as_bytes(),
-            pattern,
-            fields: vec![("_id", Direction::Ascending)],
-            multikey: 0,
-            has_cut_keys: false,
-            is_unique: true,
-            is_sparse: false,
-            is_clustered: true,
-        });
-    }
+fn candidates<'c>(
+    collection: &'c Collection,
+    detail: &'c Detail,
+) -> impl Iterator<Item = Candidate<'c>> {
+    let records = collection.is_clustered().then(|| Candidate {
+        name: "_id_",
+        ident: collection.ident,
+        prefix: collection.prefix.as_bytes(),
+        index: None,
+        multikey: 0,
+        has_cut_keys: false,
+        is_unique: true,
+        is_sparse: false,
+    });
     let usable = |index: &&Index| {
         let is_repeated = collection.is_clustered() && index.name == "_id_";
         !index.building && !index.hidden && !is_repeated
     };
-    for index in detail.indexes.iter().filter(usable) {
-        found.push(Candidate {
-            name: &index.name,
-            ident: index.ident,
-            prefix: index.prefix.as_bytes(),
-            pattern: index.pattern.document.clone(),
-            fields: index
-                .pattern
-                .fields
-                .iter()
-                .map(|field| (field.path.as_str(), field.direction))
-                .collect(),
-            multikey: index.multikey_components(),
-            has_cut_keys: index.has_cut_keys(),
-            is_unique: index.unique,
-            is_sparse: index.sparse,
-            is_clustered: false,
-        });
-    }
-    found
+    let indexes = detail.indexes.iter().filter(usable).map(|index| Candidate {
+        name: &index.name,
+        ident: index.ident,
+        prefix: index.prefix.as_bytes(),
+        index: Some(index),
+        multikey: index.multikey_components(),
+        has_cut_keys: index.has_cut_keys(),
+        is_unique: index.unique,
+        is_sparse: index.sparse,
+    });
+    records.into_iter().chain(indexes)
 }
 
-impl Candidate<'_> {
+impl<'c> Candidate<'c> {
+    fn is_clustered(&self) -> bool {
+        self.index.is_none()
+    }
+
+    fn fields_len(&self) -> usize {
+        self.index.map_or(1, |index| index.pattern.fields.len())
+    }
+
+    fn field(&self, number: usize) -> (&'c str, Direction) {
+        match self.index {
+            None => ("_id", Direction::Ascending),
+            Some(index) => {
+                let field = &index.pattern.fields[number];
+                (&field.path, field.direction)
+            }
+        }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&'c str, Direction)> + '_ {
+        (0..self.fields_len()).map(|number| self.field(number))
+    }
+
+    fn pattern(&self) -> Document {
+        match self.index {
+            None => doc! { "_id": 1 },
+            Some(index) => index.pattern.document.clone(),
+        }
+    }
+
     fn is_meant(&self, hint: RawValue<'_>) -> bool {
         match hint {
             RawValue::String(name) => name == self.name,
             RawValue::Document(pattern) => {
-                quarry_bson::compare::compare_documents(pattern, self.pattern.as_raw()).is_eq()
+                quarry_bson::compare::compare_documents(pattern, self.pattern().as_raw()).is_eq()
             }
             _ => false,
         }
     }
 
-    fn plan(&self, conjuncts: &[&FieldPredicate], sort: Option<&SortPattern>) -> Scored {
-        let (bounded, equalities, has_range) = self.bound(conjuncts);
-        let order = sort.and_then(|sort| self.order(sort, &bounded[..equalities]));
-        let is_whole_unique_key = self.is_unique
-            && equalities == self.fields.len()
-            && bounded.iter().all(|(intervals, _)| intervals.len() <= 1);
-        let is_reversed = order.unwrap_or(false);
+    fn score(self, bounds: &mut Bounds<'_>, sort: Option<&SortPattern>) -> Scored<'c> {
+        let (bounded, equalities, has_range) = self.bound(bounds);
+        let single = |number: &usize| bounds.get(*number).len() <= 1;
+        let order = sort.and_then(|sort| {
+            self.order(sort, |number| {
+                number < equalities && single(&bounded[number])
+            })
+        });
+        let is_whole_unique_key =
+            self.is_unique && equalities == self.fields_len() && bounded.iter().all(single);
         let score = Score {
             is_whole_unique_key,
             equalities,
             has_range,
             gives_order: order.is_some(),
-            is_clustered: self.is_clustered,
-        };
-        let leaves_out_missing = self.is_sparse && bounded[0].0.iter().any(Interval::holds_null);
-        let access = IndexAccess {
-            name: self.name.to_owned(),
-            ident: self.ident,
-            pattern: self.pattern.clone(),
-            is_multikey: self.multikey != 0,
-            is_unique: self.is_unique,
-            is_sparse: self.is_sparse,
-            bounds: self.texts(&bounded, is_reversed),
-            is_point: self.is_clustered && is_whole_unique_key,
-        };
-        let plan = Plan {
-            access: if self.is_clustered {
-                Access::Records(access)
-            } else {
-                Access::Index(access)
-            },
-            ranges: self.ranges(&bounded),
-            is_reversed,
-            is_sorted: sort.is_none() || order.is_some(),
+            is_clustered: self.is_clustered(),
         };
         Scored {
+            candidate: self,
             score,
-            plan,
-            leaves_out_missing,
+            bounded,
+            order,
         }
     }
 
-    /// The intervals of the leading fields; how many of them are equalities; whether a range follows. There is
-    /// at least one.
-    fn bound(
-        &self,
-        conjuncts: &[&FieldPredicate],
-    ) -> (Vec<(Vec<Interval>, Direction)>, usize, bool) {
-        let mut bounded = Vec::new();
-        let mut equalities = 0;
+    /// The intervals of the leading fields; how many of them are equalities; whether a range follows.
+    fn bound(&self, bounds: &mut Bounds<'_>) -> (Bounded, usize, bool) {
+        let mut bounded = Bounded::new();
         let mut has_array = false;
-        for (number, (path, direction)) in self.fields.iter().enumerate() {
+        for (number, (path, _)) in self.fields().enumerate() {
             let is_multikey = self.multikey & (1 << number) != 0;
             // Fields of one array are keyed element by element, but may be met by different elements.
             if is_multikey && has_array {
                 break;
             }
-            let Some(intervals) = bounds::of_path(conjuncts, path, is_multikey) else {
+            let Some(intervals) = bounds.of(path, is_multikey) else {
                 break;
             };
             has_array |= is_multikey;
-            let all_points = intervals.iter().all(|interval| interval.is_point);
-            bounded.push((intervals, *direction));
-            if !all_points {
+            bounded.push(intervals);
+            if !bounds
+                .get(intervals)
+                .iter()
+                .all(|interval| interval.is_point)
+            {
+                let equalities = bounded.len() - 1;
                 return (bounded, equalities, true);
             }
-            equalities += 1;
         }
-        if bounded.is_empty() {
-            bounded.push((vec![Interval::all()], self.fields[0].1));
-        }
+        let equalities = bounded.len();
         (bounded, equalities, false)
     }
 
-    /// Records have whole keys; those of an index may be cut.
-    fn ranges(&self, bounded: &[(Vec<Interval>, Direction)]) -> Vec<KeyRange> {
-        let ranges = compose(self.prefix, bounded);
-        if self.is_clustered {
-            return ranges;
-        }
-        apart(ranges.into_iter().map(meeting_cut_keys))
-    }
-
-    /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value do
-    /// not count.
-    fn order(&self, sort: &SortPattern, equalities: &[(Vec<Interval>, Direction)]) -> Option<bool> {
+    /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
+    /// number, do not count.
+    fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
         if self.multikey != 0 || self.is_sparse || self.has_cut_keys {
             return None;
         }
         let is_constant = |path: &str| {
-            let number = self.fields.iter().position(|(field, _)| *field == path);
-            number.is_some_and(|number| {
-                equalities
-                    .get(number)
-                    .is_some_and(|(intervals, _)| intervals.len() <= 1)
-            })
+            let number = self.fields().position(|(field, _)| field == path);
+            number.is_some_and(&has_one_value)
         };
-        let mut fields = self.fields.iter().filter(|(path, _)| !is_constant(path));
+        let mut fields = self.fields().filter(|(path, _)| !is_constant(path));
         let mut is_reversed = None;
         let asked = sort.fields().iter();
         for asked in asked.filter(|asked| !is_constant(asked.path.as_str())) {
             let (path, direction) = fields.next()?;
-            if *path != asked.path.as_str() {
+            if path != asked.path.as_str() {
                 return None;
             }
-            let differs = *direction != asked.direction;
+            let differs = direction != asked.direction;
             if *is_reversed.get_or_insert(differs) != differs {
                 return None;
             }
         }
         Some(is_reversed.unwrap_or(false))
     }
+}
 
+impl Scored<'_> {
+    /// A sparse index has no entry for a document that the filter may mean.
+    fn leaves_out_missing(&self, bounds: &Bounds<'_>) -> bool {
+        self.candidate.is_sparse
+            && self
+                .bounded
+                .first()
+                .is_none_or(|first| bounds.get(*first).iter().any(Interval::holds_null))
+    }
+
+    fn plan(&self, bounds: &Bounds<'_>, wanted: Wanted<'_>) -> Plan {
+        let candidate = &self.candidate;
+        let is_reversed = self.order.unwrap_or(false);
+        let bounded: SmallVec<[(&[Interval<'_>], Direction); 10]> = self
+            .bounded
+            .iter()
+            .zip(candidate.fields())
+            .map(|(number, (_, direction))| (bounds.get(*number), direction))
+            .collect();
+        let access = IndexAccess {
+            name: candidate.name.to_owned(),
+            ident: candidate.ident,
+            pattern: candidate.pattern(),
+            is_multikey: candidate.multikey != 0,
+            is_unique: candidate.is_unique,
+            is_sparse: candidate.is_sparse,
+            bounds: if wanted.shows_bounds {
+                candidate.texts(&bounded, is_reversed)
+            } else {
+                Vec::new()
+            },
+            is_point: candidate.is_clustered() && self.score.is_whole_unique_key,
+        };
+        Plan {
+            is_of_whole_keys: candidate.is_clustered() && self.score.equalities == 1,
+            access: if candidate.is_clustered() {
+                Access::Records(access)
+            } else {
+                Access::Index(access)
+            },
+            ranges: candidate.ranges(&bounded),
+            is_reversed,
+            is_sorted: wanted.sort.is_none() || self.order.is_some(),
+        }
+    }
+}
+
+impl Candidate<'_> {
+    /// Records have whole keys; those of an index may be cut.
+    fn ranges(&self, bounded: &[(&[Interval<'_>], Direction)]) -> Vec<KeyRange> {
+        let ranges = compose(self.prefix, bounded);
+        if self.is_clustered() {
+            return ranges;
+        }
+        apart(ranges.into_iter().map(meeting_cut_keys))
+    }
+
+    /// The bounds of every field, as explain prints them.
     fn texts(
         &self,
-        bounded: &[(Vec<Interval>, Direction)],
+        bounded: &[(&[Interval<'_>], Direction)],
         is_reversed: bool,
     ) -> Vec<(String, Vec<String>)> {
-        let all = vec![Interval::all()];
-        let fields = self.fields.iter().enumerate();
+        let all = [Interval::all()];
+        let fields = self.fields().enumerate();
         let texts = fields.map(|(number, (path, direction))| {
-            let intervals = bounded.get(number).map_or(&all, |(intervals, _)| intervals);
-            let turns = (*direction == Direction::Descending) != is_reversed;
+            let intervals = bounded
+                .get(number)
+                .map_or(all.as_slice(), |(intervals, _)| intervals);
+            let turns = (direction == Direction::Descending) != is_reversed;
             let mut shown: Vec<String> = intervals
                 .iter()
                 .map(|interval| interval.text(turns))
@@ -302,7 +382,7 @@ impl Candidate<'_> {
             if turns {
                 shown.reverse();
             }
-            ((*path).to_owned(), shown)
+            (path.to_owned(), shown)
         });
         texts.collect()
     }

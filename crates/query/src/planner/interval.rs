@@ -3,49 +3,62 @@
 //! Ends are cuts between encodings: a value is inside if its bytes, with anything behind them, are at or above
 //! `low` and below `high`. Cuts ascend whatever the index; [`Interval::descending`] turns them over.
 
+use std::fmt;
+
 use quarry_bson::RawValue;
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end, type_bytes};
 
 /// Below and above every encoded value, in either direction.
 const LOWEST: u8 = 0x01;
 const HIGHEST: u8 = 0xFF;
+/// Room for a usual key.
+const KEY_BYTES: usize = 32;
 
 #[derive(Debug, Clone)]
-pub struct Interval {
-    pub low: Cut,
-    pub high: Cut,
+pub struct Interval<'m> {
+    pub low: Cut<'m>,
+    pub high: Cut<'m>,
     /// Holds one value only.
     pub is_point: bool,
 }
 
-/// One end, as bytes to compare by and as explain prints it.
+/// One end: bytes to compare by, and what explain prints.
 #[derive(Debug, Clone)]
-pub struct Cut {
+pub struct Cut<'m> {
     pub bytes: Vec<u8>,
-    pub text: String,
-    pub is_inclusive: bool,
+    shown: Shown<'m>,
+    is_inclusive: bool,
 }
 
-impl Interval {
+/// The text of a cut is made only when it is asked for.
+#[derive(Debug, Clone)]
+enum Shown<'m> {
+    Value(RawValue<'m>),
+    Word(&'static str),
+    Text(Box<str>),
+}
+
+impl<'m> Interval<'m> {
     /// Every value, missing ones included.
-    pub fn all() -> Interval {
+    pub fn all() -> Interval<'m> {
         Interval {
-            low: Cut::new(vec![LOWEST], "MinKey", true),
-            high: Cut::new(vec![HIGHEST], "MaxKey", true),
+            low: Cut::new(vec![LOWEST], Shown::Word("MinKey"), true),
+            high: Cut::new(vec![HIGHEST], Shown::Word("MaxKey"), true),
             is_point: false,
         }
     }
 
-    pub fn point(value: RawValue<'_>) -> Interval {
+    pub fn point(value: RawValue<'m>) -> Interval<'m> {
+        let low = Cut::before(value);
         Interval {
-            low: Cut::before(value),
-            high: Cut::behind(value),
+            high: Cut::new(prefix_end(&low.bytes), Shown::Value(value), true),
+            low,
             is_point: true,
         }
     }
 
     /// Null, and what stands for a missing field or an empty array.
-    pub fn null() -> Interval {
+    pub fn null() -> Interval<'m> {
         Interval {
             low: Cut::before(RawValue::Undefined),
             high: Cut::behind(RawValue::Null),
@@ -54,7 +67,7 @@ impl Interval {
     }
 
     /// The values of the type that `value` compares with.
-    pub fn type_of(value: RawValue<'_>) -> Interval {
+    pub fn type_of(value: RawValue<'_>) -> Interval<'m> {
         let bytes = type_bytes(value.element_type());
         let (low, high) = match value {
             _ if value.is_number() => ("-inf.0", "inf.0"),
@@ -65,21 +78,21 @@ impl Interval {
         };
         let is_closed = value.is_number() || matches!(value, RawValue::Boolean(_));
         Interval {
-            low: Cut::new(vec![*bytes.start()], low, true),
-            high: Cut::new(vec![bytes.end() + 1], high, is_closed),
+            low: Cut::new(vec![*bytes.start()], Shown::Word(low), true),
+            high: Cut::new(vec![bytes.end() + 1], Shown::Word(high), is_closed),
             is_point: false,
         }
     }
 
     /// The texts that begin with `prefix`.
-    pub fn text_prefix(prefix: &str) -> Interval {
+    pub fn text_prefix(prefix: &str) -> Interval<'m> {
         let end_bytes = encoded(RawValue::from("")).len() - 1;
         let mut low = encoded(RawValue::from(prefix));
         low.truncate(low.len() - end_bytes);
         let high = prefix_end(&low);
         Interval {
-            low: Cut::new(low, &format!("{prefix:?}"), true),
-            high: Cut::new(high, &format!("{prefix:?}..."), false),
+            low: Cut::new(low, Shown::Text(format!("{prefix:?}").into()), true),
+            high: Cut::new(high, Shown::Text(format!("{prefix:?}...").into()), false),
             is_point: false,
         }
     }
@@ -93,7 +106,7 @@ impl Interval {
         self.low.bytes <= null && null < self.high.bytes
     }
 
-    pub fn intersect(&self, other: &Interval) -> Option<Interval> {
+    pub fn intersect(&self, other: &Interval<'m>) -> Option<Interval<'m>> {
         let low = if self.low.bytes >= other.low.bytes {
             &self.low
         } else {
@@ -120,10 +133,18 @@ impl Interval {
         }
     }
 
+    /// Appends the bytes of the lower end, for a field of that direction.
+    pub fn append_low(&self, direction: Direction, key: &mut Vec<u8>) {
+        match direction {
+            Direction::Ascending => key.extend_from_slice(&self.low.bytes),
+            Direction::Descending => key.extend_from_slice(&turned(&self.high.bytes)),
+        }
+    }
+
     /// `[1, 5)`, or the other way round.
     pub fn text(&self, is_reversed: bool) -> String {
-        let open = |cut: &Cut| if cut.is_inclusive { '[' } else { '(' };
-        let close = |cut: &Cut| if cut.is_inclusive { ']' } else { ')' };
+        let open = |cut: &Cut<'_>| if cut.is_inclusive { '[' } else { '(' };
+        let close = |cut: &Cut<'_>| if cut.is_inclusive { ']' } else { ')' };
         let (first, last) = if is_reversed {
             (&self.high, &self.low)
         } else {
@@ -132,40 +153,50 @@ impl Interval {
         format!(
             "{}{}, {}{}",
             open(first),
-            first.text,
-            last.text,
+            first.shown,
+            last.shown,
             close(last)
         )
     }
 }
 
-impl Cut {
-    fn new(bytes: Vec<u8>, text: &str, is_inclusive: bool) -> Cut {
+impl<'m> Cut<'m> {
+    fn new(bytes: Vec<u8>, shown: Shown<'m>, is_inclusive: bool) -> Cut<'m> {
         Cut {
             bytes,
-            text: text.to_owned(),
+            shown,
             is_inclusive,
         }
     }
 
     /// Below `value`; as a low end it takes the value in, as a high end it leaves it out.
-    pub fn before(value: RawValue<'_>) -> Cut {
-        Cut::new(encoded(value), &value.to_string(), true)
+    pub fn before(value: RawValue<'m>) -> Cut<'m> {
+        Cut::new(encoded(value), Shown::Value(value), true)
     }
 
-    pub fn behind(value: RawValue<'_>) -> Cut {
-        Cut::new(prefix_end(&encoded(value)), &value.to_string(), true)
+    pub fn behind(value: RawValue<'m>) -> Cut<'m> {
+        Cut::new(prefix_end(&encoded(value)), Shown::Value(value), true)
     }
 
     /// The same cut as the end that leaves the value out.
-    pub fn exclusive(mut self) -> Cut {
+    pub fn exclusive(mut self) -> Cut<'m> {
         self.is_inclusive = false;
         self
     }
 }
 
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shown::Value(value) => value.fmt(out),
+            Shown::Word(word) => out.write_str(word),
+            Shown::Text(text) => out.write_str(text),
+        }
+    }
+}
+
 fn encoded(value: RawValue<'_>) -> Vec<u8> {
-    let mut key = Vec::new();
+    let mut key = Vec::with_capacity(KEY_BYTES);
     encode_value(&mut key, &mut TypeBits::new(), value, Direction::Ascending);
     key
 }

@@ -10,9 +10,15 @@ const COMBINATIONS_MAX: usize = 4096;
 
 /// The intervals of each field with its direction. Fields behind the first one that is not made of points are
 /// left to the filter.
-pub fn compose(prefix: &[u8], fields: &[(Vec<Interval>, Direction)]) -> Vec<KeyRange> {
+pub fn compose(prefix: &[u8], fields: &[(&[Interval<'_>], Direction)]) -> Vec<KeyRange> {
     let mut starts = vec![prefix.to_vec()];
     for (intervals, direction) in fields {
+        if let ([point], [start]) = (intervals, starts.as_mut_slice())
+            && point.is_point
+        {
+            point.append_low(*direction, start);
+            continue;
+        }
         let mut cuts: Vec<(Vec<u8>, Vec<u8>)> = intervals
             .iter()
             .map(|interval| interval.cuts(*direction))

@@ -8,6 +8,8 @@ pub struct Plan {
     pub access: Access,
     /// In key order; a reversed plan reads them from the last to the first.
     pub ranges: Vec<KeyRange>,
+    /// Each range begins with the one key that it can hold, a record's.
+    pub is_of_whole_keys: bool,
     pub is_reversed: bool,
     /// Documents come out of the access in the order that was asked for.
     pub is_sorted: bool,
@@ -33,7 +35,7 @@ pub struct IndexAccess {
     pub is_multikey: bool,
     pub is_unique: bool,
     pub is_sparse: bool,
-    /// Each field with its intervals, as explain prints them.
+    /// Each field with its intervals, as explain prints them; empty unless that was asked for.
     pub bounds: Vec<(String, Vec<String>)>,
     /// One record by its whole `_id`.
     pub is_point: bool,
