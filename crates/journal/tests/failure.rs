@@ -285,6 +285,36 @@ fn a_truncated_or_zeroed_segment_is_refused() {
     }
 }
 
+/// The last segment is refused as well while the mark of the closed journal stands behind the damage.
+/// Without it there is nothing that tells the damage from an unsynced tail: the log ends there.
+#[test]
+fn of_the_last_segment_only_the_mark_tells_damage_from_a_tail() {
+    use quarry_journal::Files;
+    let (files, segments) = closed_journal();
+    let all = Owner::new();
+    drop(all.open(&files, 0).unwrap());
+    let (files, _) = closed_journal();
+    let name = names(&files)[segments - 1].clone();
+    let whole = files.content(&name).unwrap();
+    let mark = whole.iter().rposition(|&byte| byte != 0).unwrap() / 64 * 64;
+    let mut zeroed = whole.clone();
+    zeroed[HEADER_BYTES..mark - 64].fill(0);
+    files.replace(&name, zeroed);
+    assert_eq!(refusal(&files), (name.clone(), HEADER_BYTES as u64));
+    let cut = whole[..HEADER_BYTES + 900].to_vec();
+    files.replace(&name, cut);
+    let kept = Owner::new();
+    drop(kept.open(&files, 0).unwrap());
+    let kept = kept.records();
+    assert!(kept.len() < all.records().len() && kept == all.records()[..kept.len()]);
+    let (files, _) = closed_journal();
+    files.remove(&name).unwrap();
+    let kept = Owner::new();
+    drop(kept.open(&files, 0).unwrap());
+    let kept = kept.records();
+    assert!(kept.len() < all.records().len() && kept == all.records()[..kept.len()]);
+}
+
 #[test]
 fn a_duplicated_swapped_or_missing_segment_is_refused() {
     use quarry_journal::Files;
