@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::group_header::GroupHeader;
 use crate::hooks::Payloads;
 use crate::scan::GroupScanner;
+use crate::segment::Segment;
 use crate::segment_header::SEGMENT_HEADER_BYTES;
-use crate::segments::Segment;
 
 /// What the next group must say. `previous_crc` is unknown where reading begins inside an incarnation.
 #[derive(Clone, Copy, Debug)]

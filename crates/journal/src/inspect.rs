@@ -12,8 +12,8 @@ use crate::files::Files;
 use crate::group_header::GroupHeader;
 use crate::hooks::Payloads;
 use crate::recovery::{check_tail, cut, open_segments};
+use crate::segment::Segment;
 use crate::segment_header::SegmentHeader;
-use crate::segments::Segment;
 
 /// What `verify` found.
 #[derive(Clone, Debug, PartialEq, Eq)]

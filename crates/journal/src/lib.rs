@@ -55,6 +55,7 @@ mod queue;
 mod reader;
 mod recovery;
 mod scan;
+mod segment;
 mod segment_header;
 mod segment_reader;
 mod segments;

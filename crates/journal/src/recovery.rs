@@ -13,8 +13,9 @@ use crate::files::{Files, read_full_at, sync_file, write_all_at};
 use crate::hooks::Hooks;
 use crate::options::Identity;
 use crate::scan::GroupScanner;
+use crate::segment::{IncarnationStart, Segment, segment_name, segment_sequence};
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SEGMENT_HEADER_USED_BYTES, SegmentHeader};
-use crate::segments::{IncarnationStart, Segment, discard, segment_name, segment_sequence};
+use crate::segments::discard;
 
 const ZERO_STEP_BYTES: usize = 64 * 1024;
 

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::hooks::Payloads;
 use crate::log::LogReader;
 use crate::scan::GroupScanner;
-use crate::segments::{Segment, Segments};
+use crate::segment::Segment;
+use crate::segments::Segments;
 use crate::sync::Syncer;
 
 pub(crate) struct SegmentReader {

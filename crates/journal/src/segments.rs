@@ -1,4 +1,4 @@
-//! The segment files: their names, how one is made, reused and freed, and which hold which LSNs.
+//! The segment files of an open journal: how one is made, reused and freed, and which hold which LSNs.
 //!
 //! Kept true: a file gets a segment's name only after its header and zeros are synced, and the directory
 //! is synced before the first group goes in, so that appending never depends on a directory entry; freed
@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,9 +15,9 @@ use crate::error::{Error, Result};
 use crate::files::{File, Files, sync_file, write_all_at};
 use crate::group_header::GROUP_HEADER_BYTES;
 use crate::options::{Identity, Options};
+use crate::segment::{IncarnationStart, SEGMENT_SUFFIX, Segment, segment_name};
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
-const SEGMENT_SUFFIX: &str = ".segment";
 /// A freed segment kept for reuse; its content means nothing.
 const FREE_SUFFIX: &str = ".free";
 /// A segment under construction.
@@ -30,63 +30,6 @@ const ZERO_STEP_REST: Duration = Duration::from_millis(1);
 /// The first segment of a life is no longer than this unless a spare is ready: an open must not wait for
 /// a whole segment of zeros.
 const BEGIN_BYTES_MAX: u64 = 8 * 1024 * 1024;
-
-pub(crate) fn segment_name(sequence: u64) -> String {
-    format!("{sequence:010}{SEGMENT_SUFFIX}")
-}
-
-pub(crate) fn segment_sequence(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
-    (digits.len() >= 10).then(|| digits.parse().ok())?
-}
-
-/// One segment of the live journal. LSNs are 0 while it holds no group.
-pub(crate) struct Segment {
-    pub name: String,
-    pub header: SegmentHeader,
-    pub header_crc: u32,
-    pub file: Arc<dyn File>,
-    pub bytes: u64,
-    pub first_lsn: AtomicU64,
-    pub last_lsn: AtomicU64,
-    pub last_unix_ms: AtomicU64,
-}
-
-impl Segment {
-    pub fn new(
-        name: String,
-        header: SegmentHeader,
-        header_crc: u32,
-        file: Arc<dyn File>,
-        bytes: u64,
-    ) -> Self {
-        Segment {
-            name,
-            header,
-            header_crc,
-            file,
-            bytes,
-            first_lsn: AtomicU64::new(0),
-            last_lsn: AtomicU64::new(0),
-            last_unix_ms: AtomicU64::new(0),
-        }
-    }
-
-    pub fn note_group(&self, first_lsn: u64, last_lsn: u64, unix_ms: u64) {
-        if self.first_lsn.load(Ordering::Relaxed) == 0 {
-            self.first_lsn.store(first_lsn, Ordering::Release);
-        }
-        self.last_lsn.store(last_lsn, Ordering::Release);
-        self.last_unix_ms.store(unix_ms, Ordering::Relaxed);
-    }
-}
-
-/// Where a new incarnation begins.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct IncarnationStart {
-    pub first_lsn: u64,
-    pub previous_end_lsn: u64,
-}
 
 /// All segments of an open journal. Lock order: `making`, then `table`.
 pub(crate) struct Segments {
@@ -424,12 +367,6 @@ impl Segments {
             .map(|segment| segment.bytes)
             .sum()
     }
-}
-
-/// The room for groups in a segment of `segment_bytes`.
-pub(crate) fn fits(offset: u64, group_bytes: u64, segment_bytes: u64) -> bool {
-    debug_assert!(group_bytes >= GROUP_HEADER_BYTES as u64);
-    offset + group_bytes <= segment_bytes
 }
 
 /// Freed files of the right length are kept; what is left of unfinished ones goes.

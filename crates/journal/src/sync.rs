@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::files::sync_file;
 use crate::latch::Latch;
-use crate::segments::Segment;
+use crate::segment::Segment;
 
 /// Rounds and what they sync. Lock order: `state` is taken last, and never held over a sync.
 pub(crate) struct Syncer {

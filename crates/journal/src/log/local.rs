@@ -14,9 +14,10 @@ use crate::error::{Error, Result, is_storage_full};
 use crate::files::{read_full_at, sync_file, write_all_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
 use crate::latch::Latch;
+use crate::segment::{Segment, fits};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
 use crate::segment_reader::SegmentReader;
-use crate::segments::{Segment, Segments, fits};
+use crate::segments::Segments;
 use crate::sync::Syncer;
 use crate::wakeups::Wakeups;
 
