@@ -1,7 +1,7 @@
 //! `cargo bench -p quarry-journal`: raw appends and the order log, with the machine's own limits measured
 //! beside them in the same run.
 //!
-//! Prints a table and writes `bench/journal.json` under the target directory. The `limit` of a case is the
+//! Prints a table and writes `bench/journal.json` under the target directory and docs/benchmarks/journal.md. The `limit` of a case is the
 //! bare loop: the same bytes with one write call each, and for Durable a sync shared by everyone waiting.
 //! Repetitions of ours and the bare loop alternate and last for a fixed time; the best of each is shown,
 //! because a disk and a processor that others use can only make a repetition slower.
@@ -20,7 +20,7 @@ mod orders;
 mod place;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use place::Place;
 use table::Table;
@@ -33,12 +33,14 @@ fn main() {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(default_target, PathBuf::from);
     let mut place = Place::new(&target.join("bench"));
     let mut table = Table::new();
-    machine(&mut place, &mut table);
+    machine(&mut place, &mut table, "");
     orders::measure(&mut place, &mut table);
     appends::measure(&mut place, &mut table);
     opens(&mut place, &mut table);
+    machine(&mut place, &mut table, ", at the end");
     drop(place);
-    table.write(&target.join("bench").join("journal.json"));
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    table.publish(&target, &docs);
 }
 
 fn default_target() -> PathBuf {
@@ -46,7 +48,7 @@ fn default_target() -> PathBuf {
     home.join(".cache/quarry/target")
 }
 
-fn machine(place: &mut Place, table: &mut Table) {
+fn machine(place: &mut Place, table: &mut Table, when: &str) {
     for (name, measure) in [
         ("machine/fdatasync 4 KiB", limits::sync_us as fn(&_) -> f64),
         ("machine/write 4 KiB", limits::write_us),
@@ -54,7 +56,7 @@ fn machine(place: &mut Place, table: &mut Table) {
         let best_us = (0..table::REPETITIONS)
             .map(|_| measure(place.bare()))
             .fold(f64::INFINITY, f64::min);
-        table.add(name, "us", best_us, None);
+        table.add(&format!("{name}{when}"), "us", best_us, None);
     }
 }
 

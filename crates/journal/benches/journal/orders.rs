@@ -79,6 +79,8 @@ fn case(
         table.add(&format!("{name} {quantile}"), "us", us, None);
     }
     for level in [Level::Written, Level::Durable] {
-        table.note(&best.slowest(level));
+        if let Some(slowest) = best.slowest(level) {
+            table.note(format!("{name}: {slowest}"));
+        }
     }
 }

@@ -81,7 +81,9 @@ fn show(orders: u64, producers: u64, critical: Critical) -> Outcome {
         run.latency_ns.max() as f64 / 1e3
     );
     for level in [Level::Written, Level::Durable] {
-        println!("                  {}", run.slowest(level));
+        if let Some(slowest) = run.slowest(level) {
+            println!("                  {slowest}");
+        }
     }
     println!("trades            {trades}");
     let mean_sync_us = syncs.sync_ns as f64 / 1e3 / syncs.syncs.max(1) as f64;

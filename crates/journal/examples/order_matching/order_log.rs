@@ -97,18 +97,22 @@ impl Run {
         }
     }
 
-    /// Explains the longest latency of a level.
-    pub fn slowest(&self, level: Level) -> String {
+    /// Explains the longest latency of a level, if there were orders of it.
+    pub fn slowest(&self, level: Level) -> Option<String> {
         let us = |ns: u64| ns as f64 / 1e3;
         let report = self.slowest[level as usize];
-        format!(
-            "slowest {level:?} order: {:.1} us = queue, turn and wake-up {:.1} + append {:.1} + apply {:.1} + sync {:.1}",
+        if report.total_ns() == 0 {
+            return None;
+        }
+        let text = format!(
+            "slowest {level:?} order {:.1} us = queue, turn and wake-up {:.1} + append {:.1} + apply {:.1} + sync {:.1}",
             us(report.total_ns()),
             us(report.wait_ns),
             us(report.append_ns),
             us(report.apply_ns),
             us(report.sync_wait_ns),
-        )
+        );
+        Some(text)
     }
 }
 
