@@ -1,4 +1,5 @@
-//! Values as mongosh shows them.
+//! Values as mongosh shows them: on one line, names such as `$set` without quotes, as the server's messages have
+//! them.
 
 use std::fmt::{self, Write};
 
@@ -73,7 +74,11 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>, depth: usize) ->
             write_quoted(f, code)?;
             f.write_str(")")
         }
-        RawValue::Symbol(text) => write_quoted(f, text),
+        RawValue::Symbol(text) => {
+            f.write_str("BSONSymbol(")?;
+            write_quoted(f, text)?;
+            f.write_str(")")
+        }
         RawValue::JavaScriptWithScope(code) => {
             f.write_str("Code(")?;
             write_quoted(f, code.code)?;
@@ -109,12 +114,18 @@ fn write_double(f: &mut fmt::Formatter<'_>, d: f64) -> fmt::Result {
 
 fn write_binary(f: &mut fmt::Formatter<'_>, binary: RawBinary<'_>) -> fmt::Result {
     const UUID_SUBTYPE: u8 = 4;
+    const MD5_SUBTYPE: u8 = 5;
     if binary.subtype == UUID_SUBTYPE && binary.bytes.len() == 16 {
         f.write_str("UUID('")?;
         for (i, byte) in binary.bytes.iter().enumerate() {
             let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
             write!(f, "{dash}{byte:02x}")?;
         }
+        return f.write_str("')");
+    }
+    if binary.subtype == MD5_SUBTYPE {
+        f.write_str("MD5('")?;
+        binary.bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))?;
         return f.write_str("')");
     }
     write!(
@@ -137,25 +148,33 @@ fn write_name(f: &mut fmt::Formatter<'_>, name: RawStr<'_>) -> fmt::Result {
     }
 }
 
+/// Single quotes, or others where the text has single ones and not those.
 fn write_quoted(f: &mut fmt::Formatter<'_>, text: RawStr<'_>) -> fmt::Result {
-    f.write_char('\'')?;
+    let bytes = text.as_bytes();
+    let quote = ['\'', '"', '`']
+        .into_iter()
+        .find(|quote| memchr::memchr(*quote as u8, bytes).is_none())
+        .unwrap_or('\'');
+    f.write_char(quote)?;
     for c in text.to_string_lossy().chars() {
         match c {
-            '\'' => f.write_str("\\'")?,
             '\\' => f.write_str("\\\\")?,
+            '\u{8}' => f.write_str("\\b")?,
+            '\u{c}' => f.write_str("\\f")?,
             '\n' => f.write_str("\\n")?,
             '\r' => f.write_str("\\r")?,
             '\t' => f.write_str("\\t")?,
+            c if c == quote => write!(f, "\\{c}")?,
             c if c.is_control() => write!(f, "\\x{:02X}", c as u32)?,
             c => f.write_char(c)?,
         }
     }
-    f.write_char('\'')
+    f.write_char(quote)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{DateTime, Decimal128, ObjectId, Timestamp, Value, doc};
+    use crate::{DateTime, Decimal128, ObjectId, RawValue, Timestamp, Value, doc};
 
     #[test]
     fn documents_show_as_in_the_shell() {
@@ -167,9 +186,29 @@ mod tests {
         };
         assert_eq!(
             d.to_string(),
-            "{ _id: ObjectId('507f1f77bcf86cd799439011'), 'a b': 'it\\'s', n: Long('5'), d: 1, e: [ 1.5, null, {} ], \
+            "{ _id: ObjectId('507f1f77bcf86cd799439011'), 'a b': \"it's\", n: Long('5'), d: 1, e: [ 1.5, null, {} ], \
              f: ISODate('1970-01-01T00:00:00.000Z'), g: Decimal128('1.50'), h: Timestamp({ t: 1, i: 2 }), \
              u: UUID('11111111-1111-1111-1111-111111111111'), x: 1e+21, y: 1e-7, '7': MaxKey() }"
+        );
+    }
+
+    #[test]
+    fn quotes_and_controls_show_as_in_the_shell() {
+        for (text, shown) in [
+            ("say \"a\"", "'say \"a\"'"),
+            ("it's \"a\"", "`it's \"a\"`"),
+            ("' \" `", "'\\' \" `'"),
+            (
+                "\\ \n \u{8} \u{c} \u{1b} \u{7f}",
+                "'\\\\ \\n \\b \\f \\x1B \\x7F'",
+            ),
+        ] {
+            assert_eq!(Value::from(text).to_string(), shown);
+        }
+        assert_eq!(Value::binary(5, b"abc").to_string(), "MD5('616263')");
+        assert_eq!(
+            Value::from(RawValue::Symbol("s".into())).to_string(),
+            "BSONSymbol('s')"
         );
     }
 }

@@ -2,7 +2,8 @@
 //! the same questions, in one run.
 //!
 //! Every side of a case is sampled in turns, many times, and the best sample counts: what is left is the code,
-//! not the neighbours on the machine. Prints a table and writes `bench/bson.json` under the target directory.
+//! not the neighbours on the machine. Prints a table; a whole run writes `bench/bson.json` under the target
+//! directory and docs/benchmarks/bson-cases.md.
 //! `cargo bench -p quarry-bson -- mixed50/iterate` runs the cases whose names contain the word.
 
 mod cases;

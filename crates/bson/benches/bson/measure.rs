@@ -24,7 +24,7 @@ const WARMING: u32 = 8;
 const CALLS_MAX: u32 = 1 << 24;
 
 const OURS: &str = "ours";
-const CRATE: &str = "bson crate";
+pub const CRATE: &str = "bson crate";
 const LIMIT: &str = "limit";
 
 pub fn run(case: &mut Case, java: Option<&mut Java>) -> Measured {

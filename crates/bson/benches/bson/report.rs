@@ -1,8 +1,8 @@
-//! The table and the file.
+//! The table on the terminal, `bench/bson.json` under the target directory, and docs/benchmarks/bson-cases.md.
 
-use std::{fs, path::PathBuf};
+use std::{fmt::Write, fs, io, path::PathBuf};
 
-use crate::measure::Measured;
+use crate::measure::{CRATE, Measured};
 
 pub fn print(m: &Measured) {
     let rate = m.bytes as f64 / m.ours_ns;
@@ -28,16 +28,56 @@ pub fn write(results: &[Measured]) {
             serde_json::json!({"case": m.name, "unit": "ns", "ours": m.ours_ns, "peers": peers, "limit": m.limit_ns})
         })
         .collect();
-    let path = directory().join("bson.json");
-    let written = fs::create_dir_all(directory())
-        .and_then(|()| fs::write(&path, serde_json::Value::from(rows).to_string()));
-    match written {
-        Ok(()) => println!("written: {}", path.display()),
-        Err(error) => {
-            eprintln!("cannot write {}: {error}", path.display());
-            std::process::exit(1);
+    let json = serde_json::Value::from(rows).to_string();
+    let cases = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/benchmarks/bson-cases.md"
+    );
+    for (path, text) in [
+        (directory().join("bson.json"), json),
+        (PathBuf::from(cases), markdown(results)),
+    ] {
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written: io::Result<()> = folder.and_then(|()| fs::write(&path, text));
+        match written {
+            Ok(()) => println!("written: {}", path.display()),
+            Err(error) => {
+                eprintln!("cannot write {}: {error}", path.display());
+                std::process::exit(1);
+            }
         }
     }
+}
+
+fn markdown(results: &[Measured]) -> String {
+    let mut text = String::from(
+        "# BSON, case by case\n\n\
+        Written by `make bench-bson`; [bson.md](bson.md) says what the cases are, what was asked of them and what \
+        bounds them. Nanoseconds, best of 40 samples a side, the sides in turns; behind a peer's time its ratio to \
+        ours; GB/s is the document's size over our time; the limit is the bare copy or reading of the same bytes.\n\n\
+        | case | ours | GB/s | bson crate 3.1 | | org.mongodb:bson 4.11.0 | | limit |\n\
+        |---|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for m in results {
+        let peer = |name| {
+            let ns = m.peers_ns.iter().find(|(peer, _)| *peer == name);
+            ns.map_or("- | -".to_owned(), |(_, ns)| {
+                format!("{ns:.1} | {:.1}x", ns / m.ours_ns)
+            })
+        };
+        let line = writeln!(
+            text,
+            "| {} | {:.1} | {:.2} | {} | {} | {} |",
+            m.name,
+            m.ours_ns,
+            m.bytes as f64 / m.ours_ns,
+            peer(CRATE),
+            peer(crate::java::NAME),
+            m.limit_ns.map_or("-".to_owned(), |ns| format!("{ns:.1}"))
+        );
+        line.expect("a String takes every line");
+    }
+    text
 }
 
 /// Where figures go, and what the peers need.
