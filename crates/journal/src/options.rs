@@ -45,7 +45,7 @@ impl Default for Options {
             compress_above_bytes: None,
             retain_bytes: 0,
             retain_ms: 0,
-            gather_ns: 1_000,
+            gather_ns: 700,
         }
     }
 }
