@@ -1,6 +1,6 @@
 //! A seeded workload is stopped at every step that changes the disk; the machine then loses, tears or
-//! reorders what was not synced; the journal is opened again under an engine image older, equal or newer,
-//! goes on, and crashes again.
+//! reorders what was not synced; the journal is opened again under an engine image older than its synced end,
+//! equal to it or newer, goes on, and crashes again.
 //!
 //! Checked each time: every record acknowledged at its level is there, byte for byte; a group is whole or
 //! absent; replaying twice is replaying once; what was once recovered stays.
@@ -11,12 +11,13 @@ mod owner;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use owner::{Owner, Record, identity};
 use quarry_journal::files::simulated::{Crash, Fault};
 use quarry_journal::{Error, Journal, Level, Options, SimulatedFiles};
 
-const SEEDS_A_PUSH: u64 = 5;
+const SEEDS_A_PUSH: u64 = 8;
 /// Lives of one journal: each but the last ends in a crash.
 const LIVES: usize = 3;
 
@@ -196,12 +197,22 @@ fn lose_power(machine: &mut Machine, crash: Crash, seed: u64) {
         promises.durable_lsn = promises.written_lsn;
     }
     let oldest = machine.checkpointed_lsn;
-    machine.engine_lsn = match machine.random.below(3) {
+    let ahead = promises.written_lsn - promises.durable_lsn;
+    machine.engine_lsn = match machine.random.below(4) {
         0 => oldest,
         1 => promises.durable_lsn,
+        2 if ahead > 0 => {
+            // The engine's disk has what the journal's lost. From here on it has no older image.
+            let lsn = promises.durable_lsn + 1 + machine.random.below(ahead);
+            machine.checkpointed_lsn = lsn;
+            lsn
+        }
         _ => oldest + machine.random.below(promises.durable_lsn - oldest + 1),
     };
 }
+
+/// Starts that found an engine with records that the journal had lost.
+static GAPS: AtomicU64 = AtomicU64::new(0);
 
 /// Opens the same files twice from the same image: the same records, no record more.
 fn check_replay_twice(machine: &Machine) -> u64 {
@@ -220,6 +231,9 @@ fn check_replay_twice(machine: &Machine) -> u64 {
     };
     let first = open();
     check_recovered(machine, &first.0, first.1);
+    let has_gap = first.0.is_empty() && first.1 == machine.engine_lsn;
+    let was_ahead = machine.engine_lsn > machine.promises.durable_lsn;
+    GAPS.fetch_add(u64::from(has_gap && was_ahead), Ordering::Relaxed);
     let second = open();
     assert!(first == second, "the second replay differs");
     first.1
@@ -283,7 +297,9 @@ fn every_crash_point_keeps_every_promise() {
             println!("seed {seed}: {points} crash points so far");
         }
     }
-    println!("{points} crash points");
+    let gaps = GAPS.load(Ordering::Relaxed);
+    println!("{points} crash points, {gaps} with the engine ahead");
+    assert!(gaps > 20, "only {gaps} starts had an engine ahead");
     assert!(points > 1000, "only {points} crash points were reached");
 }
 
