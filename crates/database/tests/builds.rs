@@ -259,7 +259,7 @@ fn the_same_index_asked_for_twice_is_ready_when_either_returns() {
 fn put(database: &Database, id: i32, u: Option<i32>) {
     let operation = Operation::default();
     let collection = database.collection(&namespace()).unwrap().unwrap();
-    let key = Database::record_key(&collection, id.into()).unwrap();
+    let key = Database::record_key(&collection, id.into());
     let ident = collection.ident;
     let keys = [key];
     let mut change = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| match u {
@@ -439,7 +439,7 @@ impl Drop for SetAtEnd<'_> {
 fn try_put(database: &Database, id: i32, u: i32) {
     let operation = Operation::default();
     let collection = database.collection(&namespace()).unwrap().unwrap();
-    let keys = [Database::record_key(&collection, id.into()).unwrap()];
+    let keys = [Database::record_key(&collection, id.into())];
     let document = doc! { "_id": id, "u": u };
     let mut change = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| {
         out.extend_from_slice(document.as_bytes());

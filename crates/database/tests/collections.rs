@@ -54,7 +54,7 @@ fn modify(
     let collection = database.collection(&namespace()).unwrap().unwrap();
     let keys: Vec<Vec<u8>> = ids
         .iter()
-        .map(|id| Database::record_key(&collection, (*id).into()).unwrap())
+        .map(|id| Database::record_key(&collection, (*id).into()))
         .collect();
     database
         .modify_piece(

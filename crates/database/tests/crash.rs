@@ -153,7 +153,7 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
         let collection = database.collection(&namespace()).unwrap().unwrap();
         let keys: Vec<Vec<u8>> = ids
             .iter()
-            .map(|id| Database::record_key(&collection, (*id).into()).unwrap())
+            .map(|id| Database::record_key(&collection, (*id).into()))
             .collect();
         let done = database.modify_piece(
             &operation,

@@ -188,7 +188,7 @@ fn a_writer_that_was_there_before_the_drop_ends_and_leaves_nothing() {
     let into = namespace(0);
     insert(&database, &into, &doc! { "_id": 1, "n": 1 });
     let collection = database.collection(&into).unwrap().unwrap();
-    let keys = [Database::record_key(&collection, 1.into()).unwrap()];
+    let keys = [Database::record_key(&collection, 1.into())];
     let (writes, written) = (channel::<()>(), channel::<()>());
     std::thread::scope(|scope| {
         let (database, into, collection) = (&database, &into, &collection);

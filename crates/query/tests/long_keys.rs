@@ -319,6 +319,11 @@ fn a_document_whose_id_is_too_long_is_refused_by_name() {
     let refused = fixture.insert(&[doc! { "_id": (long.as_str()) }, doc! { "_id": 1 }]);
     assert_eq!(refused.inserted, 1);
     assert_eq!(refused.errors[0].1.code(), 17_280);
+    let by_id = doc! { "_id": (long.as_str()) };
+    let set = doc! { "$set": { "a": 1 } };
+    assert!(fixture.find(&by_id, None, None).is_empty());
+    assert_eq!(fixture.update(&by_id, &set).matched, 0);
+    assert_eq!(fixture.delete(&by_id), 0);
     let capped = Namespace::parse("db.capped").unwrap();
     let options = doc! { "capped": true, "size": 100_000 };
     let (database, operation) = (&fixture.database, &fixture.operation);
@@ -345,4 +350,31 @@ fn entries_beyond_all_bounds_are_refused_and_leave_the_server_as_it_was() {
     assert_eq!(fixture.errors(), Vec::<String>::new());
     let shown = extjson::relaxed(fixture.find(&doc! {}, None, None)[0].as_raw());
     assert_eq!(shown, r#"{"_id":2,"t":[1,2],"a":3}"#);
+}
+
+#[test]
+fn a_capped_collection_keeps_long_keys_and_lets_them_go() {
+    let fixture = open();
+    let options = doc! { "capped": true, "size": 1_000_000, "max": 3 };
+    let (database, operation, namespace) =
+        (&fixture.database, &fixture.operation, &fixture.namespace);
+    database
+        .create_collection(namespace, options.as_raw(), operation, Level::Written)
+        .unwrap();
+    fixture.index(doc! { "key": { "a": 1 } }).unwrap();
+    let unique = doc! { "key": { "a": (-1) }, "unique": true };
+    fixture.index(unique).unwrap();
+    let long = |n: i32| format!("{}{n}", "c".repeat(2500));
+    for n in 0..10 {
+        let document = doc! { "_id": n, "a": (long(n).as_str()) };
+        assert!(fixture.insert(&[document]).errors.is_empty());
+    }
+    assert_eq!(fixture.errors(), Vec::<String>::new());
+    let found = fixture.find(&doc! { "a": (long(8).as_str()) }, None, None);
+    assert_eq!(ids(&found), ["8"]);
+    assert!(
+        fixture
+            .find(&doc! { "a": (long(2).as_str()) }, None, None)
+            .is_empty()
+    );
 }

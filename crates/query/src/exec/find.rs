@@ -118,7 +118,7 @@ fn by_id(
     operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
     if collection.is_clustered() {
-        let key = Database::record_key(&collection, id)?;
+        let key = Database::record_key(&collection, id);
         database.get_record(&key, &mut |bytes| found.extend_from_slice(bytes))?;
     } else if let Some(view) = database.view(request.namespace)?
         && let Some(key) = view.find_id(id)?

@@ -51,7 +51,7 @@ impl Target<'_> {
                 return Ok(totals);
             };
             if collection.is_clustered() {
-                let key = Database::record_key(&collection, id)?;
+                let key = Database::record_key(&collection, id);
                 self.piece(collection.ident, &[key], compute, &mut totals)?;
                 return Ok(totals);
             }
