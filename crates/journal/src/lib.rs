@@ -3,7 +3,8 @@
 //!
 //! Kept true: a record is applied only after the log has it, and in LSN order; LSNs are dense numbers;
 //! `Committed` means what its `Level` says; a failed disk latches and is never tried again. The crate
-//! knows neither what a record means nor what applies it: the owner passes `Hooks`.
+//! knows neither what a record means nor what applies it: the owner passes `Hooks`. The log itself is a
+//! small trait, `Log`: files of one machine here, something else tomorrow.
 //!
 //! It does not encrypt or replicate.
 //!

@@ -360,3 +360,20 @@ fn large_groups_are_compressed_and_come_back() {
     drop(open(Some(1000), &later));
     assert_eq!(later.records().len(), 201);
 }
+
+#[test]
+fn closing_gives_up_the_segment_that_is_being_made() {
+    use quarry_journal::Files;
+    let directory =
+        std::env::temp_dir().join(format!("quarry-journal-close-{}", std::process::id()));
+    let files = Arc::new(RealFiles::open(&directory).unwrap());
+    let owner = Owner::new();
+    let options = quarry_journal::Options::default();
+    let journal = Journal::open(files.clone(), options, identity(), 0, owner.clone()).unwrap();
+    journal.commit(b"only", Level::Durable).unwrap();
+    journal.close().unwrap();
+    let left: Vec<_> = files.list().unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0].bytes, 8 * 1024 * 1024);
+    std::fs::remove_dir_all(directory).unwrap();
+}
