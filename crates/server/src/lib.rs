@@ -10,6 +10,7 @@
 pub mod config;
 pub mod journal_command;
 pub mod run;
+pub mod top;
 
 mod command;
 mod commands;

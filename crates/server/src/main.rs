@@ -14,6 +14,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let serve = match CommandLine::parse().command {
         Command::Serve(serve) => serve,
+        Command::Top(options) => return quarry_server::top::run(&options),
         Command::Journal(command) => return quarry_server::journal_command::run(&command),
     };
     match Config::new(*serve, std::env::args().collect()) {

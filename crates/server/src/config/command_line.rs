@@ -24,6 +24,25 @@ pub enum Command {
     /// Look at the journal of a data directory that no server uses, or cut it
     #[command(subcommand)]
     Journal(JournalCommand),
+    /// Watch a running server: rates, quantiles and phases by kind of operation, live
+    Top(Top),
+}
+
+/// The flags of `quarry top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// The server's host
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// The server's port
+    #[arg(long, default_value_t = 27017)]
+    pub port: u16,
+    /// Seconds between two pictures
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+    /// Print one picture and end
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// What `quarry journal` does.

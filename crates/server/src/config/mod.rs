@@ -9,7 +9,7 @@ mod file;
 use std::fmt;
 use std::path::PathBuf;
 
-pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve};
+pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
 
 /// mongod's exit code for options that make no sense.
 pub const EXIT_BAD_OPTIONS: u8 = 2;

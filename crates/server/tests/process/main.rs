@@ -11,3 +11,4 @@ mod protocol;
 mod server;
 mod stopping;
 mod timing;
+mod top;

@@ -1,0 +1,220 @@
+//! The picture on the terminal: a line an operation kind with a bar of its phases, then collections, then what runs now.
+
+use quarry_timing::{Layer, Phase};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::picture::{Operation, Picture};
+
+/// What stands before the bar.
+const COLUMNS_CHARS: u16 = 50;
+const BAR_CHARS_MIN: u16 = 10;
+
+/// Draws one moment of the server at `address`.
+pub fn draw(frame: &mut Frame<'_>, address: &str, picture: &Picture) {
+    let rows = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2);
+    let areas = Layout::vertical([
+        Constraint::Length(3),
+        Constraint::Length(rows(picture.operations.len())),
+        Constraint::Length(rows(picture.collections.len())),
+        Constraint::Min(2),
+    ])
+    .split(frame.area());
+    frame.render_widget(head(address, picture), areas[0]);
+    frame.render_widget(operations(picture, areas[1]), areas[1]);
+    frame.render_widget(collections(picture), areas[2]);
+    frame.render_widget(running(picture), areas[3]);
+}
+
+fn head(address: &str, picture: &Picture) -> Paragraph<'static> {
+    let all: f64 = picture.operations.iter().map(|one| one.per_second).sum();
+    let state = if picture.is_enabled {
+        ""
+    } else {
+        "   timing is switched off"
+    };
+    let mut legend: Vec<Span<'_>> = Layer::ALL
+        .into_iter()
+        .flat_map(|layer| {
+            [
+                Span::styled("█ ", Style::new().fg(colors(layer)[0])),
+                Span::raw(format!("{}   ", layer.name())),
+            ]
+        })
+        .collect();
+    legend.push(Span::styled("░ unattributed", Style::new().fg(Color::Gray)));
+    Paragraph::new(vec![
+        Line::from(format!(
+            "quarry {address}   {} ops/s{state}   q quits",
+            short(all)
+        ))
+        .bold(),
+        Line::from(legend),
+    ])
+}
+
+fn operations(picture: &Picture, area: Rect) -> Paragraph<'static> {
+    let bar = area.width.saturating_sub(COLUMNS_CHARS).max(BAR_CHARS_MIN);
+    let title = format!(
+        "{:<14} {:>9} {:>10} {:>10}  {}",
+        "operation", "ops/s", "p50", "p99", "phases of the last minute"
+    );
+    let mut lines = vec![Line::from(title).underlined()];
+    for one in &picture.operations {
+        let mut spans = vec![Span::raw(format!(
+            "{:<14} {:>9} {:>10} {:>10}  ",
+            one.name,
+            short(one.per_second),
+            time(one.p50_us),
+            time(one.p99_us)
+        ))];
+        spans.extend(bar_of(one, bar));
+        lines.push(Line::from(spans));
+    }
+    Paragraph::new(lines)
+}
+
+/// The phases as cells of the bar, each as many as its share; ends where the shares end.
+fn bar_of(operation: &Operation, chars: u16) -> Vec<Span<'static>> {
+    let mut spans = Vec::new();
+    let (mut sum, mut drawn) = (0.0, 0);
+    for (name, share) in &operation.shares {
+        sum += share;
+        let end = (sum * f64::from(chars)).round() as usize;
+        let cells = end.min(usize::from(chars)).saturating_sub(drawn);
+        drawn += cells;
+        let known = Phase::ALL.into_iter().find(|phase| phase.name() == name);
+        let (sign, color) = match known {
+            Some(phase) => ("█", color(phase)),
+            None => ("░", Color::Gray),
+        };
+        spans.push(Span::styled(sign.repeat(cells), Style::new().fg(color)));
+    }
+    spans
+}
+
+/// A layer's phases take turns between its two shades.
+fn color(phase: Phase) -> Color {
+    let layer = Layer::of(phase);
+    let before = Phase::ALL[..phase as usize].iter();
+    let place = before.filter(|other| Layer::of(**other) == layer).count();
+    colors(layer)[place % 2]
+}
+
+fn colors(layer: Layer) -> [Color; 2] {
+    match layer {
+        Layer::Wire => [Color::Blue, Color::LightBlue],
+        Layer::Query => [Color::Green, Color::LightGreen],
+        Layer::Engine => [Color::Yellow, Color::LightYellow],
+        Layer::Journal => [Color::Red, Color::LightRed],
+    }
+}
+
+fn collections(picture: &Picture) -> Paragraph<'static> {
+    let title = format!(
+        "{:<40} {:>9} {:>10} {:>7}",
+        "busiest collections of the last minute", "count", "mean", "share"
+    );
+    let mut lines = vec![Line::from(title).underlined()];
+    for one in &picture.collections {
+        lines.push(Line::from(format!(
+            "{:<40} {:>9} {:>10} {:>6.1}%",
+            one.name,
+            one.count,
+            time(one.mean_us),
+            one.share * 100.0
+        )));
+    }
+    Paragraph::new(lines)
+}
+
+fn running(picture: &Picture) -> Paragraph<'static> {
+    let title = format!(
+        "{:<10} {:<10} {:<28} {:<14} {:>10}",
+        "opid", "op", "slowest operations now", "phase", "so far"
+    );
+    let mut lines = vec![Line::from(title).underlined()];
+    for one in &picture.running {
+        lines.push(Line::from(format!(
+            "{:<10} {:<10} {:<28} {:<14} {:>10}",
+            one.opid,
+            one.op,
+            one.namespace,
+            one.phase,
+            time(one.micros)
+        )));
+    }
+    Paragraph::new(lines)
+}
+
+fn time(us: f64) -> String {
+    match us {
+        us if us < 1000.0 => format!("{us:.1} us"),
+        us if us < 1e6 => format!("{:.1} ms", us / 1e3),
+        us => format!("{:.1} s", us / 1e6),
+    }
+}
+
+fn short(number: f64) -> String {
+    match number {
+        number if number < 100.0 => format!("{number:.1}"),
+        number if number < 1e6 => format!("{number:.0}"),
+        number => format!("{:.1}M", number / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::picture::{Collection, Running};
+    use super::*;
+
+    #[test]
+    fn a_moment_fits_the_screen_and_bars_are_as_long_as_their_shares() {
+        let shares = |list: &[(&str, f64)]| {
+            list.iter()
+                .map(|(name, share)| ((*name).to_owned(), *share))
+                .collect()
+        };
+        let picture = Picture {
+            operations: vec![Operation {
+                name: "insert".into(),
+                per_second: 1234.0,
+                p50_us: 81.5,
+                p99_us: 2500.0,
+                shares: shares(&[("read", 0.25), ("sync_wait", 0.5), ("unattributed", 0.25)]),
+            }],
+            collections: vec![Collection {
+                name: "db.things".into(),
+                count: 77,
+                mean_us: 12.0,
+                share: 0.5,
+            }],
+            running: vec![Running {
+                opid: 42,
+                op: "update".into(),
+                namespace: "db.things".into(),
+                phase: "lock_wait".into(),
+                micros: 1_500_000.0,
+            }],
+            is_enabled: true,
+        };
+        let mut terminal = Terminal::new(TestBackend::new(90, 16)).unwrap();
+        terminal
+            .draw(|frame| draw(frame, "host:1", &picture))
+            .unwrap();
+        let screen = terminal.backend().to_string();
+        let line = |text: &str| screen.lines().find(|line| line.contains(text)).unwrap();
+        let insert = line("insert");
+        assert!(insert.contains("1234") && insert.contains("81.5 us") && insert.contains("2.5 ms"));
+        let count = |sign: char| insert.chars().filter(|c| *c == sign).count();
+        assert_eq!((count('█'), count('░')), (30, 10));
+        assert!(line("db.things").contains("50.0%"));
+        assert!(line("lock_wait").contains("42") && line("lock_wait").contains("1.5 s"));
+    }
+}
