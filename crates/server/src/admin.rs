@@ -1,6 +1,6 @@
 //! The admin port: figures for monitoring and for people, over HTTP and apart from the clients' port.
 //!
-//! `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
+//! `/` is the console, a page for people. `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
 //! accepts it; `/health` says whether the server is up. It listens on the first address only and takes no commands.
 
 use std::thread;
@@ -8,6 +8,7 @@ use std::thread;
 use tiny_http::{Header, Request, Response, StatusCode};
 
 use crate::config::AdminPort;
+use crate::console;
 use crate::metrics::{self, Format};
 use crate::server::Server;
 
@@ -59,17 +60,24 @@ fn answer(server: &'static Server, request: Request) {
     let page = match path {
         "/metrics" => metrics(server, &request),
         "/health" => Page::ok(PLAIN_TEXT, "ok\n"),
+        "/" => Page::ok("text/html; charset=utf-8", console::PAGE),
+        "/timing.json" => Page::ok("application/json", console::json(server)),
         _ => Page {
             status: 404,
             content_type: PLAIN_TEXT,
-            body: "not found: /metrics and /health are served\n".to_owned(),
+            body: "not found: /, /timing.json, /metrics and /health are served\n".to_owned(),
         },
     };
     let mut response = Response::from_string(page.body)
         .with_status_code(StatusCode(page.status))
         .with_chunked_threshold(usize::MAX);
-    if let Ok(header) = Header::from_bytes("Content-Type", page.content_type) {
-        response = response.with_header(header);
+    for (name, value) in [
+        ("Content-Type", page.content_type),
+        ("Content-Security-Policy", console::PAGE_POLICY),
+    ] {
+        if let Ok(header) = Header::from_bytes(name, value) {
+            response = response.with_header(header);
+        }
     }
     // A client that went away before its answer is not worth a line.
     let _ = request.respond(response);

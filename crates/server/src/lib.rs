@@ -26,6 +26,7 @@ mod profiler;
 mod quarry_options;
 mod query_shape;
 mod slow_log;
+mod slow_operations;
 mod timing_collector;
 mod timing_document;
 mod write_errors;
@@ -41,6 +42,7 @@ mod sessions;
 mod shutdown;
 
 mod admin;
+mod console;
 mod data_directory;
 mod engine;
 mod log;

@@ -136,6 +136,7 @@ impl Profiler {
         };
         if is_meant {
             slow_log::write(ended);
+            server.slow_operations.note(ended);
         }
         let is_profiled = match settings.level {
             ProfileLevel::Off => false,

@@ -16,6 +16,7 @@ use crate::parameters::Parameters;
 use crate::profiler::Profiler;
 use crate::sessions::Sessions;
 use crate::shutdown::Shutdown;
+use crate::slow_operations::SlowOperations;
 
 pub struct Server {
     pub config: Config,
@@ -27,6 +28,7 @@ pub struct Server {
     pub cursors: Cursors,
     pub counters: Counters,
     pub profiler: Profiler,
+    pub slow_operations: SlowOperations,
     pub shutdown: Shutdown,
     pub started: Instant,
     /// Tells clients one life of the server from the next.
@@ -51,6 +53,7 @@ impl Server {
             cursors: Cursors::default(),
             counters: Counters::default(),
             profiler: Profiler::default(),
+            slow_operations: SlowOperations::default(),
             shutdown: Shutdown::default(),
             started: Instant::now(),
             process_id: ObjectId::generate(),

@@ -70,6 +70,50 @@ fn a_scraper_that_accepts_openmetrics_gets_exemplars() {
     );
 }
 
+#[test]
+fn the_console_is_one_page_and_its_figures_are_the_commands() {
+    let server = Server::start(&["--logFormat", "json", "--slowms", "0"]);
+    let mut client = Client::connect(server.port);
+    for id in 0..7 {
+        client.run(&doc! { "insert": "things", "documents": [doc! { "_id": id }] });
+    }
+    client.run(&doc! { "find": "things", "filter": doc! { "a": 1 } });
+    client.run(&doc! { "ping": 1 });
+    let page = get(&server, "/", "");
+    assert!(page.contains("text/html") && page.contains("timing.json"));
+    // It works offline: nothing is loaded from elsewhere.
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src="));
+    let answer = get(&server, "/timing.json", "");
+    let json = answer.split("\r\n\r\n").nth(1).unwrap();
+    let figures = quarry_bson::extjson::parse(json).unwrap();
+    let number = |path: &str| {
+        figures
+            .get_path(path)
+            .and_then(|value| value.as_f64_lossy())
+    };
+    assert_eq!(number("sinceStart.insert.count"), Some(7.0));
+    let buckets = figures.get_path("sinceStart.insert.buckets").unwrap();
+    let counts = buckets.as_array().unwrap().iter();
+    let sum: i64 = counts.map(|count| count.as_i64_exact().unwrap()).sum();
+    assert_eq!(sum, 7);
+    let timing = client.run(&doc! { "getOpTiming": 1, "window": "lastMinute" });
+    let micros = "insert.phases.wall.p50Micros";
+    assert_eq!(
+        number(&format!("lastMinute.{micros}")),
+        timing
+            .get_path(format!("operations.{micros}"))
+            .and_then(|value| value.as_f64_lossy())
+    );
+    let slow = figures.get_array("slow").unwrap();
+    // The ping may not be settled yet: its reply came first.
+    let ops: Vec<&str> = slow
+        .iter()
+        .map(|one| one.as_document().unwrap().get_str("op").unwrap())
+        .filter(|op| *op != "command")
+        .collect();
+    assert_eq!(&ops[..2], &["query", "insert"]);
+}
+
 /// The whole answer of the admin port.
 fn get(server: &Server, path: &str, headers: &str) -> String {
     let line = server.line("adminPort");

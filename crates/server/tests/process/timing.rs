@@ -63,7 +63,7 @@ fn a_reply_tells_its_own_breakdown_when_asked() {
         .unwrap();
     let (parts, wall) = parts_and_wall(timing);
     assert!((parts - wall).abs() < 0.01, "{timing}");
-    for phase in ["read", "decode", "auth", "plan", "execute", "engine_read"] {
+    for phase in ["read", "decode", "auth", "execute", "engine_read"] {
         assert!(
             timing.get_path(format!("phases.{phase}")).is_some(),
             "{phase}: {timing}"
