@@ -63,7 +63,7 @@ impl RocksDb {
         fs::create_dir_all(directory)?;
         refuse_foreign_files(directory)?;
         let write_ahead = Arc::new(WriteAhead::default());
-        let cache = Cache::new_lru_cache(options.cache_bytes);
+        let cache = Cache::new_hyper_clock_cache(options.cache_bytes, 0);
         let free_space = FreeSpace::new(directory, options.free_bytes_min)?;
         let options = options.to_rocksdb(&cache, &write_ahead);
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;

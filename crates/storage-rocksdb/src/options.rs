@@ -1,6 +1,9 @@
 //! What may be tuned, and how it becomes RocksDB's options.
 
-use rust_rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, statistics::StatsLevel};
+use rust_rocksdb::{
+    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, LogLevel,
+    statistics::StatsLevel,
+};
 
 use crate::write_ahead::{Listener, WriteAhead};
 use std::sync::Arc;
@@ -8,6 +11,10 @@ use std::sync::Arc;
 const MIB: u64 = 1 << 20;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 const BLOCK_BYTES: usize = 4 << 10;
+/// A get finds its entry in a block by hash.
+const HASH_INDEX_RATIO: f64 = 0.75;
+/// Of a memtable, for a filter over its keys: most gets look for what is in none.
+const MEMTABLE_BLOOM_RATIO: f64 = 0.05;
 const SYNC_EVERY_BYTES: u64 = MIB;
 const RATE_REFILL_US: i64 = 20_000;
 const RATE_FAIRNESS: i32 = 10;
@@ -59,6 +66,8 @@ impl Options {
 
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_max_write_buffer_number(self.write_buffers_max as i32);
+        options.set_memtable_whole_key_filtering(true);
+        options.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO);
         options.set_max_background_jobs(background_jobs());
         options.set_bytes_per_sync(SYNC_EVERY_BYTES);
         options.set_strict_bytes_per_sync(true);
@@ -92,6 +101,8 @@ fn table_options(cache: &Cache) -> BlockBasedOptions {
     table.set_block_size(BLOCK_BYTES);
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
     table.set_whole_key_filtering(true);
+    table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+    table.set_data_block_hash_ratio(HASH_INDEX_RATIO);
     table.set_cache_index_and_filter_blocks(true);
     table.set_cache_index_and_filter_blocks_with_high_priority(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);

@@ -67,10 +67,17 @@ pub fn find(
     operation: &Operation,
     request: FindRequest<'_>,
 ) -> Result<Executor> {
-    let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
-    if is_plain && let Some(id) = only_id(request.filter) {
-        return by_id(database, operation, request, &parsed, id);
+    let id = only_id(request.filter).filter(|_| is_plain);
+    if let Some(id) = id
+        && request.sort.is_none()
+        && request.projection.is_none()
+    {
+        return by_id(database, operation, request, None, id);
+    }
+    let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
+    if let Some(id) = id {
+        return by_id(database, operation, request, Some(&parsed), id);
     }
     operation.check()?;
     let Some(view) = database.view(request.namespace)? else {
@@ -109,7 +116,7 @@ fn by_id(
     database: &Database,
     operation: &Operation,
     request: FindRequest<'_>,
-    parsed: &Parsed,
+    parsed: Option<&Parsed>,
     id: RawValue<'_>,
 ) -> Result<Executor> {
     let Some(collection) = database.collection(request.namespace)? else {
@@ -130,7 +137,9 @@ fn by_id(
     }
     operation.keys_examined.fetch_add(1, Relaxed);
     operation.docs_examined.fetch_add(1, Relaxed);
-    if let Some(projection) = &parsed.projection {
+    if let Some(parsed) = parsed
+        && let Some(projection) = &parsed.projection
+    {
         let document = RawDocument::new(&found)?;
         let details = parsed.matcher.try_match_details(document)?;
         let mut projected = Vec::new();
