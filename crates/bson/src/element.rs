@@ -226,17 +226,6 @@ impl<'a> Iterator for Iter<'a> {
         self.rest = step.rest;
         Some(step.element())
     }
-
-    /// The walk with the caller's work in its midst: about half the time of a call of `next` for each element.
-    #[inline(always)]
-    fn fold<B, F: FnMut(B, RawElement<'a>) -> B>(self, init: B, mut f: F) -> B {
-        let (mut folded, mut rest, mut names) = (init, self.rest, self.names);
-        while let Some(step) = Step::read(rest, &mut names) {
-            rest = step.rest;
-            folded = f(folded, step.element());
-        }
-        folded
-    }
 }
 
 impl std::iter::FusedIterator for Iter<'_> {}

@@ -52,7 +52,7 @@
 //! | bytes checked before | [`RawDocument::new`] | a look at the frame |
 //! | a few fields of many documents | [`FieldSet`] | a walk up to the last of them |
 //! | many fields of one document | [`Index`] | one walk, then no further ones |
-//! | every field | [`RawDocument::iter`] | one walk; `fold` and what builds on it are the fastest form |
+//! | every field | [`RawDocument::iter`] | one walk |
 //! | a filter's path, through arrays | [`RawDocument::visit_path`] | a walk to each step |
 //! | a document of one's own | [`Document`] | one buffer, no allocation for a field |
 //! | order, equality, hash | [`compare`] | a walk over both |

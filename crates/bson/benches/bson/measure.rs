@@ -1,6 +1,9 @@
 //! Best of repeated, interleaved samples.
 
-use std::time::Instant;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::{cases::Case, java::Java};
 
@@ -13,8 +16,10 @@ pub struct Measured {
     pub limit_ns: Option<f64>,
 }
 
-/// Samples of each side.
-const ROUNDS: usize = 40;
+/// Samples of each side, in groups apart: a neighbour's burst of work lasts longer than a group.
+const GROUPS: usize = 4;
+const ROUNDS: usize = 10;
+const APART: Duration = Duration::from_millis(100);
 /// Time that one sample should take.
 const SAMPLE_NS: f64 = 1_500_000.0;
 /// Time that Java's compiler gets to warm to an operation.
@@ -47,8 +52,13 @@ pub fn run(case: &mut Case, java: Option<&mut Java>) -> Measured {
     for side in &mut sides {
         side.calibrate();
     }
-    for _ in 0..ROUNDS {
-        sides.iter_mut().for_each(Side::sample);
+    for group in 0..GROUPS {
+        if group > 0 {
+            thread::sleep(APART);
+        }
+        for _ in 0..ROUNDS {
+            sides.iter_mut().for_each(Side::sample);
+        }
     }
     let best = |name| {
         let mut sides = sides.iter().filter(|side| side.name == name);
