@@ -1,6 +1,8 @@
 //! Reads and writes through the executor, on the memory engine: an index changes how documents are found and never
 //! which; writes change what matches and nothing else; cursors go on where they were saved.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use proptest::prelude::*;
 use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
 use quarry_database::{Database, Level, Namespace, Operation};
@@ -187,6 +189,54 @@ fn plans_follow_the_shape_of_the_filter() {
         (r#"{}"#, Some(r#"{"_id": -1}"#), "FETCH IXSCAN _id_"),
     ] {
         assert_eq!(fixture.plan(filter, sort), wanted, "{filter} {sort:?}");
+    }
+}
+
+/// What explain and currentOp call examined is what the engine itself counted: entries that a cursor stood on, and
+/// gets that found something.
+#[test]
+fn what_is_examined_is_what_the_engine_counted() {
+    let documents: Vec<Document> = (0..60)
+        .map(|n| doc! {"_id": n, "a": (n % 10), "tags": [(n % 7), (n % 5 + 100)]})
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    fixture.index(r#"{"key": {"tags": 1}, "name": "tags_1"}"#);
+    // The catalog is read before anything is counted.
+    fixture.find(r#"{"a": 1}"#);
+
+    // Filter, its cursor's ranges (each ends on one entry beyond, or at the end), whether documents are gotten.
+    for (filter, ranges, fetches) in [
+        (r#"{}"#, 1, false),
+        (r#"{"unknown": 1}"#, 1, false),
+        (r#"{"a": 3}"#, 1, true),
+        (r#"{"a": {"$gte": 4}}"#, 1, true),
+        (r#"{"a": {"$in": [1, 5, 9]}}"#, 3, true),
+        (r#"{"_id": {"$in": [1, 50, 59, 1000]}}"#, 0, true),
+        (r#"{"_id": {"$gte": 25}}"#, 1, false),
+        (r#"{"_id": 17}"#, 0, true),
+    ] {
+        let before = fixture.database.engine().counters();
+        let examined = || {
+            (
+                fixture.operation.keys_examined.load(Relaxed),
+                fixture.operation.docs_examined.load(Relaxed),
+            )
+        };
+        let (keys, docs) = examined();
+        fixture.find(filter);
+        let (keys, docs) = (examined().0 - keys, examined().1 - docs);
+        let after = fixture.database.engine().counters();
+        let stood_on = (after.seeks + after.nexts) - (before.seeks + before.nexts);
+        let gets = after.gets - before.gets;
+        if ranges == 0 {
+            assert_eq!((stood_on, gets), (0, keys), "{filter}");
+            assert!(docs <= keys, "{filter}");
+        } else if fetches {
+            assert_eq!((stood_on - ranges, gets), (keys, docs), "{filter}");
+        } else {
+            assert_eq!((stood_on - ranges, gets), (docs, 0), "{filter}");
+        }
     }
 }
 
