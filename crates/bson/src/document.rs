@@ -200,7 +200,7 @@ fn find<'a>(document: &'a [u8], name: &[u8]) -> Option<RawElement<'a>> {
     let mut rest = document.get(4..)?;
     loop {
         let step = Step::read(rest, &mut names)?;
-        if step.key == key && step.bytes.get(1..1 + step.name_len) == Some(name) {
+        if step.has_name(key, name) {
             return Some(step.element());
         }
         rest = step.rest;

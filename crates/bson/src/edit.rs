@@ -151,9 +151,10 @@ impl Found {
 fn find(bytes: &[u8], frame: usize, name: &[u8]) -> Option<Found> {
     let end = frame + layout::read_len(bytes, frame)?;
     let mut rest = bytes.get(frame + 4..end)?;
+    let key = layout::name_key(name);
     let mut names = NameLens::new();
     while let Some(step) = Step::read(rest, &mut names) {
-        if step.bytes.get(1..1 + step.name_len) == Some(name) {
+        if step.has_name(key, name) {
             let start = end - rest.len();
             let value = start + step.name_len + 2..start + step.bytes.len();
             return Some(Found {

@@ -151,6 +151,15 @@ impl<'a> Step<'a> {
         })
     }
 
+    /// Whether the element has a name, of which `key` is the key.
+    #[inline(always)]
+    pub(crate) fn has_name(&self, key: u64, name: &[u8]) -> bool {
+        // A name of up to eight bytes is all in its key.
+        self.key == key
+            && self.name_len == name.len()
+            && (name.len() <= 8 || self.name() == Some(name))
+    }
+
     #[inline(always)]
     pub(crate) fn name(&self) -> Option<&'a [u8]> {
         self.bytes.get(1..1 + self.name_len)

@@ -107,11 +107,27 @@ fn short_name(bytes: &[u8]) -> Option<(usize, u64)> {
 }
 
 /// The first eight bytes of a name, zeros behind a shorter one: names of up to seven bytes are their key.
+#[inline(always)]
 pub(crate) fn name_key(name: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    let len = name.len().min(8);
-    word[..len].copy_from_slice(&name[..len]);
-    u64::from_le_bytes(word)
+    match name.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => short_word(name),
+    }
+}
+
+/// Text of up to seven bytes, zeros behind it.
+#[inline(always)]
+pub(crate) fn short_word(text: &[u8]) -> u64 {
+    match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => {
+            u64::from(u32::from_le_bytes(*head))
+                | u64::from(u32::from_le_bytes(*tail)) << (8 * (text.len() - 4))
+        }
+        _ => text
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 /// A name of eight bytes or more: word by word for as long as names usually are.

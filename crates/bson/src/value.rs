@@ -338,7 +338,7 @@ pub(crate) fn f64_to_i64_exact(d: f64) -> Option<i64> {
 #[inline(always)]
 pub(crate) fn write_head(out: &mut Vec<u8>, element_type: ElementType, name: &[u8]) {
     if name.len() < 8 {
-        let word = short_word(name);
+        let word = layout::short_word(name);
         let head = u128::from(word) << 8 | element_type as u128;
         write_block(out, head, 1 + ended_len(word));
     } else {
@@ -351,25 +351,10 @@ pub(crate) fn write_head(out: &mut Vec<u8>, element_type: ElementType, name: &[u
 #[inline(always)]
 pub(crate) fn write_cstring(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() < 8 {
-        let word = short_word(text);
+        let word = layout::short_word(text);
         write_block(out, u128::from(word), ended_len(word));
     } else {
         write_long_cstring(out, text);
-    }
-}
-
-/// Text of up to seven bytes, zeros behind it.
-#[inline(always)]
-fn short_word(text: &[u8]) -> u64 {
-    match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        (Some(head), Some(tail)) => {
-            u64::from(u32::from_le_bytes(*head))
-                | u64::from(u32::from_le_bytes(*tail)) << (8 * (text.len() - 4))
-        }
-        _ => text
-            .iter()
-            .rev()
-            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
