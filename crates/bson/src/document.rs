@@ -267,6 +267,38 @@ mod tests {
     use crate::doc;
 
     #[test]
+    fn a_name_is_found_whole_and_nothing_like_it() {
+        let names = [
+            "",
+            "a",
+            "abcdefg",
+            "abcdefgh",
+            "abcdefghi",
+            "abcdefghj",
+            "b",
+        ];
+        let document = Document::build(|out| {
+            for (i, name) in names.iter().enumerate() {
+                out.append(name, i as i32).append(name, -1);
+            }
+        });
+        for (i, name) in names.iter().enumerate() {
+            assert_eq!(document.get_i32(name), Some(i as i32), "{name}");
+        }
+        for other in [
+            "abcdef",
+            "abcdefghk",
+            "abcdefghij",
+            "a\0",
+            "\0",
+            "abcdefgh\0",
+            "B",
+        ] {
+            assert!(document.get(other).is_none(), "{other:?}");
+        }
+    }
+
+    #[test]
     fn documents_one_after_another_are_taken_apart() {
         let (a, b) = (doc! { "a": 1 }, doc! {});
         let both = [a.as_bytes(), b.as_bytes()].concat();
