@@ -32,7 +32,10 @@ impl<'a> RawStr<'a> {
 
     /// The text, with U+FFFD where it is not UTF-8.
     pub fn to_string_lossy(&self) -> Cow<'a, str> {
-        String::from_utf8_lossy(self.0)
+        match simdutf8::basic::from_utf8(self.0) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(self.0),
+        }
     }
 
     /// The size in bytes, the NUL not counted.
