@@ -4,7 +4,7 @@
 //! buffer always holds whole documents once the builders are gone. Nothing is allocated beyond the buffer.
 //! A name is cut at its first NUL, for a name cannot hold one; callers that take names from values check first.
 
-use crate::{Document, ElementType, RawElement, RawValue, layout, value::write_head};
+use crate::{Document, ElementType, RawElement, RawValue, encode::write_head, layout};
 
 /// Builds a document at the end of a buffer.
 #[derive(Debug)]

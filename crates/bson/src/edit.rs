@@ -7,8 +7,8 @@ use crate::{
     DEPTH_MAX, Document, ElementType, Error, Result, Value,
     document::split_path,
     element::Step,
+    encode::write_head,
     layout::{self, NameLens},
-    value::write_head,
 };
 
 impl Document {

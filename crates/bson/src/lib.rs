@@ -74,6 +74,7 @@ mod document;
 mod edit;
 mod element;
 mod element_type;
+mod encode;
 mod error;
 pub mod extjson;
 mod field_set;

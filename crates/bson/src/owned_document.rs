@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::{
-    Error, Iter, ObjectId, RawArray, RawDocument, RawElement, RawValue, Result, Value, validate,
-    value::write_head,
+    Error, Iter, ObjectId, RawArray, RawDocument, RawElement, RawValue, Result, Value,
+    encode::write_head, validate,
 };
 
 /// A document on its own. Fields keep their order; where a name occurs twice the first one counts.

@@ -5,7 +5,7 @@
 //! handed to `special`.
 
 use super::special;
-use crate::{DEPTH_MAX, ElementType, Error, Result, Value, layout, value::write_cstring};
+use crate::{DEPTH_MAX, ElementType, Error, Result, Value, encode::write_cstring, layout};
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Dialect {

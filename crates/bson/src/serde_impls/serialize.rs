@@ -4,7 +4,7 @@
 use serde::{Serialize, ser};
 
 use super::TOKEN;
-use crate::{ElementType, Error, RawStr, RawValue, Result, Value, value::write_cstring};
+use crate::{ElementType, Error, RawStr, RawValue, Result, Value, encode::write_cstring};
 
 pub(super) fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<ElementType> {
     value.serialize(Serializer { out })
