@@ -5,6 +5,7 @@
 //! critical orders is the disk, not a peer.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use quarry_journal::{Level, Options, RealFiles};
 
@@ -12,10 +13,10 @@ use crate::book::{Critical, ORDER_BYTES};
 use crate::limits;
 use crate::order_log::{self, Run};
 use crate::place::Place;
-use crate::table::{REPETITIONS, Table};
+use crate::table::{CASE_TIME, REPETITIONS, Table};
 
 /// Repetitions of the long runs, which are steadier.
-const LONG_REPETITIONS: usize = 2;
+const LONG_REPETITIONS: usize = 3;
 
 pub fn measure(place: &mut Place, table: &mut Table) {
     for producers in [1, 8, 64] {
@@ -56,7 +57,11 @@ fn case(
 ) {
     let mut best: Option<Run> = None;
     let mut bare = 0f64;
-    for _ in 0..repetitions {
+    let begun = Instant::now();
+    for repetition in 0..repetitions {
+        if repetition > 0 && begun.elapsed() > CASE_TIME {
+            break;
+        }
         let every = match critical {
             Critical::OneIn(every) => every,
             Critical::All => 1,
