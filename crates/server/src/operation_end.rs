@@ -140,6 +140,9 @@ pub fn count_engine_work() {
 }
 
 fn record(call: &Call<'_>, outcome: &Outcome<'_>, breakdown: &Breakdown, is_slow: bool) {
+    if !breakdown.is_timed() {
+        return;
+    }
     if outcome.collection.is_empty() {
         quarry_timing::record_operation(outcome.kind, breakdown, &Labels::default());
         return;

@@ -7,6 +7,7 @@
 //!
 //! Lock order: the tables, then a core or the interners.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -28,6 +29,8 @@ const CORES_MAX: usize = 64;
 const BUFFER_WORDS: usize = 8192;
 /// Full buffers that wait to be collected; beyond it the operation that fills one collects.
 const FULL_MAX: usize = 32;
+/// A thread asks for its core once in so many operations.
+const OPERATIONS_A_LOOK: u32 = 32;
 /// Labels kept apart. Beyond the busiest few, a namespace takes about 1 KiB.
 pub(crate) const NAMESPACES_MAX: usize = 10_000;
 pub(crate) const SHAPES_MAX: usize = 1_000;
@@ -80,6 +83,22 @@ pub(crate) struct Tables {
     pub exemplars: FxHashMap<(OperationKind, u32), Exemplar>,
 }
 
+/// The core that this thread runs on, or ran on a few operations ago: a thread that has just moved shares a buffer for
+/// as long, which costs no more than asking every time.
+fn core_of_thread() -> usize {
+    thread_local! {
+        static CORE: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
+    }
+    let (core, left) = CORE.get();
+    if let Some(left) = left.checked_sub(1) {
+        CORE.set((core, left));
+        return core;
+    }
+    let core = rustix::thread::sched_getcpu();
+    CORE.set((core, OPERATIONS_A_LOOK));
+    core
+}
+
 /// A panic while recording leaves at worst a value out: what the lock guards stays in use.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,7 +114,7 @@ impl Collector {
             tables: Mutex::new(Tables {
                 kinds: Default::default(),
                 uses: Uses::default(),
-                namespaces: Tracked::default(),
+                namespaces: Tracked::with_uses(),
                 shapes: Tracked::default(),
                 windows: Windows::new(Instant::now()),
                 exemplars: FxHashMap::default(),
@@ -107,7 +126,7 @@ impl Collector {
         if let Some(exemplar) = labels.exemplar {
             self.note_exemplar(kind, exemplar);
         }
-        let core = rustix::thread::sched_getcpu() % self.cores.len();
+        let core = core_of_thread() % self.cores.len();
         let mut waiting = locked(&self.cores[core].0);
         let Waiting {
             words,
@@ -241,17 +260,18 @@ impl Collector {
 }
 
 impl Tables {
-    fn picture(&self) -> Picture {
+    fn picture(&mut self) -> Picture {
         Picture {
-            kinds: self.kinds.clone(),
-            namespaces: self.namespaces.rows(),
-            shapes: self.shapes.rows(),
+            kinds: self.kinds.each_mut().map(Rows::picture),
+            namespaces: self.namespaces.picture(),
+            shapes: self.shapes.picture(),
         }
     }
 
     /// What was recorded in the window.
-    pub fn in_window(&self, window: Window) -> Picture {
-        self.windows.of(window, self.picture())
+    pub fn in_window(&mut self, window: Window) -> Picture {
+        let picture = self.picture();
+        self.windows.of(window, picture)
     }
 }
 

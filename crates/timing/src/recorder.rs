@@ -46,6 +46,12 @@ impl Breakdown {
         self.work[work as usize]
     }
 
+    /// Whether the operation is timed, and will be counted.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
     /// The phases that the operation entered, in order, with their time in nanoseconds.
     pub fn entered(&self) -> impl Iterator<Item = (Phase, u64)> + '_ {
         Phase::ALL

@@ -7,7 +7,7 @@ use crate::collector::{Collector, Distribution, global};
 use crate::histogram::Histogram;
 use crate::interner::{Interner, OTHER};
 use crate::labels::Exemplar;
-use crate::rows::{Rows, UNATTRIBUTED_ROW, WALL_ROW};
+use crate::rows::{RowsPicture, UNATTRIBUTED_ROW, WALL_ROW};
 use crate::uses::Uses;
 use crate::windows::Window;
 use crate::work::SUMMED_COUNT;
@@ -69,7 +69,7 @@ pub struct Times {
 }
 
 impl Times {
-    fn of(rows: &Rows) -> Option<Times> {
+    fn of(rows: &RowsPicture) -> Option<Times> {
         let row = |row: usize| rows.row(row).map(|row| Distribution(Arc::clone(row)));
         let phases = Phase::ALL.into_iter().filter_map(|phase| {
             Some(PhaseReport {
@@ -125,7 +125,7 @@ pub fn kinds(window: Window) -> Vec<KindReport> {
 }
 
 fn kinds_of(collector: &Collector, window: Window) -> Vec<KindReport> {
-    let tables = collector.collected();
+    let mut tables = collector.collected();
     let picture = tables.in_window(window);
     let now = Instant::now();
     let report = |kind: OperationKind| {
@@ -155,10 +155,10 @@ pub fn shapes(window: Window) -> Vec<LabelReport> {
 }
 
 fn labelled<'a>(
-    rows: impl IntoIterator<Item = (&'a u32, &'a Rows)>,
+    rows: impl IntoIterator<Item = (&'a u32, &'a RowsPicture)>,
     interner: &Interner,
 ) -> Vec<LabelReport> {
-    let report = |(&id, rows): (&u32, &Rows)| {
+    let report = |(&id, rows): (&u32, &RowsPicture)| {
         Some(LabelReport {
             label: text(id, interner)?,
             times: Times::of(rows)?,

@@ -1,6 +1,7 @@
 //! The histograms of one kind, namespace or shape: one a phase, one for the wall, one for what no phase covered.
 //!
-//! Rows are shared until they change, so that a picture of all of them costs a counter each.
+//! A picture of them shares what has not changed since the picture before, so that idle rows cost a counter each.
+//! Recording touches no shared counter.
 
 use std::sync::Arc;
 
@@ -15,17 +16,25 @@ pub(crate) const WALL_ROW: usize = PHASE_COUNT;
 pub(crate) const UNATTRIBUTED_ROW: usize = PHASE_COUNT + 1;
 pub(crate) const ROW_COUNT: usize = PHASE_COUNT + 2;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Rows {
-    rows: [Option<Arc<Histogram>>; ROW_COUNT],
-    pub work: [u64; SUMMED_COUNT],
+    rows: [Option<Box<Row>>; ROW_COUNT],
+    work: [u64; SUMMED_COUNT],
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    histogram: Histogram,
+    /// What the last picture showed, unless the row has changed since.
+    shown: Option<Arc<Histogram>>,
 }
 
 impl Rows {
     pub fn record(&mut self, entry: &Entry) {
         for &(row, index, ns) in entry.indexed() {
             let row = self.rows[row as usize].get_or_insert_default();
-            Arc::make_mut(row).record(index as usize, ns);
+            row.shown = None;
+            row.histogram.record(index as usize, ns);
         }
         for &(work, amount) in entry.work() {
             self.work[work as usize] = self.work[work as usize].saturating_add(amount);
@@ -35,19 +44,42 @@ impl Rows {
     pub fn merge(&mut self, other: &Rows) {
         for (mine, theirs) in self.rows.iter_mut().zip(&other.rows) {
             let Some(theirs) = theirs else { continue };
-            match mine {
-                Some(mine) => Arc::make_mut(mine).merge(theirs),
-                None => *mine = Some(Arc::clone(theirs)),
-            }
+            let mine = mine.get_or_insert_default();
+            mine.shown = None;
+            mine.histogram.merge(&theirs.histogram);
         }
         for (mine, theirs) in self.work.iter_mut().zip(&other.work) {
             *mine = mine.saturating_add(*theirs);
         }
     }
 
-    /// What was recorded since `earlier`, an older state of these rows.
-    pub fn since(&self, earlier: &Rows) -> Rows {
-        let mut rest = Rows::default();
+    /// The rows as they are now.
+    pub fn picture(&mut self) -> RowsPicture {
+        let mut picture = RowsPicture {
+            work: self.work,
+            ..RowsPicture::default()
+        };
+        for (shown, row) in picture.rows.iter_mut().zip(&mut self.rows) {
+            let Some(row) = row else { continue };
+            let histogram = &row.histogram;
+            let now = row.shown.get_or_insert_with(|| Arc::new(histogram.clone()));
+            *shown = Some(Arc::clone(now));
+        }
+        picture
+    }
+}
+
+/// Rows at one moment, or what was recorded between two.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowsPicture {
+    rows: [Option<Arc<Histogram>>; ROW_COUNT],
+    pub work: [u64; SUMMED_COUNT],
+}
+
+impl RowsPicture {
+    /// What was recorded since `earlier`, an older picture of the same rows.
+    pub fn since(&self, earlier: &RowsPicture) -> RowsPicture {
+        let mut rest = RowsPicture::default();
         for (row, (now, then)) in self.rows.iter().zip(&earlier.rows).enumerate() {
             rest.rows[row] = match (now, then) {
                 (Some(now), Some(then)) if Arc::ptr_eq(now, then) => None,

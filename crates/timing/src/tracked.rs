@@ -3,11 +3,13 @@
 //! Bounded twice: the least used labels are forgotten when there are too many, and their uses join "other"; a label
 //! that has become busy takes the histograms' place of one that is idle, whose figures join those of "other".
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::FxHashMap;
 
-use crate::entry::Entry;
+use crate::entry::Entry as Finished;
 use crate::interner::{NONE, OTHER};
-use crate::rows::Rows;
+use crate::rows::{Rows, RowsPicture};
 use crate::uses::Uses;
 
 /// Labels with histograms of their own.
@@ -17,6 +19,8 @@ const CHANGES_MAX: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Tracked {
+    /// Uses are kept beside the histograms.
+    has_uses: bool,
     labels: FxHashMap<u32, One>,
     with_rows: usize,
     pub other_uses: Uses,
@@ -32,20 +36,33 @@ struct One {
 }
 
 impl Tracked {
+    pub fn with_uses() -> Tracked {
+        Tracked {
+            has_uses: true,
+            ..Tracked::default()
+        }
+    }
+
     /// `is_known` tells labels from numbers that were taken back meanwhile.
-    pub fn record(&mut self, id: u32, entry: &Entry, is_known: impl FnOnce() -> bool) {
+    pub fn record(&mut self, id: u32, entry: &Finished, is_known: impl FnOnce() -> bool) {
         if id == NONE {
             return;
         }
-        let is_new = !self.labels.contains_key(&id);
-        if id == OTHER || (is_new && !is_known()) {
-            self.other_uses.record(entry.kind, entry.wall_ns);
-            self.other_rows.record(entry);
-            return;
-        }
-        let one = self.labels.entry(id).or_default();
+        let one = match self.labels.entry(id) {
+            Entry::Occupied(one) => one.into_mut(),
+            Entry::Vacant(free) if id != OTHER && is_known() => free.insert(One::default()),
+            Entry::Vacant(_) => {
+                if self.has_uses {
+                    self.other_uses.record(entry.kind, entry.wall_ns);
+                }
+                self.other_rows.record(entry);
+                return;
+            }
+        };
         one.recent += 1;
-        one.uses.record(entry.kind, entry.wall_ns);
+        if self.has_uses {
+            one.uses.record(entry.kind, entry.wall_ns);
+        }
         if one.rows.is_none() && self.with_rows < BUSIEST_MAX {
             self.with_rows += 1;
             one.rows = Some(Box::default());
@@ -117,12 +134,13 @@ impl Tracked {
     }
 
     /// The labels with histograms, and "other".
-    pub fn rows(&self) -> FxHashMap<u32, Rows> {
+    pub fn picture(&mut self) -> FxHashMap<u32, RowsPicture> {
+        let other = self.other_rows.picture();
         let busiest = self
             .labels
-            .iter()
-            .filter_map(|(id, one)| Some((*id, (**one.rows.as_ref()?).clone())));
-        let other = (self.other_rows.count() > 0).then(|| (OTHER, self.other_rows.clone()));
+            .iter_mut()
+            .filter_map(|(id, one)| Some((*id, one.rows.as_mut()?.picture())));
+        let other = (other.count() > 0).then_some((OTHER, other));
         busiest.chain(other).collect()
     }
 }

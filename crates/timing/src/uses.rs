@@ -78,6 +78,20 @@ const fn ranges() -> [u64; 52] {
     ranges
 }
 
+/// The range that holds `micros`.
+fn range_of(micros: u64) -> usize {
+    let Some(power) = micros.checked_ilog2() else {
+        return 0;
+    };
+    let power = power as usize;
+    let place = match power {
+        0..10 => power,
+        10..21 => 10 + 2 * (power - 10) + ((micros >> (power - 1)) & 1) as usize,
+        _ => 32 + power - 21,
+    };
+    place.min(RANGES.len() - 1)
+}
+
 /// The uses of one namespace since it was first used.
 #[derive(Clone, Debug)]
 pub struct Uses {
@@ -101,7 +115,7 @@ impl Uses {
             ns: wall_ns,
         });
         let micros = wall_ns / 1000;
-        let range = RANGES.partition_point(|&start| start <= micros) - 1;
+        let range = range_of(micros);
         let ranges = &mut self.latencies[OperationClass::of(kind) as usize];
         let count = &mut ranges.get_or_insert_with(|| Box::new([0; RANGES.len()]))[range];
         *count = count.saturating_add(1);
@@ -166,6 +180,17 @@ mod tests {
         assert_eq!(&RANGES[at..at + 4], &[1024, 1536, 2048, 3072]);
         let last_half = RANGES.iter().rposition(|start| !start.is_power_of_two());
         assert_eq!(RANGES[last_half.unwrap()], 1_572_864);
+    }
+
+    #[test]
+    fn a_latency_falls_into_the_last_range_that_begins_below_it() {
+        for start in RANGES {
+            for micros in [start, start + 1, start.saturating_sub(1)] {
+                let expected = RANGES.partition_point(|&start| start <= micros) - 1;
+                assert_eq!(range_of(micros), expected, "{micros}");
+            }
+        }
+        assert_eq!(range_of(u64::MAX), RANGES.len() - 1);
     }
 
     #[test]

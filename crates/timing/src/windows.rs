@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::OperationKind;
-use crate::rows::Rows;
+use crate::rows::RowsPicture;
 
 /// How often a picture is taken.
 pub(crate) const PICTURE_INTERVAL: Duration = Duration::from_secs(10);
@@ -40,14 +40,14 @@ impl Window {
 /// All histograms at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct Picture {
-    pub kinds: [Rows; OperationKind::COUNT],
-    pub namespaces: FxHashMap<u32, Rows>,
-    pub shapes: FxHashMap<u32, Rows>,
+    pub kinds: [RowsPicture; OperationKind::COUNT],
+    pub namespaces: FxHashMap<u32, RowsPicture>,
+    pub shapes: FxHashMap<u32, RowsPicture>,
 }
 
 impl Picture {
     fn since(&self, earlier: &Picture) -> Picture {
-        let difference = |now: &FxHashMap<u32, Rows>, then: &FxHashMap<u32, Rows>| {
+        let difference = |now: &FxHashMap<u32, RowsPicture>, then: &FxHashMap<u32, RowsPicture>| {
             now.iter()
                 .map(|(id, rows)| {
                     let rest = then
@@ -65,7 +65,7 @@ impl Picture {
         }
     }
 
-    fn forget(&mut self, id: u32, of: impl Fn(&mut Picture) -> &mut FxHashMap<u32, Rows>) {
+    fn forget(&mut self, id: u32, of: impl Fn(&mut Picture) -> &mut FxHashMap<u32, RowsPicture>) {
         of(self).remove(&id);
     }
 }
