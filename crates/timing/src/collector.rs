@@ -251,6 +251,10 @@ impl Collector {
 
     pub fn reset(&self, kind: Option<OperationKind>) {
         let mut tables = self.collected();
+        // First, so that what the labels had is among the others before the window begins.
+        if kind.is_none() {
+            tables.free_histograms();
+        }
         let (picture, now) = (tables.picture(), Instant::now());
         match kind {
             Some(kind) => tables.windows.reset_kind(kind, now, &picture),
@@ -260,6 +264,16 @@ impl Collector {
 }
 
 impl Tables {
+    /// Who resets wants to see what runs from now on: its labels find places, however busy others were before.
+    fn free_histograms(&mut self) {
+        for id in self.namespaces.free() {
+            self.windows.forget_namespace(id);
+        }
+        for id in self.shapes.free() {
+            self.windows.forget_shape(id);
+        }
+    }
+
     fn picture(&mut self) -> Picture {
         Picture {
             kinds: self.kinds.each_mut().map(Rows::picture),

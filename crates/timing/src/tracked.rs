@@ -102,6 +102,20 @@ impl Tracked {
         lost
     }
 
+    /// Takes the histograms from every label; returns those that lost theirs.
+    pub fn free(&mut self) -> Vec<u32> {
+        let mut lost = Vec::new();
+        for (id, one) in &mut self.labels {
+            one.recent = 0;
+            if let Some(rows) = one.rows.take() {
+                self.other_rows.merge(&rows);
+                lost.push(*id);
+            }
+        }
+        self.with_rows = 0;
+        lost
+    }
+
     /// The least used quarter.
     pub fn idlest_quarter(&self) -> Vec<u32> {
         let mut by_use: Vec<(u64, u32)> = self
