@@ -368,39 +368,6 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reset_new_labels_have_figures_whatever_was_busy_before() {
-        let collector = Collector::new(1);
-        let run = |label: u64| {
-            let text = || format!("db.c{label}");
-            let labels = Labels {
-                namespace: Some(Label {
-                    hash: label,
-                    text: &text,
-                }),
-                ..Labels::default()
-            };
-            collector.record(OperationKind::Find, &operation(1, 1000), &labels);
-        };
-        let counted = || -> Vec<(String, u64)> {
-            let picture = collector.collected().in_window(Window::SinceReset);
-            let reports = labelled(&picture.namespaces, &collector.namespaces);
-            let count = |report: &LabelReport| (report.label.clone(), report.times.wall.count());
-            reports
-                .iter()
-                .map(count)
-                .filter(|(_, count)| *count > 0)
-                .collect()
-        };
-        (0..BUSIEST_MAX as u64).for_each(run);
-        run(100);
-        assert!(!counted().iter().any(|(label, _)| label == "db.c100"));
-        collector.reset(None);
-        assert_eq!(counted(), []);
-        run(100);
-        assert_eq!(counted(), [("db.c100".to_owned(), 1)]);
-    }
-
-    #[test]
     fn after_a_reset_a_new_label_finds_a_place_and_the_others_begin_at_nothing() {
         let collector = Collector::new(1);
         let record = |hash: u64, times: u32| {
