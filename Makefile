@@ -19,7 +19,7 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
+	bench-timing bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -69,6 +69,9 @@ bench-concurrent: build ## 1..64 connections from compiled clients
 
 bench-collections: build ## 100,000 collections with two secondary indexes each
 	@QUARRY=$(QUARRY) $(BENCH) collections
+
+bench-timing: build ## what always-on timing costs: on and off, in alternating turns of one run
+	@QUARRY=$(QUARRY) $(BENCH) timing
 
 bench-bson: bootstrap ## BSON against the bson crate; CASES=mixed50 runs those alone
 	@cargo bench -p quarry-bson --bench bson -- $(CASES)

@@ -18,3 +18,4 @@ pub mod peers;
 pub mod process;
 pub mod raw_client;
 pub mod report;
+pub mod timing;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
-use quarry_bench::{canned, collections, concurrent, crud};
+use quarry_bench::{canned, collections, concurrent, crud, timing};
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
 #[derive(Parser)]
@@ -62,6 +62,16 @@ enum Command {
         #[arg(long, default_value_t = 20_000)]
         reads: u64,
     },
+    /// What always-on timing costs, on one connection.
+    Timing {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        #[arg(long, default_value_t = 100)]
+        rounds: u32,
+        /// Operations of one side in one round.
+        #[arg(long, default_value_t = 200)]
+        turn: u32,
+    },
 }
 
 fn main() -> ExitCode {
@@ -103,6 +113,15 @@ fn main() -> ExitCode {
             count,
             connections: connections.max(1),
             reads: reads.max(1),
+        }),
+        Command::Timing {
+            engine,
+            rounds,
+            turn,
+        } => timing::run(&timing::Options {
+            engine,
+            rounds: rounds.max(1),
+            turn: turn.max(1),
         }),
     };
     match done {
