@@ -316,7 +316,11 @@ fn assert_in(breakdown: &Breakdown, phase: Phase) {
     for (entered, ns) in breakdown.entered() {
         let time = Duration::from_nanos(ns);
         if entered == phase {
-            assert!(time >= DELAY, "{phase:?} is {time:?}: {breakdown:?}");
+            // The clock's rate is fine only once it has run for a while.
+            assert!(
+                time >= DELAY * 95 / 100,
+                "{phase:?} is {time:?}: {breakdown:?}"
+            );
         } else {
             assert!(time < DELAY / 2, "{entered:?} is {time:?} beside {phase:?}");
         }
