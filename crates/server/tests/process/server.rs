@@ -104,13 +104,12 @@ impl Server {
         found.cloned().collect()
     }
 
-    pub fn count_lines(&self, text: &str) -> usize {
-        self.lines
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|line| line.contains(text))
-            .count()
+    /// How many log lines hold `text`, once there are `count` of them; fewer when they do not come.
+    pub fn count_lines(&self, text: &str, count: usize) -> usize {
+        wait_for(START_TIME, || {
+            (self.lines_with(text).len() >= count).then_some(())
+        });
+        self.lines_with(text).len()
     }
 
     pub fn signal(&self, name: &str) {
