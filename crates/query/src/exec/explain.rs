@@ -16,7 +16,7 @@ use super::request::{
 };
 use super::scan::Scan;
 use crate::pipeline::Pipeline;
-use crate::planner::{Measured, Plan};
+use crate::planner::{Measured, Plan, number};
 use crate::update::Update;
 
 /// The command to be explained.
@@ -281,12 +281,4 @@ fn nest(
     let mut input = out.document("inputStage");
     nest(inner, plan, filter, measured, &mut input);
     input.finish();
-}
-
-/// A count as explain prints it: Int32 where it fits, so that a shell shows a plain number.
-fn number(count: u64) -> RawValue<'static> {
-    match i32::try_from(count) {
-        Ok(count) => RawValue::Int32(count),
-        Err(_) => RawValue::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
-    }
 }

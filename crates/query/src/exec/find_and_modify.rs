@@ -9,11 +9,8 @@ use super::find::Parsed;
 use super::modify::Target;
 use super::now_ms;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
-use super::update::{applying, id_of, upsert};
+use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, upsert};
 use crate::update::Update;
-
-/// How often an upsert starts again when another inserted its document first.
-const UPSERT_ATTEMPTS_MAX: u32 = 100;
 
 pub fn find_and_modify(
     database: &Database,

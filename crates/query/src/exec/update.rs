@@ -13,7 +13,7 @@ use crate::matcher::{MatchDetails, MatchExpression, Matcher};
 use crate::update::Update;
 
 /// How often an upsert starts again when another inserted its document first.
-const UPSERT_ATTEMPTS_MAX: u32 = 100;
+pub(super) const UPSERT_ATTEMPTS_MAX: u32 = 100;
 
 pub fn update(
     database: &Database,

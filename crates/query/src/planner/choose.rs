@@ -61,21 +61,21 @@ struct Scored<'c> {
 type Bounded = SmallVec<[usize; 10]>;
 
 /// The intervals of each path that a candidate asked for: candidates share fields.
-struct Bounds<'m> {
+struct Bounds<'m, 'c> {
     conjuncts: Vec<&'m FieldPredicate>,
-    known: Vec<(String, bool, Vec<Interval<'m>>)>,
+    known: Vec<(&'c str, bool, Vec<Interval<'m>>)>,
 }
 
-impl<'m> Bounds<'m> {
+impl<'m, 'c> Bounds<'m, 'c> {
     /// The number of the intervals of a path, if it is bounded.
-    fn of(&mut self, path: &str, is_multikey: bool) -> Option<usize> {
+    fn of(&mut self, path: &'c str, is_multikey: bool) -> Option<usize> {
         let known = self
             .known
             .iter()
-            .position(|(known, multikey, _)| known == path && *multikey == is_multikey);
+            .position(|(known, multikey, _)| *known == path && *multikey == is_multikey);
         known.or_else(|| {
             let intervals = bounds::of_path(&self.conjuncts, path, is_multikey)?;
-            self.known.push((path.to_owned(), is_multikey, intervals));
+            self.known.push((path, is_multikey, intervals));
             Some(self.known.len() - 1)
         })
     }
@@ -225,7 +225,7 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    fn score(self, bounds: &mut Bounds<'_>, sort: Option<&SortPattern>) -> Scored<'c> {
+    fn score(self, bounds: &mut Bounds<'_, 'c>, sort: Option<&SortPattern>) -> Scored<'c> {
         let (bounded, equalities, has_range) = self.bound(bounds);
         let single = |number: &usize| bounds.get(*number).len() <= 1;
         let order = sort.and_then(|sort| {
@@ -251,7 +251,7 @@ impl<'c> Candidate<'c> {
     }
 
     /// The intervals of the leading fields; how many of them are equalities; whether a range follows.
-    fn bound(&self, bounds: &mut Bounds<'_>) -> (Bounded, usize, bool) {
+    fn bound(&self, bounds: &mut Bounds<'_, 'c>) -> (Bounded, usize, bool) {
         let mut bounded = Bounded::new();
         let mut has_array = false;
         for (number, (path, _)) in self.fields().enumerate() {
@@ -307,7 +307,7 @@ impl<'c> Candidate<'c> {
 
 impl Scored<'_> {
     /// A sparse index has no entry for a document that the filter may mean.
-    fn leaves_out_missing(&self, bounds: &Bounds<'_>) -> bool {
+    fn leaves_out_missing(&self, bounds: &Bounds<'_, '_>) -> bool {
         self.candidate.is_sparse
             && self
                 .bounded
@@ -315,7 +315,7 @@ impl Scored<'_> {
                 .is_none_or(|first| bounds.get(*first).iter().any(Interval::holds_null))
     }
 
-    fn plan(&self, bounds: &Bounds<'_>, wanted: Wanted<'_>) -> Plan {
+    fn plan(&self, bounds: &Bounds<'_, '_>, wanted: Wanted<'_>) -> Plan {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
         let bounded: SmallVec<[(&[Interval<'_>], Direction); 10]> = self

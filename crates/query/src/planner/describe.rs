@@ -1,6 +1,6 @@
 //! Plans as explain prints them, with what running them was measured to examine.
 
-use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 
 use super::plan::{Access, IndexAccess, Plan};
 
@@ -31,15 +31,15 @@ impl Plan {
                 append_returned(measured, out);
                 out.append("direction", self.direction());
                 if let Some(measured) = measured {
-                    out.append("docsExamined", signed(measured.docs_examined));
+                    out.append("docsExamined", number(measured.docs_examined));
                 }
             }
             Access::Records(access) if access.is_point => {
                 out.append("stage", self.stage());
                 append_returned(measured, out);
                 if let Some(measured) = measured {
-                    out.append("keysExamined", signed(measured.keys_examined));
-                    out.append("docsExamined", signed(measured.docs_examined));
+                    out.append("keysExamined", number(measured.keys_examined));
+                    out.append("docsExamined", number(measured.docs_examined));
                 }
             }
             Access::Records(access) | Access::Index(access) => {
@@ -49,7 +49,7 @@ impl Plan {
                 }
                 append_returned(measured, out);
                 if let Some(measured) = measured {
-                    out.append("docsExamined", signed(measured.docs_examined));
+                    out.append("docsExamined", number(measured.docs_examined));
                 }
                 let mut input = out.document("inputStage");
                 input.append("stage", self.stage());
@@ -66,7 +66,7 @@ impl Plan {
         out: &mut DocumentBuilder<'_>,
     ) {
         if let Some(measured) = measured {
-            out.append("nReturned", signed(measured.docs_examined));
+            out.append("nReturned", number(measured.docs_examined));
         }
         out.append("keyPattern", access.pattern.as_raw());
         out.append("indexName", access.name.as_str());
@@ -86,7 +86,7 @@ impl Plan {
         }
         bounds.finish();
         if let Some(measured) = measured {
-            out.append("keysExamined", signed(measured.keys_examined));
+            out.append("keysExamined", number(measured.keys_examined));
         }
     }
 
@@ -101,10 +101,14 @@ impl Plan {
 
 fn append_returned(measured: Option<Measured>, out: &mut DocumentBuilder<'_>) {
     if let Some(measured) = measured {
-        out.append("nReturned", signed(measured.returned));
+        out.append("nReturned", number(measured.returned));
     }
 }
 
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+/// A count as explain prints it: Int32 where it fits, so that a shell shows a plain number.
+pub fn number(count: u64) -> RawValue<'static> {
+    match i32::try_from(count) {
+        Ok(count) => RawValue::Int32(count),
+        Err(_) => RawValue::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
+    }
 }

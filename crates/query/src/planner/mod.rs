@@ -12,6 +12,6 @@ mod key_ranges;
 mod plan;
 
 pub use choose::{Wanted, choose};
-pub use describe::Measured;
+pub use describe::{Measured, number};
 pub use interval::Interval;
 pub use plan::{Access, IndexAccess, Plan};
