@@ -3,8 +3,6 @@
 //! Keeps true: a level that cannot be given is refused, never lowered. Which sync a write waits for follows from its
 //! write concern and from the server's durability policy.
 
-use std::time::Duration;
-
 use quarry_bson::{RawDocument, RawValue};
 use quarry_query::ErrorCode;
 
@@ -18,7 +16,6 @@ pub struct WriteConcern {
     pub is_unacknowledged: bool,
     /// `{j: true}` or `{w: "majority"}`: survive power loss.
     pub is_durable: bool,
-    pub timeout: Option<Duration>,
     /// The client named one itself.
     pub is_given: bool,
 }
@@ -38,7 +35,7 @@ impl WriteConcern {
                         parsed.is_durable = true;
                     }
                 }
-                b"wtimeout" => parsed.timeout = read_timeout(value)?,
+                b"wtimeout" => check_timeout(value)?,
                 b"wtimeoutMS" | b"provenance" | b"getLastError" => {}
                 _ => {
                     let message = format!("unrecognized write concern field: {}", element.name());
@@ -95,11 +92,13 @@ impl WriteConcern {
     }
 }
 
-fn read_timeout(value: RawValue<'_>) -> Result<Option<Duration>> {
-    let Some(ms) = value.as_f64_lossy() else {
-        return Err(CommandError::failed_to_parse("wtimeout must be a number"));
-    };
-    Ok((ms > 0.0).then(|| Duration::from_millis(ms.min(f64::from(i32::MAX)) as u64)))
+/// A standalone has nobody but its own disk to wait for: the write waits until the level asked for is reached, and
+/// the limit is only checked to be one.
+fn check_timeout(value: RawValue<'_>) -> Result<()> {
+    if value.is_number() {
+        return Ok(());
+    }
+    Err(CommandError::failed_to_parse("wtimeout must be a number"))
 }
 
 /// What a read may see.

@@ -9,27 +9,16 @@ use crate::error::{CommandError, Result};
 use crate::writes;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "index",
-        "validator",
-        "validationLevel",
-        "validationAction",
-        "viewOn",
-        "pipeline",
-        "cappedSize",
-        "cappedMax",
-        "changeStreamPreAndPostImages",
-        "expireAfterSeconds",
-        "timeseries",
-        "dryRun",
-    ]),
+    fields: Fields::Named(&FIELDS),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
     ..Command::new("collMod", "changes a collection", run)
 };
 
-const NOT_SERVED: [&str; 11] = [
+/// What applies so far is the first; the others are known and not served.
+const FIELDS: [&str; 12] = [
+    "index",
     "validator",
     "validationLevel",
     "validationAction",
@@ -45,8 +34,8 @@ const NOT_SERVED: [&str; 11] = [
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    if let Some(option) = NOT_SERVED
-        .into_iter()
+    if let Some(option) = FIELDS[1..]
+        .iter()
         .find(|option| invocation.get(option).is_some())
     {
         return Err(CommandError::not_supported(format_args!(
