@@ -11,6 +11,8 @@ set -euo pipefail
 readonly OLD_PYMONGO=4.17.0
 readonly NODE_PACKAGES=(mongodb@latest mongosh@latest vega-datasets@latest snappy@latest)
 readonly NODE_MAJOR=22
+# What the tests of pages, metrics and traces need beside pymongo.
+readonly MONITORING_PACKAGES=(prometheus_client websocket-client opentelemetry-proto)
 
 say() { printf '    %s\n' "$*"; }
 
@@ -67,6 +69,28 @@ make_python() {
     say "pip install $* (${directory##*/})"
     "$directory/bin/pip" install -q --disable-pip-version-check --upgrade "$@" pytest
     python_ready "$directory/bin/python" || die "$directory does not import pymongo, snappy and pytest"
+}
+
+# A browser and a terminal for the tests of what people look at, and promtool. Debian's prometheus package is only
+# unpacked: installed, it would start a service.
+make_monitoring() {
+    local missing=()
+    command -v chromium >/dev/null || missing+=(chromium)
+    command -v tmux >/dev/null || missing+=(tmux)
+    ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+    local directory=$DRIVERS_DIR/prometheus
+    [[ -x $directory/usr/bin/promtool ]] && return
+    say "promtool from the package prometheus"
+    local scratch
+    scratch=$(mktemp -d)
+    if ! (cd "$scratch" && apt-get download -q prometheus 2>/dev/null); then
+        # Nothing to install: apt did not know the package before its lists were brought up to date.
+        apt_install dpkg
+        (cd "$scratch" && apt-get download -q prometheus) || die "the package prometheus cannot be downloaded"
+    fi
+    mkdir -p "$directory"
+    dpkg -x "$scratch"/prometheus_*.deb "$directory"
+    rm -rf -- "$scratch"
 }
 
 node_minimum() {
@@ -127,9 +151,10 @@ bootstrap_drivers() {
     local stamp=$DRIVERS_DIR/ready
     if ! fresh "$stamp"; then
         rm -f "$stamp"
-        make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]'
+        make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]' "${MONITORING_PACKAGES[@]}"
         make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
         make_node
+        make_monitoring
         touch "$stamp"
     fi
     make_corpus

@@ -1,5 +1,6 @@
 """Quarry as a process of its own: on loopback, on a free port, stopped by its pid."""
 
+import json
 import os
 import pathlib
 import signal
@@ -28,10 +29,16 @@ class Quarry:
         self.arguments = list(arguments)
         self.process = None
         self.port = None
+        self.admin_port = None
 
     @property
     def uri(self):
         return f"mongodb://127.0.0.1:{self.port}/"
+
+    @property
+    def admin_url(self):
+        """Of the admin port; `arguments` must ask for one."""
+        return f"http://127.0.0.1:{self.admin_port}/"
 
     @property
     def log(self):
@@ -42,7 +49,9 @@ class Quarry:
         port_file = self.directory / "quarry.port"
         port_file.unlink(missing_ok=True)
         command = [binary(), "serve", "--dbpath", str(self.directory), "--engine", self.engine]
-        command += ["--port", "0", "--adminPort", "off", *self.arguments]
+        if "--adminPort" not in self.arguments:
+            command += ["--adminPort", "off"]
+        command += ["--port", "0", *self.arguments]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -52,10 +61,23 @@ class Quarry:
             text = port_file.read_text().strip() if port_file.exists() else ""
             if text:
                 self.port = int(text)
+                self.admin_port = self.logged_admin_port()
                 return self
             time.sleep(0.01)
         self.kill()
         raise RuntimeError(f"no port after {START_SECONDS_MAX} s:\n{self.tail()}")
+
+    def logged_admin_port(self):
+        """What the line `listening` says last; none where the admin port is off."""
+        if "--adminPort" not in self.arguments:
+            return None
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            said = [json.loads(line) for line in self.log.read_text().splitlines() if '"listening"' in line]
+            if said and said[-1]["attr"]["port"] == self.port:
+                return said[-1]["attr"]["adminPort"]
+            time.sleep(0.01)
+        raise RuntimeError(f"no line `listening`:\n{self.tail()}")
 
     def tail(self):
         return self.log.read_text(errors="replace")[-4000:]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
-#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, and the crash test.
+#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the crash test, and `monitoring`: what
+#   Prometheus' tools, a browser and a terminal see.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
 # SUITES="pymongo-newest node" runs only those.
 set -euo pipefail
@@ -8,12 +9,12 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 : "${CARGO_TARGET_DIR:=$HOME/.cache/quarry/target}"
 : "${DRIVERS_DIR:=$CARGO_TARGET_DIR/drivers}"
-export CARGO_TARGET_DIR QUARRY="${QUARRY:-$CARGO_TARGET_DIR/release/quarry}"
+export CARGO_TARGET_DIR DRIVERS_DIR QUARRY="${QUARRY:-$CARGO_TARGET_DIR/release/quarry}"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh crash}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh crash monitoring}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0
@@ -119,11 +120,12 @@ cd "$here"
 for suite in $suites; do
     printf '\n==> %s\n' "$suite"
     case $suite in
-        pymongo-newest) run_pytest "$suite" newest --ignore=test_crash.py ;;
-        pymongo-4.17.0) run_pytest "$suite" 4.17.0 --ignore=test_crash.py ;;
+        pymongo-newest) run_pytest "$suite" newest --ignore=test_crash.py --ignore=monitoring ;;
+        pymongo-4.17.0) run_pytest "$suite" 4.17.0 --ignore=test_crash.py --ignore=monitoring ;;
         node) run_node ;;
         mongosh) run_mongosh ;;
         crash) run_pytest "$suite" newest -s test_crash.py ;;
+        monitoring) run_pytest "$suite" newest monitoring ;;
         *) echo "unknown suite $suite" >&2 && exit 2 ;;
     esac
 done

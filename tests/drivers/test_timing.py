@@ -1,21 +1,14 @@
 """Where the time went, as pymongo asks for it: commands, profiler, latencies, and the example of docs/timing.md."""
 
-import fcntl
-import os
 import pathlib
-import pty
-import struct
 import subprocess
 import sys
-import termios
 import threading
 import time
 
 import pytest
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
-
-from quarry_process import binary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -143,48 +136,3 @@ def test_the_example_finds_its_four_causes(server):
         assert title in ran.stdout
     assert "examined 400000 documents to return 400" in ran.stdout
     assert "examined 400 documents to return 400" in ran.stdout
-
-
-def test_top_shows_a_live_load_on_a_terminal(server, database):
-    """`quarry top` on a pseudo terminal: the numbers move, and q ends it."""
-    stop = threading.Event()
-
-    def load():
-        with MongoClient(server.uri) as other:
-            while not stop.is_set():
-                other[database.name].things.insert_one({})
-
-    def screen():
-        os.set_blocking(terminal, False)
-        try:
-            return os.read(terminal, 1 << 20).decode(errors="replace")
-        except BlockingIOError:
-            return ""
-
-    worker = threading.Thread(target=load)
-    worker.start()
-    terminal, inside = pty.openpty()
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    command = [binary(), "top", "--port", str(server.port), "--interval", "0.2"]
-    top = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside)
-    try:
-        deadline = time.monotonic() + 20
-        text = ""
-        while time.monotonic() < deadline and not all(word in text for word in ("insert", f"{database.name}.things", "█")):
-            text += screen()
-        assert "insert" in text and f"{database.name}.things" in text and "█" in text
-        # Only what changed is drawn: a moving rate keeps the terminal busy.
-        moved = ""
-        while time.monotonic() < deadline and not any(digit in moved for digit in "0123456789"):
-            moved = screen()
-        assert moved
-        os.write(terminal, b"q")
-        assert top.wait(timeout=10) == 0
-    finally:
-        stop.set()
-        worker.join()
-        if top.poll() is None:
-            top.kill()
-            top.wait()
-        os.close(inside)
-        os.close(terminal)
