@@ -29,6 +29,7 @@ mod slow_log;
 mod slow_operations;
 mod timing_collector;
 mod timing_document;
+mod traces;
 mod write_errors;
 mod writes;
 

@@ -14,6 +14,7 @@ use quarry_timing::{Distribution, KindReport, LabelReport, OperationKind, Window
 use crate::counters::Counter;
 use crate::metrics_text::{self, ExemplarLine};
 use crate::server::Server;
+use crate::traces;
 
 /// The first and the last bucket end below 2^10 ns (about a microsecond) and 2^35 ns (about half a minute).
 const POWERS: std::ops::RangeInclusive<u32> = 10..=35;
@@ -78,7 +79,8 @@ impl Collector for Scrape {
         self.collections(&mut encoder)?;
         self.work(&mut encoder)?;
         self.gauges(&mut encoder)?;
-        self.counters(&mut encoder)
+        self.counters(&mut encoder)?;
+        traces(&mut encoder)
     }
 }
 
@@ -243,6 +245,21 @@ impl Scrape {
         }
         Ok(())
     }
+}
+
+fn traces(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Some(tracer) = traces::tracer() else {
+        return Ok(());
+    };
+    let help = "Operations traced, by what became of them";
+    let mut family =
+        encoder.encode_descriptor("quarry_traced_operations", help, None, MetricType::Counter)?;
+    for (end, count) in tracer.counts() {
+        let labels = [("end", end)];
+        let mut metric = family.encode_family(&labels)?;
+        metric.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+    }
+    Ok(())
 }
 
 fn encode(mut metric: MetricEncoder<'_>, times: &Distribution) -> fmt::Result {

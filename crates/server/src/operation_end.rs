@@ -19,6 +19,7 @@ use crate::dispatch::{Call, Outcome};
 use crate::query_shape;
 use crate::server::Server;
 use crate::timing_document;
+use crate::traces::{self, TraceContext};
 
 /// One in so many operations is an exemplar of its bucket, beside the slow ones.
 const OPERATIONS_AN_EXEMPLAR: u32 = 1024;
@@ -70,8 +71,16 @@ pub fn settle(
     let is_slow = i64::try_from(breakdown.wall_ns / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
         && !is_waiting_command(outcome);
     record(call, outcome, &breakdown, is_slow);
-    if is_slow || server.profiler.is_on() {
-        let ended = ended(connection, call, outcome, reply, &breakdown);
+    let is_noted = is_slow || server.profiler.is_on();
+    let tracer = traces::tracer();
+    if !is_noted && tracer.is_none() {
+        return;
+    }
+    let ended = ended(connection, call, outcome, reply, &breakdown);
+    if let Some(tracer) = tracer {
+        tracer.note(server, &ended, is_slow);
+    }
+    if is_noted {
         server.profiler.note(server, &ended, is_slow);
         // What the profiler wrote is not the next operation's work.
         count_engine_work();
@@ -162,7 +171,7 @@ fn record(call: &Call<'_>, outcome: &Outcome<'_>, breakdown: &Breakdown, is_slow
         }),
         exemplar: is_exemplar.then(|| Exemplar {
             opid: outcome.opid,
-            trace: 0,
+            trace: TraceContext::of(call.body).map_or(0, |context| context.trace_id),
             wall_ns: breakdown.wall_ns,
             unix_ms: unix_ms(),
         }),

@@ -1,6 +1,6 @@
 //! Server parameters: what getParameter shows and setParameter changes while the server runs.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_query::ErrorCode;
@@ -14,18 +14,22 @@ const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
 /// The sync interval of `--durability journaled`.
 const COMMIT_INTERVAL_MS_DEFAULT: i64 = 100;
 const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
+/// Of operations that are neither slow nor traced by their client.
+const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
 pub struct Parameters {
     pub cursor_timeout_ms: AtomicI64,
     pub slow_ms: AtomicI64,
     pub quiet: AtomicBool,
+    /// The bits of a number from 0 to 1.
+    trace_sample_rate: AtomicU64,
     /// Fixed at the start.
     pub commit_interval_ms: i64,
     compressors: String,
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "commitIntervalMs",
     "cursorTimeoutMillis",
     "featureCompatibilityVersion",
@@ -33,6 +37,7 @@ const NAMES: [&str; 7] = [
     "networkMessageCompressors",
     "quiet",
     "slowOpThresholdMs",
+    "traceSampleRate",
 ];
 
 impl Parameters {
@@ -46,6 +51,7 @@ impl Parameters {
             cursor_timeout_ms: AtomicI64::new(CURSOR_TIMEOUT_MS_DEFAULT),
             slow_ms: AtomicI64::new(config.slow_ms),
             quiet: AtomicBool::new(config.quiet),
+            trace_sample_rate: AtomicU64::new(TRACE_SAMPLE_RATE_DEFAULT.to_bits()),
             commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
             compressors: compressors.join(","),
         };
@@ -60,11 +66,11 @@ impl Parameters {
                     ms.ok_or_else(|| bad("not a number of milliseconds from 1 to 60000"))?;
                 continue;
             }
-            let number = text.parse::<i64>();
-            let value = match (text.as_str(), &number) {
-                ("true", _) => RawValue::Boolean(true),
-                ("false", _) => RawValue::Boolean(false),
-                (_, Ok(number)) => RawValue::Int64(*number),
+            let value = match (text.as_str(), text.parse::<i64>(), text.parse::<f64>()) {
+                ("true", ..) => RawValue::Boolean(true),
+                ("false", ..) => RawValue::Boolean(false),
+                (_, Ok(number), _) => RawValue::Int64(number),
+                (_, _, Ok(number)) => RawValue::Double(number),
                 _ => RawValue::from(text.as_str()),
             };
             parameters
@@ -72,6 +78,10 @@ impl Parameters {
                 .map_err(|error| bad(&error.message))?;
         }
         Ok(parameters)
+    }
+
+    pub fn trace_sample_rate(&self) -> f64 {
+        f64::from_bits(self.trace_sample_rate.load(Relaxed))
     }
 
     /// Appends the parameter; false when there is none of that name.
@@ -89,6 +99,7 @@ impl Parameters {
             "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
             "quiet" => reply.append(name, self.quiet.load(Relaxed)),
             "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
+            "traceSampleRate" => reply.append(name, self.trace_sample_rate()),
             _ => return false,
         };
         true
@@ -111,6 +122,7 @@ impl Parameters {
             "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
             "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
+            "traceSampleRate" => RawValue::Double(self.trace_sample_rate()),
             _ => RawValue::Null,
         };
         self.set(name, value)?;
@@ -136,6 +148,14 @@ impl Parameters {
             }
             "slowOpThresholdMs" => self.slow_ms.store(number()?, Relaxed),
             "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
+            "traceSampleRate" => {
+                let share = value.as_f64_lossy();
+                let share = share.filter(|share| (0.0..=1.0).contains(share));
+                let share = share.ok_or_else(|| {
+                    CommandError::bad_value(format!("traceSampleRate: {value} is not from 0 to 1"))
+                })?;
+                self.trace_sample_rate.store(share.to_bits(), Relaxed);
+            }
             name if NAMES.contains(&name) => {
                 let message = format!("not allowed to change [{name}] at runtime");
                 return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));

@@ -19,7 +19,7 @@ use crate::listener::Listener;
 use crate::log;
 use crate::parameters::Parameters;
 use crate::server::Server;
-use crate::{admin, engine, reaper, timing_collector};
+use crate::{admin, engine, reaper, timing_collector, traces};
 
 /// What is in flight may take this long after the wish to stop, and is interrupted then.
 const FINISH_TIME: Duration = Duration::from_secs(10);
@@ -115,6 +115,7 @@ fn start_and_stop(config: Config) -> Result<(), Failure> {
     watch_signals(server, signals);
     reaper::start(server).map_err(Failure::data_directory)?;
     timing_collector::start(server).map_err(Failure::data_directory)?;
+    traces::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server).map_err(Failure::network)?;
     let accepting = listener.start(server).map_err(Failure::network)?;
     directory.write_port(listener.port()).map_err(|error| {
@@ -142,6 +143,7 @@ fn start_and_stop(config: Config) -> Result<(), Failure> {
     accepting.stop();
     drop(listener);
     finish_connections(server);
+    traces::finish();
     directory.remove_port();
     if let Some(path) = &server.config.pid_path {
         let _ = std::fs::remove_file(path);

@@ -1,6 +1,7 @@
 """One server with its admin port for the tests of what people and monitoring systems look at, and a load on it."""
 
 import contextlib
+import os
 import pathlib
 import sys
 import threading
@@ -12,6 +13,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from quarry_process import Quarry  # noqa: E402  (found through the line above)
 
+# What these tests look at does not depend on the engine: the first one named does.
+ENGINE = os.environ.get("QUARRY_ENGINES", "rocksdb").split(",")[0]
+
 
 @pytest.fixture
 def start(tmp_path):
@@ -19,7 +23,7 @@ def start(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def started(*arguments):
-            quarry = Quarry(tmp_path / "data", "rocksdb", ["--adminPort", "0", *arguments]).start()
+            quarry = Quarry(tmp_path / "data", ENGINE, ["--adminPort", "0", *arguments]).start()
             stack.callback(stop, quarry)
             return quarry
 

@@ -12,6 +12,7 @@ use crate::counters::Counter;
 use crate::error::Result;
 use crate::server::Server;
 use crate::timing_document::append_times;
+use crate::traces;
 
 pub static COMMAND: Command = Command {
     aliases: &["serverstatus"],
@@ -222,6 +223,11 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
         section.append("work", work.as_raw());
     }
     engine_counters(server.engine.counters(), &mut section);
+    if let Some(tracer) = traces::tracer() {
+        let mut shown = section.document("traces");
+        tracer.append_status(&mut shown);
+        shown.finish();
+    }
     section.finish();
 }
 

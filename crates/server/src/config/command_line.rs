@@ -139,6 +139,9 @@ pub struct Serve {
     /// Operations slower than this are logged [default: 100]
     #[arg(long, value_name = "MILLISECONDS", allow_negative_numbers = true)]
     pub slowms: Option<i64>,
+    /// Send traces to this OTLP collector, http://host:port[/v1/traces]; their share is the parameter traceSampleRate
+    #[arg(long = "otlpEndpoint", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
     /// Write the process id to this file
     #[arg(long, value_name = "FILE")]
     pub pidfilepath: Option<PathBuf>,

@@ -18,6 +18,7 @@ pub struct ConfigFile {
     pub system_log: SystemLog,
     pub operation_profiling: OperationProfiling,
     pub process_management: ProcessManagement,
+    pub tracing: Tracing,
     pub replication: Replication,
     set_parameter: BTreeMap<String, Scalar>,
 }
@@ -66,6 +67,12 @@ enum Destination {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct OperationProfiling {
     pub slow_op_threshold_ms: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Tracing {
+    pub otlp_endpoint: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

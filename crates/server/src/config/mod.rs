@@ -9,6 +9,8 @@ mod file;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::traces::Endpoint;
+
 pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
 
 /// mongod's exit code for options that make no sense.
@@ -46,6 +48,8 @@ pub struct Config {
     pub log_format: Option<LogFormat>,
     pub quiet: bool,
     pub slow_ms: i64,
+    /// Where traces are sent; none are made without.
+    pub otlp_endpoint: Option<Endpoint>,
     pub pid_path: Option<PathBuf>,
     pub parameters: Vec<(String, String)>,
     /// The configuration file that was read, for getCmdLineOpts.
@@ -221,6 +225,12 @@ impl Config {
                 .slowms
                 .or(file.operation_profiling.slow_op_threshold_ms)
                 .unwrap_or(SLOW_MS_DEFAULT),
+            otlp_endpoint: line
+                .otlp_endpoint
+                .or(file.tracing.otlp_endpoint)
+                .map(|url| Endpoint::parse(&url))
+                .transpose()
+                .map_err(|why| BadOptions(format!("otlpEndpoint: {why}")))?,
             pid_path: line.pidfilepath.or(file.process_management.pid_file_path),
             parameters,
             file: line.config,
@@ -344,5 +354,7 @@ mod tests {
         assert!(parse(&["--adminPort", "none"]).is_err());
         assert!(parse(&["--networkMessageCompressors", "lz4"]).is_err());
         assert!(parse(&["--setParameter", "loose"]).is_err());
+        let refused = parse(&["--otlpEndpoint", "https://otel:4318"]).unwrap_err();
+        assert!(refused.0.contains("otlpEndpoint") && refused.0.contains("TLS"));
     }
 }
