@@ -19,7 +19,7 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-timing bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
+	bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -72,6 +72,9 @@ bench-collections: build ## 100,000 collections with two secondary indexes each
 
 bench-timing: build ## what always-on timing costs: on and off, in alternating turns of one run
 	@QUARRY=$(QUARRY) $(BENCH) timing
+
+report-layers: build ## where the time of inserts and point queries goes, by layer: a table and a picture
+	@QUARRY=$(QUARRY) $(BENCH) layers
 
 bench-bson: bootstrap ## BSON against the bson crate; CASES=mixed50 runs those alone
 	@cargo bench -p quarry-bson --bench bson -- $(CASES)

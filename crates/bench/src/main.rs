@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
-use quarry_bench::{canned, collections, concurrent, crud, timing};
+use quarry_bench::{canned, collections, concurrent, crud, layers, timing};
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
 #[derive(Parser)]
@@ -62,6 +62,16 @@ enum Command {
         #[arg(long, default_value_t = 20_000)]
         reads: u64,
     },
+    /// Where the time goes, by layer: point queries and inserts at the median and the 99th percentile.
+    Layers {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
+        connections: Vec<u32>,
+        /// Length of the turn of one line.
+        #[arg(long, default_value_t = 5000)]
+        turn_ms: u64,
+    },
     /// What always-on timing costs, on one connection.
     Timing {
         #[arg(long, default_value = "rocksdb")]
@@ -113,6 +123,15 @@ fn main() -> ExitCode {
             count,
             connections: connections.max(1),
             reads: reads.max(1),
+        }),
+        Command::Layers {
+            engine,
+            connections,
+            turn_ms,
+        } => layers::run(&layers::Options {
+            engine,
+            connections,
+            turn: Duration::from_millis(turn_ms),
         }),
         Command::Timing {
             engine,

@@ -17,6 +17,8 @@ pub struct Server {
     pub port: u16,
     pub directory: PathBuf,
     engine: String,
+    /// Beyond those that every server of a bench gets.
+    arguments: Vec<String>,
 }
 
 impl Server {
@@ -27,6 +29,11 @@ impl Server {
     }
 
     pub fn start(engine: &str, directory: &Path) -> io::Result<Server> {
+        Server::start_with(engine, directory, &[])
+    }
+
+    /// As [`Server::start`], with further arguments.
+    pub fn start_with(engine: &str, directory: &Path, arguments: &[String]) -> io::Result<Server> {
         fs::create_dir_all(directory)?;
         let log = fs::OpenOptions::new()
             .create(true)
@@ -45,6 +52,7 @@ impl Server {
                 "--dbpath",
             ])
             .arg(directory)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -60,6 +68,7 @@ impl Server {
             port: 0,
             directory: directory.to_owned(),
             engine: engine.to_owned(),
+            arguments: arguments.to_vec(),
         };
         server.port = server.wait_for_port()?;
         Ok(server)
@@ -83,7 +92,7 @@ impl Server {
     /// Asks it to end, waits, and starts it again over the same directory.
     pub fn restart(mut self) -> io::Result<Server> {
         self.stop()?;
-        Server::start(&self.engine.clone(), &self.directory.clone())
+        Server::start_with(&self.engine, &self.directory, &self.arguments)
     }
 
     /// SIGTERM by pid, then wait.
