@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use clap::Parser;
 use quarry_database::Database;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::config::{
-    BadOptions, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, EXIT_NET_ERROR, EngineName,
+    BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
+    EXIT_NET_ERROR, EngineName,
 };
 use crate::data_directory::DataDirectory;
 use crate::listener::Listener;
@@ -59,8 +61,25 @@ impl From<BadOptions> for Failure {
     }
 }
 
+/// Does what the process was asked for; its exit code.
+#[must_use]
+pub fn from_command_line() -> ExitCode {
+    let options = match CommandLine::parse().command {
+        Command::Serve(options) => options,
+        Command::Top(options) => return crate::top::run(&options),
+        Command::Journal(command) => return crate::journal_command::run(&command),
+    };
+    match Config::new(*options, std::env::args().collect()) {
+        Ok(config) => serve(config),
+        Err(error) => {
+            eprintln!("quarry: {error}");
+            ExitCode::from(EXIT_BAD_OPTIONS)
+        }
+    }
+}
+
 /// Serves until a signal or the shutdown command, and gives the exit code of the process.
-pub fn serve(config: Config) -> ExitCode {
+fn serve(config: Config) -> ExitCode {
     if let Err(error) = log::start(
         config.log_path.as_deref(),
         config.log_append,

@@ -44,8 +44,9 @@ pub use live::{Attached, Glimpse, Observer, attach, count, name};
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{
-    Breakdown, Scope, add, begin_operation, begin_operation_in, breakdown, end_operation,
-    finish_operation, is_enabled, phase, record_operation, set_enabled, tag, tag_operation, turn,
+    Breakdown, IS_COMPILED, Scope, add, begin_operation, begin_operation_in, breakdown,
+    end_operation, finish_operation, is_enabled, phase, record_operation, set_enabled, tag,
+    tag_operation, turn,
 };
 pub use report::{
     KindReport, LabelReport, OTHERS, PhaseReport, Times, all_uses, exemplar, forget_namespace,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Rel
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock;
+use crate::recorder::IS_COMPILED;
 use crate::work::{WORK_COUNT, Work};
 use crate::{Breakdown, PHASE_COUNT, Phase};
 
@@ -20,7 +21,7 @@ pub(crate) const NO_PHASE: u8 = PHASE_COUNT as u8;
 const LOOKS_MAX: usize = 4;
 
 thread_local! {
-    pub(crate) static LIVE: Cell<Option<&'static Live>> = const { Cell::new(None) };
+    static LIVE: Cell<Option<&'static Live>> = const { Cell::new(None) };
 }
 
 static FREE: Mutex<Vec<&'static Live>> = Mutex::new(Vec::new());
@@ -86,6 +87,12 @@ impl Live {
             is_timed: self.since.load(Relaxed) != 0,
         }
     }
+}
+
+/// This thread's place, if it has run an operation.
+#[inline]
+pub(crate) fn live() -> Option<&'static Live> {
+    if IS_COMPILED { LIVE.get() } else { None }
 }
 
 /// This thread's place, made or taken at its first use.
@@ -182,7 +189,7 @@ impl Observer {
 /// Counts `amount` more of `work` for this thread's operation.
 #[inline]
 pub fn count(work: Work, amount: u64) {
-    if let Some(live) = LIVE.get() {
+    if let Some(live) = live() {
         let cell = &live.work[work as usize];
         cell.store(cell.load(Relaxed) + amount, Relaxed);
     }
@@ -191,7 +198,7 @@ pub fn count(work: Work, amount: u64) {
 /// Names whom this thread's operation waited for; the last one stands.
 #[inline]
 pub fn name(work: Work, number: u64) {
-    if let Some(live) = LIVE.get() {
+    if let Some(live) = live() {
         live.work[work as usize].store(number, Relaxed);
     }
 }

@@ -13,9 +13,12 @@ use std::time::Instant;
 use crate::clock;
 use crate::collector;
 use crate::labels::Labels;
-use crate::live::{LIVE, Live, NO_PHASE, mine};
+use crate::live::{Live, NO_PHASE, live, mine};
 use crate::work::{WORK_COUNT, Work};
 use crate::{OperationKind, PHASE_COUNT, Phase};
+
+/// False in the build that the bench compares with: nothing is then timed, and the compiler takes scopes out.
+pub const IS_COMPILED: bool = !cfg!(feature = "off");
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
 
@@ -49,7 +52,7 @@ impl Breakdown {
     /// Whether the operation is timed, and will be counted.
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.is_timed
+        IS_COMPILED && self.is_timed
     }
 
     /// The phases that the operation entered, in order, with their time in nanoseconds.
@@ -69,19 +72,25 @@ pub fn set_enabled(enabled: bool) {
 
 /// Whether operations that begin now are timed.
 #[must_use]
+#[inline]
 pub fn is_enabled() -> bool {
-    ENABLED.load(Relaxed)
+    IS_COMPILED && ENABLED.load(Relaxed)
 }
 
 /// Begins this thread's operation, as of `start` (the arrival of the request's first byte). An
 /// operation that was begun and never ended is forgotten.
 pub fn begin_operation(start: Instant) {
-    mine().begin(clock::at(start), is_enabled());
+    if IS_COMPILED {
+        mine().begin(clock::at(start), is_enabled());
+    }
 }
 
 /// As [`begin_operation`], as of now and in `phase`: until [`turn`] says otherwise the clock runs for it wherever no
 /// scope is open.
 pub fn begin_operation_in(phase: Phase) {
+    if !IS_COMPILED {
+        return;
+    }
     let live = mine();
     live.begin(clock::now(), is_enabled());
     if live.since.load(Relaxed) != 0 {
@@ -94,7 +103,7 @@ pub fn begin_operation_in(phase: Phase) {
 /// lasts until the scope ends; outside of all it lasts until the next turn.
 #[inline]
 pub fn turn(phase: Phase) {
-    if let Some(live) = LIVE.get()
+    if let Some(live) = live()
         && live.since.load(Relaxed) != 0
     {
         live.enter(phase);
@@ -111,21 +120,23 @@ pub fn end_operation(kind: OperationKind) -> Breakdown {
 
 /// Ends this thread's operation and says where its time went; [`record_operation`] follows.
 #[must_use = "an operation is counted by `record_operation`"]
+#[inline]
 pub fn finish_operation() -> Breakdown {
-    LIVE.get().map(Live::end).unwrap_or_default()
+    live().map(Live::end).unwrap_or_default()
 }
 
 /// Records a finished operation under `kind` and the labels, unless it was not timed.
 pub fn record_operation(kind: OperationKind, breakdown: &Breakdown, labels: &Labels<'_>) {
-    if breakdown.is_timed {
+    if breakdown.is_timed() {
         collector::global().record(kind, breakdown, labels);
     }
 }
 
 /// Gives this thread's operation a name that others can find it by: in [`crate::Glimpse`], and through the locks it
 /// holds. 0 is no name.
+#[inline]
 pub fn tag_operation(tag: u64) {
-    if let Some(live) = LIVE.get() {
+    if let Some(live) = live() {
         live.tag.store(tag, Relaxed);
     }
 }
@@ -134,20 +145,20 @@ pub fn tag_operation(tag: u64) {
 #[must_use]
 #[inline]
 pub fn tag() -> u64 {
-    LIVE.get().map_or(0, |live| live.tag.load(Relaxed))
+    live().map_or(0, |live| live.tag.load(Relaxed))
 }
 
 /// Where the time of this thread's operation went so far; scopes stay open.
 #[must_use]
 pub fn breakdown() -> Breakdown {
-    LIVE.get().map(Live::breakdown).unwrap_or_default()
+    live().map(Live::breakdown).unwrap_or_default()
 }
 
 /// Runs the clock for `phase` until the scope is dropped.
 #[must_use = "the phase ends where the scope is dropped"]
 #[inline]
 pub fn phase(phase: Phase) -> Scope {
-    let live = LIVE.get().filter(|live| live.since.load(Relaxed) != 0);
+    let live = live().filter(|live| live.since.load(Relaxed) != 0);
     Scope {
         previous: live.map_or(NO_PHASE, |live| live.enter(phase)),
         live,
@@ -159,7 +170,7 @@ pub fn phase(phase: Phase) -> Scope {
 /// that another crate measured and reported. The sum stays the wall time.
 #[inline]
 pub fn add(phase: Phase, ns: u64) {
-    if let Some(live) = LIVE.get() {
+    if let Some(live) = live() {
         live.add(phase, ns);
     }
 }
