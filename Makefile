@@ -70,7 +70,10 @@ bench-concurrent: build ## 1..64 connections from compiled clients
 bench-collections: build ## 100,000 collections with two secondary indexes each
 	@QUARRY=$(QUARRY) $(BENCH) collections
 
-bench-timing: build ## what always-on timing costs: on and off, in alternating turns of one run
+bench-timing: build ## what always-on timing costs: on, off and compiled out, in turns of one run, and instructions
+	@scripts/bootstrap.sh valgrind
+	@scripts/step.sh "release build without timing" \
+		cargo build --release -p quarry-server --features untimed --bin quarry-untimed
 	@QUARRY=$(QUARRY) $(BENCH) timing
 
 report-layers: build ## where the time of inserts and point queries goes, by layer: a table and a picture

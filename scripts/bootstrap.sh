@@ -163,5 +163,6 @@ bootstrap_drivers() {
 case "${1:-}" in
     build) bootstrap_build ;;
     drivers) bootstrap_drivers ;;
-    *) die "usage: bootstrap.sh build|drivers" ;;
+    valgrind) command -v valgrind >/dev/null || apt_install valgrind ;;
+    *) die "usage: bootstrap.sh build|drivers|valgrind" ;;
 esac

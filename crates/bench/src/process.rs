@@ -1,5 +1,6 @@
 //! Quarry as a process of its own: started on a free port over a fresh directory, stopped by its pid.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,8 +18,18 @@ pub struct Server {
     pub port: u16,
     pub directory: PathBuf,
     engine: String,
+    launch: Launch,
+}
+
+/// How a server is started, where that is not as usual.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// In place of [`Server::binary`].
+    pub binary: Option<PathBuf>,
+    /// A program that runs the server, and its arguments.
+    pub under: Vec<String>,
     /// Beyond those that every server of a bench gets.
-    arguments: Vec<String>,
+    pub arguments: Vec<String>,
 }
 
 impl Server {
@@ -29,18 +40,25 @@ impl Server {
     }
 
     pub fn start(engine: &str, directory: &Path) -> io::Result<Server> {
-        Server::start_with(engine, directory, &[])
+        Server::launch(engine, directory, Launch::default())
     }
 
-    /// As [`Server::start`], with further arguments.
-    pub fn start_with(engine: &str, directory: &Path, arguments: &[String]) -> io::Result<Server> {
+    pub fn launch(engine: &str, directory: &Path, launch: Launch) -> io::Result<Server> {
         fs::create_dir_all(directory)?;
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(directory.join("quarry.log"))?;
         let _ = fs::remove_file(directory.join("quarry.port"));
-        let child = Command::new(Server::binary())
+        let binary = launch.binary.clone().unwrap_or_else(Server::binary);
+        let mut words = launch
+            .under
+            .iter()
+            .map(Into::into)
+            .collect::<Vec<OsString>>();
+        words.push(binary.clone().into());
+        let child = Command::new(&words[0])
+            .args(&words[1..])
             .args([
                 "serve",
                 "--port",
@@ -52,23 +70,20 @@ impl Server {
                 "--dbpath",
             ])
             .arg(directory)
-            .args(arguments)
+            .args(&launch.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .map_err(|error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("{}: {error}", Server::binary().display()),
-                )
+                io::Error::new(error.kind(), format!("{}: {error}", binary.display()))
             })?;
         let mut server = Server {
             child,
             port: 0,
             directory: directory.to_owned(),
             engine: engine.to_owned(),
-            arguments: arguments.to_vec(),
+            launch,
         };
         server.port = server.wait_for_port()?;
         Ok(server)
@@ -76,6 +91,10 @@ impl Server {
 
     pub fn uri(&self) -> String {
         format!("mongodb://127.0.0.1:{}/", self.port)
+    }
+
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Resident memory now, in bytes.
@@ -92,7 +111,7 @@ impl Server {
     /// Asks it to end, waits, and starts it again over the same directory.
     pub fn restart(mut self) -> io::Result<Server> {
         self.stop()?;
-        Server::start_with(&self.engine, &self.directory, &self.arguments)
+        Server::launch(&self.engine, &self.directory, self.launch.clone())
     }
 
     /// SIGTERM by pid, then wait.

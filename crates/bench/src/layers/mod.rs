@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use quarry_bson::{Document, Value, doc};
 
 use crate::documents;
-use crate::process::{Server, target_directory};
+use crate::process::{Launch, Server, target_directory};
 use crate::raw_client::RawClient;
 use crate::report;
 use receiver::{Operation, Receiver};
@@ -78,8 +78,11 @@ pub fn run(options: &Options) -> io::Result<()> {
         .join("bench/data")
         .join(std::process::id().to_string());
     let arguments = ["--otlpEndpoint", &receiver.url(), "--slowms", "100000"];
-    let arguments = arguments.map(str::to_owned);
-    let mut server = Server::start_with(&options.engine, &scratch, &arguments)?;
+    let launch = Launch {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..Launch::default()
+    };
+    let mut server = Server::launch(&options.engine, &scratch, launch)?;
     let mut control = RawClient::connect(("127.0.0.1", server.port))?;
     preload(&mut control)?;
     let mut lines = Vec::new();

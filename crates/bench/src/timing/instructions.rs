@@ -1,0 +1,77 @@
+//! The instructions of a point query, counted by callgrind in the server with timing and in the one without. They are the
+//! process's own, those of the thread that fills the histograms included; the kernel's are not counted.
+
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Bench, WORKLOADS, untimed};
+use crate::process::Launch;
+use crate::report::Report;
+
+/// Before those that are counted: caches fill and buffers grow.
+const WARM_UP: u32 = 1500;
+const COUNTED: u32 = 5000;
+
+/// Adds the line to the report, if valgrind is there.
+pub fn push(engine: &str, scratch: &Path, report: &mut Report) -> io::Result<()> {
+    let Ok(version) = Command::new("valgrind").arg("--version").output() else {
+        report.note("Instructions are not counted: valgrind is not installed.");
+        return Ok(());
+    };
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    eprintln!("instructions, by {version}");
+    let with = count(engine, &scratch.join("counted"), Launch::default())?;
+    let without = count(engine, &scratch.join("counted-untimed"), untimed())?;
+    report.note(format!(
+        "The line of instructions is callgrind's count ({version}) over {COUNTED} point queries, the thread that fills \
+         the histograms included, the kernel left out."
+    ));
+    let name = format!(
+        "point query: {:+.2} % to compiled out",
+        100.0 * (with - without) / without
+    );
+    let sides = [("on".into(), with), ("compiled out".into(), without)];
+    report.push(&name, "instructions", "on", &sides);
+    Ok(())
+}
+
+/// Instructions of one point query.
+fn count(engine: &str, directory: &Path, launch: Launch) -> io::Result<f64> {
+    let file = directory.join("callgrind.out");
+    let launch = Launch {
+        under: vec![
+            "valgrind".into(),
+            "--tool=callgrind".into(),
+            format!("--callgrind-out-file={}", file.display()),
+        ],
+        ..launch
+    };
+    let mut bench = Bench::start(engine, directory, launch)?;
+    let [point_query, ..] = &WORKLOADS;
+    bench.turn(point_query, WARM_UP)?;
+    control(&bench, "--zero")?;
+    bench.turn(point_query, COUNTED)?;
+    control(&bench, "--dump")?;
+    bench.server.stop()?;
+    // The first dump; the process writes a second one at its end.
+    let dump = std::fs::read_to_string(file.with_extension("out.1"))?;
+    let total = dump
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: "))
+        .and_then(|count| count.trim().parse::<f64>().ok())
+        .ok_or_else(|| io::Error::other("callgrind's dump has no totals"))?;
+    Ok(total / f64::from(COUNTED))
+}
+
+fn control(bench: &Bench, what: &str) -> io::Result<()> {
+    let done = Command::new("callgrind_control")
+        .arg(what)
+        .arg(bench.server.process_id().to_string())
+        .output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&done.stderr).into_owned();
+    Err(io::Error::other(format!("callgrind_control {what}: {why}")))
+}
