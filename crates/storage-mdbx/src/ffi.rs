@@ -31,6 +31,9 @@ const MAIN_TABLE: mdbx_sys::MDBX_dbi = 1;
 /// all it makes one whenever the file would have to grow, behind the journal's back.
 const NEVER_SYNC_BYTES: u64 = 1 << 42;
 
+/// Nor does the file shrink by itself, which takes a steady point as well.
+const NEVER_SHRINK: isize = 0;
+
 /// An open environment; closed without a sync when the last owner goes.
 pub(crate) struct Env {
     env: NonNull<MDBX_env>,
@@ -100,7 +103,7 @@ impl Env {
                 -1,
                 size_max,
                 growth,
-                2 * growth,
+                NEVER_SHRINK,
                 PAGE_BYTES as isize,
             )
         };

@@ -25,7 +25,7 @@ pub struct Options {
     pub sync_mode: SyncMode,
     /// The file grows to this at most; so much address space is reserved.
     pub size_bytes_max: u64,
-    /// The file grows in such steps and shrinks when twice as much is free at its end.
+    /// The file grows in such steps. It never shrinks: freed pages are used again.
     pub growth_bytes: u64,
     /// A steady point is made when so much is unsynced: freed pages are not used again before one.
     pub steady_after_bytes: u64,

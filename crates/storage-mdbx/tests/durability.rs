@@ -220,6 +220,44 @@ fn reclaimed_pages_are_used_again() {
     );
 }
 
+/// Left alone, libmdbx makes a steady point to shrink the file, behind the journal's back.
+#[test]
+fn a_file_with_a_free_end_waits_for_the_journal() {
+    let directory = tempfile::tempdir().unwrap();
+    let unbounded = Options {
+        steady_after_bytes: u64::MAX,
+        growth_bytes: 64 << 10,
+        ..options()
+    };
+    let engine = Mdbx::open(directory.path(), &unbounded).unwrap();
+    let mut lsn = 0;
+    for round in 0..40 {
+        for large in (0..10).chain((0..10).rev()) {
+            lsn += 1;
+            let mut batch = WriteBatch::new();
+            for part in 0..4u8 {
+                let key = [b'l', large, part];
+                match lsn % 20 {
+                    1..=10 => batch.put(&key, &[7; 50_000]),
+                    _ => batch.delete(&key),
+                }
+            }
+            batch.put_applied_lsn(lsn);
+            let unflushed = engine.counters().unflushed_bytes;
+            engine.write(&batch).unwrap();
+            let now = engine.counters().unflushed_bytes;
+            assert!(
+                now > unflushed,
+                "a steady point was made at LSN {lsn}: {now} bytes unsynced after {unflushed}"
+            );
+        }
+        if round % 4 == 3 {
+            engine.sync().unwrap();
+            assert_eq!(engine.durable_lsn(), Ok(lsn));
+        }
+    }
+}
+
 #[test]
 fn the_longest_key_is_the_one_that_all_engines_promise() {
     let directory = tempfile::tempdir().unwrap();
