@@ -93,6 +93,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
 
 torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine, and crash points
 	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-journal -p quarry-database --test crash
+	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py
 
 clean-drivers: ## forget the virtual environments and node_modules of the driver tests

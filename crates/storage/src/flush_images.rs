@@ -102,16 +102,35 @@ impl FlushImages {
     pub fn reopen(self: &Arc<Self>, index: usize) -> Result<Arc<ImagedEngine>> {
         let content = self.images.lock()[index].content.clone();
         match (&self.source, content) {
-            (Source::Directories { open, .. }, Content::Directory(image)) => {
-                let life = self.next_directory("life")?;
-                copy_directory(&image, &life)?;
-                Ok(self.imaged_directory(open(&life)?, life))
+            (Source::Directories { .. }, Content::Directory(image)) => {
+                self.reopen_directory(&image)
             }
             (_, Content::Memory(image)) => Ok(self.imaged_memory(Memory::from_image(image))),
             (Source::Memory, Content::Directory(_)) => {
                 unreachable!("memory leaves no directories")
             }
         }
+    }
+
+    /// The directory of image `index`; none for the engine in memory.
+    #[must_use]
+    pub fn directory(&self, index: usize) -> Option<PathBuf> {
+        match &self.images.lock()[index].content {
+            Content::Directory(directory) => Some(directory.clone()),
+            Content::Memory(_) => None,
+        }
+    }
+
+    /// A new life that begins with a copy of `directory`: an image that the caller took or changed.
+    pub fn reopen_directory(self: &Arc<Self>, directory: &Path) -> Result<Arc<ImagedEngine>> {
+        let Source::Directories { open, .. } = &self.source else {
+            return Err(Error::Incompatible(
+                "the engine in memory has no directories".into(),
+            ));
+        };
+        let life = self.next_directory("life")?;
+        copy_directory(directory, &life)?;
+        Ok(self.imaged_directory(open(&life)?, life))
     }
 
     fn imaged_memory(self: &Arc<Self>, memory: Memory) -> Arc<ImagedEngine> {
@@ -170,6 +189,15 @@ impl ImagedEngine {
         let outcome = self.sync();
         self.leaping.store(false, Ordering::SeqCst);
         outcome
+    }
+
+    /// Looks at the directory of this life while writes are held off; the engine's own threads go on.
+    pub fn while_standing<T>(&self, look: impl FnOnce(Option<&Path>) -> T) -> T {
+        let _whole = self.writes.write();
+        match &self.life {
+            Life::Memory(_) => look(None),
+            Life::Directory(life) => look(Some(life)),
+        }
     }
 
     /// Keeps what is durable now as an image. Writes are held off by the caller.
@@ -249,8 +277,9 @@ impl Engine for ImagedEngine {
     }
 }
 
-/// Copies the files of `from` as they stood at one moment.
-fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+/// Copies the files of `from` as they stood at one moment into `to`, an empty directory. Lock files and text logs stay
+/// behind, and so do directories.
+pub fn copy_directory(from: &Path, to: &Path) -> Result<()> {
     for attempt in 0..COPY_ATTEMPTS_MAX {
         let before = listing(from)?;
         if copy_files(from, to, &before).is_ok() && listing(from)? == before {

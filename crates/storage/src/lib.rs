@@ -25,7 +25,7 @@ pub use counter_cells::CounterCells;
 pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Reclaimed, Snapshot};
 pub use error::{Error, Result};
 pub use faulty::Faulty;
-pub use flush_images::{FlushImages, ImagedEngine};
+pub use flush_images::{FlushImages, ImagedEngine, copy_directory};
 pub use free_space::FreeSpace;
 pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};

@@ -1,0 +1,128 @@
+//! The copies of one moment, and what a crash makes of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use quarry_storage::copy_directory;
+
+use crate::history::Random;
+use crate::power_loss;
+
+/// A directory that an engine can be opened on, and the LSN that it holds at least.
+#[derive(Clone, Debug)]
+pub struct EngineImage {
+    pub lsn: u64,
+    pub directory: PathBuf,
+}
+
+/// Engine and journal as they stood at one moment, while writers wrote.
+pub struct CrashPoint {
+    /// The engine's files as a killed process leaves them.
+    pub engine: PathBuf,
+    pub journal: PathBuf,
+    /// Every write up to here was acknowledged before the copy began, at one level or the other.
+    pub acknowledged_lsn: u64,
+    /// Everything up to here was durable before the copy began: told so to a writer, or by the journal.
+    pub durable_before_lsn: u64,
+    /// As of the end of the copy: nothing up to here may be damaged.
+    pub durable_after_lsn: u64,
+    /// Durable points of this life before the copy, oldest first; the first is what the life began with.
+    pub images: Vec<EngineImage>,
+}
+
+/// What the next life finds.
+#[derive(Debug)]
+pub struct Fallen {
+    pub engine: EngineImage,
+    pub journal: PathBuf,
+    pub is_kill: bool,
+    pub is_mixed: bool,
+    /// Everything up to here must be found.
+    pub must_lsn: u64,
+    pub acknowledged_lsn: u64,
+}
+
+/// What came of a crash, for the tally.
+pub struct Outcome {
+    pub is_kill: bool,
+    pub is_mixed: bool,
+    pub is_engine_ahead: bool,
+    pub replayed: u64,
+    /// Acknowledged before the crash, at the lower level.
+    pub lost_writes: usize,
+}
+
+impl CrashPoint {
+    /// Makes this moment a crash; its files go to `place`.
+    pub fn fall(&self, random: &mut Random, place: &Path) -> Fallen {
+        let journal = place.join("journal");
+        fs::create_dir_all(&journal).unwrap();
+        copy_directory(&self.journal, &journal).unwrap();
+        if random.one_in(3) {
+            return self.kill(random, journal);
+        }
+        power_loss::damage(&journal, self.durable_after_lsn, random);
+        let (first_lsn, _) = power_loss::extent(&journal);
+        let has_pages = power_loss::has_pages(&self.engine);
+        let mut usable = self.usable(first_lsn);
+        if !has_pages {
+            // RocksDB syncs a file before it counts: what a killed process leaves of it is what a power loss leaves.
+            usable.push(self.engine_as_it_stood());
+        }
+        let newest = usable
+            .pop()
+            .expect("the journal holds what the engine misses");
+        usable.push(newest.clone());
+        let is_older = random.one_in(3);
+        let mut engine = match is_older {
+            true => usable.swap_remove(random.below(usable.len() as u64) as usize),
+            false => newest,
+        };
+        let is_mixed = has_pages && !is_older && self.images.len() > 1 && random.one_in(2);
+        if is_mixed {
+            let mixed = place.join("engine");
+            fs::create_dir_all(&mixed).unwrap();
+            power_loss::mix_pages(&engine.directory, &self.engine, &mixed, random);
+            engine.directory = mixed;
+        }
+        Fallen {
+            must_lsn: self.durable_before_lsn.max(engine.lsn),
+            acknowledged_lsn: self.acknowledged_lsn,
+            engine,
+            journal,
+            is_kill: false,
+            is_mixed,
+        }
+    }
+
+    /// A killed process leaves what it handed to the system.
+    fn kill(&self, random: &mut Random, journal: PathBuf) -> Fallen {
+        let (first_lsn, _) = power_loss::extent(&journal);
+        let mut usable = self.usable(first_lsn);
+        let engine = match usable.len() as u64 {
+            // Older than it can be: a journal that was killed makes up for any engine.
+            count @ 1.. if random.one_in(3) => usable.swap_remove(random.below(count) as usize),
+            _ => self.engine_as_it_stood(),
+        };
+        Fallen {
+            engine,
+            journal,
+            is_kill: true,
+            is_mixed: false,
+            must_lsn: self.acknowledged_lsn,
+            acknowledged_lsn: self.acknowledged_lsn,
+        }
+    }
+    /// The durable points that a journal which begins at `first_lsn` can follow, oldest first.
+    fn usable(&self, first_lsn: u64) -> Vec<EngineImage> {
+        let follows = |image: &&EngineImage| image.lsn + 1 >= first_lsn;
+        self.images.iter().filter(follows).cloned().collect()
+    }
+
+    fn engine_as_it_stood(&self) -> EngineImage {
+        EngineImage {
+            lsn: 0,
+            directory: self.engine.clone(),
+        }
+    }
+}

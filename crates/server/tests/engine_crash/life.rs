@@ -1,0 +1,413 @@
+//! One life of a database: opened on what a crash left, checked, written to, copied while it runs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use quarry_bson::{Document, doc};
+use quarry_database::{Change as DatabaseChange, Database, Level, Namespace, Operation, Options};
+use quarry_journal::RealFiles;
+use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, copy_directory};
+
+use crate::history::{Change, History, Key, Random, State, Write};
+use crate::image::{CrashPoint, EngineImage, Fallen, Outcome};
+use crate::power_loss;
+
+const CRASHES_A_LIFE: usize = 6;
+/// Of one thread that writes alone; several threads write until the crashes are taken.
+const WRITES_BETWEEN_CRASHES: u64 = 12;
+const COLLECTIONS: usize = 2;
+/// Every thread has `_id`s of its own.
+const IDS_A_WRITER: u64 = 40;
+const PIECE_DOCUMENTS_MAX: u64 = 4;
+/// One document in so many is so large that it takes pages of its own.
+const LARGE_ONE_IN: i32 = 29;
+const LARGE_BYTES: usize = 20_000;
+const COMMIT_INTERVAL_MS: u64 = 2;
+
+pub struct Life {
+    database: Arc<Database>,
+    engine: Arc<ImagedEngine>,
+    images: Arc<FlushImages>,
+    journal: PathBuf,
+    /// Where the copies of this life go.
+    place: PathBuf,
+    /// The durable points of this life; the first is what it began with.
+    durable_points: Vec<EngineImage>,
+    writers: u64,
+}
+
+/// What writers share while they write.
+#[derive(Default)]
+struct Written {
+    writes: Mutex<Vec<Write>>,
+    count: AtomicU64,
+    acknowledged_lsn: AtomicU64,
+    durable_lsn: AtomicU64,
+}
+
+impl Life {
+    /// On nothing.
+    pub fn first(images: &Arc<FlushImages>, scratch: &Path, writers: u64) -> Life {
+        let engine = images.open().unwrap();
+        let place = scratch.join("first");
+        let journal = place.join("journal");
+        let database = open(&engine, &journal, writers);
+        // The second image, made with the database: an engine without its UUID is another database's.
+        let directory = images.directory(1).expect("an engine of files");
+        let life = Life {
+            database,
+            engine,
+            images: Arc::clone(images),
+            journal,
+            place,
+            durable_points: vec![EngineImage { lsn: 0, directory }],
+            writers,
+        };
+        life.make_indexes();
+        life
+    }
+
+    /// On what a crash left: checks it, starts once more from the same engine, and says what of `history` is kept.
+    pub fn after(
+        images: &Arc<FlushImages>,
+        place: &Path,
+        fallen: &Fallen,
+        history: &History,
+        writers: u64,
+    ) -> (Life, History, Outcome) {
+        let engine = images
+            .reopen_directory(&fallen.engine.directory)
+            .unwrap_or_else(|error| panic!("{fallen:?}: {error}"));
+        let engine_lsn = engine.durable_lsn().unwrap();
+        let (_, journal_lsn) = power_loss::extent(&fallen.journal);
+        let database = open(&engine, &fallen.journal, writers);
+        let found = read(&database);
+        let Some(kept) = history.beginning(&found, fallen.must_lsn) else {
+            let difference = history.difference(&found, fallen.must_lsn);
+            panic!("{fallen:?}, engine at LSN {engine_lsn}: {difference}");
+        };
+        let outcome = Outcome {
+            is_kill: fallen.is_kill,
+            is_mixed: fallen.is_mixed,
+            is_engine_ahead: engine_lsn > journal_lsn,
+            replayed: database.journal().replayed(),
+            lost_writes: history
+                .len_up_to(fallen.acknowledged_lsn)
+                .saturating_sub(kept.len()),
+        };
+        let journal = place.join("journal-again");
+        fs::create_dir_all(&journal).unwrap();
+        engine
+            .while_standing(|_| copy_directory(&fallen.journal, &journal))
+            .unwrap();
+        let looked_at = engine.while_standing(own_path);
+        drop(database);
+        drop(engine);
+        fs::remove_dir_all(looked_at).unwrap();
+
+        let engine = images.reopen_directory(&fallen.engine.directory).unwrap();
+        let database = open(&engine, &journal, writers);
+        assert_eq!(
+            read(&database),
+            found,
+            "replaying twice is not replaying once"
+        );
+        let life = Life {
+            database,
+            engine,
+            images: Arc::clone(images),
+            journal,
+            place: place.to_owned(),
+            durable_points: vec![EngineImage {
+                lsn: engine_lsn,
+                directory: fallen.engine.directory.clone(),
+            }],
+            writers,
+        };
+        life.make_indexes();
+        (life, kept, outcome)
+    }
+
+    /// Ends a life that nothing follows.
+    pub fn remove(self) {
+        let (place, engine) = (self.place.clone(), self.engine.while_standing(own_path));
+        drop(self);
+        fs::remove_dir_all(place).unwrap();
+        fs::remove_dir_all(engine).unwrap();
+    }
+
+    /// Writes, and copies the moments of `CRASHES_A_LIFE` crashes on the way. What was written goes to `history`.
+    pub fn live(&mut self, random: &mut Random, history: &mut History) -> Vec<CrashPoint> {
+        let written = Written::default();
+        let crashes = if self.writers == 1 {
+            self.live_alone(random, &written)
+        } else {
+            self.live_together(random, &written)
+        };
+        history.add(written.writes.into_inner().unwrap());
+        crashes
+    }
+
+    fn live_alone(&mut self, random: &mut Random, written: &Written) -> Vec<CrashPoint> {
+        let mut crashes = Vec::new();
+        while crashes.len() < CRASHES_A_LIFE {
+            for _ in 0..=random.below(WRITES_BETWEEN_CRASHES) {
+                match random.below(24) {
+                    0 => self.drop_collection(random, written),
+                    _ => write(&self.database, 0, random, written),
+                }
+            }
+            self.make_durable_point(random);
+            crashes.push(self.crash(crashes.len(), written));
+        }
+        crashes
+    }
+
+    fn live_together(&mut self, random: &mut Random, written: &Written) -> Vec<CrashPoint> {
+        let is_over = AtomicBool::new(false);
+        let database = Arc::clone(&self.database);
+        thread::scope(|scope| {
+            for writer in 0..self.writers {
+                let mut random = Random(random.below(1 << 30));
+                let (database, is_over) = (&database, &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        write(database, writer, &mut random, written);
+                    }
+                });
+            }
+            let mut crashes = Vec::new();
+            while crashes.len() < CRASHES_A_LIFE {
+                let enough = written.count.load(Ordering::Relaxed) + random.below(30);
+                while written.count.load(Ordering::Relaxed) < enough {
+                    thread::yield_now();
+                }
+                self.make_durable_point(random);
+                crashes.push(self.crash(crashes.len(), written));
+            }
+            is_over.store(true, Ordering::Relaxed);
+            crashes
+        })
+    }
+
+    /// Now and then: with the journal synced before, as the rule has it, or without.
+    fn make_durable_point(&mut self, random: &mut Random) {
+        match random.below(6) {
+            0 => self.engine.sync().unwrap(),
+            1 | 2 => self.engine.leap().unwrap(),
+            _ => return,
+        }
+        let index = self.images.lsns().len() - 1;
+        self.durable_points.push(EngineImage {
+            lsn: self.images.lsns()[index],
+            directory: self.images.directory(index).expect("an engine of files"),
+        });
+    }
+
+    fn crash(&self, number: usize, written: &Written) -> CrashPoint {
+        let engine = self.place.join(format!("engine-{number}"));
+        let journal = self.place.join(format!("journal-{number}"));
+        fs::create_dir_all(&engine).unwrap();
+        fs::create_dir_all(&journal).unwrap();
+        let acknowledged_lsn = written.acknowledged_lsn.load(Ordering::SeqCst);
+        let durable_before_lsn = written
+            .durable_lsn
+            .load(Ordering::SeqCst)
+            .max(self.database.journal().durable_lsn());
+        // The leader that waits to write to the engine has written to the journal, and no other has.
+        self.engine.while_standing(|life| {
+            copy_directory(life.expect("an engine of files"), &engine).unwrap();
+            copy_directory(&self.journal, &journal).unwrap();
+        });
+        CrashPoint {
+            engine,
+            journal,
+            acknowledged_lsn,
+            durable_before_lsn,
+            durable_after_lsn: self.database.journal().durable_lsn(),
+            images: self.durable_points.clone(),
+        }
+    }
+
+    fn drop_collection(&self, random: &mut Random, written: &Written) {
+        let collection = random.below(COLLECTIONS as u64) as usize;
+        let dropped = self.database.drop_collection(
+            &namespace(collection),
+            &Operation::default(),
+            Level::Written,
+        );
+        if dropped.unwrap().is_some() {
+            let lsn = self.database.journal().last_lsn();
+            written.note(lsn, Change::Drop(collection));
+            written.acknowledged_lsn.fetch_max(lsn, Ordering::SeqCst);
+        }
+        self.make_indexes();
+    }
+
+    fn make_indexes(&self) {
+        let specs = [
+            doc! { "key": { "n": 1 } },
+            doc! { "key": { "tags": 1, "n": -1 } },
+            doc! { "key": { "u": 1 }, "unique": true },
+        ];
+        for collection in 0..COLLECTIONS {
+            self.database
+                .create_indexes(
+                    &namespace(collection),
+                    &specs,
+                    &Operation::default(),
+                    Level::Written,
+                )
+                .unwrap();
+        }
+    }
+}
+
+impl Written {
+    fn note(&self, lsn: u64, change: Change) {
+        self.writes.lock().unwrap().push(Write { lsn, change });
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn open(engine: &Arc<ImagedEngine>, journal: &Path, writers: u64) -> Arc<Database> {
+    let options = Options {
+        journal_directory: None,
+        commit_interval_ms: if writers == 1 { 0 } else { COMMIT_INTERVAL_MS },
+    };
+    let files = RealFiles::open(journal).unwrap();
+    Arc::new(Database::open_on(Arc::clone(engine) as _, Arc::new(files), options).unwrap())
+}
+
+fn own_path(life: Option<&Path>) -> PathBuf {
+    life.expect("an engine of files").to_owned()
+}
+
+fn namespace(collection: usize) -> Namespace {
+    Namespace::parse(&format!("db.c{collection}")).unwrap()
+}
+
+/// One insert, update or delete of a few documents, at one of the two levels.
+fn write(database: &Database, writer: u64, random: &mut Random, written: &Written) {
+    let collection = random.below(COLLECTIONS as u64) as usize;
+    let first = (writer * IDS_A_WRITER + random.below(IDS_A_WRITER - PIECE_DOCUMENTS_MAX)) as i32;
+    let ids: Vec<i32> = (first..=first + random.below(PIECE_DOCUMENTS_MAX) as i32).collect();
+    let n = random.below(1_000) as i32;
+    let done = match random.below(6) {
+        0..3 => insert(database, collection, &ids, n),
+        3..5 => modify(database, collection, &ids, Some(n)),
+        _ => modify(database, collection, &ids, None),
+    };
+    let Some((lsn, change)) = done else {
+        return;
+    };
+    written.note(lsn, change);
+    let level = if random.one_in(4) {
+        Level::Durable
+    } else {
+        Level::Written
+    };
+    database.acknowledge(lsn, level).unwrap();
+    written.acknowledged_lsn.fetch_max(lsn, Ordering::SeqCst);
+    if level == Level::Durable {
+        written.durable_lsn.fetch_max(lsn, Ordering::SeqCst);
+    }
+}
+
+fn insert(database: &Database, collection: usize, ids: &[i32], n: i32) -> Option<(u64, Change)> {
+    let documents: Vec<Document> = ids.iter().map(|id| document(*id, n)).collect();
+    let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
+    let done = database
+        .insert_piece(&Operation::default(), &namespace(collection), &raw, false)
+        .unwrap();
+    let refused: BTreeSet<usize> = done.errors.iter().map(|(position, _)| *position).collect();
+    let keys: BTreeSet<Key> = (0..ids.len())
+        .filter(|position| !refused.contains(position))
+        .map(|position| (collection, ids[position]))
+        .collect();
+    assert_eq!(done.lsn.is_some(), !keys.is_empty());
+    Some((done.lsn?, Change::Put(keys, n)))
+}
+
+/// Replaces what stands under `ids`, or deletes it if there is no `n`.
+fn modify(
+    database: &Database,
+    collection: usize,
+    ids: &[i32],
+    n: Option<i32>,
+) -> Option<(u64, Change)> {
+    let namespace = namespace(collection);
+    let found = database.collection(&namespace).unwrap()?;
+    let keys: Vec<Vec<u8>> = ids
+        .iter()
+        .map(|id| Database::record_key(&found, (*id).into()))
+        .collect();
+    let mut changed = BTreeSet::new();
+    let done = database.modify_piece(
+        &Operation::default(),
+        &namespace,
+        found.ident,
+        &keys,
+        &mut |key, _, out| {
+            changed.insert((collection, ids[key]));
+            let Some(n) = n else {
+                return Ok(DatabaseChange::Delete);
+            };
+            out.extend_from_slice(document(ids[key], n).as_bytes());
+            Ok(DatabaseChange::Replace)
+        },
+    );
+    let done = done.unwrap();
+    assert!(done.error.is_none());
+    let change = match n {
+        Some(n) => Change::Put(changed, n),
+        None => Change::Delete(changed),
+    };
+    Some((done.lsn?, change))
+}
+
+/// The whole document follows from `_id` and `n`.
+fn document(id: i32, n: i32) -> Document {
+    let padding = match n % LARGE_ONE_IN {
+        0 => LARGE_BYTES,
+        _ => (n % 300) as usize,
+    };
+    doc! { "_id": id, "n": n, "u": id, "tags": [n, (id % 3)], "padding": ("x".repeat(padding)) }
+}
+
+/// All documents; panics where indexes and counters do not agree with them or a document is not as it was written.
+fn read(database: &Database) -> State {
+    let mut state = State::new();
+    for collection in 0..COLLECTIONS {
+        let namespace = namespace(collection);
+        let Some(view) = database.view(&namespace).unwrap() else {
+            continue;
+        };
+        let mut cursor = view
+            .cursor(KeyRange::prefix(view.collection.prefix.as_bytes()))
+            .unwrap();
+        cursor.first().unwrap();
+        while cursor.valid() {
+            let found = Document::from_bytes(cursor.value().to_vec()).unwrap();
+            let number = |name: &str| found.get(name).unwrap().as_i32().unwrap();
+            let (id, n) = (number("_id"), number("n"));
+            assert!(
+                found == document(id, n),
+                "document {id} of `{namespace}` is not what was written"
+            );
+            state.insert((collection, id), n);
+            cursor.next().unwrap();
+        }
+        drop(cursor);
+        drop(view);
+        let report = database
+            .validate(&namespace, true, &Operation::default())
+            .unwrap();
+        assert_eq!(report.errors, Vec::<String>::new(), "`{namespace}`");
+    }
+    state
+}

@@ -1,0 +1,178 @@
+//! Crashes of a database over the real engines and a journal of real files.
+//!
+//! A seeded workload runs; at many moments the directories of engine and journal are copied as they stand. Each copy is
+//! then made what a killed process or a power loss would leave, combined with images of the engine that are older and
+//! newer than the journal's synced end, and opened. Found must be exactly the documents of a beginning of what was
+//! written, in the order of the log, that holds every write acknowledged at its level; indexes and counters must agree;
+//! replaying twice must be replaying once; writing goes on, and the next crash comes.
+//!
+//! `QUARRY_TORTURE=N` runs N seeds (a push runs few); `QUARRY_TORTURE_SEED=S` begins at seed S. Even seeds write from
+//! one thread and repeat exactly; odd ones write from several, so that groups have many writers.
+
+mod history;
+mod image;
+mod life;
+mod power_loss;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use history::{History, Random};
+use image::Outcome;
+use life::Life;
+use quarry_storage::{Engine, FlushImages, Result};
+
+const SEEDS_A_PUSH: u64 = 10;
+/// Lives of one database: each begins with the last crash of the one before.
+const LIVES: usize = 4;
+/// What one seed takes at most, several times over.
+const SCRATCH_BYTES: u64 = 2 << 30;
+
+/// What the crash points of a run were, so that none of the kinds goes missing unseen.
+#[derive(Default)]
+struct Tally {
+    points: u64,
+    killed: u64,
+    engine_ahead: u64,
+    replayed: u64,
+    mixed_pages: u64,
+    lost_writes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: &Outcome) {
+        self.points += 1;
+        self.killed += u64::from(outcome.is_kill);
+        self.engine_ahead += u64::from(outcome.is_engine_ahead);
+        self.replayed += u64::from(outcome.replayed > 0);
+        self.mixed_pages += u64::from(outcome.is_mixed);
+        self.lost_writes += u64::from(outcome.lost_writes > 0);
+    }
+}
+
+type Open = fn(&Path) -> Result<Arc<dyn Engine>>;
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb() {
+    let tally = torture("rocksdb", |directory| {
+        let options = quarry_storage_rocksdb::Options {
+            cache_bytes: 4 << 20,
+            // Flushes that nobody asked for happen too.
+            write_buffer_bytes: 96 << 10,
+            free_bytes_min: 1 << 20,
+            background_bytes_per_s: 0,
+            ..Default::default()
+        };
+        let engine = quarry_storage_rocksdb::RocksDb::open(directory, &options)?;
+        Ok(Arc::new(engine))
+    });
+    assert_eq!(tally.mixed_pages, 0, "no pages to mix in RocksDB's files");
+}
+
+#[cfg(feature = "mdbx")]
+#[test]
+fn mdbx() {
+    let tally = torture("mdbx", |directory| {
+        let options = quarry_storage_mdbx::Options {
+            growth_bytes: 1 << 20,
+            free_bytes_min: 1 << 20,
+            ..Default::default()
+        };
+        let engine = quarry_storage_mdbx::Mdbx::open(directory, &options)?;
+        Ok(Arc::new(engine))
+    });
+    assert!(
+        tally.mixed_pages > tally.points / 20,
+        "only {} files of mixed pages",
+        tally.mixed_pages
+    );
+}
+
+fn torture(engine: &'static str, open: Open) -> Tally {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let seeds = number("QUARRY_TORTURE").unwrap_or(SEEDS_A_PUSH);
+    let first = number("QUARRY_TORTURE_SEED").unwrap_or(1);
+    let mut tally = Tally::default();
+    for seed in first..first + seeds {
+        run_reporting(engine, open, seed, &mut tally);
+        if seeds > SEEDS_A_PUSH && seed % 10 == 0 {
+            println!(
+                "{engine}, seed {seed}: {} crash points so far",
+                tally.points
+            );
+        }
+    }
+    println!(
+        "{engine}: {} crash points: {} kills; {} with the engine ahead of the journal, {} replayed, {} with mixed pages, \
+         {} that lost writes which were not yet durable",
+        tally.points,
+        tally.killed,
+        tally.engine_ahead,
+        tally.replayed,
+        tally.mixed_pages,
+        tally.lost_writes
+    );
+    if seeds >= SEEDS_A_PUSH {
+        assert!(tally.points >= 20 * seeds);
+        for kind in [
+            tally.killed,
+            tally.engine_ahead,
+            tally.replayed,
+            tally.lost_writes,
+        ] {
+            assert!(kind >= seeds / 2, "a kind of crash has become rare: {kind}");
+        }
+    }
+    tally
+}
+
+/// A failure prints what repeats it.
+fn run_reporting(engine: &str, open: Open, seed: u64, tally: &mut Tally) {
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(open, seed, tally)));
+    if let Err(panic) = ran {
+        eprintln!("failed: {engine}, seed {seed}; repeat with");
+        eprintln!(
+            "  QUARRY_TORTURE=1 QUARRY_TORTURE_SEED={seed} cargo test --release -p quarry-server --test engine_crash {engine}"
+        );
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn run(open: Open, seed: u64, tally: &mut Tally) {
+    let scratch = scratch();
+    let images = FlushImages::directories(scratch.path().join("engine"), open);
+    let mut random = Random(seed);
+    let writers = if seed.is_multiple_of(2) { 1 } else { 3 };
+    let mut life = Life::first(&images, scratch.path(), writers);
+    let mut history = History::default();
+    for number in 0..LIVES {
+        let crashes = life.live(&mut random, &mut history);
+        drop(life);
+        let mut next = None;
+        for (at, crash) in crashes.iter().enumerate() {
+            let place = scratch.path().join(format!("crash-{number}-{at}"));
+            let fallen = crash.fall(&mut random, &place);
+            let (reborn, kept, outcome) = Life::after(&images, &place, &fallen, &history, writers);
+            tally.add(&outcome);
+            // The crash before this one was only looked at.
+            if let Some((abandoned, _)) = next.replace((reborn, kept)) {
+                Life::remove(abandoned);
+            }
+        }
+        let (reborn, kept) = next.expect("every life ends in a crash");
+        (life, history) = (reborn, kept);
+    }
+}
+
+/// In memory where there is room: what is not synced is lost by our own hand, so that a disk would only be slower.
+fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory)
+        .is_ok_and(|space| space.f_bavail * space.f_frsize >= SCRATCH_BYTES);
+    match has_room {
+        true => tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()),
+        false => tempfile::tempdir(),
+    }
+    .unwrap()
+}
