@@ -29,7 +29,7 @@ enum Command {
         /// A Python that imports pymongo.
         #[arg(long, default_value = "python3")]
         python: String,
-        #[arg(long, default_value_t = 600)]
+        #[arg(long, default_value_t = 1000)]
         iterations: u32,
         /// Only cases whose name contains this.
         #[arg(long)]
