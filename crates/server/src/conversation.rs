@@ -14,6 +14,7 @@ use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
 use quarry_wire::{Compressor, OpQuery, ReplyBuilder, Request};
 
+use crate::busy_poll::Waiting;
 use crate::connections::Connection;
 use crate::counters::Counter;
 use crate::dispatch::{Call, dispatch};
@@ -83,18 +84,27 @@ struct Conversation {
 impl Conversation {
     fn run(&mut self) -> End {
         let mut inbox = Inbox::default();
+        let mut waiting = Waiting::new(&self.server.parameters.busy_polling, self.connection.id);
         loop {
-            let (bytes, started) = match inbox.receive(&self.connection.stream) {
-                Ok(Arrival::Message { bytes, started }) => (bytes, started),
-                Ok(Arrival::End) => return End::Closed,
-                Ok(Arrival::Malformed(why)) => return End::Malformed(why),
-                Err(error) => return End::Failed(error),
-            };
+            let (bytes, started, was_awake) =
+                match inbox.receive(&self.connection.stream, &mut waiting) {
+                    Ok(Arrival::Message {
+                        bytes,
+                        started,
+                        was_awake,
+                    }) => (bytes, started, was_awake),
+                    Ok(Arrival::End) => return End::Closed,
+                    Ok(Arrival::Malformed(why)) => return End::Malformed(why),
+                    Err(error) => return End::Failed(error),
+                };
             let lane = self.connection.id;
             self.server
                 .counters
                 .add(lane, Counter::BytesIn, bytes as u64);
             self.server.counters.add(lane, Counter::Requests, 1);
+            if was_awake {
+                self.server.counters.add(lane, Counter::RequestsMetAwake, 1);
+            }
             let answered = self.answer(inbox.message(bytes), started, inbox.has_more(bytes));
             if let Err(end) = answered {
                 return end;

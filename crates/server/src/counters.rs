@@ -17,6 +17,8 @@ pub enum Counter {
     BytesIn,
     BytesOut,
     Requests,
+    /// Requests that a waiting connection met awake.
+    RequestsMetAwake,
     DocumentsReturned,
     DocumentsInserted,
     DocumentsUpdated,

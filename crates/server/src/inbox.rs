@@ -10,6 +10,8 @@ use std::time::Instant;
 use quarry_timing::Phase;
 use quarry_wire::{HEADER_BYTES, Header};
 
+use crate::busy_poll::Waiting;
+
 /// What one read asks for while no message is known to be larger.
 const WINDOW_BYTES: usize = 4 << 10;
 /// A large message is read in steps of at most this much.
@@ -29,7 +31,12 @@ pub struct Inbox {
 /// What came.
 pub enum Arrival {
     /// A whole message of that length, at the start of the buffer.
-    Message { bytes: usize, started: Instant },
+    Message {
+        bytes: usize,
+        started: Instant,
+        /// Its first bytes came while the connection looked for them.
+        was_awake: bool,
+    },
     /// The client closed its side between two messages.
     End,
     /// A header that is none.
@@ -38,9 +45,17 @@ pub enum Arrival {
 
 impl Inbox {
     /// Waits for the next message, and begins the operation's time with its first byte.
-    pub fn receive(&mut self, stream: &TcpStream) -> io::Result<Arrival> {
+    pub fn receive(
+        &mut self,
+        stream: &TcpStream,
+        waiting: &mut Waiting<'_>,
+    ) -> io::Result<Arrival> {
+        let mut was_awake = false;
         if self.filled == 0 {
-            self.read_some(stream)?;
+            self.make_room();
+            let read = waiting.read(stream, &mut self.buffer)?;
+            self.filled = read.bytes;
+            was_awake = read.was_awake;
             if self.filled == 0 {
                 return Ok(Arrival::End);
             }
@@ -69,7 +84,11 @@ impl Inbox {
                 self.filled
             )));
         }
-        Ok(Arrival::Message { bytes, started })
+        Ok(Arrival::Message {
+            bytes,
+            started,
+            was_awake,
+        })
     }
 
     pub fn message(&self, bytes: usize) -> &[u8] {
@@ -100,11 +119,15 @@ impl Inbox {
         }
     }
 
-    /// One read; false at the end of the stream.
-    fn read_some(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+    fn make_room(&mut self) {
         if self.buffer.len() < WINDOW_BYTES {
             self.buffer.resize(WINDOW_BYTES, 0);
         }
+    }
+
+    /// One read; false at the end of the stream.
+    fn read_some(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+        self.make_room();
         loop {
             match stream.read(&mut self.buffer[self.filled..]) {
                 Ok(bytes) => {

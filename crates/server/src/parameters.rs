@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_query::ErrorCode;
 
+use crate::busy_poll::{BusyPolling, LIMIT_US_MAX};
 use crate::config::{BadOptions, Config};
 use crate::error::{CommandError, Result};
 use crate::sessions::SESSION_TIMEOUT_MINUTES;
@@ -21,6 +22,8 @@ pub struct Parameters {
     pub cursor_timeout_ms: AtomicI64,
     pub slow_ms: AtomicI64,
     pub quiet: AtomicBool,
+    /// How long connections wait awake.
+    pub busy_polling: BusyPolling,
     /// The bits of a number from 0 to 1.
     trace_sample_rate: AtomicU64,
     /// Fixed at the start.
@@ -51,6 +54,7 @@ impl Parameters {
             cursor_timeout_ms: AtomicI64::new(CURSOR_TIMEOUT_MS_DEFAULT),
             slow_ms: AtomicI64::new(config.slow_ms),
             quiet: AtomicBool::new(config.quiet),
+            busy_polling: BusyPolling::new(),
             trace_sample_rate: AtomicU64::new(TRACE_SAMPLE_RATE_DEFAULT.to_bits()),
             commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
             compressors: compressors.join(","),
@@ -87,6 +91,7 @@ impl Parameters {
     /// Appends the parameter; false when there is none of that name.
     pub fn append(&self, name: &str, reply: &mut DocumentBuilder<'_>) -> bool {
         match name {
+            "busyPollMicros" => reply.append(name, self.busy_polling.limit_us.load(Relaxed)),
             "commitIntervalMs" => reply.append(name, self.commit_interval_ms),
             "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
             "featureCompatibilityVersion" => {
@@ -119,6 +124,7 @@ impl Parameters {
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         let was = match name {
+            "busyPollMicros" => RawValue::Int64(self.busy_polling.limit_us.load(Relaxed)),
             "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
             "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
@@ -145,6 +151,15 @@ impl Parameters {
                     ));
                 }
                 self.cursor_timeout_ms.store(ms, Relaxed);
+            }
+            "busyPollMicros" => {
+                let micros = number()?;
+                if !(0..=LIMIT_US_MAX).contains(&micros) {
+                    return Err(CommandError::bad_value(format!(
+                        "busyPollMicros must be from 0 to {LIMIT_US_MAX}"
+                    )));
+                }
+                self.busy_polling.limit_us.store(micros, Relaxed);
             }
             "slowOpThresholdMs" => self.slow_ms.store(number()?, Relaxed),
             "quiet" => self.quiet.store(value.is_truthy(), Relaxed),

@@ -115,6 +115,10 @@ fn network(server: &Server, reply: &mut DocumentBuilder<'_>) {
     section.append("bytesIn", server.counters.get_i64(Counter::BytesIn));
     section.append("bytesOut", server.counters.get_i64(Counter::BytesOut));
     section.append("numRequests", server.counters.get_i64(Counter::Requests));
+    section.append(
+        "numRequestsBusyPolled",
+        server.counters.get_i64(Counter::RequestsMetAwake),
+    );
     let mut compression = section.document("compression");
     compression.append(
         "messagesDecompressed",
