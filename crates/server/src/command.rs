@@ -172,6 +172,24 @@ impl<'a> Generic<'a> {
         }
         Ok(generic)
     }
+
+    /// For an engine whose file a power loss may damage: nothing that is to survive one is acknowledged.
+    pub fn refuse_durability(&self) -> Result<()> {
+        if self.write_concern.is_durable {
+            return Err(CommandError::bad_value(
+                "cannot use 'j' option or w: \"majority\" when a host does not have journaling enabled: \
+                 --mdbx-sync utterly-no-sync",
+            ));
+        }
+        if self.read_concern == ReadConcern::Majority {
+            return Err(CommandError::new(
+                ErrorCode::READ_CONCERN_MAJORITY_NOT_ENABLED,
+                "Majority read concern requested, but it is not supported by the storage engine: \
+                 --mdbx-sync utterly-no-sync",
+            ));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Default)]

@@ -119,6 +119,9 @@ fn run<'a>(
     }
     quarry_timing::turn(Phase::Auth);
     let generic = Generic::parse(command, call.body)?;
+    if !server.config.can_promise_durability() {
+        generic.refuse_durability()?;
+    }
     if generic.database.is_empty() {
         return Err(CommandError::new(
             ErrorCode(40_571),

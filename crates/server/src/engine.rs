@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use quarry_storage::{Engine, Memory};
 
+#[cfg(feature = "mdbx")]
+use crate::config::MdbxSync;
 use crate::config::{Config, Durability, EngineName};
 use crate::parameters::Parameters;
 
@@ -20,9 +22,10 @@ pub fn available() -> impl Iterator<Item = EngineName> {
         .map(|(name, _)| name)
 }
 
-/// Opens the engine with its files under `directory`.
-pub fn open(name: EngineName, directory: &Path) -> Result<Arc<dyn Engine>, String> {
-    match name {
+/// Opens the engine with its files under the data directory.
+pub fn open(config: &Config) -> Result<Arc<dyn Engine>, String> {
+    let directory: &Path = &config.data_directory;
+    match config.engine {
         EngineName::Memory => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "rocksdb")]
         EngineName::Rocksdb => {
@@ -36,8 +39,11 @@ pub fn open(name: EngineName, directory: &Path) -> Result<Arc<dyn Engine>, Strin
         #[cfg(feature = "mdbx")]
         EngineName::Mdbx => {
             let path = directory.join("mdbx");
-            let engine =
-                quarry_storage_mdbx::Mdbx::open(&path, &quarry_storage_mdbx::Options::default());
+            let options = quarry_storage_mdbx::Options {
+                sync_mode: sync_mode(config),
+                ..Default::default()
+            };
+            let engine = quarry_storage_mdbx::Mdbx::open(&path, &options);
             Ok(Arc::new(engine.map_err(|error| error.to_string())?))
         }
         #[allow(unreachable_patterns)]
@@ -45,6 +51,17 @@ pub fn open(name: EngineName, directory: &Path) -> Result<Arc<dyn Engine>, Strin
             let _ = directory;
             Err(format!("this build has no engine `{}`", other.as_str()))
         }
+    }
+}
+
+#[cfg(feature = "mdbx")]
+fn sync_mode(config: &Config) -> quarry_storage_mdbx::SyncMode {
+    use quarry_storage_mdbx::SyncMode;
+    match config.mdbx_sync {
+        Some(MdbxSync::Durable) => SyncMode::Durable,
+        Some(MdbxSync::NoMetaSync) => SyncMode::NoMetaSync,
+        Some(MdbxSync::SafeNoSync) | None => SyncMode::SafeNoSync,
+        Some(MdbxSync::UtterlyNoSync) => SyncMode::UtterlyNoSync,
     }
 }
 

@@ -129,6 +129,12 @@ fn start_and_stop(config: Config) -> Result<(), Failure> {
             "the memory engine keeps nothing after the server stops",
         );
     }
+    if !config.can_promise_durability() {
+        log::startup_warning(
+            "storage",
+            "with --mdbx-sync utterly-no-sync a power loss may damage the data beyond repair",
+        );
+    }
     let server = open(config, parameters)?;
     server.set_port(listener.port());
     watch_signals(server, signals);
@@ -181,8 +187,7 @@ fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failu
             config.data_directory.display()
         ))
     };
-    let engine =
-        engine::open(config.engine, &config.data_directory).map_err(|error| bad(&error))?;
+    let engine = engine::open(&config).map_err(|error| bad(&error))?;
     let options = crate::engine::database_options(&config, &parameters);
     let database =
         Database::open(std::sync::Arc::clone(&engine), options).map_err(|error| bad(&error))?;

@@ -33,6 +33,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     storage.append("dbPath", &*config.data_directory.to_string_lossy());
     storage.append("engine", config.engine.as_str());
     storage.append("durability", config.durability.as_str());
+    if let Some(mode) = config.mdbx_sync {
+        storage.append("mdbxSync", mode.as_str());
+    }
     storage.finish();
     if let Some(path) = &config.log_path {
         let mut log = parsed.document("systemLog");

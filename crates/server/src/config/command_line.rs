@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{Durability, EngineName, LogFormat};
+use super::{Durability, EngineName, LogFormat, MdbxSync};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -124,6 +124,9 @@ pub struct Serve {
     /// Which writes survive what [default: journaled]
     #[arg(long, value_enum)]
     pub durability: Option<Durability>,
+    /// What libmdbx syncs at a commit; for the engine mdbx alone [default: safe-no-sync]
+    #[arg(long = "mdbx-sync", value_enum, value_name = "MODE")]
+    pub mdbx_sync: Option<MdbxSync>,
     /// Port of the admin HTTP server, 0 for a free one, or `off` [default: port + 1000]
     #[arg(long = "adminPort", value_name = "PORT|off")]
     pub admin_port: Option<String>,

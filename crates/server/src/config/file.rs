@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{BadOptions, Durability, EngineName, LogFormat};
+use super::{BadOptions, Durability, EngineName, LogFormat, MdbxSync};
 
 /// A configuration file larger than this is not one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -29,6 +29,7 @@ pub struct Storage {
     pub db_path: Option<PathBuf>,
     pub engine: Option<EngineName>,
     pub durability: Option<Durability>,
+    pub mdbx_sync: Option<MdbxSync>,
 }
 
 #[derive(Debug, Default, Deserialize)]

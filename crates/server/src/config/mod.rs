@@ -38,6 +38,8 @@ pub struct Config {
     pub data_directory: PathBuf,
     pub engine: EngineName,
     pub durability: Durability,
+    /// What libmdbx syncs by itself; another engine has none.
+    pub mdbx_sync: Option<MdbxSync>,
     pub addresses: Vec<String>,
     pub port: u16,
     pub admin_port: AdminPort,
@@ -97,6 +99,32 @@ impl Durability {
     }
 }
 
+/// What libmdbx syncs at a commit. The journal gives back what the engine lost, as long as the file is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MdbxSync {
+    /// data and meta page: a power loss leaves the file as of the last commit; the journal is synced before each
+    Durable,
+    /// data, and the meta page with the next commit: a power loss leaves the last commit or the one before
+    NoMetaSync,
+    /// nothing: a power loss leaves the last checkpoint, and the journal gives back the rest
+    SafeNoSync,
+    /// nothing, and checkpoints are overwritten: a power loss may damage the file beyond repair. Needs `--durability
+    /// relaxed`, and refuses {j: true} and {w: "majority"}
+    UtterlyNoSync,
+}
+
+impl MdbxSync {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MdbxSync::Durable => "durable",
+            MdbxSync::NoMetaSync => "no-meta-sync",
+            MdbxSync::SafeNoSync => "safe-no-sync",
+            MdbxSync::UtterlyNoSync => "utterly-no-sync",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -152,6 +180,11 @@ impl fmt::Display for BadOptions {
 impl std::error::Error for BadOptions {}
 
 impl Config {
+    /// Whether a write can be made to survive power loss: not where the engine's file itself may be damaged by one.
+    pub fn can_promise_durability(&self) -> bool {
+        self.mdbx_sync != Some(MdbxSync::UtterlyNoSync)
+    }
+
     /// Reads the configuration file, if one is named, and lays the command line over it.
     pub fn new(line: Serve, arguments: Vec<String>) -> Result<Config, BadOptions> {
         let file = match &line.config {
@@ -193,19 +226,27 @@ impl Config {
                 "maxConns: at least one connection must be allowed".into(),
             ));
         }
+        let engine = line
+            .engine
+            .or(file.storage.engine)
+            .unwrap_or(EngineName::Rocksdb);
+        let durability = line
+            .durability
+            .or(file.storage.durability)
+            .unwrap_or(Durability::Journaled);
+        let mdbx_sync = mdbx_sync(
+            line.mdbx_sync.or(file.storage.mdbx_sync),
+            engine,
+            durability,
+        )?;
         Ok(Config {
             data_directory: line
                 .dbpath
                 .or(file.storage.db_path)
                 .unwrap_or_else(|| PathBuf::from("data")),
-            engine: line
-                .engine
-                .or(file.storage.engine)
-                .unwrap_or(EngineName::Rocksdb),
-            durability: line
-                .durability
-                .or(file.storage.durability)
-                .unwrap_or(Durability::Journaled),
+            engine,
+            durability,
+            mdbx_sync,
             addresses: parse_addresses(&addresses)?,
             port,
             admin_port,
@@ -236,6 +277,29 @@ impl Config {
             file: line.config,
             arguments,
         })
+    }
+}
+
+fn mdbx_sync(
+    given: Option<MdbxSync>,
+    engine: EngineName,
+    durability: Durability,
+) -> Result<Option<MdbxSync>, BadOptions> {
+    match (engine, given) {
+        (EngineName::Mdbx, Some(MdbxSync::UtterlyNoSync))
+            if durability != Durability::Relaxed =>
+        {
+            Err(BadOptions(
+                "mdbx-sync: utterly-no-sync may leave a damaged file after a power loss and needs --durability relaxed"
+                    .into(),
+            ))
+        }
+        (EngineName::Mdbx, given) => Ok(Some(given.unwrap_or(MdbxSync::SafeNoSync))),
+        (_, Some(_)) => Err(BadOptions(format!(
+            "mdbx-sync: the engine is `{}`",
+            engine.as_str()
+        ))),
+        (_, None) => Ok(None),
     }
 }
 
@@ -300,6 +364,26 @@ mod tests {
             unreachable!("the line says `serve`")
         };
         Config::new(*serve, Vec::new())
+    }
+
+    #[test]
+    fn a_sync_mode_is_for_libmdbx_and_the_worst_one_for_who_said_so() {
+        let mdbx = |arguments: &[&str]| {
+            let all = [&["--engine", "mdbx", "--mdbx-sync"], arguments].concat();
+            parse(&all).map(|config| (config.mdbx_sync, config.can_promise_durability()))
+        };
+        assert_eq!(
+            parse(&["--engine", "mdbx"]).unwrap().mdbx_sync,
+            Some(MdbxSync::SafeNoSync)
+        );
+        assert_eq!(parse(&[]).unwrap().mdbx_sync, None);
+        assert_eq!(mdbx(&["durable"]).unwrap(), (Some(MdbxSync::Durable), true));
+        assert!(mdbx(&["utterly-no-sync"]).is_err());
+        assert!(mdbx(&["utterly-no-sync", "--durability", "strict"]).is_err());
+        let utterly = mdbx(&["utterly-no-sync", "--durability", "relaxed"]).unwrap();
+        assert_eq!(utterly, (Some(MdbxSync::UtterlyNoSync), false));
+        let error = parse(&["--engine", "memory", "--mdbx-sync", "durable"]).unwrap_err();
+        assert_eq!(error.0, "mdbx-sync: the engine is `memory`");
     }
 
     #[test]

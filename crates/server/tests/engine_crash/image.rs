@@ -54,7 +54,7 @@ pub struct Outcome {
 
 impl CrashPoint {
     /// Makes this moment a crash; its files go to `place`.
-    pub fn fall(&self, random: &mut Random, place: &Path) -> Fallen {
+    pub fn fall(&self, random: &mut Random, place: &Path, may_lose_pages: bool) -> Fallen {
         let journal = place.join("journal");
         fs::create_dir_all(&journal).unwrap();
         copy_directory(&self.journal, &journal).unwrap();
@@ -63,10 +63,9 @@ impl CrashPoint {
         }
         power_loss::damage(&journal, self.durable_after_lsn, random);
         let (first_lsn, _) = power_loss::extent(&journal);
-        let has_pages = power_loss::has_pages(&self.engine);
         let mut usable = self.usable(first_lsn);
-        if !has_pages {
-            // RocksDB syncs a file before it counts: what a killed process leaves of it is what a power loss leaves.
+        if !may_lose_pages {
+            // Synced before it counts: what a killed process leaves of it is what a power loss leaves.
             usable.push(self.engine_as_it_stood());
         }
         let newest = usable
@@ -78,7 +77,7 @@ impl CrashPoint {
             true => usable.swap_remove(random.below(usable.len() as u64) as usize),
             false => newest,
         };
-        let is_mixed = has_pages && !is_older && self.images.len() > 1 && random.one_in(2);
+        let is_mixed = may_lose_pages && !is_older && self.images.len() > 1 && random.one_in(2);
         if is_mixed {
             let mixed = place.join("engine");
             fs::create_dir_all(&mixed).unwrap();

@@ -23,6 +23,7 @@ use life::Life;
 use quarry_storage::{Engine, FlushImages, Result};
 
 const SEEDS_A_PUSH: u64 = 10;
+const SEEDS_A_PUSH_OF_A_RARE_MODE: u64 = 2;
 /// Lives of one database: each begins with the last crash of the one before.
 const LIVES: usize = 4;
 /// What one seed takes at most, several times over.
@@ -52,59 +53,100 @@ impl Tally {
 
 type Open = fn(&Path) -> Result<Arc<dyn Engine>>;
 
+/// An engine, and how it keeps its files.
+#[derive(Clone, Copy)]
+struct Subject {
+    test: &'static str,
+    open: Open,
+    /// Pages written since the last durable point may be lost one by one.
+    may_lose_pages: bool,
+    seeds_a_push: u64,
+}
+
 #[cfg(feature = "rocksdb")]
 #[test]
 fn rocksdb() {
-    let tally = torture("rocksdb", |directory| {
-        let options = quarry_storage_rocksdb::Options {
-            cache_bytes: 4 << 20,
-            // Flushes that nobody asked for happen too.
-            write_buffer_bytes: 96 << 10,
-            free_bytes_min: 1 << 20,
-            background_bytes_per_s: 0,
-            ..Default::default()
-        };
-        let engine = quarry_storage_rocksdb::RocksDb::open(directory, &options)?;
-        Ok(Arc::new(engine))
+    torture(Subject {
+        test: "rocksdb",
+        open: |directory| {
+            let options = quarry_storage_rocksdb::Options {
+                cache_bytes: 4 << 20,
+                // Flushes that nobody asked for happen too.
+                write_buffer_bytes: 96 << 10,
+                free_bytes_min: 1 << 20,
+                background_bytes_per_s: 0,
+                ..Default::default()
+            };
+            let engine = quarry_storage_rocksdb::RocksDb::open(directory, &options)?;
+            Ok(Arc::new(engine))
+        },
+        may_lose_pages: false,
+        seeds_a_push: SEEDS_A_PUSH,
     });
-    assert_eq!(tally.mixed_pages, 0, "no pages to mix in RocksDB's files");
 }
 
 #[cfg(feature = "mdbx")]
 #[test]
 fn mdbx() {
-    let tally = torture("mdbx", |directory| {
-        let options = quarry_storage_mdbx::Options {
-            growth_bytes: 1 << 20,
-            free_bytes_min: 1 << 20,
-            ..Default::default()
-        };
-        let engine = quarry_storage_mdbx::Mdbx::open(directory, &options)?;
-        Ok(Arc::new(engine))
+    torture(Subject {
+        test: "mdbx",
+        open: |directory| open_mdbx(directory, quarry_storage_mdbx::SyncMode::SafeNoSync),
+        may_lose_pages: true,
+        seeds_a_push: SEEDS_A_PUSH,
     });
-    assert!(
-        tally.mixed_pages > tally.points / 20,
-        "only {} files of mixed pages",
-        tally.mixed_pages
-    );
 }
 
-fn torture(engine: &'static str, open: Open) -> Tally {
+#[cfg(feature = "mdbx")]
+#[test]
+fn durable_mdbx() {
+    torture(Subject {
+        test: "durable_mdbx",
+        open: |directory| open_mdbx(directory, quarry_storage_mdbx::SyncMode::Durable),
+        may_lose_pages: false,
+        seeds_a_push: SEEDS_A_PUSH_OF_A_RARE_MODE,
+    });
+}
+
+#[cfg(feature = "mdbx")]
+#[test]
+fn no_meta_sync_mdbx() {
+    torture(Subject {
+        test: "no_meta_sync_mdbx",
+        open: |directory| open_mdbx(directory, quarry_storage_mdbx::SyncMode::NoMetaSync),
+        may_lose_pages: false,
+        seeds_a_push: SEEDS_A_PUSH_OF_A_RARE_MODE,
+    });
+}
+
+#[cfg(feature = "mdbx")]
+fn open_mdbx(
+    directory: &Path,
+    sync_mode: quarry_storage_mdbx::SyncMode,
+) -> Result<Arc<dyn Engine>> {
+    let options = quarry_storage_mdbx::Options {
+        sync_mode,
+        growth_bytes: 1 << 20,
+        free_bytes_min: 1 << 20,
+        ..Default::default()
+    };
+    let engine = quarry_storage_mdbx::Mdbx::open(directory, &options)?;
+    Ok(Arc::new(engine))
+}
+
+fn torture(subject: Subject) {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let seeds = number("QUARRY_TORTURE").unwrap_or(SEEDS_A_PUSH);
+    let seeds = number("QUARRY_TORTURE").unwrap_or(subject.seeds_a_push);
     let first = number("QUARRY_TORTURE_SEED").unwrap_or(1);
+    let name = subject.test;
     let mut tally = Tally::default();
     for seed in first..first + seeds {
-        run_reporting(engine, open, seed, &mut tally);
+        run_reporting(subject, seed, &mut tally);
         if seeds > SEEDS_A_PUSH && seed % 10 == 0 {
-            println!(
-                "{engine}, seed {seed}: {} crash points so far",
-                tally.points
-            );
+            println!("{name}, seed {seed}: {} crash points so far", tally.points);
         }
     }
     println!(
-        "{engine}: {} crash points: {} kills; {} with the engine ahead of the journal, {} replayed, {} with mixed pages, \
+        "{name}: {} crash points: {} kills; {} with the engine ahead of the journal, {} replayed, {} with mixed pages, \
          {} that lost writes which were not yet durable",
         tally.points,
         tally.killed,
@@ -113,35 +155,39 @@ fn torture(engine: &'static str, open: Open) -> Tally {
         tally.mixed_pages,
         tally.lost_writes
     );
-    if seeds >= SEEDS_A_PUSH {
-        assert!(tally.points >= 20 * seeds);
-        for kind in [
-            tally.killed,
-            tally.engine_ahead,
-            tally.replayed,
-            tally.lost_writes,
-        ] {
-            assert!(kind >= seeds / 2, "a kind of crash has become rare: {kind}");
-        }
+    if seeds < SEEDS_A_PUSH || subject.seeds_a_push < SEEDS_A_PUSH {
+        return;
     }
-    tally
+    assert!(tally.points >= 20 * seeds);
+    let kinds = [
+        tally.killed,
+        tally.engine_ahead,
+        tally.replayed,
+        tally.lost_writes,
+    ];
+    for kind in kinds {
+        assert!(kind >= seeds / 2, "a kind of crash has become rare: {kind}");
+    }
+    assert!(!subject.may_lose_pages || tally.mixed_pages >= seeds);
 }
 
 /// A failure prints what repeats it.
-fn run_reporting(engine: &str, open: Open, seed: u64, tally: &mut Tally) {
-    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(open, seed, tally)));
+fn run_reporting(subject: Subject, seed: u64, tally: &mut Tally) {
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(subject, seed, tally)));
     if let Err(panic) = ran {
-        eprintln!("failed: {engine}, seed {seed}; repeat with");
+        let name = subject.test;
+        eprintln!("failed: {name}, seed {seed}; repeat with");
         eprintln!(
-            "  QUARRY_TORTURE=1 QUARRY_TORTURE_SEED={seed} cargo test --release -p quarry-server --test engine_crash {engine}"
+            "  QUARRY_TORTURE=1 QUARRY_TORTURE_SEED={seed} cargo test --release -p quarry-server --test engine_crash \
+             -- --exact {name}"
         );
         std::panic::resume_unwind(panic);
     }
 }
 
-fn run(open: Open, seed: u64, tally: &mut Tally) {
+fn run(subject: Subject, seed: u64, tally: &mut Tally) {
     let scratch = scratch();
-    let images = FlushImages::directories(scratch.path().join("engine"), open);
+    let images = FlushImages::directories(scratch.path().join("engine"), subject.open);
     let mut random = Random(seed);
     let writers = if seed.is_multiple_of(2) { 1 } else { 3 };
     let mut life = Life::first(&images, scratch.path(), writers);
@@ -152,7 +198,7 @@ fn run(open: Open, seed: u64, tally: &mut Tally) {
         let mut next = None;
         for (at, crash) in crashes.iter().enumerate() {
             let place = scratch.path().join(format!("crash-{number}-{at}"));
-            let fallen = crash.fall(&mut random, &place);
+            let fallen = crash.fall(&mut random, &place, subject.may_lose_pages);
             let (reborn, kept, outcome) = Life::after(&images, &place, &fallen, &history, writers);
             tally.add(&outcome);
             // The crash before this one was only looked at.

@@ -128,8 +128,3 @@ pub fn mix_pages(steady: &Path, now: &Path, mixed: &Path, random: &mut Random) {
     }
     fs::write(mixed.join(MDBX_FILE), bytes).unwrap();
 }
-
-/// Whether the engine changes pages in place, as libmdbx does.
-pub fn has_pages(engine: &Path) -> bool {
-    engine.join(MDBX_FILE).exists()
-}

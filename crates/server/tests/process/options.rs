@@ -13,7 +13,7 @@ fn bad_options_exit_with_2_and_name_the_option() {
     let file = file.to_str().unwrap();
     let dbpath = directory.path().join("data");
     let dbpath = dbpath.to_str().unwrap();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--journalling"], "--journalling"),
         (&["--engine", "wiredTiger"], "wiredTiger"),
         (&["--port", "123456"], "123456"),
@@ -24,6 +24,14 @@ fn bad_options_exit_with_2_and_name_the_option() {
             "/nowhere/quarry.yaml",
         ),
         (&["--adminPort", "maybe"], "maybe"),
+        (
+            &["--engine", "memory", "--mdbx-sync", "durable"],
+            "mdbx-sync",
+        ),
+        (
+            &["--engine", "mdbx", "--mdbx-sync", "utterly-no-sync"],
+            "--durability relaxed",
+        ),
         (
             &[
                 "--dbpath",
