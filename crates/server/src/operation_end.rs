@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Namespace, PlanSummary};
 use quarry_storage::{ThreadWork, thread_work};
-use quarry_timing::{Breakdown, Exemplar, Label, Labels, Work};
+use quarry_timing::{Breakdown, Exemplar, Finished, Label, Labels, Work};
 use rustc_hash::FxHasher;
 
 use crate::connections::Connection;
@@ -66,16 +66,17 @@ pub fn settle(
     reply: &[u8],
 ) {
     count_work(outcome);
-    let breakdown = quarry_timing::finish_operation();
+    let finished = quarry_timing::finish_operation();
     let slow_ms = server.parameters.slow_ms.load(Relaxed);
-    let is_slow = i64::try_from(breakdown.wall_ns / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
+    let is_slow = i64::try_from(finished.wall_ns() / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
         && !is_waiting_command(outcome);
-    record(call, outcome, &breakdown, is_slow);
+    record(call, outcome, &finished, is_slow);
     let is_noted = is_slow || server.profiler.is_on();
     let tracer = traces::tracer();
     if !is_noted && tracer.is_none() {
         return;
     }
+    let breakdown = finished.breakdown();
     let ended = ended(connection, call, outcome, reply, &breakdown);
     if let Some(tracer) = tracer {
         tracer.note(server, &ended, is_slow);
@@ -151,12 +152,12 @@ pub fn count_engine_work() {
     quarry_timing::count(Work::BytesWritten, now.bytes_written - before.bytes_written);
 }
 
-fn record(call: &Call<'_>, outcome: &Outcome<'_>, breakdown: &Breakdown, is_slow: bool) {
-    if !breakdown.is_timed() {
+fn record(call: &Call<'_>, outcome: &Outcome<'_>, finished: &Finished, is_slow: bool) {
+    if !finished.is_timed() {
         return;
     }
     if outcome.collection.is_empty() {
-        quarry_timing::record_operation(outcome.kind, breakdown, &Labels::default());
+        quarry_timing::record_operation(outcome.kind, finished, &Labels::default());
         return;
     }
     let hash = namespace_hash(outcome.database, outcome.collection);
@@ -175,11 +176,11 @@ fn record(call: &Call<'_>, outcome: &Outcome<'_>, breakdown: &Breakdown, is_slow
         exemplar: is_exemplar.then(|| Exemplar {
             opid: outcome.opid,
             trace: TraceContext::of(call.body).map_or(0, |context| context.trace_id),
-            wall_ns: breakdown.wall_ns,
+            wall_ns: finished.wall_ns(),
             unix_ms: unix_ms(),
         }),
     };
-    quarry_timing::record_operation(outcome.kind, breakdown, &labels);
+    quarry_timing::record_operation(outcome.kind, finished, &labels);
 }
 
 /// What a namespace is known by in the figures.

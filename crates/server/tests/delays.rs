@@ -308,7 +308,7 @@ impl Setup {
 fn timed(run: impl FnOnce()) -> Breakdown {
     quarry_timing::begin_operation_in(Phase::Execute);
     run();
-    quarry_timing::finish_operation()
+    quarry_timing::finish_operation().breakdown()
 }
 
 /// The delay stands in `phase` and nowhere else.
@@ -405,7 +405,7 @@ fn start<'s>(
         quarry_timing::tag_operation(tag);
         shown.send(attached.observer()).unwrap();
         run();
-        quarry_timing::finish_operation()
+        quarry_timing::finish_operation().breakdown()
     });
     (seen.recv().unwrap(), handle)
 }

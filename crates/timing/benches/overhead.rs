@@ -64,8 +64,8 @@ fn point_read(labels: &Labels<'_>) {
     quarry_timing::count(Work::KeysExamined, 1);
     quarry_timing::turn(Phase::Encode);
     quarry_timing::turn(Phase::Send);
-    let breakdown = quarry_timing::finish_operation();
-    quarry_timing::record_operation(OperationKind::Find, black_box(&breakdown), labels);
+    let finished = quarry_timing::finish_operation();
+    quarry_timing::record_operation(OperationKind::Find, black_box(&finished), labels);
 }
 
 fn row(name: &str, mut run: impl FnMut()) {

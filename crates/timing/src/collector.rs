@@ -13,15 +13,17 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
+use crate::OperationKind;
 use crate::clock;
 use crate::entry::{self, ENTRY_WORDS_MAX};
 use crate::interner::{Interner, Known};
 use crate::labels::{Exemplar, Labels};
+use crate::live::Live;
 use crate::rows::Rows;
+use crate::tally::Tally;
 use crate::tracked::Tracked;
 use crate::uses::Uses;
 use crate::windows::{Picture, Window, Windows};
-use crate::{Breakdown, OperationKind};
 
 /// Cores beyond this many share buffers.
 const CORES_MAX: usize = 64;
@@ -54,7 +56,7 @@ pub fn collect() {
 
 pub(crate) struct Collector {
     cores: Vec<Core>,
-    full: Mutex<Vec<Vec<u64>>>,
+    full: Mutex<Vec<Buffer>>,
     pub namespaces: Interner,
     pub shapes: Interner,
     tables: Mutex<Tables>,
@@ -67,9 +69,36 @@ struct Core(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    words: Vec<u64>,
+    /// None while its words are collected.
+    buffer: Option<Buffer>,
     namespaces: Known,
     shapes: Known,
+}
+
+/// Operations one behind the other.
+struct Buffer {
+    words: Box<[u64]>,
+    len: usize,
+}
+
+impl Buffer {
+    #[cold]
+    fn new() -> Buffer {
+        Buffer {
+            words: vec![0; BUFFER_WORDS].into(),
+            len: 0,
+        }
+    }
+
+    fn words(&self) -> &[u64] {
+        &self.words[..self.len]
+    }
+
+    /// Where the next operation goes; none when the buffer is full.
+    #[inline]
+    fn room(&mut self) -> Option<&mut [u64; ENTRY_WORDS_MAX]> {
+        self.words.get_mut(self.len..)?.first_chunk_mut()
+    }
 }
 
 /// Everything that is reported.
@@ -79,6 +108,8 @@ pub(crate) struct Tables {
     pub namespaces: Tracked,
     pub shapes: Tracked,
     pub windows: Windows,
+    /// Empty between two buffers.
+    tally: Tally,
     /// The last exemplar of each kind and power of two of nanoseconds.
     pub exemplars: FxHashMap<(OperationKind, u32), Exemplar>,
 }
@@ -117,38 +148,42 @@ impl Collector {
                 namespaces: Tracked::with_uses(),
                 shapes: Tracked::default(),
                 windows: Windows::new(Instant::now()),
+                tally: Tally::default(),
                 exemplars: FxHashMap::default(),
             }),
         }
     }
 
-    pub fn record(&self, kind: OperationKind, breakdown: &Breakdown, labels: &Labels<'_>) {
+    /// Takes the times of an operation that has just ended.
+    pub fn record(&self, kind: OperationKind, live: &Live, wall_ns: u64, labels: &Labels<'_>) {
         if let Some(exemplar) = labels.exemplar {
             self.note_exemplar(kind, exemplar);
         }
         let core = core_of_thread() % self.cores.len();
         let mut waiting = locked(&self.cores[core].0);
         let Waiting {
-            words,
+            buffer,
             namespaces,
             shapes,
         } = &mut *waiting;
         let namespace = self.namespaces.id(namespaces, labels.namespace.as_ref());
         let shape = self.shapes.id(shapes, labels.shape.as_ref());
-        if words.capacity() == 0 {
-            words.reserve_exact(BUFFER_WORDS);
+        let words = buffer.get_or_insert_with(Buffer::new);
+        if let Some(room) = words.room() {
+            words.len += entry::write(room, kind, live, wall_ns, namespace, shape);
         }
-        entry::write(words, kind, breakdown, namespace, shape);
-        if words.len() + ENTRY_WORDS_MAX > BUFFER_WORDS {
-            let full = std::mem::take(words);
+        if words.room().is_none()
+            && let Some(full) = buffer.take()
+        {
             drop(waiting);
             self.hand_over(full);
         }
     }
 
-    fn hand_over(&self, words: Vec<u64>) {
+    #[cold]
+    fn hand_over(&self, buffer: Buffer) {
         let mut full = locked(&self.full);
-        full.push(words);
+        full.push(buffer);
         let is_overdue = full.len() >= FULL_MAX;
         drop(full);
         if is_overdue {
@@ -167,39 +202,63 @@ impl Collector {
     pub fn collected(&self) -> MutexGuard<'_, Tables> {
         let mut tables = locked(&self.tables);
         let full = std::mem::take(&mut *locked(&self.full));
-        for words in full {
-            self.enter(&mut tables, &words);
+        for buffer in full {
+            self.enter(&mut tables, buffer.words());
         }
         for core in &self.cores {
             let mut waiting = locked(&core.0);
-            if waiting.words.is_empty() {
+            let Some(mut buffer) = waiting.buffer.take_if(|buffer| buffer.len > 0) else {
                 continue;
-            }
-            let mut words = std::mem::take(&mut waiting.words);
+            };
             drop(waiting);
-            self.enter(&mut tables, &words);
-            words.clear();
-            // The buffer goes back unless the core has begun another one.
-            let mut waiting = locked(&core.0);
-            if waiting.words.capacity() == 0 {
-                waiting.words = words;
-            }
+            self.enter(&mut tables, buffer.words());
+            buffer.len = 0;
+            // It goes back unless the core has begun another one.
+            locked(&core.0).buffer.get_or_insert(buffer);
         }
         tables
     }
 
     fn enter(&self, tables: &mut Tables, mut words: &[u64]) {
+        let mut tally = std::mem::take(&mut tables.tally);
         while let Some(entry) = entry::read(&mut words) {
-            tables.kinds[entry.kind as usize].record(&entry);
-            tables.uses.record(entry.kind, entry.wall_ns);
-            let (namespace, shape) = (entry.namespace, entry.shape);
-            tables.namespaces.record(namespace, &entry, || {
-                self.namespaces.text(namespace).is_some()
-            });
-            tables
-                .shapes
-                .record(shape, &entry, || self.shapes.text(shape).is_some());
+            if !tally.record(&entry) {
+                let add = |rows: &mut Rows, uses: Option<&mut Uses>| {
+                    rows.record(&entry);
+                    if let Some(uses) = uses {
+                        uses.record(entry.kind, entry.wall_ns);
+                    }
+                };
+                let labels = (entry.namespace, entry.shape);
+                self.add(tables, entry.kind, labels, 1, add);
+            }
         }
+        tally.drain(|sum| {
+            let add = |rows: &mut Rows, uses: Option<&mut Uses>| {
+                rows.merge_sums(&sum.times, &sum.work);
+                if let Some(uses) = uses {
+                    uses.merge(&sum.uses);
+                }
+            };
+            self.add(tables, sum.kind, (sum.namespace, sum.shape), sum.count, add);
+        });
+        tables.tally = tally;
+    }
+
+    /// Lets `add` put `count` operations wherever they belong.
+    fn add(
+        &self,
+        tables: &mut Tables,
+        kind: OperationKind,
+        (namespace, shape): (u32, u32),
+        count: u64,
+        add: impl Fn(&mut Rows, Option<&mut Uses>),
+    ) {
+        add(&mut tables.kinds[kind as usize], Some(&mut tables.uses));
+        let is_known = || self.namespaces.text(namespace).is_some();
+        (tables.namespaces).record(namespace, count, is_known, &add);
+        let is_known = || self.shapes.text(shape).is_some();
+        tables.shapes.record(shape, count, is_known, &add);
     }
 
     /// Takes a picture when one is due, and lets labels change places.
@@ -274,7 +333,7 @@ impl Tables {
         }
     }
 
-    fn picture(&mut self) -> Picture {
+    pub fn picture(&mut self) -> Picture {
         Picture {
             kinds: self.kinds.each_mut().map(Rows::picture),
             namespaces: self.namespaces.picture(),

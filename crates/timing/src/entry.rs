@@ -6,10 +6,12 @@
 //! words    wall, unattributed, one a touched phase, one an amount
 //! ```
 
-use crate::histogram::index;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::OperationKind;
+use crate::live::Live;
 use crate::rows::{ROW_COUNT, UNATTRIBUTED_ROW, WALL_ROW};
 use crate::work::SUMMED_COUNT;
-use crate::{Breakdown, OperationKind};
 
 const KIND_SHIFT: u32 = 32;
 const WORK_SHIFT: u32 = 40;
@@ -17,96 +19,94 @@ const WORK_SHIFT: u32 = 40;
 /// Words of the longest entry.
 pub(crate) const ENTRY_WORDS_MAX: usize = 4 + ROW_COUNT + SUMMED_COUNT;
 
-/// Writes an operation behind what stands in `words`.
+/// Writes an operation into `room`, and says how many words it took.
 #[inline]
 pub(crate) fn write(
-    words: &mut Vec<u64>,
+    room: &mut [u64; ENTRY_WORDS_MAX],
     kind: OperationKind,
-    breakdown: &Breakdown,
+    live: &Live,
+    wall_ns: u64,
     namespace: u32,
     shape: u32,
-) {
-    let start = words.len();
-    let touched = u64::from(breakdown.touched);
-    words.push(touched | (kind as u64) << KIND_SHIFT);
-    words.push(u64::from(namespace) | u64::from(shape) << 32);
-    words.push(breakdown.wall_ns);
-    words.push(breakdown.unattributed_ns);
-    let mut left = breakdown.touched;
-    while left != 0 {
-        words.push(breakdown.phases[left.trailing_zeros() as usize]);
-        left &= left - 1;
-    }
+) -> usize {
+    let mut len = 4;
+    let unattributed_ns = live.split(wall_ns, |_, ns| {
+        room[len] = ns;
+        len += 1;
+    });
     let mut counted = 0;
-    for (place, &amount) in breakdown.work[..SUMMED_COUNT].iter().enumerate() {
+    for (place, amount) in live.work[..SUMMED_COUNT].iter().enumerate() {
+        let amount = amount.load(Relaxed);
         if amount != 0 {
             counted |= 1 << place;
-            words.push(amount);
+            room[len] = amount;
+            len += 1;
         }
     }
-    words[start] |= counted << WORK_SHIFT;
+    let touched = u64::from(live.touched.load(Relaxed));
+    room[0] = touched | (kind as u64) << KIND_SHIFT | counted << WORK_SHIFT;
+    room[1] = u64::from(namespace) | u64::from(shape) << 32;
+    room[2] = wall_ns;
+    room[3] = unattributed_ns;
+    len
 }
 
-/// An operation read back, its times with the buckets that they fall into.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry {
+/// An operation read back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
     pub kind: OperationKind,
     pub namespace: u32,
     pub shape: u32,
     pub wall_ns: u64,
-    indexed: [(u8, u16, u64); ROW_COUNT],
-    indexed_len: usize,
-    work: [(u8, u64); SUMMED_COUNT],
-    work_len: usize,
+    unattributed_ns: u64,
+    touched: u32,
+    counted: u16,
+    /// The times of the touched phases, then the amounts.
+    values: &'a [u64],
 }
 
-impl Entry {
-    pub fn indexed(&self) -> &[(u8, u16, u64)] {
-        &self.indexed[..self.indexed_len]
+impl Entry<'_> {
+    /// Calls `each` with the rows that it belongs into, and its times.
+    #[inline]
+    pub fn each_row(&self, mut each: impl FnMut(usize, u64)) {
+        each(WALL_ROW, self.wall_ns);
+        each(UNATTRIBUTED_ROW, self.unattributed_ns);
+        let mut left = self.touched;
+        for &ns in &self.values[..self.touched.count_ones() as usize] {
+            each(left.trailing_zeros() as usize, ns);
+            left &= left.wrapping_sub(1);
+        }
     }
 
-    pub fn work(&self) -> &[(u8, u64)] {
-        &self.work[..self.work_len]
-    }
-
-    fn add(&mut self, row: usize, ns: u64) {
-        self.indexed[self.indexed_len] = (row as u8, index(ns) as u16, ns);
-        self.indexed_len += 1;
+    /// Calls `each` with the places of the amounts that are not zero, and the amounts.
+    #[inline]
+    pub fn each_work(&self, mut each: impl FnMut(usize, u64)) {
+        let mut left = self.counted;
+        for &amount in &self.values[self.touched.count_ones() as usize..] {
+            each(left.trailing_zeros() as usize, amount);
+            left &= left.wrapping_sub(1);
+        }
     }
 }
 
 /// Takes the first entry off `words`; none at their end.
-pub(crate) fn read(words: &mut &[u64]) -> Option<Entry> {
-    let mut next = || {
-        let (first, rest) = words.split_first()?;
-        *words = rest;
-        Some(*first)
-    };
-    let (head, labels, wall_ns, unattributed_ns) = (next()?, next()?, next()?, next()?);
-    let mut entry = Entry {
+#[inline]
+pub(crate) fn read<'a>(words: &mut &'a [u64]) -> Option<Entry<'a>> {
+    let (&[head, labels, wall_ns, unattributed_ns], rest) = words.split_first_chunk()?;
+    let (touched, counted) = (head as u32, (head >> WORK_SHIFT) as u16);
+    let (values, rest) =
+        rest.split_at_checked((touched.count_ones() + counted.count_ones()) as usize)?;
+    *words = rest;
+    Some(Entry {
         kind: *OperationKind::ALL.get(usize::from((head >> KIND_SHIFT) as u8))?,
         namespace: labels as u32,
         shape: (labels >> 32) as u32,
         wall_ns,
-        indexed: [(0, 0, 0); ROW_COUNT],
-        indexed_len: 0,
-        work: [(0, 0); SUMMED_COUNT],
-        work_len: 0,
-    };
-    entry.add(WALL_ROW, wall_ns);
-    entry.add(UNATTRIBUTED_ROW, unattributed_ns);
-    let mut touched = head as u32;
-    while touched != 0 {
-        entry.add(touched.trailing_zeros() as usize, next()?);
-        touched &= touched - 1;
-    }
-    let mut counted = (head >> WORK_SHIFT) as u16;
-    while counted != 0 {
-        entry.work[entry.work_len] = (counted.trailing_zeros() as u8, next()?);
-        entry.work_len += 1;
-        counted &= counted - 1;
-    }
-    Some(entry)
+        unattributed_ns,
+        touched,
+        counted,
+        values,
+    })
 }
 
 #[cfg(test)]
@@ -116,41 +116,32 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut breakdown = Breakdown {
-            wall_ns: 1000,
-            unattributed_ns: 100,
-            ..Breakdown::default()
-        };
-        breakdown.phases[Phase::Plan as usize] = 600;
-        breakdown.phases[Phase::Send as usize] = 300;
-        breakdown.touched = Phase::Plan.bit() | Phase::Send.bit();
-        breakdown.work[Work::EngineGets as usize] = 3;
-        breakdown.work[Work::GroupWriters as usize] = 8;
-        breakdown.work[Work::LockHolder as usize] = 77;
+        let live = Live::with_times(&[(Phase::Plan, 600), (Phase::Send, 300)]);
+        live.work[Work::EngineGets as usize].store(3, Relaxed);
+        live.work[Work::GroupWriters as usize].store(8, Relaxed);
+        live.work[Work::LockHolder as usize].store(77, Relaxed);
         let mut words = Vec::new();
         for shape in 5..7 {
-            write(&mut words, OperationKind::Delete, &breakdown, 4, shape);
+            let mut room = [0; ENTRY_WORDS_MAX];
+            let len = write(&mut room, OperationKind::Delete, &live, 1000, 4, shape);
+            words.extend_from_slice(&room[..len]);
         }
-        assert!(words.len() <= 2 * ENTRY_WORDS_MAX);
         let mut left = &words[..];
         for shape in 5..7 {
             let entry = read(&mut left).unwrap();
             assert_eq!(entry.kind, OperationKind::Delete);
             assert_eq!((entry.namespace, entry.shape), (4, shape));
-            let times: Vec<_> = entry.indexed().iter().map(|row| (row.0, row.2)).collect();
-            assert_eq!(
-                times,
-                [
-                    (WALL_ROW as u8, 1000),
-                    (UNATTRIBUTED_ROW as u8, 100),
-                    (Phase::Plan as u8, 600),
-                    (Phase::Send as u8, 300)
-                ]
-            );
-            assert_eq!(
-                entry.work(),
-                [(Work::EngineGets as u8, 3), (Work::GroupWriters as u8, 8)]
-            );
+            let (mut times, mut work) = (Vec::new(), Vec::new());
+            entry.each_row(|row, ns| times.push((row, ns)));
+            entry.each_work(|place, amount| work.push((place, amount)));
+            let places: Vec<_> = times.iter().map(|time| time.0).collect();
+            let (plan, send) = (Phase::Plan as usize, Phase::Send as usize);
+            assert_eq!(places, [WALL_ROW, UNATTRIBUTED_ROW, plan, send]);
+            assert_eq!(times[0].1, 1000);
+            assert_eq!(times[1..].iter().map(|time| time.1).sum::<u64>(), 1000);
+            assert!(times[2].1.abs_diff(600) <= 1 && times[3].1.abs_diff(300) <= 1);
+            let (gets, writers) = (Work::EngineGets as usize, Work::GroupWriters as usize);
+            assert_eq!(work, [(gets, 3), (writers, 8)]);
         }
         assert!(read(&mut left).is_none());
     }

@@ -40,6 +40,13 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
+    /// Forgets everything and keeps its room.
+    pub fn clear(&mut self) {
+        self.buckets.fill(0);
+        self.count = 0;
+        self.sum_ns = 0;
+    }
+
     pub fn merge(&mut self, other: &Histogram) {
         if other.buckets.len() > self.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);

@@ -29,6 +29,7 @@ mod entry;
 mod histogram;
 mod interner;
 mod rows;
+mod tally;
 mod tracked;
 mod uses;
 mod windows;
@@ -44,7 +45,7 @@ pub use live::{Attached, Glimpse, Observer, attach, count, name};
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{
-    Breakdown, IS_COMPILED, Scope, add, begin_operation, begin_operation_in, breakdown,
+    Breakdown, Finished, IS_COMPILED, Scope, add, begin_operation, begin_operation_in, breakdown,
     end_operation, finish_operation, is_enabled, phase, record_operation, set_enabled, tag,
     tag_operation, turn,
 };

@@ -62,18 +62,29 @@ impl Live {
             return Breakdown::default();
         }
         let wall_ns = clock::ns(now.saturating_sub(start));
-        let touched = self.touched.load(Relaxed);
-        let mut phases = [0; PHASE_COUNT];
+        self.breakdown_of(wall_ns, self.since.load(Relaxed) != 0)
+    }
+
+    /// Calls `each` with every touched phase's place and time, in order; gives what no phase covered.
+    #[inline]
+    pub(crate) fn split(&self, wall_ns: u64, mut each: impl FnMut(usize, u64)) -> u64 {
         let mut left = wall_ns;
-        let mut rest = touched;
+        let mut rest = self.touched.load(Relaxed);
         while rest != 0 {
             let place = rest.trailing_zeros() as usize;
             let ticks = u64::try_from(self.slots[place].load(Relaxed)).unwrap_or(0);
             // A caller that reports more time than has passed cannot break the sum.
-            phases[place] = clock::ns(ticks).min(left);
-            left -= phases[place];
+            let ns = clock::ns(ticks).min(left);
+            left -= ns;
+            each(place, ns);
             rest &= rest - 1;
         }
+        left
+    }
+
+    pub(crate) fn breakdown_of(&self, wall_ns: u64, is_timed: bool) -> Breakdown {
+        let mut phases = [0; PHASE_COUNT];
+        let left = self.split(wall_ns, |place, ns| phases[place] = ns);
         let mut work = [0; WORK_COUNT];
         for (shown, counted) in work.iter_mut().zip(&self.work) {
             *shown = counted.load(Relaxed);
@@ -83,9 +94,24 @@ impl Live {
             phases,
             unattributed_ns: left,
             work,
-            touched,
-            is_timed: self.since.load(Relaxed) != 0,
+            touched: self.touched.load(Relaxed),
+            is_timed,
         }
+    }
+}
+
+#[cfg(test)]
+impl Live {
+    /// An operation that has taken so many nanoseconds in each phase.
+    pub(crate) fn with_times(phases: &[(Phase, u64)]) -> Live {
+        let live = Live::new();
+        for (phase, ns) in phases {
+            live.touched.fetch_or(phase.bit(), Relaxed);
+            let ticks = i64::try_from(clock::ticks(*ns)).unwrap();
+            // Rounded up, so that a nanosecond is not lost on the way back.
+            live.slots[*phase as usize].store(ticks + 1, Relaxed);
+        }
+        live
     }
 }
 

@@ -110,25 +110,66 @@ pub fn turn(phase: Phase) {
     }
 }
 
+/// An operation that has ended. Its times stay where they are until the thread begins the next one.
+#[derive(Debug)]
+pub struct Finished {
+    live: Option<&'static Live>,
+    wall_ns: u64,
+    is_timed: bool,
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl Finished {
+    #[must_use]
+    #[inline]
+    pub fn wall_ns(&self) -> u64 {
+        self.wall_ns
+    }
+
+    /// Whether the operation was timed, and is to be recorded.
+    #[must_use]
+    #[inline]
+    pub fn is_timed(&self) -> bool {
+        IS_COMPILED && self.is_timed
+    }
+
+    /// Where its time went.
+    #[must_use]
+    pub fn breakdown(&self) -> Breakdown {
+        self.live.map_or_else(Breakdown::default, |live| {
+            live.breakdown_of(self.wall_ns, self.is_timed)
+        })
+    }
+}
+
 /// Ends this thread's operation, records it under `kind`, and says where its time went. Without a
 /// running operation the breakdown is all zeros and nothing is recorded.
 pub fn end_operation(kind: OperationKind) -> Breakdown {
-    let breakdown = finish_operation();
-    record_operation(kind, &breakdown, &Labels::default());
-    breakdown
+    let finished = finish_operation();
+    record_operation(kind, &finished, &Labels::default());
+    finished.breakdown()
 }
 
-/// Ends this thread's operation and says where its time went; [`record_operation`] follows.
+/// Ends this thread's operation; [`record_operation`] follows, before the thread begins another one.
 #[must_use = "an operation is counted by `record_operation`"]
 #[inline]
-pub fn finish_operation() -> Breakdown {
-    live().map(Live::end).unwrap_or_default()
+pub fn finish_operation() -> Finished {
+    let live = live().filter(|live| live.start.load(Relaxed) != 0);
+    let (wall_ns, is_timed) = live.map_or((0, false), Live::end);
+    Finished {
+        live,
+        wall_ns,
+        is_timed,
+        _stays_on_its_thread: PhantomData,
+    }
 }
 
 /// Records a finished operation under `kind` and the labels, unless it was not timed.
-pub fn record_operation(kind: OperationKind, breakdown: &Breakdown, labels: &Labels<'_>) {
-    if breakdown.is_timed() {
-        collector::global().record(kind, breakdown, labels);
+pub fn record_operation(kind: OperationKind, finished: &Finished, labels: &Labels<'_>) {
+    if let Some(live) = finished.live
+        && finished.is_timed()
+    {
+        collector::global().record(kind, live, finished.wall_ns, labels);
     }
 }
 
@@ -213,12 +254,18 @@ impl Live {
         }
     }
 
-    fn end(&self) -> Breakdown {
-        let breakdown = self.breakdown();
+    /// The wall, and whether the operation was timed.
+    fn end(&self) -> (u64, bool) {
+        let now = clock::now();
+        let is_timed = self.since.load(Relaxed) != 0;
+        if is_timed {
+            self.charge(now);
+        }
+        let start = self.start.load(Relaxed);
         self.since.store(0, Relaxed);
         self.start.store(0, Relaxed);
         self.tag.store(0, Relaxed);
-        breakdown
+        (clock::ns(now.saturating_sub(start)), is_timed)
     }
 
     #[inline]

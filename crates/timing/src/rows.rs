@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::PHASE_COUNT;
 use crate::entry::Entry;
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, index};
 use crate::work::SUMMED_COUNT;
 
 /// The row of the wall time, behind those of the phases.
@@ -30,25 +30,42 @@ struct Row {
 }
 
 impl Rows {
-    pub fn record(&mut self, entry: &Entry) {
-        for &(row, index, ns) in entry.indexed() {
-            let row = self.rows[row as usize].get_or_insert_default();
+    pub fn record(&mut self, entry: &Entry<'_>) {
+        entry.each_row(|row, ns| {
+            let row = self.rows[row].get_or_insert_default();
             row.shown = None;
-            row.histogram.record(index as usize, ns);
-        }
-        for &(work, amount) in entry.work() {
-            self.work[work as usize] = self.work[work as usize].saturating_add(amount);
-        }
+            row.histogram.record(index(ns), ns);
+        });
+        entry.each_work(|work, amount| self.work[work] = self.work[work].saturating_add(amount));
     }
 
     pub fn merge(&mut self, other: &Rows) {
-        for (mine, theirs) in self.rows.iter_mut().zip(&other.rows) {
-            let Some(theirs) = theirs else { continue };
-            let mine = mine.get_or_insert_default();
-            mine.shown = None;
-            mine.histogram.merge(&theirs.histogram);
+        for (row, theirs) in other.rows.iter().enumerate() {
+            if let Some(theirs) = theirs {
+                self.merge_row(row, &theirs.histogram);
+            }
         }
-        for (mine, theirs) in self.work.iter_mut().zip(&other.work) {
+        self.merge_work(&other.work);
+    }
+
+    /// Takes what was added up elsewhere.
+    pub fn merge_sums(&mut self, times: &[Histogram; ROW_COUNT], work: &[u64; SUMMED_COUNT]) {
+        for (row, theirs) in times.iter().enumerate() {
+            self.merge_row(row, theirs);
+        }
+        self.merge_work(work);
+    }
+
+    fn merge_row(&mut self, row: usize, theirs: &Histogram) {
+        if theirs.count > 0 {
+            let mine = self.rows[row].get_or_insert_default();
+            mine.shown = None;
+            mine.histogram.merge(theirs);
+        }
+    }
+
+    fn merge_work(&mut self, theirs: &[u64; SUMMED_COUNT]) {
+        for (mine, theirs) in self.work.iter_mut().zip(theirs) {
             *mine = mine.saturating_add(*theirs);
         }
     }
@@ -92,6 +109,19 @@ impl RowsPicture {
             *work = self.work[place].saturating_sub(earlier.work[place]);
         }
         rest
+    }
+
+    pub fn merge(&mut self, other: &RowsPicture) {
+        for (mine, theirs) in self.rows.iter_mut().zip(&other.rows) {
+            match (mine, theirs) {
+                (Some(mine), Some(theirs)) => Arc::make_mut(mine).merge(theirs),
+                (mine @ None, theirs) => mine.clone_from(theirs),
+                (Some(_), None) => {}
+            }
+        }
+        for (mine, theirs) in self.work.iter_mut().zip(&other.work) {
+            *mine = mine.saturating_add(*theirs);
+        }
     }
 
     pub fn row(&self, row: usize) -> Option<&Arc<Histogram>> {

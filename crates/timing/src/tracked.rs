@@ -7,7 +7,6 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
-use crate::entry::Entry as Finished;
 use crate::interner::{NONE, OTHER};
 use crate::rows::{Rows, RowsPicture};
 use crate::uses::Uses;
@@ -43,34 +42,38 @@ impl Tracked {
         }
     }
 
-    /// `is_known` tells labels from numbers that were taken back meanwhile.
-    pub fn record(&mut self, id: u32, entry: &Finished, is_known: impl FnOnce() -> bool) {
+    /// Lets `add` put `count` operations of a label into its figures, or into those of "other". `is_known` tells
+    /// labels from numbers that were taken back meanwhile.
+    pub fn record(
+        &mut self,
+        id: u32,
+        count: u64,
+        is_known: impl FnOnce() -> bool,
+        add: impl Fn(&mut Rows, Option<&mut Uses>),
+    ) {
         if id == NONE {
             return;
         }
+        let has_uses = self.has_uses;
         let one = match self.labels.entry(id) {
             Entry::Occupied(one) => one.into_mut(),
             Entry::Vacant(free) if id != OTHER && is_known() => free.insert(One::default()),
             Entry::Vacant(_) => {
-                if self.has_uses {
-                    self.other_uses.record(entry.kind, entry.wall_ns);
-                }
-                self.other_rows.record(entry);
+                let uses = has_uses.then_some(&mut self.other_uses);
+                add(&mut self.other_rows, uses);
                 return;
             }
         };
-        one.recent += 1;
-        if self.has_uses {
-            one.uses.record(entry.kind, entry.wall_ns);
-        }
+        one.recent += count;
         if one.rows.is_none() && self.with_rows < BUSIEST_MAX {
             self.with_rows += 1;
             one.rows = Some(Box::default());
         }
-        match &mut one.rows {
-            Some(rows) => rows.record(entry),
-            None => self.other_rows.record(entry),
-        }
+        let uses = has_uses.then_some(&mut one.uses);
+        add(
+            one.rows.as_deref_mut().unwrap_or(&mut self.other_rows),
+            uses,
+        );
     }
 
     /// Gives the histograms of idle labels to busy ones; returns those that lost theirs.

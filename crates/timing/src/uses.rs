@@ -121,6 +121,14 @@ impl Uses {
         *count = count.saturating_add(1);
     }
 
+    /// Forgets everything and keeps its room.
+    pub(crate) fn clear(&mut self) {
+        self.by_kind = [Use::default(); OperationKind::COUNT];
+        for ranges in self.latencies.iter_mut().flatten() {
+            ranges.fill(0);
+        }
+    }
+
     pub(crate) fn merge(&mut self, other: &Uses) {
         for (mine, theirs) in self.by_kind.iter_mut().zip(&other.by_kind) {
             mine.add(*theirs);

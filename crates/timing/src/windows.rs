@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::OperationKind;
+use crate::interner::OTHER;
 use crate::rows::RowsPicture;
 
 /// How often a picture is taken.
@@ -65,8 +66,12 @@ impl Picture {
         }
     }
 
+    /// What the label had joins the others, as it does in the tables: it was not recorded since.
     fn forget(&mut self, id: u32, of: impl Fn(&mut Picture) -> &mut FxHashMap<u32, RowsPicture>) {
-        of(self).remove(&id);
+        let labels = of(self);
+        if let Some(rows) = labels.remove(&id) {
+            labels.entry(OTHER).or_default().merge(&rows);
+        }
     }
 }
 
