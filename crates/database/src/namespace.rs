@@ -36,7 +36,7 @@ impl Namespace {
             return bad("it is longer than 255 bytes");
         }
         Ok(Namespace {
-            full: format!("{database}.{collection}").into(),
+            full: [database, ".", collection].concat().into(),
             database_bytes: database.len(),
         })
     }

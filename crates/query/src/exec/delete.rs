@@ -3,7 +3,6 @@
 use quarry_database::{Change, Database, Level, Operation};
 
 use super::error::Result;
-use super::find::Parsed;
 use super::modify::Target;
 use super::request::DeleteRequest;
 
@@ -14,15 +13,14 @@ pub fn delete(
     request: DeleteRequest<'_>,
     level: Level,
 ) -> Result<u64> {
-    let parsed = Parsed::parse(request.filter, None, None)?;
-    let target = Target {
+    let target = Target::new(
         database,
         operation,
-        namespace: request.namespace,
-        filter: request.filter,
-        parsed: &parsed,
-        hint: request.hint,
-    };
+        request.namespace,
+        request.filter,
+        request.hint,
+    )
+    .parse()?;
     let mut totals = if request.is_multi {
         target.modify_all(&mut |_, _, _| Ok(Change::Delete))?
     } else {

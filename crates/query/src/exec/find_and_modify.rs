@@ -20,14 +20,15 @@ pub fn find_and_modify(
 ) -> Result<FindAndModifyOutcome> {
     let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
     let update = request.update.map(Update::parse).transpose()?;
-    let target = Target {
+    let target = Target::new(
         database,
         operation,
-        namespace: request.namespace,
-        filter: request.filter,
-        parsed: &parsed,
-        hint: request.hint,
-    };
+        request.namespace,
+        request.filter,
+        request.hint,
+    )
+    .with_parsed(parsed);
+    let parsed = target.parsed()?;
     let now_ms = now_ms();
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut image = None;
@@ -50,14 +51,14 @@ pub fn find_and_modify(
             return Ok(FindAndModifyOutcome {
                 matched: true,
                 upserted: None,
-                value: image.map(|image| shown(&parsed, &image)).transpose()?,
+                value: image.map(|image| shown(parsed, &image)).transpose()?,
             });
         }
         let Some(update) = update.as_ref().filter(|_| request.is_upsert) else {
             return Ok(FindAndModifyOutcome::default());
         };
         if let Some(document) = upsert(&target, update, now_ms, level)? {
-            let value = request.returns_new.then(|| shown(&parsed, &document));
+            let value = request.returns_new.then(|| shown(parsed, &document));
             return Ok(FindAndModifyOutcome {
                 matched: false,
                 upserted: id_of(&document),

@@ -1,10 +1,13 @@
 //! What update, delete and findAndModify share: finding the records that match, a piece at a time, and changing
 //! those that still match under their locks.
 
+use std::cell::OnceCell;
+use std::sync::atomic::Ordering::Relaxed;
+
 use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{
     Change, Database, Error, Ident, Modified, Namespace, Operation, PIECE_BYTES_MAX,
-    PIECE_DOCUMENTS_MAX, View,
+    PIECE_DOCUMENTS_MAX, PlanSummary, View,
 };
 use quarry_timing::{Phase, phase};
 
@@ -13,7 +16,7 @@ use super::executor::matches;
 use super::find::{Parsed, only_id};
 use super::scan::{Flow, Scan};
 use super::sorter::Sorter;
-use crate::matcher::MatchDetails;
+use crate::matcher::{MatchDetails, Matcher};
 
 /// How often a single change looks for another document when others changed the one it found.
 const ATTEMPTS_MAX: u32 = 1000;
@@ -23,9 +26,12 @@ pub(super) struct Target<'t> {
     pub database: &'t Database,
     pub operation: &'t Operation,
     pub namespace: &'t Namespace,
-    pub filter: RawDocument<'t>,
-    pub parsed: &'t Parsed,
-    pub hint: Option<RawValue<'t>>,
+    filter: RawDocument<'t>,
+    hint: Option<RawValue<'t>>,
+    /// What the filter asks for, if it is one `_id` and nothing else.
+    id: Option<RawValue<'t>>,
+    /// A filter that is one `_id` is parsed only when something needs it.
+    parsed: OnceCell<Parsed>,
 }
 
 #[derive(Debug, Default)]
@@ -42,26 +48,71 @@ pub(super) struct Totals {
 pub(super) type Compute<'c> =
     dyn FnMut(RawDocument<'_>, &MatchDetails, &mut Vec<u8>) -> Result<Change> + 'c;
 
-impl Target<'_> {
+impl<'t> Target<'t> {
+    pub fn new(
+        database: &'t Database,
+        operation: &'t Operation,
+        namespace: &'t Namespace,
+        filter: RawDocument<'t>,
+        hint: Option<RawValue<'t>>,
+    ) -> Target<'t> {
+        Target {
+            database,
+            operation,
+            namespace,
+            filter,
+            hint,
+            id: only_id(filter).filter(|_| hint.is_none()),
+            parsed: OnceCell::new(),
+        }
+    }
+
+    /// Refuses a filter that is none. One `_id` always is one.
+    pub fn parse(self) -> Result<Target<'t>> {
+        if self.id.is_none() {
+            self.parsed()?;
+        }
+        Ok(self)
+    }
+
+    /// The filter parsed already, with the order in which the first document is sought.
+    pub fn with_parsed(mut self, parsed: Parsed) -> Target<'t> {
+        self.parsed = OnceCell::from(parsed);
+        self
+    }
+
+    pub fn parsed(&self) -> Result<&Parsed> {
+        if let Some(parsed) = self.parsed.get() {
+            return Ok(parsed);
+        }
+        let parsed = Parsed::parse(self.filter, None, None)?;
+        Ok(self.parsed.get_or_init(|| parsed))
+    }
+
     /// Changes the first document that matches, or none.
     pub fn modify_one(&self, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
-        if let Some(id) = only_id(self.filter).filter(|_| self.hint.is_none()) {
+        if let Some(id) = self.id {
             let Some(collection) = self.database.collection(self.namespace)? else {
                 return Ok(totals);
             };
             if collection.is_clustered() {
                 let key = Database::record_key(&collection, id);
-                self.piece(collection.ident, &[key], compute, &mut totals)?;
+                self.operation.plan.get_or_init(|| PlanSummary::IdHack);
+                self.piece(collection.ident, &[key], None, compute, &mut totals)?;
+                let examined = u64::from(totals.matched > 0);
+                self.operation.keys_examined.fetch_add(examined, Relaxed);
+                self.operation.docs_examined.fetch_add(examined, Relaxed);
                 return Ok(totals);
             }
         }
+        let matcher = Some(&self.parsed()?.matcher);
         for _ in 0..ATTEMPTS_MAX {
             self.operation.check()?;
             let Some((ident, key)) = self.first()? else {
                 return Ok(totals);
             };
-            self.piece(ident, &[key], compute, &mut totals)?;
+            self.piece(ident, &[key], matcher, compute, &mut totals)?;
             if totals.matched > 0 || totals.error.is_some() {
                 return Ok(totals);
             }
@@ -76,7 +127,8 @@ impl Target<'_> {
             return Ok(totals);
         };
         let ident = view.collection.ident;
-        let plan = self.parsed.plan(&view, self.hint)?;
+        let parsed = self.parsed()?;
+        let plan = parsed.plan(&view, self.hint)?;
         let mut scan = Scan::new(plan).remember_all();
         let mut view = Some(view);
         loop {
@@ -90,7 +142,7 @@ impl Target<'_> {
             let mut keys: Vec<Vec<u8>> = Vec::new();
             let mut bytes = 0;
             let more = scan.run(&current, self.operation, &mut |key, document| {
-                if !matches(self.parsed, document)? {
+                if !matches(parsed, document)? {
                     return Ok(Flow::Continue);
                 }
                 keys.push(key.to_vec());
@@ -100,7 +152,8 @@ impl Target<'_> {
             })?;
             drop(current);
             if !keys.is_empty() {
-                self.piece(ident, &keys, compute, &mut totals)?;
+                let matcher = Some(&parsed.matcher);
+                self.piece(ident, &keys, matcher, compute, &mut totals)?;
             }
             if !more || totals.error.is_some() {
                 return Ok(totals);
@@ -110,17 +163,22 @@ impl Target<'_> {
         }
     }
 
+    /// Without a matcher the key says it all.
     fn piece(
         &self,
         ident: Ident,
         keys: &[Vec<u8>],
+        matcher: Option<&Matcher>,
         compute: &mut Compute<'_>,
         totals: &mut Totals,
     ) -> Result<()> {
         let mut change = |_: usize, document: RawDocument<'_>, out: &mut Vec<u8>| {
-            let details = self.parsed.matcher.try_match_details(document)?;
-            let Some(details) = details else {
-                return Ok(Change::NoMatch);
+            let details = match matcher {
+                None => MatchDetails::default(),
+                Some(matcher) => match matcher.try_match_details(document)? {
+                    Some(details) => details,
+                    None => return Ok(Change::NoMatch),
+                },
             };
             let _scope = phase(Phase::Splice);
             compute(document, &details, out)
@@ -155,19 +213,25 @@ impl Target<'_> {
         let Some(view) = self.database.view(self.namespace)? else {
             return Ok(None);
         };
-        let mut scan = Scan::new(self.parsed.plan(&view, self.hint)?);
+        let parsed = self.parsed()?;
+        let mut scan = Scan::new(parsed.plan(&view, self.hint)?);
         let found = if scan.plan().is_sorted {
-            self.first_in_scan(&view, &mut scan)?
+            self.first_in_scan(parsed, &view, &mut scan)?
         } else {
-            self.first_in_order(&view, &mut scan)?
+            self.first_in_order(parsed, &view, &mut scan)?
         };
         Ok(found.map(|key| (view.collection.ident, key)))
     }
 
-    fn first_in_scan(&self, view: &View, scan: &mut Scan) -> Result<Option<Vec<u8>>> {
+    fn first_in_scan(
+        &self,
+        parsed: &Parsed,
+        view: &View,
+        scan: &mut Scan,
+    ) -> Result<Option<Vec<u8>>> {
         let mut found = None;
         scan.run(view, self.operation, &mut |key, document| {
-            if !matches(self.parsed, document)? {
+            if !matches(parsed, document)? {
                 return Ok(Flow::Continue);
             }
             found = Some(key.to_vec());
@@ -176,13 +240,18 @@ impl Target<'_> {
         Ok(found)
     }
 
-    fn first_in_order(&self, view: &View, scan: &mut Scan) -> Result<Option<Vec<u8>>> {
+    fn first_in_order(
+        &self,
+        parsed: &Parsed,
+        view: &View,
+        scan: &mut Scan,
+    ) -> Result<Option<Vec<u8>>> {
         let mut sorter = Sorter::new(Some(1));
         let mut sort_key = Vec::new();
         scan.run(view, self.operation, &mut |key, document| {
-            if matches(self.parsed, document)? {
+            if matches(parsed, document)? {
                 sort_key.clear();
-                if let Some(sort) = &self.parsed.sort {
+                if let Some(sort) = &parsed.sort {
                     sort.key(document, &mut sort_key)?;
                 }
                 sorter.push(&sort_key, key)?;

@@ -4,7 +4,6 @@ use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_database::{Change, Database, DuplicateKey, Error, Level, Operation};
 
 use super::error::Result;
-use super::find::Parsed;
 use super::modify::{Target, Totals};
 use super::now_ms;
 use super::request::{UpdateOutcome, UpdateRequest};
@@ -12,6 +11,8 @@ use crate::error::Error as QueryError;
 use crate::matcher::{MatchDetails, MatchExpression, Matcher};
 use crate::update::Update;
 
+/// Room for what an update adds to a document, so that most need no second allocation.
+const GROWTH_BYTES: usize = 128;
 /// How often an upsert starts again when another inserted its document first.
 pub(super) const UPSERT_ATTEMPTS_MAX: u32 = 100;
 
@@ -21,20 +22,19 @@ pub fn update(
     request: UpdateRequest<'_>,
     level: Level,
 ) -> Result<UpdateOutcome> {
-    let parsed = Parsed::parse(request.filter, None, None)?;
+    let target = Target::new(
+        database,
+        operation,
+        request.namespace,
+        request.filter,
+        request.hint,
+    )
+    .parse()?;
     let update = Update::parse(request.update)?;
     if request.is_multi && update.is_replacement() {
         let text = "multi update is not supported for replacement-style update";
         return Err(QueryError::failed_to_parse(text).into());
     }
-    let target = Target {
-        database,
-        operation,
-        namespace: request.namespace,
-        filter: request.filter,
-        parsed: &parsed,
-        hint: request.hint,
-    };
     let now_ms = now_ms();
     let mut apply = applying(&update, now_ms);
     for _ in 0..UPSERT_ATTEMPTS_MAX {
@@ -67,6 +67,7 @@ pub(super) fn applying(
     now_ms: i64,
 ) -> impl FnMut(RawDocument<'_>, &MatchDetails, &mut Vec<u8>) -> Result<Change> + '_ {
     move |document, details, out| {
+        out.reserve(document.as_bytes().len() + GROWTH_BYTES);
         let outcome = update.apply(document, details, false, now_ms, out)?;
         Ok(if outcome.modified {
             Change::Replace
@@ -83,7 +84,8 @@ pub(super) fn upsert(
     now_ms: i64,
     level: Level,
 ) -> Result<Option<Document>> {
-    let document = update.upsert_document(&target.parsed.matcher, now_ms)?;
+    let matcher = &target.parsed()?.matcher;
+    let document = update.upsert_document(matcher, now_ms)?;
     let mut inserted = target.database.insert_piece(
         target.operation,
         target.namespace,
@@ -99,9 +101,7 @@ pub(super) fn upsert(
             totals.settle(target.database, level)?;
             Ok(Some(document))
         }
-        Some((_, Error::DuplicateKey(key))) if is_own(&key, &target.parsed.matcher, &document) => {
-            Ok(None)
-        }
+        Some((_, Error::DuplicateKey(key))) if is_own(&key, matcher, &document) => Ok(None),
         Some((_, error)) => Err(error),
     }
 }
