@@ -90,6 +90,30 @@ def test_the_profiler_stores_what_was_run(database):
     assert database["system.profile"].options()["capped"] is True
 
 
+def test_explain_tells_times_of_reads_and_writes(database):
+    database.things.insert_many([{"_id": number, "a": [number, 7], "n": 0} for number in range(300)])
+
+    def stats(**command):
+        return database.command("explain", command, verbosity="executionStats")["executionStats"]
+
+    read = stats(find="things", filter={"a": {"$gt": 100}})
+    assert read["executionTimeMicros"] > 0 and read["phases"]["engine_scan"] > 0
+    assert sum(read["phases"].values()) <= read["executionTimeMicros"] + 1000
+    update = {"q": {"a": {"$gt": 100}}, "u": {"$set": {"a.$": 8}, "$max": {"n": 0}}, "multi": True}
+    write = stats(update="things", updates=[update])
+    assert write["executionStages"]["stage"] == "UPDATE"
+    assert (write["executionStages"]["nMatched"], write["executionStages"]["nWouldModify"]) == (199, 199)
+    assert write["phases"]["splice"] > 0
+    nothing = stats(update="things", updates=[{"q": {}, "u": {"$set": {"n": 0}}, "multi": True}])
+    assert (nothing["executionStages"]["nMatched"], nothing["executionStages"]["nWouldModify"]) == (300, 0)
+    delete = stats(delete="things", deletes=[{"q": {"_id": {"$lt": 5}}, "limit": 0}])
+    assert delete["executionStages"]["nWouldDelete"] == 5
+    assert database.things.count_documents({"a": 7}) == 300
+    with pytest.raises(OperationFailure) as error:
+        stats(update="things", updates=[{"q": {}, "u": {"$inc": {"a": 1}}, "multi": True}])
+    assert error.value.code == 14
+
+
 def test_latencies_have_mongodbs_shape(client, database):
     for _ in range(5):
         database.things.insert_one({})

@@ -1,20 +1,23 @@
-//! `explain`: the plan of a command and, if asked, what running its read examined. Writes are run without their
-//! effect: the documents they would change are found and counted.
+//! `explain`: the plan of a command and, if asked, what running it examined and where its time went. Writes are run
+//! without their effect: the documents they would change are found, updated in memory, and counted.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::{Database, Namespace, Operation, View};
+use quarry_timing::{Phase, phase};
 
 use super::aggregate::head;
 use super::error::Result;
 use super::executor::{Executor, Reading};
 use super::find::Parsed;
+use super::now_ms;
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
 };
 use super::scan::Scan;
+use crate::matcher::Matcher;
 use crate::pipeline::Pipeline;
 use crate::planner::{Measured, Plan, number};
 use crate::update::Update;
@@ -41,6 +44,18 @@ struct Read<'a> {
     find: FindRequest<'a>,
     above: Option<&'static str>,
     counts_all: bool,
+    /// What an update does to each document.
+    update: Option<Update>,
+}
+
+/// What a run came to.
+#[derive(Default)]
+struct Ran {
+    measured: Measured,
+    would_modify: u64,
+    micros: u64,
+    /// By phase, unless timing is off.
+    phases: Vec<(Phase, u64)>,
 }
 
 pub fn explain(
@@ -60,6 +75,7 @@ pub fn explain(
         find: head(request, &leading),
         above: None,
         counts_all: false,
+        update: None,
     };
     if leading.stages == pipeline.stages.len() {
         return read.explain(database, operation, verbosity, reply);
@@ -83,6 +99,7 @@ impl<'a> Read<'a> {
                 (find.filter, find.hint) = (filter, hint);
                 find
             };
+        let mut parsed_update = None;
         let (find, above, counts_all) = match explained {
             Explained::Find(request) => (request, None, false),
             Explained::Aggregate(request) => (FindRequest::new(request.namespace), None, false),
@@ -93,7 +110,7 @@ impl<'a> Read<'a> {
                 (read, Some("COUNT"), counts_all)
             }
             Explained::Update(request) => {
-                Update::parse(request.update)?;
+                parsed_update = Some(Update::parse(request.update)?);
                 let mut read = find(request.namespace, request.filter, request.hint);
                 read.limit = (!request.is_multi).then_some(1);
                 (read, Some("UPDATE"), false)
@@ -108,7 +125,7 @@ impl<'a> Read<'a> {
                 read.sort = request.sort;
                 read.limit = Some(1);
                 let above = if let Some(update) = request.update {
-                    Update::parse(update)?;
+                    parsed_update = Some(Update::parse(update)?);
                     "UPDATE"
                 } else {
                     "DELETE"
@@ -120,6 +137,7 @@ impl<'a> Read<'a> {
             find,
             above,
             counts_all,
+            update: parsed_update,
         })
     }
 
@@ -149,31 +167,38 @@ impl<'a> Read<'a> {
         if verbosity == Verbosity::QueryPlanner {
             return Ok(());
         }
-        let measured = match (view, &plan) {
+        let ran = match (view, &plan) {
             (Some(view), Some(plan)) => self.measure(view, plan.clone(), parsed, operation)?,
-            _ => Measured::default(),
+            _ => Ran::default(),
         };
+        let measured = ran.measured;
         let mut statistics = reply.document("executionStats");
         statistics.append("executionSuccess", true);
         statistics.append("nReturned", number(measured.returned));
         statistics.append("executionTimeMillis", number(measured.millis));
+        statistics.append("executionTimeMicros", number(ran.micros));
         statistics.append("totalKeysExamined", number(measured.keys_examined));
         statistics.append("totalDocsExamined", number(measured.docs_examined));
         let mut stages = statistics.document("executionStages");
-        self.describe(plan.as_ref(), plan.is_some(), Some(measured), &mut stages);
+        self.describe(plan.as_ref(), plan.is_some(), Some(&ran), &mut stages);
         stages.finish();
+        let mut phases = statistics.document("phases");
+        for (phase, ns) in &ran.phases {
+            phases.append(phase.name(), *ns as f64 / 1e3);
+        }
+        phases.finish();
         statistics.finish();
         Ok(())
     }
 
-    /// Reads what the command would read.
+    /// Reads what the command would read, and makes the documents that it would write.
     fn measure(
         &self,
         view: View,
         plan: Plan,
         parsed: Parsed,
         operation: &Operation,
-    ) -> Result<Measured> {
+    ) -> Result<Ran> {
         let examined = || {
             (
                 operation.keys_examined.load(Relaxed),
@@ -181,20 +206,50 @@ impl<'a> Read<'a> {
             )
         };
         let (keys, docs) = examined();
+        let matcher = match &self.update {
+            Some(update) if update.uses_matched_element() => {
+                Some(Matcher::parse(self.find.filter)?)
+            }
+            _ => None,
+        };
+        let now_ms = now_ms();
+        let before = quarry_timing::breakdown();
         let started = Instant::now();
         let reading = Reading::new(Scan::new(plan), parsed, self.find.skip, self.find.limit);
         let mut executor = Executor::reading(view, reading, false);
-        let (mut document, mut returned) = (Vec::new(), 0);
+        let (mut document, mut changed) = (Vec::new(), Vec::new());
+        let (mut returned, mut would_modify) = (0, 0);
         while executor.next(operation, &mut document)? {
+            if let Some(update) = &self.update {
+                let _splice = phase(Phase::Splice);
+                let document = RawDocument::new(&document)?;
+                let details = matcher
+                    .as_ref()
+                    .and_then(|matcher| matcher.matches_with_position(document))
+                    .unwrap_or_default();
+                changed.clear();
+                let outcome = update.apply(document, &details, false, now_ms, &mut changed)?;
+                would_modify += u64::from(outcome.modified);
+            }
             document.clear();
             returned += 1;
         }
+        let elapsed = started.elapsed();
+        let after = quarry_timing::breakdown();
         let (keys_after, docs_after) = examined();
-        Ok(Measured {
-            returned,
-            keys_examined: keys_after - keys,
-            docs_examined: docs_after - docs,
-            millis: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        let spent = |(phase, ns): (Phase, u64)| (phase, ns.saturating_sub(before.phase_ns(phase)));
+        Ok(Ran {
+            measured: Measured {
+                returned,
+                keys_examined: keys_after - keys,
+                docs_examined: docs_after - docs,
+                millis: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            },
+            would_modify,
+            micros: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            phases: (after.entered().map(spent))
+                .filter(|(_, ns)| *ns > 0)
+                .collect(),
         })
     }
 
@@ -203,7 +258,7 @@ impl<'a> Read<'a> {
         &self,
         plan: Option<&Plan>,
         exists: bool,
-        measured: Option<Measured>,
+        ran: Option<&Ran>,
         out: &mut DocumentBuilder<'_>,
     ) {
         if self.counts_all && exists {
@@ -226,7 +281,7 @@ impl<'a> Read<'a> {
             let wanted = find.limit.map(|limit| limit.saturating_add(find.skip));
             stages.push(Stage::Sort(sort, wanted));
         }
-        nest(&stages, plan, find.filter, measured, out);
+        nest(&stages, plan, find.filter, ran, out);
     }
 }
 
@@ -243,9 +298,10 @@ fn nest(
     stages: &[Stage<'_>],
     plan: &Plan,
     filter: RawDocument<'_>,
-    measured: Option<Measured>,
+    ran: Option<&Ran>,
     out: &mut DocumentBuilder<'_>,
 ) {
+    let measured = ran.map(|ran| ran.measured);
     let Some((stage, inner)) = stages.split_first() else {
         plan.describe(filter, measured, out);
         return;
@@ -253,6 +309,16 @@ fn nest(
     match stage {
         Stage::Named(name) => {
             out.append("stage", *name);
+            match (*name, ran) {
+                ("UPDATE", Some(ran)) => {
+                    out.append("nMatched", number(ran.measured.returned));
+                    out.append("nWouldModify", number(ran.would_modify));
+                }
+                ("DELETE", Some(ran)) => {
+                    out.append("nWouldDelete", number(ran.measured.returned));
+                }
+                _ => {}
+            }
         }
         Stage::Projection(projection) => {
             out.append("stage", "PROJECTION_DEFAULT");
@@ -279,6 +345,6 @@ fn nest(
         out.append("nReturned", number(measured.returned));
     }
     let mut input = out.document("inputStage");
-    nest(inner, plan, filter, measured, &mut input);
+    nest(inner, plan, filter, ran, &mut input);
     input.finish();
 }
