@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::RawValue;
@@ -13,6 +13,7 @@ use quarry_timing::{Phase, Work};
 use crate::background::Background;
 use crate::builds::{Builds, InterruptedBuild};
 use crate::catalog::Catalog;
+use crate::checkpoint::{CHECKPOINT_TICK, Checkpoints};
 use crate::collection::Collection;
 use crate::commit::{CommitPath, read_u64};
 use crate::epochs::Epochs;
@@ -25,10 +26,7 @@ use crate::payload::Header;
 use crate::record_locks::LockTable;
 
 const DDL_SHARDS: usize = 16;
-const CHECKPOINT_TICK: Duration = Duration::from_millis(500);
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
-/// A checkpoint is forced when the journal holds this much behind the engine's durable point.
-const JOURNAL_BYTES_BEFORE_CHECKPOINT: u64 = 256 * 1024 * 1024;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -59,6 +57,7 @@ pub struct Database {
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) builds: Arc<Builds>,
     pub(crate) interrupted_builds: Arc<[InterruptedBuild]>,
+    checkpoints: Arc<Checkpoints>,
     /// Whether its thread runs (`database_drop`). Taken before the catalog's locks.
     pub(crate) database_cleaner_runs: Arc<Mutex<bool>>,
     ddl: Arc<[Mutex<()>; DDL_SHARDS]>,
@@ -142,6 +141,7 @@ impl Database {
             epochs: Arc::new(Epochs::default()),
             builds: Arc::default(),
             interrupted_builds: interrupted_builds.into(),
+            checkpoints: Arc::default(),
             database_cleaner_runs: Arc::default(),
             ddl: Arc::default(),
             background: Background::default(),
@@ -178,7 +178,9 @@ impl Database {
             return Ok(());
         }
         let _wait = quarry_timing::phase(Phase::SyncWait);
+        let ended = self.checkpoints.ended();
         self.journal.wait_durable(lsn).map_err(journal_error)?;
+        self.checkpoints.name_since(ended);
         quarry_timing::name(Work::Sync, self.journal.sync_counters().syncs);
         Ok(())
     }
@@ -202,9 +204,10 @@ impl Database {
         let mut record = Vec::with_capacity(64 + batch.bytes_len());
         header.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
-        let before = self.commit_path.stalled_ns();
+        let (before, ended) = (self.commit_path.stalled_ns(), self.checkpoints.ended());
         let ticket = self.journal.submit(&record).map_err(journal_error)?;
         self.account(record.len(), &ticket.report, before);
+        self.checkpoints.name_since(ended);
         Ok(ticket.lsn)
     }
 
@@ -279,12 +282,13 @@ impl Database {
     fn start_checkpoints(&self) {
         let (engine, journal) = (Arc::clone(&self.engine), Arc::clone(&self.journal));
         let (commit_path, epochs) = (Arc::clone(&self.commit_path), Arc::clone(&self.epochs));
+        let checkpoints = Arc::clone(&self.checkpoints);
         let mut last_durable = 0;
         self.background.start("checkpoint", move |stop| {
             let mut reclaimer = crate::reclaim::Reclaimer::default();
             while !stop.wait(CHECKPOINT_TICK) {
                 // Failures latch where they happen and refuse the next write; there is nobody to tell here.
-                let _ = checkpoint(engine.as_ref(), &journal, &mut last_durable);
+                let _ = checkpoints.step(engine.as_ref(), &journal, &mut last_durable);
                 let _ = reclaimer.step(engine.as_ref(), &journal, &commit_path, &epochs);
             }
         });
@@ -315,6 +319,7 @@ impl Database {
             epochs: Arc::clone(&self.epochs),
             builds: Arc::clone(&self.builds),
             interrupted_builds: Arc::clone(&self.interrupted_builds),
+            checkpoints: Arc::clone(&self.checkpoints),
             database_cleaner_runs: Arc::clone(&self.database_cleaner_runs),
             ddl: Arc::clone(&self.ddl),
             background: Background::default(),
@@ -326,21 +331,6 @@ impl Drop for Database {
     fn drop(&mut self) {
         self.background.end();
     }
-}
-
-/// Frees journal segments up to the engine's durable point; forces one when the journal has grown long.
-fn checkpoint(engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) -> Result<()> {
-    let mut durable = engine.durable_lsn()?;
-    if journal.live_bytes() > JOURNAL_BYTES_BEFORE_CHECKPOINT && durable == *last_durable {
-        journal.sync().map_err(journal_error)?;
-        engine.sync()?;
-        durable = engine.durable_lsn()?;
-    }
-    if durable > *last_durable {
-        journal.checkpointed(durable).map_err(journal_error)?;
-        *last_durable = durable;
-    }
-    Ok(())
 }
 
 /// Reads, or on a fresh engine writes, the format version, the database UUID and the engine's name.

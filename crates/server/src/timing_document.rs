@@ -33,7 +33,8 @@ pub fn append_work(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
     work.finish();
 }
 
-/// Whom the operation waited for: `{group, groupWriters, sync, lockHolder: {opid, op}, stall}`, as far as it did.
+/// Whom the operation waited for: `{group, groupWriters, sync, checkpoint, lockHolder: {opid, op}, stall}`, as far as
+/// it did.
 pub fn append_waits(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
     let named = |work: Work| Some(breakdown.work(work)).filter(|number| *number > 0);
     let (group, sync, holder) = (
@@ -52,6 +53,9 @@ pub fn append_waits(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
     }
     if let Some(sync) = sync {
         waits.append("sync", signed(sync));
+    }
+    if let Some(checkpoint) = named(Work::Checkpoint) {
+        waits.append("checkpoint", signed(checkpoint));
     }
     if let Some(holder) = holder {
         let (kind, opid) = split_tag(holder);

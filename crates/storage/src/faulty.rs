@@ -27,6 +27,8 @@ struct Switches {
     sync_error: Option<Error>,
     hold_writes: bool,
     held: usize,
+    hold_syncs: bool,
+    held_syncs: usize,
 }
 
 impl Faulty {
@@ -70,6 +72,17 @@ impl Faulty {
         self.switches.lock().held
     }
 
+    /// Syncs stand still inside the call until [`Faulty::heal`].
+    pub fn hold_syncs(&self) {
+        self.switches.lock().hold_syncs = true;
+    }
+
+    /// Syncs that stand still now.
+    #[must_use]
+    pub fn held_syncs(&self) -> usize {
+        self.switches.lock().held_syncs
+    }
+
     /// Every sync fails with `error` until [`Faulty::heal`].
     pub fn fail_syncs(&self, error: Error) {
         self.switches.lock().sync_error = Some(error);
@@ -80,6 +93,7 @@ impl Faulty {
         let mut switches = self.switches.lock();
         *switches = Switches {
             held: switches.held,
+            held_syncs: switches.held_syncs,
             ..Switches::default()
         };
         self.released.notify_all();
@@ -127,9 +141,16 @@ impl Engine for Faulty {
     }
 
     fn sync(&self) -> Result<()> {
-        if let Some(error) = &self.switches.lock().sync_error {
+        let mut switches = self.switches.lock();
+        switches.held_syncs += 1;
+        while switches.hold_syncs {
+            self.released.wait(&mut switches);
+        }
+        switches.held_syncs -= 1;
+        if let Some(error) = &switches.sync_error {
             return Err(error.clone());
         }
+        drop(switches);
         self.inner.sync()
     }
 

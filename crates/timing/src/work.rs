@@ -30,10 +30,12 @@ pub enum Work {
     LockHolder,
     /// Why the engine was stalled: a number of [`crate::stall_cause`].
     StallCause,
+    /// The number of a checkpoint that ran while the journal was waited for.
+    Checkpoint,
 }
 
 /// How many there are.
-pub const WORK_COUNT: usize = 15;
+pub const WORK_COUNT: usize = 16;
 /// Those before this place are amounts and have sums.
 pub(crate) const SUMMED_COUNT: usize = Work::Group as usize;
 
@@ -55,6 +57,7 @@ impl Work {
         Work::Sync,
         Work::LockHolder,
         Work::StallCause,
+        Work::Checkpoint,
     ];
 
     /// The name used in replies.
@@ -76,6 +79,7 @@ impl Work {
             Work::Sync => "sync",
             Work::LockHolder => "lockHolder",
             Work::StallCause => "stallCause",
+            Work::Checkpoint => "checkpoint",
         }
     }
 

@@ -166,7 +166,9 @@ fn waits(phase: Phase, breakdown: &Breakdown) -> Vec<KeyValue> {
         }
         Phase::SyncWait => {
             let sync = named(Work::Sync).map(|sync| number("quarry.journal.sync", sync));
-            waits.extend(sync);
+            let checkpoint = named(Work::Checkpoint);
+            let checkpoint = checkpoint.map(|count| number("quarry.checkpoint", count));
+            waits.extend(sync.into_iter().chain(checkpoint));
         }
         Phase::Stall => {
             let cause = quarry_timing::stall_cause_text(breakdown.work(Work::StallCause));

@@ -1,0 +1,120 @@
+//! Checkpoints: the engine's durable point moves on, and the journal frees the segments behind it.
+//!
+//! Engines move it by themselves; one is forced only when the journal has grown long. A forced one syncs the journal and
+//! the engine beside everybody's writes and syncs, which are slower for it. So an operation that waited for the journal
+//! while one ran names it: its waits then have a cause to look at.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quarry_journal::Journal;
+use quarry_storage::Engine;
+use quarry_timing::Work;
+
+use crate::database::journal_error;
+use crate::error::Result;
+
+/// How often the durable point is looked at.
+pub(crate) const CHECKPOINT_TICK: Duration =
+    Duration::from_millis(if cfg!(test) { 10 } else { 500 });
+/// A checkpoint is forced when the journal's files take more than this, which is several of its segments.
+const JOURNAL_BYTES_BEFORE_CHECKPOINT: u64 = if cfg!(test) { 6 << 20 } else { 256 << 20 };
+
+/// The numbers of the forced checkpoints: one runs while they differ.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl Checkpoints {
+    /// Frees journal segments up to the engine's durable point, and forces one when the journal has grown long.
+    /// One thread calls it.
+    pub fn step(
+        &self,
+        engine: &dyn Engine,
+        journal: &Journal,
+        last_durable: &mut u64,
+    ) -> Result<()> {
+        let mut durable = engine.durable_lsn()?;
+        if journal.live_bytes() > JOURNAL_BYTES_BEFORE_CHECKPOINT && durable == *last_durable {
+            let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+            let forced = force(engine, journal);
+            self.ended.store(number, Ordering::Relaxed);
+            forced?;
+            durable = engine.durable_lsn()?;
+        }
+        if durable > *last_durable {
+            journal.checkpointed(durable).map_err(journal_error)?;
+            *last_durable = durable;
+        }
+        Ok(())
+    }
+
+    /// Taken before a wait, for [`Checkpoints::name_since`].
+    pub fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Names the checkpoint that has run since, as one that this thread's operation waited beside.
+    pub fn name_since(&self, ended: u64) {
+        let begun = self.begun.load(Ordering::Relaxed);
+        if begun > ended {
+            quarry_timing::name(Work::Checkpoint, begun);
+        }
+    }
+}
+
+fn force(engine: &dyn Engine, journal: &Journal) -> Result<()> {
+    journal.sync().map_err(journal_error)?;
+    Ok(engine.sync()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use quarry_bson::doc;
+    use quarry_storage::{Faulty, Memory};
+    use quarry_timing::OperationKind;
+
+    use crate::{Database, Level, Namespace, Operation, Options};
+
+    const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(20);
+
+    /// The number of the checkpoint that a durable insert waited beside; 0 for none.
+    fn insert(database: &Database, number: i32) -> u64 {
+        let namespace = Namespace::new("db", "c").unwrap();
+        let document = doc! { "_id": number, "filler": "x".repeat(100_000) };
+        quarry_timing::begin_operation(Instant::now());
+        let operation = Operation::default();
+        let inserted =
+            (database.insert_piece(&operation, &namespace, &[document.as_raw()], true)).unwrap();
+        (database.acknowledge(inserted.lsn.unwrap(), Level::Durable)).unwrap();
+        let ended = quarry_timing::end_operation(OperationKind::Insert);
+        ended.work(quarry_timing::Work::Checkpoint)
+    }
+
+    #[test]
+    fn a_write_beside_a_forced_checkpoint_names_it() {
+        let engine = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let database = Database::open(Arc::clone(&engine) as _, Options::default()).unwrap();
+        assert_eq!(insert(&database, 0), 0);
+        engine.hold_syncs();
+        let begun = Instant::now();
+        let mut number = 1;
+        while engine.held_syncs() == 0 {
+            assert!(begun.elapsed() < WAIT_MAX);
+            insert(&database, number);
+            number += 1;
+        }
+        assert_eq!(insert(&database, number), 1);
+        engine.heal();
+        while engine.held_syncs() > 0 {
+            assert!(begun.elapsed() < WAIT_MAX);
+            std::thread::yield_now();
+        }
+        database.close().unwrap();
+    }
+}
