@@ -70,6 +70,9 @@ bench-concurrent: build ## 1..64 connections from compiled clients
 bench-collections: build ## 100,000 collections with two secondary indexes each
 	@QUARRY=$(QUARRY) $(BENCH) collections
 
+bench-durability: build ## `{j: true}` beside `{w: 1}`, and its p99 while the engine flushes and compacts
+	@QUARRY=$(QUARRY) $(BENCH) durability
+
 bench-timing: build ## what always-on timing costs: on, off and compiled out, in turns of one run, and instructions
 	@scripts/bootstrap.sh valgrind
 	@scripts/step.sh "release build without timing" \

@@ -13,6 +13,7 @@ pub mod concurrent;
 pub mod crud;
 pub mod documents;
 pub mod driver_client;
+pub mod durability;
 pub mod layers;
 pub mod message;
 pub mod peers;

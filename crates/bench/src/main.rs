@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
-use quarry_bench::{canned, collections, concurrent, crud, layers, timing};
+use quarry_bench::{canned, collections, concurrent, crud, durability, layers, timing};
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
 #[derive(Parser)]
@@ -72,6 +72,23 @@ enum Command {
         #[arg(long, default_value_t = 5000)]
         turn_ms: u64,
     },
+    /// `{j: true}` beside `{w: 1}`, and its latency while the engine flushes and compacts.
+    Durability {
+        #[arg(long, value_delimiter = ',', default_values_t = ["rocksdb".to_owned(), "mdbx".to_owned()])]
+        engines: Vec<String>,
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+        connections: Vec<u32>,
+        /// Length of one turn of one level.
+        #[arg(long, default_value_t = 700)]
+        turn_ms: u64,
+        #[arg(long, default_value_t = 4)]
+        rounds: u32,
+        /// Length of one turn of the quiet or the loaded server.
+        #[arg(long, default_value_t = 5000)]
+        tail_turn_ms: u64,
+        #[arg(long, default_value_t = 3)]
+        tail_rounds: u32,
+    },
     /// What always-on timing costs, on one connection.
     Timing {
         #[arg(long, default_value = "rocksdb")]
@@ -132,6 +149,21 @@ fn main() -> ExitCode {
             engine,
             connections,
             turn: Duration::from_millis(turn_ms),
+        }),
+        Command::Durability {
+            engines,
+            connections,
+            turn_ms,
+            rounds,
+            tail_turn_ms,
+            tail_rounds,
+        } => durability::run(&durability::Options {
+            engines,
+            connections,
+            turn: Duration::from_millis(turn_ms),
+            rounds,
+            tail_turn: Duration::from_millis(tail_turn_ms),
+            tail_rounds: tail_rounds.max(1),
         }),
         Command::Timing {
             engine,
