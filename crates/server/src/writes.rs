@@ -30,6 +30,25 @@ pub fn level(invocation: &Invocation<'_>) -> Level {
     }
 }
 
+/// How a statement of a command is acknowledged: one alone as the command is, one of several at the lower level, because
+/// `settle` waits for all of them at once.
+pub fn statement_level(level: Level, statements: usize) -> Level {
+    match statements {
+        1 => level,
+        _ => Level::Written,
+    }
+}
+
+/// Waits until what several statements committed has reached `level`.
+pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> Result<()> {
+    if statements > 1 {
+        let database = &invocation.server.database;
+        // Applied before the statement returned; what others wrote meanwhile is synced along.
+        database.acknowledge(database.journal().last_lsn(), level)?;
+    }
+    Ok(())
+}
+
 /// Variables are not served yet.
 pub fn refuse_let(invocation: &Invocation<'_>) -> Result<()> {
     match invocation.document("let")? {

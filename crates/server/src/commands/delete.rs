@@ -46,7 +46,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             &invocation.server.database,
             invocation.operation,
             request,
-            level,
+            writes::statement_level(level, statements.len()),
         ) {
             Ok(count) => deleted += count,
             Err(error) => {
@@ -59,6 +59,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             }
         }
     }
+    writes::settle(invocation, level, statements.len())?;
     let lane = invocation.connection.id;
     invocation
         .server

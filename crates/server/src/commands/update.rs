@@ -47,7 +47,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             &invocation.server.database,
             invocation.operation,
             request,
-            level,
+            writes::statement_level(level, statements.len()),
         ) {
             Ok(UpdateOutcome {
                 matched: found,
@@ -68,6 +68,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             }
         }
     }
+    writes::settle(invocation, level, statements.len())?;
     let lane = invocation.connection.id;
     invocation
         .server

@@ -1,6 +1,6 @@
 //! Where the time went, as clients ask for it: commands, replies, the slow-operation line.
 
-use quarry_bson::{Document, RawDocument, doc};
+use quarry_bson::{Document, RawDocument, Value, doc};
 
 use crate::client::Client;
 use crate::server::Server;
@@ -372,4 +372,33 @@ fn a_client_that_reads_slowly_shows_in_send() {
     let (phase, micros) = slowest_phase(&server, r#""comment":"unread""#);
     assert_eq!(phase, "send");
     assert!(micros >= DAWDLE.as_micros() as f64 * 0.9, "{micros}");
+}
+
+/// The number of the sync that a command waited for.
+fn sync_of(client: &mut Client, mut command: Document) -> i64 {
+    command.append("writeConcern", doc! { "w": 1, "j": true });
+    command.append("$quarry", doc! { "timing": true });
+    let reply = client.run(&command);
+    assert_eq!(reply.get_f64("ok"), Some(1.0), "{reply}");
+    number(&reply, "quarry.timing.waits.sync") as i64
+}
+
+#[test]
+fn a_command_of_many_statements_syncs_once() {
+    let server = Server::start(&[]);
+    let mut client = Client::connect(server.port);
+    let ids = 0..20;
+    let documents: Vec<Value> = ids.clone().map(|id| doc! { "_id": id }.into()).collect();
+    let first = sync_of(&mut client, doc! { "insert": "c", "documents": documents });
+    let updates: Vec<Value> = ids
+        .clone()
+        .map(|id| doc! { "q": { "_id": id }, "u": { "$set": { "n": 1 } } }.into())
+        .collect();
+    let updated = sync_of(&mut client, doc! { "update": "c", "updates": updates });
+    assert_eq!(updated, first + 1);
+    let deletes: Vec<Value> = ids
+        .map(|id| doc! { "q": { "_id": id }, "limit": 1 }.into())
+        .collect();
+    let deleted = sync_of(&mut client, doc! { "delete": "c", "deletes": deletes });
+    assert_eq!(deleted, updated + 1);
 }
