@@ -17,8 +17,11 @@ from pymongo.write_concern import WriteConcern
 from quarry_process import Quarry
 
 ROUNDS = int(os.environ.get("QUARRY_CRASH_ROUNDS", "20"))
+# Of the policies other than the default: a few rounds, or as many as are asked for.
+POLICY_ROUNDS = int(os.environ.get("QUARRY_CRASH_ROUNDS", "4"))
 WRITERS = 4
 ENGINES = [engine for engine in os.environ.get("QUARRY_ENGINES", "rocksdb,mdbx,memory").split(",") if engine != "memory"]
+POLICIES = ["journaled", "strict", "relaxed"]
 
 
 class Writer(threading.Thread):
@@ -90,11 +93,14 @@ def check(collection, known, doubtful):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_acknowledged_write_survives_sigkill(engine, tmp_path):
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_acknowledged_write_survives_sigkill(engine, policy, tmp_path):
+    rounds = ROUNDS if policy == "journaled" else POLICY_ROUNDS
     seed = int(os.environ.get("QUARRY_CRASH_SEED", time.time_ns() % 1_000_000))
-    print(f"\n{engine}: {ROUNDS} rounds, repeat with QUARRY_CRASH_SEED={seed}")
+    print(f"\n{engine}, {policy}: {rounds} rounds, repeat with")
+    print(f"  QUARRY_CRASH_SEED={seed} QUARRY_CRASH_ROUNDS={rounds} pytest -s tests/drivers/test_crash.py -k '{policy} and {engine}'")
     chance = random.Random(seed)
-    quarry = Quarry(tmp_path / "data", engine).start()
+    quarry = Quarry(tmp_path / "data", engine, ["--durability", policy]).start()
     with MongoClient(quarry.uri) as client:
         client.crash.things.create_index("u", unique=True)
         client.crash.things.create_index([("a", 1), ("n", -1)])
@@ -102,7 +108,7 @@ def test_every_acknowledged_write_survives_sigkill(engine, tmp_path):
     known = [{} for _ in range(WRITERS)]
     total = 0
     try:
-        for round_number in range(ROUNDS):
+        for round_number in range(rounds):
             writers = [Writer(quarry.uri, i, known[i], chance.random()) for i in range(WRITERS)]
             for writer in writers:
                 writer.start()
@@ -122,7 +128,7 @@ def test_every_acknowledged_write_survives_sigkill(engine, tmp_path):
                     part.clear()
                     part.update({k: v for k, v in everything.items() if k.startswith(f"{number}_")})
             print(f"round {round_number + 1}: {total} acknowledged writes so far, {sum(map(len, known))} documents")
-        assert total >= ROUNDS * WRITERS, "the load never got going"
+        assert total >= rounds * WRITERS, "the load never got going"
         assert quarry.stop() == 0, quarry.tail()
     finally:
         if quarry.running():
