@@ -121,6 +121,11 @@ pub fn meeting_cut_keys(mut range: KeyRange) -> KeyRange {
     range
 }
 
+/// Whether a range made by `meeting_cut_keys` may hold cut keys.
+pub fn may_meet_cut_keys(range: &KeyRange) -> bool {
+    range.start.len() >= CUT_BYTES
+}
+
 #[cfg(test)]
 mod tests {
     use quarry_bson::doc;

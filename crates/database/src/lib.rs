@@ -49,7 +49,7 @@ pub use error::{DuplicateKey, Error, Result};
 pub use ident::{Ident, Prefix};
 pub use index::{Index, KeyField, KeyPattern};
 pub use index_build::IndexesCreated;
-pub use index_entry::{meeting_cut_keys, split_unique_value};
+pub use index_entry::{may_meet_cut_keys, meeting_cut_keys, split_unique_value};
 pub use index_keys::KeyGenerator;
 pub use namespace::{Namespace, check_database};
 pub use operation::Operation;

@@ -240,6 +240,66 @@ fn what_is_examined_is_what_the_engine_counted() {
     }
 }
 
+/// A unique entry names one record: whole keys of it need no cursor. Keys that are cut, or a field without a value, do.
+#[test]
+fn whole_unique_keys_are_gotten() {
+    let long = "x".repeat(3000);
+    let documents: Vec<Document> = (0..40)
+        .map(|n| {
+            doc! {
+                "_id": n, "a": (n % 10), "b": (n / 10), "tags": [(n * 2), (n * 2 + 1)],
+                "long": (format!("{long}{n}"))
+            }
+        })
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1, "b": -1}, "name": "a_b", "unique": true}"#);
+    fixture.index(r#"{"key": {"tags": 1}, "name": "tags", "unique": true}"#);
+    fixture.index(r#"{"key": {"long": 1}, "name": "long", "unique": true}"#);
+    let of_long = format!(r#"{{"long": "{long}7"}}"#);
+    // The catalog is read before anything is counted.
+    fixture.find(r#"{"a": 1, "b": 1}"#);
+
+    // Filter, what it finds, the keys looked for; none for those that take a cursor.
+    for (filter, found, keys) in [
+        (r#"{"a": 3, "b": 2}"#, vec![23], Some(1)),
+        (r#"{"b": 2, "a": 3.0}"#, vec![23], Some(1)),
+        (r#"{"a": 3, "b": 9}"#, vec![], Some(1)),
+        (r#"{"a": 3, "b": 2, "_id": {"$gt": 30}}"#, vec![], Some(1)),
+        (
+            r#"{"a": {"$in": [1, 2]}, "b": {"$in": [0, 9]}}"#,
+            vec![1, 2],
+            Some(4),
+        ),
+        (r#"{"tags": {"$in": [8, 9, 500]}}"#, vec![4], Some(3)),
+        (r#"{"a": 3}"#, vec![33, 23, 13, 3], None),
+        (&of_long, vec![7], None),
+    ] {
+        let before = fixture.database.engine().counters();
+        let ids: Vec<i32> = fixture
+            .find(filter)
+            .iter()
+            .map(|text| {
+                let document = json(text);
+                document.as_raw().get("_id").unwrap().as_i32().unwrap()
+            })
+            .collect();
+        assert_eq!(ids, found, "{filter}");
+        let after = fixture.database.engine().counters();
+        let gets = after.gets - before.gets;
+        match keys {
+            Some(keys) => {
+                assert_eq!(after.seeks, before.seeks, "{filter}");
+                assert!(
+                    (keys..=keys + found.len().max(1) as u64).contains(&gets),
+                    "{filter}: {gets} gets"
+                );
+            }
+            None => assert!(after.seeks > before.seeks, "{filter}"),
+        }
+    }
+}
+
 #[test]
 fn explain_measures_what_is_examined() {
     let documents: Vec<Document> = (0..100).map(|n| doc! {"_id": n, "a": (n % 10)}).collect();

@@ -120,7 +120,7 @@ impl Scan {
             _ => None,
         };
         if self.plan.is_of_whole_keys {
-            return self.run_keys(view, operation, visit);
+            return self.run_keys(view, operation, index, visit);
         }
         let Some(all) = self.outer_range() else {
             self.is_done = true;
@@ -140,7 +140,11 @@ impl Scan {
                 operation.step(&mut steps)?;
                 let flow = match index {
                     None => self.visit_record(&*cursor, visit)?,
-                    Some(index) => self.visit_entry(view, index, &*cursor, visit)?,
+                    Some(index) => {
+                        let (key, value) = (cursor.key(), cursor.value());
+                        let record = index_record_key(index, &view.collection, key, value)?;
+                        self.visit_entry(view, index, &record, visit)?
+                    }
                 };
                 if flow == Flow::Stop {
                     self.remember(cursor.key());
@@ -163,11 +167,12 @@ impl Scan {
         Ok(false)
     }
 
-    /// Ranges of one record each: gets, without a cursor.
+    /// Ranges of one key each, a record's or a unique index's: gets, without a cursor.
     fn run_keys(
         &mut self,
         view: &View,
         operation: &Operation,
+        index: Option<&Index>,
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
         let mut steps = 0;
@@ -175,8 +180,13 @@ impl Scan {
             operation.step(&mut steps)?;
             let key = range.start.clone();
             self.range += 1;
-            self.keys_examined += 1;
-            let flow = self.fetch(view, &key, visit)?;
+            let flow = match index {
+                None => {
+                    self.keys_examined += 1;
+                    self.fetch(view, &key, visit)?
+                }
+                Some(index) => self.get_entry(view, index, &key, visit)?,
+            };
             if flow == Flow::Stop {
                 self.remember(&key);
                 return Ok(true);
@@ -184,6 +194,24 @@ impl Scan {
         }
         self.is_done = true;
         Ok(false)
+    }
+
+    /// The document of the unique entry that stands under `key`, if one does.
+    fn get_entry(
+        &mut self,
+        view: &View,
+        index: &Index,
+        key: &[u8],
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        let mut record = None;
+        view.get(key, &mut |value| {
+            record = Some(index_record_key(index, &view.collection, key, value));
+        })?;
+        match record.transpose()? {
+            None => Ok(Flow::Continue),
+            Some(record) => self.visit_entry(view, index, &record, visit),
+        }
     }
 
     /// From the first range to the last.
@@ -250,15 +278,14 @@ impl Scan {
         &mut self,
         view: &View,
         index: &Index,
-        cursor: &dyn Cursor,
+        record: &[u8],
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
         self.keys_examined += 1;
-        let record = index_record_key(index, &view.collection, cursor.key(), cursor.value())?;
-        if (index.is_multikey() || self.remembers_all) && !self.is_new(&record)? {
+        if (index.is_multikey() || self.remembers_all) && !self.is_new(record)? {
             return Ok(Flow::Continue);
         }
-        self.fetch(view, &record, visit)
+        self.fetch(view, record, visit)
     }
 
     fn fetch(&mut self, view: &View, record: &[u8], visit: &mut Visit<'_>) -> Result<Flow> {

@@ -2,13 +2,15 @@
 //! unique key, then more fields of equality, then a range, then an order that is asked for; else the collection.
 
 use quarry_bson::{Document, RawValue, doc};
-use quarry_database::{Collection, Detail, Ident, Index, KeyRange, meeting_cut_keys};
+use quarry_database::{
+    Collection, Detail, Ident, Index, KeyRange, may_meet_cut_keys, meeting_cut_keys,
+};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
 use super::bounds;
 use super::interval::Interval;
-use super::key_ranges::{apart, compose};
+use super::key_ranges::{apart, are_combined, compose};
 use super::plan::{Access, IndexAccess, Plan};
 use crate::error::{Error, Result};
 use crate::matcher::{FieldPredicate, Matcher};
@@ -315,6 +317,20 @@ impl Scored<'_> {
                 .is_none_or(|first| bounds.get(*first).iter().any(Interval::holds_null))
     }
 
+    /// Whether each range is one value of every field of a key that names one record, uncut.
+    fn has_whole_keys(
+        &self,
+        bounded: &[(&[Interval<'_>], Direction)],
+        ranges: &[KeyRange],
+    ) -> bool {
+        let candidate = &self.candidate;
+        if !candidate.is_unique || self.score.equalities != candidate.fields_len() {
+            return false;
+        }
+        candidate.is_clustered()
+            || (are_combined(bounded) && ranges.iter().all(|range| !may_meet_cut_keys(range)))
+    }
+
     fn plan(&self, bounds: &Bounds<'_, '_>, wanted: Wanted<'_>) -> Plan {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
@@ -338,14 +354,15 @@ impl Scored<'_> {
             },
             is_point: candidate.is_clustered() && self.score.is_whole_unique_key,
         };
+        let ranges = candidate.ranges(&bounded);
         Plan {
-            is_of_whole_keys: candidate.is_clustered() && self.score.equalities == 1,
+            is_of_whole_keys: self.has_whole_keys(&bounded, &ranges),
             access: if candidate.is_clustered() {
                 Access::Records(access)
             } else {
                 Access::Index(access)
             },
-            ranges: candidate.ranges(&bounded),
+            ranges,
             is_reversed,
             is_sorted: wanted.sort.is_none() || self.order.is_some(),
         }

@@ -51,6 +51,12 @@ pub fn compose(prefix: &[u8], fields: &[(&[Interval<'_>], Direction)]) -> Vec<Ke
         .collect()
 }
 
+/// Whether `compose` bounds the last of these fields too, all of which are points.
+pub fn are_combined(fields: &[(&[Interval<'_>], Direction)]) -> bool {
+    let counts = fields.iter().map(|(intervals, _)| intervals.len());
+    counts.fold(1_usize, usize::saturating_mul) <= COMBINATIONS_MAX
+}
+
 /// Joins those of the ranges, which are in key order, that share keys.
 pub fn apart(ranges: impl Iterator<Item = KeyRange>) -> Vec<KeyRange> {
     let mut joined: Vec<KeyRange> = Vec::new();

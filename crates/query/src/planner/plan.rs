@@ -8,7 +8,7 @@ pub struct Plan {
     pub access: Access,
     /// In key order; a reversed plan reads them from the last to the first.
     pub ranges: Vec<KeyRange>,
-    /// Each range begins with the one key that it can hold, a record's.
+    /// Each range begins with the one key that it can hold, a record's or a unique index's.
     pub is_of_whole_keys: bool,
     pub is_reversed: bool,
     /// Documents come out of the access in the order that was asked for.
