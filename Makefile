@@ -18,6 +18,9 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 	quarry-wire quarry-database quarry-query xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
+# What every push gives each fuzz target.
+FUZZ_SMOKE_SECONDS := 3
+
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
 	bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
 
@@ -54,6 +57,7 @@ test-rust: bootstrap-drivers ## the Rust tests
 		cargo test $(addprefix -p ,$(PLAIN_CRATES))
 	@scripts/step.sh "tests of the crates that link RocksDB" \
 		cargo test --release $(addprefix -p ,$(ROCKSDB_CRATES))
+	@scripts/step.sh "every fuzz target for $(FUZZ_SMOKE_SECONDS) seconds" scripts/fuzz.sh $(FUZZ_SMOKE_SECONDS)
 
 test-drivers: build bootstrap-drivers ## pymongo, Node, mongosh and the crash test against real processes
 	@QUARRY=$(QUARRY) tests/drivers/run.sh
@@ -91,7 +95,7 @@ bench-journal: bootstrap ## the journal beside what the disk allows
 bench-mdbx: bootstrap ## libmdbx's four sync modes beside its raw C API
 	@cargo bench -p quarry-storage-mdbx --bench mdbx
 
-fuzz: ## every fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
+fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
 torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine and policy, and SEEDS (1000) of crash points
