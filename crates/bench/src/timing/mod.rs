@@ -90,6 +90,17 @@ impl Side {
     const ALL: [Side; 4] = [Side::On, Side::Off, Side::CompiledOut, Side::Control];
 }
 
+/// Who measures when in a round: each side comes first, second, third and last equally often, and on and off follow
+/// each other in both directions, because whoever follows another process finds colder caches.
+fn order(round: usize) -> [Side; Side::ALL.len()] {
+    let mut sides = Side::ALL;
+    sides.rotate_left(round / 2 % Side::ALL.len());
+    if !round.is_multiple_of(2) {
+        sides.reverse();
+    }
+    sides
+}
+
 /// Of one workload, in microseconds, in the order of [`Side::ALL`].
 struct Outcome {
     /// The medians over the rounds.
@@ -173,9 +184,7 @@ impl Sides {
     fn measure(&mut self, workload: &Workload, options: &Options) -> io::Result<Outcome> {
         let mut times = [const { Vec::new() }; Side::ALL.len()];
         for round in 0..options.rounds as usize {
-            for place in 0..Side::ALL.len() {
-                // Each side comes first, second, third and last equally often.
-                let side = Side::ALL[(round + place) % Side::ALL.len()];
+            for side in order(round) {
                 let bench = match side {
                     Side::On | Side::Off => &mut self.timed,
                     Side::CompiledOut => &mut self.untimed,
@@ -272,6 +281,16 @@ fn median(values: &mut [f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_side_stands_at_every_place_equally_often() {
+        for place in 0..Side::ALL.len() {
+            for side in Side::ALL {
+                let rounds = (0..8).filter(|round| order(*round)[place] == side);
+                assert_eq!(rounds.count(), 2);
+            }
+        }
+    }
 
     #[test]
     fn a_median_is_the_middle_whatever_the_order() {
