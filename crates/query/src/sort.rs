@@ -6,9 +6,9 @@
 
 use std::cmp::Ordering;
 
-use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
 use quarry_keystring::{Direction, TypeBits, encode_value};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Error, Result};
 use crate::field_path::{FieldPath, PathPart};
@@ -19,6 +19,8 @@ pub const SORT_FIELDS_MAX: usize = 32;
 #[derive(Debug)]
 pub struct SortPattern {
     fields: Vec<SortField>,
+    /// The top-level field that each path begins with.
+    heads: FieldSet,
     natural: Option<Direction>,
 }
 
@@ -53,6 +55,7 @@ impl SortPattern {
             fields.push(field);
         }
         Ok(SortPattern {
+            heads: FieldSet::new(fields.iter().map(|field| field.path.first())),
             fields,
             natural: None,
         })
@@ -76,10 +79,16 @@ impl SortPattern {
     /// Appends the document's sort key: `a` sorts before `b` if its key's bytes do. Fails for two arrays side
     /// by side, which have no order together.
     pub fn key(&self, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let mut heads: SmallVec<[Option<RawElement<'_>>; 4]> = smallvec![None; self.fields.len()];
+        self.heads.extract(document, &mut heads);
         let cursors: Cursors<'_, '_> = self
             .fields
             .iter()
-            .map(|field| resolve(document.get(field.path.first()), &field.path.parts()[1..]))
+            .zip(heads)
+            .map(|(field, head)| {
+                let value = head.map(|element| element.value());
+                resolve(value, &field.path.parts()[1..])
+            })
             .collect();
         let start = out.len();
         self.smallest_key(&cursors, start, out)
@@ -222,6 +231,7 @@ fn parse_natural(pattern: RawDocument<'_>, natural: RawElement<'_>) -> Result<So
     };
     Ok(SortPattern {
         fields: Vec::new(),
+        heads: FieldSet::new([]),
         natural: Some(direction),
     })
 }
