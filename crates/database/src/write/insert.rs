@@ -1,0 +1,334 @@
+//! Inserts: a piece of documents from their record keys to its one batch.
+
+use std::sync::Arc;
+
+use quarry_bson::{RawDocument, RawValue};
+use quarry_storage::KeyRange;
+use quarry_timing::Phase;
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use super::Piece;
+use super::duplicate::{duplicate_id, duplicate_key};
+use crate::collection::{Collection, Detail};
+use crate::database::{Database, append_record_key};
+use crate::error::{Error, Result};
+use crate::index_keys::{Entry, KeyBuffer, Target};
+use crate::namespace::Namespace;
+use crate::operation::Operation;
+use crate::record_locks::{Locks, lock_hash};
+
+/// What an insert did: how many went in, and which did not.
+#[derive(Debug, Default)]
+pub struct Inserted {
+    pub inserted: u64,
+    pub errors: Vec<(usize, Error)>,
+    pub lsn: Option<u64>,
+}
+
+impl Database {
+    /// Inserts documents, each with its `_id` first, as one piece.
+    pub fn insert_piece(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+    ) -> Result<Inserted> {
+        let _epoch = self.epochs.enter();
+        let (collection, _hold) = loop {
+            match self.hold_shared(namespace, operation)? {
+                Some(held) => break held,
+                None => drop(self.collection_or_create(namespace, operation)?),
+            }
+        };
+        let detail = self.catalog.detail(&collection)?;
+        let mut insert = InsertPiece::new(self, &collection, detail, documents, ordered);
+        insert.make_record_keys()?;
+        let _records = self.record_locks.lock(insert.lock_hashes(), operation)?;
+        insert.refuse_known_ids()?;
+        insert.make_index_keys();
+        let _uniques = insert.lock_and_check_uniques(operation)?;
+        let mut piece = insert.stage();
+        let inserted = piece.documents.unsigned_abs();
+        if let Some(capped) = collection.capped {
+            self.trim_capped(&collection, detail, capped, &mut piece)?;
+        }
+        let mut errors = insert.errors;
+        errors.sort_by_key(|(position, _)| *position);
+        if ordered {
+            errors.truncate(1);
+        }
+        let mut lsn = self.commit_piece(&collection, piece)?;
+        if let Some(capped) = collection.capped {
+            // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
+            let mut rest = Piece::default();
+            self.trim_capped(&collection, detail, capped, &mut rest)?;
+            lsn = self.commit_piece(&collection, rest)?.or(lsn);
+        }
+        Ok(Inserted {
+            inserted,
+            errors,
+            lsn,
+        })
+    }
+}
+
+/// The state of one insert between its steps.
+struct InsertPiece<'i> {
+    database: &'i Database,
+    collection: &'i Arc<Collection>,
+    detail: &'i Detail,
+    documents: &'i [RawDocument<'i>],
+    ordered: bool,
+    /// Full record keys, one a document.
+    record_keys: Vec<Vec<u8>>,
+    failed: Vec<bool>,
+    errors: Vec<(usize, Error)>,
+    keys: KeyBuffer,
+    marks: SmallVec<[(usize, u64); 2]>,
+}
+
+impl<'i> InsertPiece<'i> {
+    fn new(
+        database: &'i Database,
+        collection: &'i Arc<Collection>,
+        detail: &'i Detail,
+        documents: &'i [RawDocument<'i>],
+        ordered: bool,
+    ) -> InsertPiece<'i> {
+        InsertPiece {
+            database,
+            collection,
+            detail,
+            documents,
+            ordered,
+            record_keys: Vec::with_capacity(documents.len()),
+            failed: vec![false; documents.len()],
+            errors: Vec::new(),
+            keys: KeyBuffer::default(),
+            marks: SmallVec::new(),
+        }
+    }
+
+    fn make_record_keys(&mut self) -> Result<()> {
+        let _key_gen = quarry_timing::phase(Phase::KeyGen);
+        if !self.collection.is_clustered() {
+            return self.make_record_ids();
+        }
+        for (position, document) in self.documents.iter().enumerate() {
+            let mut key = Vec::with_capacity(32);
+            let id = document.get("_id").unwrap_or(RawValue::Null);
+            if let Err(error) = append_record_key(&mut key, self.collection, id) {
+                self.refuse(position, error);
+            }
+            self.record_keys.push(key);
+        }
+        Ok(())
+    }
+
+    /// Capped: the next RecordIds. The hold is exclusive, so the last key cannot move.
+    fn make_record_ids(&mut self) -> Result<()> {
+        let prefix = self.collection.prefix.as_bytes();
+        let snapshot = self.database.engine.snapshot()?;
+        let mut cursor = snapshot.cursor(KeyRange::prefix(prefix))?;
+        cursor.last()?;
+        let last = if cursor.valid() {
+            cursor.key()[prefix.len()..]
+                .try_into()
+                .map_or(0, u64::from_be_bytes)
+        } else {
+            0
+        };
+        for (next, _) in (last + 1..).zip(self.documents) {
+            let mut key = prefix.to_vec();
+            key.extend_from_slice(&next.to_be_bytes());
+            self.record_keys.push(key);
+        }
+        Ok(())
+    }
+
+    fn lock_hashes(&self) -> SmallVec<[u64; 4]> {
+        self.record_keys.iter().map(|key| lock_hash(key)).collect()
+    }
+
+    /// Refuses an `_id` that is stored already or stands twice in the piece.
+    fn refuse_known_ids(&mut self) -> Result<()> {
+        if !self.collection.is_clustered() {
+            return Ok(());
+        }
+        let _read = quarry_timing::phase(Phase::EngineRead);
+        let mut seen: FxHashSet<&[u8]> = FxHashSet::default();
+        let mut known = Vec::new();
+        for (position, key) in self.record_keys.iter().enumerate() {
+            if self.failed[position] {
+                continue;
+            }
+            let repeated = self.documents.len() > 1 && !seen.insert(key);
+            if repeated || self.database.engine.get(key, &mut |_| {})? {
+                known.push(position);
+                if self.ordered {
+                    break;
+                }
+            }
+        }
+        for position in known {
+            let error = duplicate_id(self.collection, self.documents[position]);
+            self.refuse(position, error);
+        }
+        Ok(())
+    }
+
+    fn make_index_keys(&mut self) {
+        let _key_gen = quarry_timing::phase(Phase::KeyGen);
+        if self.detail.keys.is_empty() {
+            return;
+        }
+        for position in 0..self.documents.len() {
+            if self.is_cut_at(position) {
+                return;
+            }
+            if !self.failed[position]
+                && let Err(error) = self.make_entries(position)
+            {
+                self.refuse(position, error);
+            }
+        }
+    }
+
+    fn make_entries(&mut self, position: usize) -> Result<()> {
+        let document = self.documents[position];
+        let suffix = &self.record_keys[position][self.collection.prefix.as_bytes().len()..];
+        let id = if self.collection.is_clustered() {
+            document.get("_id")
+        } else {
+            None
+        };
+        let target = Target {
+            document: position as u32,
+            record_key: suffix,
+            id,
+        };
+        let found = self.detail.keys.extract(document);
+        for (number, index) in self.detail.indexes.iter().enumerate() {
+            let multikey =
+                self.detail
+                    .keys
+                    .entries(number, index, &found, target, &mut self.keys)?;
+            if multikey != 0 {
+                self.marks.push((number, multikey));
+            }
+        }
+        Ok(())
+    }
+
+    fn lock_and_check_uniques(&mut self, operation: &Operation) -> Result<Option<Locks<'i>>> {
+        let unique = |entry: &&Entry| self.detail.indexes[usize::from(entry.index)].unique;
+        let hashes: SmallVec<[u64; 4]> = self
+            .keys
+            .entries
+            .iter()
+            .filter(unique)
+            .map(|entry| lock_hash(self.keys.key(entry)))
+            .collect();
+        if hashes.is_empty() {
+            return Ok(None);
+        }
+        let locks = self.database.unique_locks.lock(hashes, operation)?;
+        let _read = quarry_timing::phase(Phase::EngineRead);
+        let mut taken: FxHashSet<&[u8]> = FxHashSet::default();
+        let mut refused: Vec<(usize, Error)> = Vec::new();
+        let mut noted: FxHashSet<u32> = FxHashSet::default();
+        let mut entries: Vec<&Entry> = self.keys.entries.iter().filter(unique).collect();
+        entries.sort_by_key(|entry| entry.document);
+        let position_entries = entries.chunk_by(|a, b| a.document == b.document);
+        for of_document in position_entries {
+            let position = of_document[0].document as usize;
+            if self.failed[position] {
+                continue;
+            }
+            let mut clash = None;
+            for entry in of_document {
+                let key = self.keys.key(entry);
+                if taken.contains(key) || self.database.engine.get(key, &mut |_| {})? {
+                    let index = &self.detail.indexes[usize::from(entry.index)];
+                    if !index.is_unique_build() {
+                        clash = Some(*entry);
+                        break;
+                    }
+                    let (record_key, value) = (&self.record_keys[position], self.keys.value(entry));
+                    self.database
+                        .note_duplicate(self.collection, index, record_key, (key, value));
+                    noted.insert(entry.key.start);
+                }
+            }
+            match clash {
+                Some(entry) => {
+                    let index = &self.detail.indexes[usize::from(entry.index)];
+                    refused.push((
+                        position,
+                        duplicate_key(
+                            self.collection,
+                            index,
+                            self.keys.key(entry),
+                            self.keys.value(entry),
+                        ),
+                    ));
+                    if self.ordered {
+                        break;
+                    }
+                }
+                None => taken.extend(of_document.iter().map(|entry| self.keys.key(entry))),
+            }
+        }
+        for (position, error) in refused {
+            self.refuse(position, error);
+        }
+        if !noted.is_empty() {
+            self.keys
+                .entries
+                .retain(|entry| !noted.contains(&entry.key.start));
+        }
+        Ok(Some(locks))
+    }
+
+    fn stage(&mut self) -> Piece {
+        let mut piece = Piece::default();
+        let cut = self.first_cut();
+        for (position, document) in self.documents.iter().enumerate().take(cut) {
+            if !self.failed[position] {
+                piece.put_document(&self.record_keys[position], document.as_bytes(), None);
+            }
+        }
+        for entry in &self.keys.entries {
+            let position = entry.document as usize;
+            if position < cut && !self.failed[position] {
+                piece.puts.put(self.keys.key(entry), self.keys.value(entry));
+            }
+        }
+        // A mark too many (of a refused document) only makes plans more careful.
+        for (number, components) in &self.marks {
+            piece.mark_multikey(&self.detail.indexes[*number], *components);
+        }
+        piece
+    }
+
+    fn refuse(&mut self, position: usize, error: Error) {
+        self.failed[position] = true;
+        self.errors.push((position, error));
+    }
+
+    fn first_cut(&self) -> usize {
+        if !self.ordered {
+            return self.documents.len();
+        }
+        self.failed
+            .iter()
+            .position(|&failed| failed)
+            .unwrap_or(self.documents.len())
+    }
+
+    fn is_cut_at(&self, position: usize) -> bool {
+        self.ordered && self.failed[..=position].contains(&true)
+    }
+}

@@ -1,0 +1,109 @@
+//! Writes of documents, a piece at a time: at most `PIECE_DOCUMENTS_MAX` documents in one atomic batch.
+//!
+//! A piece locks its records, reads the latest, makes all its index keys, locks and checks its unique keys, and commits
+//! once. The order of loops (keys of the whole piece before its one commit) is what makes batches cheap. A document
+//! that fails takes none of its entries into the batch; in an ordered insert and in an update nothing behind it counts.
+
+mod capped;
+mod duplicate;
+mod insert;
+mod modified_keys;
+mod modify;
+
+use quarry_storage::WriteBatch;
+use smallvec::SmallVec;
+
+use crate::collection::Collection;
+use crate::database::{Database, now_ms};
+use crate::error::Result;
+use crate::ident::Ident;
+use crate::index::Index;
+use crate::layout;
+use crate::payload::{Delta, Header, OperationKind, SYSTEM};
+
+pub(crate) use duplicate::duplicate_key;
+pub use insert::Inserted;
+pub use modify::{Change, Modified};
+
+/// Documents and bytes that one commit takes at most.
+pub const PIECE_DOCUMENTS_MAX: usize = 500;
+pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
+
+/// What one piece will commit. Deletes come before puts.
+#[derive(Default)]
+struct Piece {
+    deletes: WriteBatch,
+    puts: WriteBatch,
+    documents: i64,
+    bytes: i64,
+    operations: Vec<OperationKind>,
+    marks: SmallVec<[(Ident, u8); 2]>,
+}
+
+impl Piece {
+    fn mark_multikey(&mut self, index: &Index, components: u64) {
+        let new = components & !index.marks();
+        for component in 0..64u8 {
+            if new & (1 << component) != 0 {
+                self.puts
+                    .put(&layout::multikey_key(index.ident, component), &[]);
+                self.marks.push((index.ident, component));
+            }
+        }
+    }
+
+    fn put_document(&mut self, key: &[u8], document: &[u8], old_bytes: Option<usize>) {
+        self.puts.put(key, document);
+        self.bytes += signed(document.len());
+        match old_bytes {
+            Some(old) => {
+                self.bytes -= signed(old);
+                self.operations.push(OperationKind::Update);
+            }
+            None => {
+                self.documents += 1;
+                self.operations.push(OperationKind::Insert);
+            }
+        }
+    }
+
+    fn delete_document(&mut self, key: &[u8], old_bytes: usize) {
+        self.deletes.delete(key);
+        self.documents -= 1;
+        self.bytes -= signed(old_bytes);
+        self.operations.push(OperationKind::Delete);
+    }
+}
+
+impl Database {
+    /// Commits a piece, if it changes anything.
+    fn commit_piece(&self, collection: &Collection, mut piece: Piece) -> Result<Option<u64>> {
+        if piece.puts.is_empty() && piece.deletes.is_empty() {
+            return Ok(None);
+        }
+        let batch = if piece.deletes.is_empty() {
+            piece.puts
+        } else {
+            piece.deletes.append(&piece.puts);
+            piece.deletes
+        };
+        let delta = [Delta {
+            ident: collection.ident,
+            documents: piece.documents,
+            bytes: piece.bytes,
+        }];
+        let changes = delta[0].documents != 0 || delta[0].bytes != 0;
+        let header = Header {
+            flags: if piece.marks.is_empty() { 0 } else { SYSTEM },
+            wall_ms: now_ms(),
+            collection: Some(collection.uuid),
+            deltas: if changes { &delta } else { &[] },
+            operations: &piece.operations,
+        };
+        self.commit(&header, &batch).map(Some)
+    }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("documents are at most 16 MiB")
+}
