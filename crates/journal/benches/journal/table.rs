@@ -16,8 +16,9 @@ Durable an fdatasync shared by everyone who waits. Ours and the bare loop take t
 time, and the best of each is shown. A producer of the order log takes a ticket and goes on, so that one sync serves many
 critical orders of one producer; the bare loop waits for each of its syncs. Latency runs from submission to
 acknowledgement. More producers than cores only wait longer in turn: each has up to 1,024 orders of a level under way.
-Neighbours on the machine show in the tails first: while others compiled, the p99 of 31 critical in 50k swung from 8 to 50 us
-between runs of this bench.";
+The p99 of 31 critical in 50k stands on an edge: the orders in flight while 31 syncs run, some 16 each time, are 1 % of 50,000,
+so that it shows either the usual order or one held up beside a sync. It was between 8 and 70 us in runs of this bench,
+on a quiet machine too.";
 
 pub struct Table {
     cases: Vec<Case>,
