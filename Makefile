@@ -99,7 +99,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
 torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine and policy, and SEEDS (1000) of crash points
-	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-journal -p quarry-database --test crash
+	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
 	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py
 

@@ -11,7 +11,7 @@ use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
 use quarry_storage::{Engine, FlushImages, KeyRange};
 
-/// `QUARRY_TORTURE` runs that many instead.
+/// `QUARRY_TORTURE` runs that many instead, `QUARRY_TORTURE_SEED` begins at another seed.
 const ROUNDS: u64 = 20;
 const LIVES: u64 = 4;
 const WRITES: u64 = 25;
@@ -45,12 +45,23 @@ fn namespace() -> Namespace {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_half_is_found() {
-    let rounds = std::env::var("QUARRY_TORTURE")
-        .ok()
-        .and_then(|rounds| rounds.parse().ok())
-        .unwrap_or(ROUNDS);
-    for seed in 0..rounds {
-        run(seed);
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let rounds = number("QUARRY_TORTURE").unwrap_or(ROUNDS);
+    let first = number("QUARRY_TORTURE_SEED").unwrap_or(0);
+    for seed in first..first + rounds {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("failed: seed {seed}; repeat with");
+            eprintln!(
+                "  QUARRY_TORTURE=1 QUARRY_TORTURE_SEED={seed} cargo test -p quarry-database --test crash"
+            );
+            std::panic::resume_unwind(panic);
+        }
+        if rounds > ROUNDS && seed % 100 == 99 {
+            println!(
+                "seed {seed}: {} crash points so far",
+                (seed - first + 1) * LIVES
+            );
+        }
     }
 }
 
