@@ -2,7 +2,7 @@
 //!
 //! The same shapes stand in `crud.py`, which sends them; the canned replies and the compiled clients use these.
 
-use quarry_bson::{Document, doc};
+use quarry_bson::{Document, Value, doc};
 
 const DATA: &str = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuv";
 
@@ -31,6 +31,19 @@ pub fn complex(seq: u64) -> Document {
     document.append("amount", seq as f64 * 1.25);
     document.append("note", "a note that no index ever names ".repeat(4));
     document
+}
+
+/// The definitions of ten indexes over the fields of a complex document, three fields each.
+pub fn ten_indexes() -> Vec<Value> {
+    (0..10)
+        .map(|index| {
+            let mut key = Document::new();
+            for field in [index * 3, index * 3 + 1, index * 3 + 2] {
+                key.append(format!("f{field:02}"), 1);
+            }
+            doc! { "key": key, "name": format!("index{index}") }.into()
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -122,16 +122,7 @@ fn preload(client: &mut RawClient) -> io::Result<()> {
         client.command(&insert("read", batch.collect()))?;
     }
     client.command(&doc! { "create": "simple", "$db": DATABASE })?;
-    let indexes: Vec<Value> = (0..10)
-        .map(|index| {
-            let mut key = Document::new();
-            for field in [index * 3, index * 3 + 1, index * 3 + 2] {
-                key.append(format!("f{field:02}"), 1);
-            }
-            doc! { "key": key, "name": format!("index{index}") }.into()
-        })
-        .collect();
-    client.command(&doc! { "createIndexes": "complex", "indexes": indexes, "$db": DATABASE })
+    client.command(&doc! { "createIndexes": "complex", "indexes": (documents::ten_indexes()), "$db": DATABASE })
 }
 
 fn set_share(control: &mut RawClient, share: f64) -> io::Result<()> {

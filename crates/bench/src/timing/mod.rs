@@ -246,17 +246,8 @@ impl Bench {
             let batch = (first..first + 1000).map(|n| documents::simple("bench", n).into());
             self.client.command(&insert("read", batch.collect()))?;
         }
-        let indexes: Vec<Value> = (0..10)
-            .map(|index| {
-                let mut key = Document::new();
-                for field in [index * 3, index * 3 + 1, index * 3 + 2] {
-                    key.append(format!("f{field:02}"), 1);
-                }
-                doc! { "key": key, "name": format!("index{index}") }.into()
-            })
-            .collect();
         self.client
-            .command(&doc! { "createIndexes": "complex", "indexes": indexes, "$db": DATABASE })
+            .command(&doc! { "createIndexes": "complex", "indexes": (documents::ten_indexes()), "$db": DATABASE })
     }
 
     /// The median time of one operation, in microseconds.
