@@ -51,6 +51,7 @@ mod journal;
 mod latch;
 mod log;
 mod options;
+mod pace;
 mod pipeline;
 mod queue;
 mod reader;

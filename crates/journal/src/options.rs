@@ -30,7 +30,8 @@ pub struct Options {
     pub retain_bytes: u64,
     /// Keep checkpointed segments at least this long after their last write.
     pub retain_ms: u64,
-    /// A record submitted without waiting is appended at the latest when a later submission finds it this old.
+    /// A record submitted without waiting is appended at the latest when a later submission finds it this old; at once
+    /// while a lone durable record is being synced.
     pub gather_ns: u64,
 }
 
@@ -45,7 +46,7 @@ impl Default for Options {
             compress_above_bytes: None,
             retain_bytes: 0,
             retain_ms: 0,
-            gather_ns: 700,
+            gather_ns: 400,
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::hooks::Hooks;
 use crate::latch::Latch;
 use crate::log::{Log, LogTicket, Stage};
 use crate::options::{Options, RECORD_BYTES_MAX};
+use crate::pace::Pace;
 use crate::queue::{Queue, Taken};
 use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
 use crate::wakeups::Wakeups;
@@ -43,6 +44,7 @@ pub(crate) struct Pipeline {
     accepted_lsn: AtomicU64,
     /// The engine refused a group that the log holds.
     is_behind: AtomicBool,
+    pace: Pace,
     clock: Clock,
 }
 
@@ -57,6 +59,7 @@ impl Pipeline {
         next_lsn: u64,
     ) -> Self {
         Pipeline {
+            pace: Pace::new(options.gather_ns),
             options,
             hooks,
             appender: Mutex::new(Appender::new(Arc::clone(&log), next_lsn)),
@@ -128,10 +131,14 @@ impl Pipeline {
         let now_ns = self.now_ns();
         let place = queue.push(payload, now_ns);
         queue.wants_sync |= level == Level::Durable;
-        let is_old = now_ns.saturating_sub(queue.oldest_ns) >= self.options.gather_ns;
+        let gather_ns = self.pace.gather_ns(&*self.log);
+        let is_old = now_ns.saturating_sub(queue.oldest_ns) >= gather_ns;
         let is_due = level == Level::Durable || (is_old && !queue.turn_taken);
         if is_due && !queue.leader_waits {
             self.lead_when_due(queue);
+        }
+        if level == Level::Durable && place.group.is_done() {
+            self.pace.note_durable(place.lsn(), &*self.log);
         }
         Ok(Pending { place, level })
     }

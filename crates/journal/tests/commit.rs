@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use owner::{Owner, identity, options};
-use quarry_journal::{Error, HookError, HookErrorKind, Journal, Level, RealFiles, SimulatedFiles};
+use quarry_journal::{
+    Error, HookError, HookErrorKind, Journal, Level, Options, RealFiles, SimulatedFiles,
+};
 
 #[test]
 fn records_come_back_in_order_after_a_restart() {
@@ -98,6 +100,39 @@ fn writers_that_go_on_are_acknowledged_later() {
         assert_eq!(journal.wait(pending).unwrap().lsn, index as u64 + 1);
     }
     assert_eq!(owner.records().len(), 101);
+}
+
+#[test]
+fn nothing_gathers_while_a_lone_durable_record_is_synced() {
+    let options = Options {
+        gather_ns: u64::MAX,
+        background: false,
+        ..options()
+    };
+    let files = Arc::new(SimulatedFiles::new());
+    let journal = Journal::open(files, options, identity(), 0, Owner::new()).unwrap();
+    let submit = |level| journal.submit_async(b"order", level).unwrap();
+
+    let gathering = submit(Level::Written);
+    assert!(!journal.is_acknowledged(&gathering));
+    let critical = submit(Level::Durable);
+    assert!(journal.is_acknowledged(&gathering), "it went along");
+    assert!(!journal.is_acknowledged(&critical), "nobody has synced");
+    let beside = submit(Level::Written);
+    assert!(journal.is_acknowledged(&beside));
+    journal.wait(&critical).unwrap();
+    let after = submit(Level::Written);
+    assert!(!journal.is_acknowledged(&after), "the sync is over");
+
+    // Where durable records are frequent it is gathered as ever.
+    let critical = [submit(Level::Durable), submit(Level::Durable)];
+    let beside = submit(Level::Written);
+    assert!(!journal.is_acknowledged(&beside));
+    for pending in critical {
+        journal.wait(&pending).unwrap();
+    }
+    journal.wait(&beside).unwrap();
+    assert_eq!(journal.last_lsn(), 7);
 }
 
 #[test]

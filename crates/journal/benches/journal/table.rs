@@ -16,9 +16,10 @@ Durable an fdatasync shared by everyone who waits. Ours and the bare loop take t
 time, and the best of each is shown. A producer of the order log takes a ticket and goes on, so that one sync serves many
 critical orders of one producer; the bare loop waits for each of its syncs. Latency runs from submission to
 acknowledgement. More producers than cores only wait longer in turn: each has up to 1,024 orders of a level under way.
-The p99 of 31 critical in 50k stands on an edge: the orders in flight while 31 syncs run, some 16 each time, are 1 % of 50,000,
-so that it shows either the usual order or one held up beside a sync. It was between 8 and 70 us in runs of this bench,
-on a quiet machine too.";
+The p99 of 31 critical in 50k counts the interruptions of 31 syncs: 1 % of 50,000 are 500 orders, some 16 a sync. The disk's
+interrupts hold up the one producer two to four times a sync, for 20 to 90 us each, wherever it stands just then, and
+with it the orders of the group at hand. So while the sync of a lone critical order runs, orders do not gather into groups:
+one or two are held up each time instead of nine, and those times it costs a write call for each order.";
 
 pub struct Table {
     cases: Vec<Case>,
