@@ -92,7 +92,8 @@ pub fn run(options: &Options) -> io::Result<()> {
     );
     report.note(
         "`{w: 1}` waits for no sync. On 64 connections both levels use up the processors, which they share with the client: \
-         a durable insert sleeps once more, until its sync is done, and pays its part of it.",
+         a durable insert pays its part of a sync, which runs while its group goes to the engine, and sleeps once more if the \
+         sync takes longer.",
     );
     for engine in &options.engines {
         let mut server = Server::start(engine, &scratch.join(engine))?;

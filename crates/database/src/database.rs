@@ -6,7 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::RawValue;
-use quarry_journal::{CommitReport, Files, Identity, Journal, Level, RealFiles, SimulatedFiles};
+use quarry_journal::{
+    CommitReport, Files, Identity, Journal, Level, RealFiles, SimulatedFiles, Ticket,
+};
 use quarry_storage::{Engine, WriteBatch};
 use quarry_timing::{Phase, Work};
 
@@ -200,12 +202,26 @@ impl Database {
 
     /// Commits one batch; returns its LSN. See `commit` for the order of things.
     pub(crate) fn commit(&self, header: &Header<'_>, batch: &WriteBatch) -> Result<u64> {
+        self.commit_by(Journal::submit, header, batch)
+    }
+
+    /// The same for a batch that will be waited for until it is durable: its sync may begin early.
+    pub(crate) fn commit_to_sync(&self, header: &Header<'_>, batch: &WriteBatch) -> Result<u64> {
+        self.commit_by(Journal::submit_to_sync, header, batch)
+    }
+
+    fn commit_by(
+        &self,
+        submit: fn(&Journal, &[u8]) -> quarry_journal::Result<Ticket>,
+        header: &Header<'_>,
+        batch: &WriteBatch,
+    ) -> Result<u64> {
         let _wait = quarry_timing::phase(Phase::CommitWait);
         let mut record = Vec::with_capacity(64 + batch.bytes_len());
         header.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
         let (before, ended) = (self.commit_path.stalled_ns(), self.checkpoints.ended());
-        let ticket = self.journal.submit(&record).map_err(journal_error)?;
+        let ticket = submit(&self.journal, &record).map_err(journal_error)?;
         self.account(record.len(), &ticket.report, before);
         self.checkpoints.name_since(ended);
         Ok(ticket.lsn)
@@ -229,6 +245,7 @@ impl Database {
             report.append_ns.saturating_sub(stalled),
         );
         quarry_timing::add(Phase::EngineWrite, report.apply_ns);
+        quarry_timing::add(Phase::SyncWait, report.sync_wait_ns);
     }
 
     /// The collection and a shared hold on it, both current.

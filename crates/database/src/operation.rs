@@ -14,6 +14,7 @@ pub const STEPS_BETWEEN_CHECKS: u32 = 128;
 #[derive(Default)]
 pub struct Operation {
     killed: AtomicBool,
+    awaits_sync: AtomicBool,
     deadline: Option<Instant>,
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     pub keys_examined: AtomicU64,
@@ -42,6 +43,15 @@ impl Operation {
 
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::Relaxed)
+    }
+
+    /// What the operation commits will be waited for until it is durable, so that its sync may begin early.
+    pub fn await_sync(&self) {
+        self.awaits_sync.store(true, Ordering::Relaxed);
+    }
+
+    pub fn awaits_sync(&self) -> bool {
+        self.awaits_sync.load(Ordering::Relaxed)
     }
 
     pub fn deadline(&self) -> Option<Instant> {

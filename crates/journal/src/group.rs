@@ -1,8 +1,9 @@
 //! One group as its writers see it: the word they sleep on, and what became of it. Groups are reused,
 //! so that a commit allocates nothing in steady state.
 //!
-//! Who waits for Durable sleeps twice, here and then for the sync. One sleep, with the group's leader
-//! syncing and waking the rest, was tried and showed nothing: it is the disk that they wait for.
+//! Who waits for Durable sleeps twice, here and then for the sync, unless the sync is over by the time the group is
+//! applied: one of those writers makes it while the leader applies. (One sleep for both, with the leader syncing and
+//! waking the rest, was tried and showed nothing; and locks would be held over the sync.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,6 +15,13 @@ use crate::error::{Error, Result};
 const FORMING: u32 = 0;
 const APPLIED: u32 = 1;
 const FAILED: u32 = 2;
+
+/// The states of the call for a sync.
+const UNCALLED: u32 = 0;
+const CALLED: u32 = 1;
+const ANSWERED: u32 = 2;
+const OVER: u32 = 3;
+
 /// A writer gives its core away so often before it sleeps: a group is usually done by then, and nobody has
 /// to be woken. Waiting for a sync is too long for that.
 const YIELDS: u32 = 4;
@@ -24,6 +32,9 @@ pub(crate) struct Group {
     /// FORMING until the group is applied or failed.
     word: AtomicU32,
     sleepers: AtomicU32,
+    /// The word that writers sleep on who will wait for Durable: one of them is to sync once the group is written.
+    call: AtomicU32,
+    callable: AtomicU32,
     /// Set when the writer that waits to lead the group may begin.
     turn: AtomicU32,
     pub number: AtomicU64,
@@ -52,6 +63,7 @@ impl Place {
 impl Group {
     pub fn reset(&mut self) {
         *self.word.get_mut() = FORMING;
+        *self.call.get_mut() = UNCALLED;
         *self.turn.get_mut() = 0;
         *self.failure.get_mut() = None;
     }
@@ -73,6 +85,39 @@ impl Group {
         self.outcome()
     }
 
+    /// Sleeps until the group is applied or failed (false), or until this writer is to sync (true).
+    pub fn wait_for_call(&self) -> bool {
+        let is_over = || self.is_done() || self.call.load(Ordering::Relaxed) == CALLED;
+        yield_until(&is_over);
+        self.callable.fetch_add(1, Ordering::SeqCst);
+        let is_called = loop {
+            if self.is_done() {
+                break false;
+            }
+            match self.call.load(Ordering::SeqCst) {
+                CALLED if self.answer() => break true,
+                CALLED | OVER => {}
+                seen => atomic_wait::wait(&self.call, seen),
+            }
+        };
+        self.callable.fetch_sub(1, Ordering::SeqCst);
+        is_called
+    }
+
+    fn answer(&self) -> bool {
+        let (seqcst, relaxed) = (Ordering::SeqCst, Ordering::Relaxed);
+        let answered = (self.call).compare_exchange(CALLED, ANSWERED, seqcst, relaxed);
+        answered.is_ok()
+    }
+
+    /// The group is written: one of the writers that will wait for Durable may sync.
+    pub fn call_for_sync(&self) {
+        self.call.store(CALLED, Ordering::SeqCst);
+        if self.callable.load(Ordering::SeqCst) > 0 {
+            atomic_wait::wake_one(&self.call);
+        }
+    }
+
     pub fn outcome(&self) -> Result<()> {
         if self.word.load(Ordering::Acquire) == APPLIED {
             return Ok(());
@@ -92,6 +137,10 @@ impl Group {
         self.word.store(word, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             atomic_wait::wake_all(&self.word);
+        }
+        self.call.store(OVER, Ordering::SeqCst);
+        if self.callable.load(Ordering::SeqCst) > 0 {
+            atomic_wait::wake_all(&self.call);
         }
     }
 

@@ -122,7 +122,12 @@ impl Journal {
 
     /// Accepts and applies a record; returns before it is durable. Locks may go after this.
     pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
-        self.pipeline.submit(payload)
+        self.pipeline.submit(payload, Level::Written)
+    }
+
+    /// As `submit`, for a record that `wait_durable` will be called for: its sync may begin while it is being applied.
+    pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
+        self.pipeline.submit(payload, Level::Durable)
     }
 
     /// Accepts, applies and acknowledges a record at `level`.

@@ -7,6 +7,9 @@
 //!                   group waits for the turn and leads; everyone else sleeps on the group's word
 //! ```
 //!
+//! With many writers about, the first one lets the others run before it leads, and gives the lead to whoever makes the
+//! group half of them (`Queue::share`): the other half then works while this one is written, applied and synced.
+//!
 //! Kept true: groups are written and applied in the order in which they formed, one at a time; nothing is
 //! applied before the log has it; a lone writer never leaves its thread. A panic here aborts the process,
 //! because memory, journal and engine could no longer be known to agree.
@@ -29,6 +32,8 @@ use crate::queue::{Queue, Taken};
 use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
 use crate::wakeups::Wakeups;
 
+/// Fewer writers than this in half of the groups of late are not worth waiting for.
+const GATHER_WRITERS_MIN: u32 = 4;
 /// A record's length field.
 const RECORD_HEADER_BYTES: usize = 4;
 
@@ -81,17 +86,32 @@ impl Pipeline {
         self.clock.unix_ms(self.now_ns())
     }
 
-    /// Returns when the record is accepted and applied.
-    pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
+    /// Returns when the record is accepted and applied. With `Durable` its sync may begin before that.
+    pub fn submit(&self, payload: &[u8], level: Level) -> Result<Ticket> {
+        let (place, synced_ns) = self.enter_and_wait(payload, level)?;
+        let Ticket { lsn, mut report } = self.ticket(&place);
+        report.sync_wait_ns = synced_ns.min(report.wait_ns);
+        report.wait_ns -= report.sync_wait_ns;
+        Ok(Ticket { lsn, report })
+    }
+
+    /// Also returns the nanoseconds that this writer spent with a sync on the way.
+    fn enter_and_wait(&self, payload: &[u8], level: Level) -> Result<(Place, u64)> {
         let place = self.enter(payload)?;
+        let mut synced_ns = 0;
+        if level == Level::Durable && place.group.wait_for_call() {
+            let begun_ns = self.now_ns();
+            // A failure latches; whoever waits for Durable learns of it there.
+            let _ = self.wait_durable(place.lsn());
+            synced_ns = self.now_ns().saturating_sub(begun_ns);
+        }
         place.group.wait()?;
-        Ok(self.ticket(&place))
+        Ok((place, synced_ns))
     }
 
     /// Returns when the record is durable.
     pub fn commit_durable(&self, payload: &[u8]) -> Result<Committed> {
-        let place = self.enter(payload)?;
-        place.group.wait()?;
+        let (place, _) = self.enter_and_wait(payload, Level::Durable)?;
         self.wait_durable(place.lsn())?;
         Ok(self.durable(&place))
     }
@@ -119,8 +139,11 @@ impl Pipeline {
     fn enter(&self, payload: &[u8]) -> Result<Place> {
         let mut queue = self.room_for(payload.len())?;
         let place = queue.push(payload, self.now_ns());
+        queue.waiting += 1;
         if !queue.leader_waits {
             self.lead_when_due(queue);
+        } else if queue.is_gathering && queue.waiting >= queue.share() {
+            self.lead_gathered(queue);
         }
         Ok(place)
     }
@@ -194,7 +217,12 @@ impl Pipeline {
 
     /// No record is accepted any more; what is forming still goes through.
     pub fn close(&self) {
-        self.queue.lock().closed = true;
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        match queue.is_gathering {
+            true => self.lead_gathered(queue),
+            false => drop(queue),
+        }
         self.flush();
         // Whoever has the turn ends it under this lock.
         drop(self.appender.lock());
@@ -237,8 +265,24 @@ impl Pipeline {
             drop(queue);
             forming.wait_turn();
             queue = self.queue.lock();
-            queue.leader_waits = false;
+        } else if queue.share() >= GATHER_WRITERS_MIN && !queue.closed {
+            (queue.turn_taken, queue.leader_waits) = (true, true);
+            queue.is_gathering = true;
+            let forming = Arc::clone(&queue.forming);
+            drop(queue);
+            std::thread::yield_now();
+            queue = self.queue.lock();
+            if !queue.is_gathering || !Arc::ptr_eq(&queue.forming, &forming) {
+                // Somebody else leads it.
+                return;
+            }
         }
+        self.lead_gathered(queue);
+    }
+
+    /// Leads the forming group now. The turn is free, or given to whoever leads this group.
+    fn lead_gathered(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
+        (queue.leader_waits, queue.is_gathering) = (false, false);
         queue.turn_taken = true;
         let taken = queue.take();
         drop(queue);
@@ -266,6 +310,7 @@ impl Pipeline {
             .store(appender.next_lsn - 1, Ordering::Release);
         let group = &taken.group;
         group.first_lsn.store(accepted.first_lsn, Ordering::Relaxed);
+        group.call_for_sync();
         let appended_ns = self.now_ns();
         group.appended_ns.store(appended_ns, Ordering::Relaxed);
         if let Err(refusal) = appender.apply(&mut taken.buffer, accepted, &around) {

@@ -20,12 +20,18 @@ pub(crate) struct Queue {
     pub buffer: Vec<u8>,
     pub count: u32,
     pub writers: u32,
+    /// Of the writers those that wait for the group.
+    pub waiting: u32,
     /// Somebody who went on without waiting asked for Durable.
     pub wants_sync: bool,
     pub oldest_ns: u64,
     pub turn_taken: bool,
     pub leader_waits: bool,
+    /// The leader that waits has the turn and lets others run: whoever fills the group leads it instead.
+    pub is_gathering: bool,
     pub closed: bool,
+    /// Of the last two groups.
+    recent_waiting: [u32; 2],
     groups_formed: u64,
     spare_groups: VecDeque<Arc<Group>>,
     spare_buffers: Vec<Vec<u8>>,
@@ -46,11 +52,14 @@ impl Queue {
             buffer: vec![0; GROUP_HEADER_BYTES],
             count: 0,
             writers: 0,
+            waiting: 0,
             wants_sync: false,
             oldest_ns: 0,
             turn_taken: false,
             leader_waits: false,
+            is_gathering: false,
             closed: false,
+            recent_waiting: [0; 2],
             groups_formed: 0,
             spare_groups: VecDeque::with_capacity(SPARE_GROUPS_MAX),
             spare_buffers: Vec::with_capacity(SPARE_BUFFERS_MAX),
@@ -72,7 +81,14 @@ impl Queue {
         }
     }
 
+    /// Half of the waiting writers of late. With so many in a group the other half works while this one is written and
+    /// synced; with more, all would wait at the same time, and with fewer each write and sync would serve few.
+    pub fn share(&self) -> u32 {
+        self.recent_waiting.iter().sum::<u32>() / 2
+    }
+
     pub fn take(&mut self) -> Taken {
+        self.recent_waiting = [self.recent_waiting[1], self.waiting];
         self.groups_formed += 1;
         let fresh = self.fresh_group();
         let group = std::mem::replace(&mut self.forming, fresh);
@@ -87,7 +103,7 @@ impl Queue {
             count: self.count,
             wants_sync: self.wants_sync,
         };
-        (self.count, self.writers, self.wants_sync) = (0, 0, false);
+        (self.count, self.writers, self.waiting, self.wants_sync) = (0, 0, 0, false);
         taken
     }
 

@@ -19,7 +19,7 @@ pub struct CommitReport {
     /// Waiting for readiness, finishing and writing the group.
     pub append_ns: u64,
     pub apply_ns: u64,
-    /// From apply to durable; 0 unless the level is Durable.
+    /// From apply to durable, or making a sync while the group was applied; 0 unless the level is Durable.
     pub sync_wait_ns: u64,
     /// Groups are numbered from 1 in each life of the journal.
     pub group: u64,

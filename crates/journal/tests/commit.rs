@@ -2,12 +2,14 @@
 
 mod owner;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use owner::{Owner, identity, options};
 use quarry_journal::{
-    Error, HookError, HookErrorKind, Journal, Level, Options, RealFiles, SimulatedFiles,
+    Error, GroupBuilder, HookError, HookErrorKind, Hooks, Journal, Level, Options, Payloads,
+    RealFiles, SimulatedFiles,
 };
 
 #[test]
@@ -100,6 +102,69 @@ fn writers_that_go_on_are_acknowledged_later() {
         assert_eq!(journal.wait(pending).unwrap().lsn, index as u64 + 1);
     }
     assert_eq!(owner.records().len(), 101);
+}
+
+/// Applies a group of several only once it is durable.
+#[derive(Default)]
+struct SlowEngine {
+    journal: OnceLock<Weak<Journal>>,
+    groups_of_several: AtomicU64,
+    late: AtomicU64,
+}
+
+impl Hooks for SlowEngine {
+    fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+
+    fn apply(&self, _first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
+        let Some(journal) = self.journal.get().and_then(Weak::upgrade) else {
+            return Ok(());
+        };
+        if payloads.len() < 2 {
+            // Time for others to come.
+            (0..100).for_each(|_| std::thread::yield_now());
+            return Ok(());
+        }
+        self.groups_of_several.fetch_add(1, Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while journal.durable_lsn() < payloads.last_lsn() {
+            if Instant::now() > deadline {
+                self.late.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_group_is_synced_while_it_is_applied() {
+    let engine = Arc::new(SlowEngine::default());
+    let options = Options {
+        background: false,
+        ..options()
+    };
+    let files = Arc::new(SimulatedFiles::new());
+    let journal = Journal::open(files, options, identity(), 0, engine.clone()).unwrap();
+    let journal = Arc::new(journal);
+    engine.journal.set(Arc::downgrade(&journal)).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let ticket = journal.submit_to_sync(b"to sync").unwrap();
+                    journal.wait_durable(ticket.lsn).unwrap();
+                }
+            });
+        }
+    });
+    assert!(engine.groups_of_several.load(Ordering::Relaxed) > 0);
+    assert_eq!(engine.late.load(Ordering::Relaxed), 0);
+    assert_eq!((journal.last_lsn(), journal.durable_lsn()), (800, 800));
 }
 
 #[test]

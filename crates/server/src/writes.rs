@@ -30,6 +30,13 @@ pub fn level(invocation: &Invocation<'_>) -> Level {
     }
 }
 
+/// Tells the operation when all that it commits will be waited for at once: a sync may then begin early.
+pub fn announce(invocation: &Invocation<'_>, level: Level, statements: usize) {
+    if statement_level(level, statements) == Level::Durable {
+        invocation.operation.await_sync();
+    }
+}
+
 /// How a statement of a command is acknowledged: one alone as the command is, one of several at the lower level, because
 /// `settle` waits for all of them at once.
 pub fn statement_level(level: Level, statements: usize) -> Level {

@@ -59,12 +59,12 @@ impl Database {
         if ordered {
             errors.truncate(1);
         }
-        let mut lsn = self.commit_piece(&collection, piece)?;
+        let mut lsn = self.commit_piece(operation, &collection, piece)?;
         if let Some(capped) = collection.capped {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
             self.trim_capped(&collection, detail, capped, &mut rest)?;
-            lsn = self.commit_piece(&collection, rest)?.or(lsn);
+            lsn = self.commit_piece(operation, &collection, rest)?.or(lsn);
         }
         Ok(Inserted {
             inserted,

@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::ident::Ident;
 use crate::index::Index;
 use crate::layout;
+use crate::operation::Operation;
 use crate::payload::{Delta, Header, OperationKind, SYSTEM};
 
 pub(crate) use duplicate::duplicate_key;
@@ -77,7 +78,12 @@ impl Piece {
 
 impl Database {
     /// Commits a piece, if it changes anything.
-    fn commit_piece(&self, collection: &Collection, mut piece: Piece) -> Result<Option<u64>> {
+    fn commit_piece(
+        &self,
+        operation: &Operation,
+        collection: &Collection,
+        mut piece: Piece,
+    ) -> Result<Option<u64>> {
         if piece.puts.is_empty() && piece.deletes.is_empty() {
             return Ok(None);
         }
@@ -100,7 +106,11 @@ impl Database {
             deltas: if changes { &delta } else { &[] },
             operations: &piece.operations,
         };
-        self.commit(&header, &batch).map(Some)
+        let committed = match operation.awaits_sync() {
+            true => self.commit_to_sync(&header, &batch),
+            false => self.commit(&header, &batch),
+        };
+        committed.map(Some)
     }
 }
 

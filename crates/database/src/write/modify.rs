@@ -84,7 +84,7 @@ impl Database {
             }
             keys.stage(position, detail, &mut piece);
         }
-        outcome.lsn = self.commit_piece(&collection, piece)?;
+        outcome.lsn = self.commit_piece(operation, &collection, piece)?;
         Ok(outcome)
     }
 

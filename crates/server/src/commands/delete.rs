@@ -39,6 +39,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .map(|statement| parse(&namespace, *statement))
         .collect::<Result<Vec<_>>>()?;
     let level = writes::level(invocation);
+    writes::announce(invocation, level, statements.len());
     let mut deleted = 0;
     let mut errors = WriteErrors::default();
     for (index, request) in requests.into_iter().enumerate() {

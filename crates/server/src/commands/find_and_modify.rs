@@ -40,6 +40,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let request = parse(&namespace, invocation.body)?;
     let is_remove = request.update.is_none();
     let level = writes::level(invocation);
+    writes::announce(invocation, level, 1);
     let outcome = exec::find_and_modify(
         &invocation.server.database,
         invocation.operation,

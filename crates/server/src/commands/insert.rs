@@ -30,6 +30,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     writes::check_batch(documents.len())?;
     let is_ordered = is_ordered(invocation)?;
     let level = writes::level(invocation);
+    writes::announce(invocation, level, 1);
     let outcome = exec::insert(
         &invocation.server.database,
         invocation.operation,
