@@ -79,9 +79,9 @@ enum Command {
         #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
         connections: Vec<u32>,
         /// Length of one turn of one level.
-        #[arg(long, default_value_t = 700)]
+        #[arg(long, default_value_t = 400)]
         turn_ms: u64,
-        #[arg(long, default_value_t = 4)]
+        #[arg(long, default_value_t = 12)]
         rounds: u32,
         /// Length of one turn of the quiet or the loaded server.
         #[arg(long, default_value_t = 5000)]
