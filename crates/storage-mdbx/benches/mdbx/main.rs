@@ -115,6 +115,11 @@ store, the best of 40 rounds of each side in turns. `apply` is what the commit p
 that is there already goes to the engine. `with its building` adds making the batch. The shares are of the better bare loop; of
 the apply's at least 0.9 is asked for.
 
+A put into a batch is two copies and their lengths: 8 ns in a loop of its own, four checked appends to memory that is there
+already, which a reservation up front, one growth for all four, or a buffer on the stack did not shorten. A bare cursor put of safe-no-sync takes 64 ns, so that
+the sum cannot come above 0.89 of it while the apply costs what the bare loop costs. The leader of a group does not pay
+it: each writer makes its own batch before it queues, and the leader joins their bytes.
+
 | mode | puts | apply | with its building | `mdbx_put` | cursor put | share of the apply | | share with its building |
 |---|---:|---:|---:|---:|---:|---:|---|---:|
 ";
