@@ -1,17 +1,19 @@
-//! Cursors: a RocksDB iterator with bounds.
+//! Cursors: a RocksDB iterator with bounds, borrowed from the pool.
 //!
 //! The iterator's own bounds keep it inside the range and let RocksDB skip files and deletes beyond
 //! it. RocksDB does not say what an iterator does whose lower bound is above its upper, so a cursor
-//! over an empty range never asks it.
+//! over an empty range has none.
 
 use quarry_storage::{CounterCells, Cursor, Result};
-use rust_rocksdb::DBRawIterator;
 
-use crate::failure::from_rocksdb;
+use crate::{failure::from_text, ffi::OwnedIterator, iterator_pool::IteratorPool};
 
 pub(crate) struct RocksCursor<'s> {
-    entries: DBRawIterator<'s>,
-    is_empty: bool,
+    /// None where the range is empty, and after the drop has given it back.
+    entries: Option<OwnedIterator>,
+    /// Of the pool, when the iterator was made or renewed.
+    era: u64,
+    pool: &'s IteratorPool,
     valid: bool,
     seeks: u64,
     nexts: u64,
@@ -21,13 +23,15 @@ pub(crate) struct RocksCursor<'s> {
 
 impl<'s> RocksCursor<'s> {
     pub(crate) fn new(
-        entries: DBRawIterator<'s>,
-        is_empty: bool,
+        entries: Option<OwnedIterator>,
+        era: u64,
+        pool: &'s IteratorPool,
         counters: &'s CounterCells,
     ) -> Self {
         Self {
             entries,
-            is_empty,
+            era,
+            pool,
             valid: false,
             seeks: 0,
             nexts: 0,
@@ -36,33 +40,37 @@ impl<'s> RocksCursor<'s> {
         }
     }
 
-    fn seek_with(&mut self, seek: impl FnOnce(&mut DBRawIterator<'s>)) -> Result<()> {
+    fn seek_with(&mut self, seek: impl FnOnce(&mut OwnedIterator)) -> Result<()> {
         self.seeks += 1;
-        if self.is_empty {
-            return Ok(());
-        }
-        seek(&mut self.entries);
-        self.settle()
+        self.move_with(seek)
     }
 
-    fn step_with(&mut self, step: impl FnOnce(&mut DBRawIterator<'s>)) -> Result<()> {
+    fn step_with(&mut self, step: impl FnOnce(&mut OwnedIterator)) -> Result<()> {
         self.nexts += 1;
         if !self.valid {
             return Ok(());
         }
-        step(&mut self.entries);
-        self.settle()
+        self.move_with(step)
     }
 
-    /// Notes where the iterator stands; the end of a range and an error look alike to it.
-    fn settle(&mut self) -> Result<()> {
-        if let Some((key, value)) = self.entries.item() {
+    /// Moves, then notes where the iterator stands; the end of a range and an error look alike to it.
+    fn move_with(&mut self, go: impl FnOnce(&mut OwnedIterator)) -> Result<()> {
+        let Some(entries) = &mut self.entries else {
+            return Ok(());
+        };
+        go(entries);
+        if let Some((key, value)) = entries.item() {
             self.valid = true;
             self.bytes += (key.len() + value.len()) as u64;
             return Ok(());
         }
         self.valid = false;
-        self.entries.status().map_err(from_rocksdb)
+        entries.status().map_err(from_text)
+    }
+
+    fn item(&self) -> Option<(&[u8], &[u8])> {
+        let entries = self.entries.as_ref().filter(|_| self.valid)?;
+        entries.item()
     }
 }
 
@@ -74,26 +82,26 @@ impl Cursor for RocksCursor<'_> {
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.seek_with(|entries| {
             entries.seek_for_prev(key);
-            if entries.key() == Some(key) {
+            if entries.item().is_some_and(|(found, _)| found == key) {
                 entries.prev();
             }
         })
     }
 
     fn first(&mut self) -> Result<()> {
-        self.seek_with(DBRawIterator::seek_to_first)
+        self.seek_with(OwnedIterator::seek_to_first)
     }
 
     fn last(&mut self) -> Result<()> {
-        self.seek_with(DBRawIterator::seek_to_last)
+        self.seek_with(OwnedIterator::seek_to_last)
     }
 
     fn next(&mut self) -> Result<()> {
-        self.step_with(DBRawIterator::next)
+        self.step_with(OwnedIterator::next)
     }
 
     fn prev(&mut self) -> Result<()> {
-        self.step_with(DBRawIterator::prev)
+        self.step_with(OwnedIterator::prev)
     }
 
     fn valid(&self) -> bool {
@@ -101,24 +109,19 @@ impl Cursor for RocksCursor<'_> {
     }
 
     fn key(&self) -> &[u8] {
-        if self.valid {
-            self.entries.key().unwrap_or_default()
-        } else {
-            &[]
-        }
+        self.item().map_or(&[], |(key, _)| key)
     }
 
     fn value(&self) -> &[u8] {
-        if self.valid {
-            self.entries.value().unwrap_or_default()
-        } else {
-            &[]
-        }
+        self.item().map_or(&[], |(_, value)| value)
     }
 }
 
 impl Drop for RocksCursor<'_> {
     fn drop(&mut self) {
+        if let Some(entries) = self.entries.take() {
+            self.pool.give_back(entries, self.era);
+        }
         self.counters
             .count_cursor(self.seeks, self.nexts, self.bytes);
     }

@@ -23,9 +23,10 @@ use rust_rocksdb::{
 use crate::{
     Options,
     failure::from_rocksdb,
+    iterator_pool::IteratorPool,
     reclaim::{self, Progress},
     snapshot::RocksSnapshot,
-    write_ahead::{Trouble, WriteAhead},
+    write_ahead::{Listener, Trouble, WriteAhead},
 };
 
 /// RocksDB's own batches begin with a sequence number, 8 bytes that it fills in, and a count.
@@ -47,6 +48,7 @@ pub struct RocksDb {
     persisted: ReadOptions,
     write_options: WriteOptions,
     write_ahead: Arc<WriteAhead>,
+    iterators: Arc<IteratorPool>,
     free_space: FreeSpace,
     progress: Progress,
     resuming: Mutex<()>,
@@ -65,7 +67,12 @@ impl RocksDb {
         let write_ahead = Arc::new(WriteAhead::default());
         let cache = Cache::new_hyper_clock_cache(options.cache_bytes, 0);
         let free_space = FreeSpace::new(directory, options.free_bytes_min)?;
-        let options = options.to_rocksdb(&cache, &write_ahead);
+        let iterators = Arc::<IteratorPool>::default();
+        let listener = Listener {
+            write_ahead: Arc::clone(&write_ahead),
+            iterators: Arc::clone(&iterators),
+        };
+        let options = options.to_rocksdb(&cache, listener);
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;
         let engine = Self {
             db: Arc::new(db),
@@ -75,6 +82,7 @@ impl RocksDb {
             persisted: persisted_only(),
             write_options: without_log(),
             write_ahead,
+            iterators,
             free_space,
             progress: Progress::default(),
             resuming: Mutex::new(()),
@@ -129,6 +137,7 @@ impl RocksDb {
 
     /// Ends RocksDB's background work without letting a waiting flush become durable.
     fn stop_background_work(&self) {
+        self.iterators.close();
         self.db.cancel_all_background_work(false);
         self.write_ahead.shut_down();
         self.db.cancel_all_background_work(true);
@@ -153,7 +162,11 @@ impl Engine for RocksDb {
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         self.check_open()?;
-        Ok(Box::new(RocksSnapshot::new(&self.db, &self.counters)))
+        Ok(Box::new(RocksSnapshot::new(
+            &self.db,
+            &self.iterators,
+            &self.counters,
+        )))
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
@@ -223,13 +236,15 @@ impl Engine for RocksDb {
             return Ok(Reclaimed { done: true });
         }
         self.write_ahead.ask()?;
-        reclaim::step(
+        let reclaimed = reclaim::step(
             &self.db,
             &self.progress,
             range,
             step_bytes,
             &self.write_options,
-        )
+        );
+        self.iterators.end_era();
+        reclaimed
     }
 
     fn size_estimate(&self, range: &KeyRange) -> Result<u64> {

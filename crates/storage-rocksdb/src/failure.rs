@@ -4,24 +4,25 @@
 //! is read off its fixed beginnings and the operating system's wording.
 
 use quarry_storage::Error;
-use rust_rocksdb::ErrorKind;
 
 pub(crate) fn from_rocksdb(error: rust_rocksdb::Error) -> Error {
-    let kind = error.kind();
-    let text = error.into_string();
+    from_text(error.into_string())
+}
+
+pub(crate) fn from_text(text: String) -> Error {
     if text.contains("No space left on device")
         || text.contains("Space limit reached")
         || text.contains("NoSpace")
     {
         return Error::NoSpace(text);
     }
-    match kind {
-        ErrorKind::Corruption => Error::Corruption(text),
-        ErrorKind::NotSupported | ErrorKind::InvalidArgument => Error::Incompatible(text),
-        ErrorKind::IOError if is_lock(&text) => Error::Locked(text),
-        ErrorKind::IOError if text.contains("No such file or directory") => Error::Corruption(text),
-        ErrorKind::IOError => Error::Io(text),
-        ErrorKind::ShutdownInProgress => Error::Closed,
+    match text.split(':').next().unwrap_or_default() {
+        "Corruption" => Error::Corruption(text),
+        "Not implemented" | "Invalid argument" => Error::Incompatible(text),
+        "IO error" if is_lock(&text) => Error::Locked(text),
+        "IO error" if text.contains("No such file or directory") => Error::Corruption(text),
+        "IO error" => Error::Io(text),
+        "Shutdown in progress" => Error::Closed,
         _ => Error::Engine(text),
     }
 }

@@ -1,18 +1,28 @@
-//! The one unsafe step of this crate: a snapshot that owns its database.
+//! The unsafe steps of this crate: snapshots and iterators that own their database.
 //!
-//! The binding's snapshot borrows the database; the trait above hands snapshots out without a
-//! lifetime. Here a snapshot carries a shared owner of the database beside it instead.
+//! The binding's snapshot and iterator borrow the database; the trait above hands snapshots out
+//! without a lifetime, and iterators wait in a pool between two cursors. Here each carries a shared
+//! owner of the database beside it instead. The binding also keeps an iterator's options to itself;
+//! here they stay at hand, because their bounds change from one cursor to the next.
 
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use std::{
+    ffi::{CStr, c_char},
+    ptr,
+    ptr::NonNull,
+    slice,
+    sync::Arc,
+};
 
-use rust_rocksdb::{DB, Snapshot};
+use quarry_storage::{KEY_BYTES_MAX, KeyRange};
+use rust_librocksdb_sys as sys;
+use rust_rocksdb::{DB, DBAccess, ReadOptions, Snapshot};
 
 /// A snapshot and the database it is of. Fields drop in order: the snapshot goes first.
 pub(crate) struct OwnedSnapshot {
     snapshot: Snapshot<'static>,
-    _db: Arc<DB>,
+    db: Arc<DB>,
 }
 
 impl OwnedSnapshot {
@@ -24,11 +34,154 @@ impl OwnedSnapshot {
         let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
         Self {
             snapshot,
-            _db: Arc::clone(db),
+            db: Arc::clone(db),
         }
     }
 
     pub(crate) fn get(&self) -> &Snapshot<'_> {
         &self.snapshot
     }
+
+    pub(crate) fn db(&self) -> &Arc<DB> {
+        &self.db
+    }
+}
+
+/// An iterator, the options it reads its bounds from, and the database it is of.
+///
+/// The iterator points to the bounds inside the options: RocksDB looks at them with every move and
+/// lets them change between a move and the next seek. Fields drop in order, after the iterator.
+pub(crate) struct OwnedIterator {
+    iterator: NonNull<sys::rocksdb_iterator_t>,
+    options: ReadOptions,
+    _db: Arc<DB>,
+}
+
+// SAFETY: RocksDB's iterators belong to no thread; one thread at a time uses this one, because
+// everything that is not a mere look takes it by `&mut`.
+unsafe impl Send for OwnedIterator {}
+
+impl OwnedIterator {
+    /// Over `range` as of `snapshot`.
+    pub(crate) fn new(snapshot: &OwnedSnapshot, range: KeyRange) -> Self {
+        let db = Arc::clone(snapshot.db());
+        let mut options = ReadOptions::default();
+        options.set_snapshot(snapshot.get());
+        set_bounds(&mut options, range);
+        // SAFETY: the call copies what it needs of the options but for the bounds, which lie in
+        // the heap behind `options` and are stored beside the iterator; `db` outlives it as well.
+        let iterator = unsafe { db.create_iterator(&options) };
+        Self {
+            iterator: NonNull::new(iterator)
+                .expect("RocksDB makes an iterator or ends the process"),
+            options,
+            _db: db,
+        }
+    }
+
+    /// Turns to `range` as of now and forgets the snapshot that it was made with; on no key.
+    pub(crate) fn renew(&mut self, range: KeyRange) -> Result<(), String> {
+        set_bounds(&mut self.options, range);
+        let mut error = ptr::null_mut();
+        // SAFETY: the iterator is alive; a message written to `error` is ours to free.
+        unsafe { sys::rocksdb_iter_refresh(self.iterator.as_ptr(), &raw mut error) };
+        take_message(error)
+    }
+
+    pub(crate) fn seek(&mut self, key: &[u8]) {
+        let (iterator, key, key_len) = (self.iterator.as_ptr(), key.as_ptr(), key.len());
+        // SAFETY: the iterator is alive, and the key is read during the call only.
+        unsafe { sys::rocksdb_iter_seek(iterator, key.cast(), key_len) }
+    }
+
+    pub(crate) fn seek_for_prev(&mut self, key: &[u8]) {
+        let (iterator, key, key_len) = (self.iterator.as_ptr(), key.as_ptr(), key.len());
+        // SAFETY: the iterator is alive, and the key is read during the call only.
+        unsafe { sys::rocksdb_iter_seek_for_prev(iterator, key.cast(), key_len) }
+    }
+
+    pub(crate) fn seek_to_first(&mut self) {
+        // SAFETY: the iterator is alive.
+        unsafe { sys::rocksdb_iter_seek_to_first(self.iterator.as_ptr()) }
+    }
+
+    pub(crate) fn seek_to_last(&mut self) {
+        // SAFETY: the iterator is alive.
+        unsafe { sys::rocksdb_iter_seek_to_last(self.iterator.as_ptr()) }
+    }
+
+    /// Only where there is an item.
+    pub(crate) fn next(&mut self) {
+        debug_assert!(self.item().is_some(), "the iterator stands on a key");
+        // SAFETY: the iterator is alive and, as the caller says, on a key.
+        unsafe { sys::rocksdb_iter_next(self.iterator.as_ptr()) }
+    }
+
+    /// Only where there is an item.
+    pub(crate) fn prev(&mut self) {
+        debug_assert!(self.item().is_some(), "the iterator stands on a key");
+        // SAFETY: the iterator is alive and, as the caller says, on a key.
+        unsafe { sys::rocksdb_iter_prev(self.iterator.as_ptr()) }
+    }
+
+    /// The key and value that the iterator stands on, good until it moves.
+    pub(crate) fn item(&self) -> Option<(&[u8], &[u8])> {
+        // SAFETY: the iterator is alive.
+        let is_valid = unsafe { sys::rocksdb_iter_valid(self.iterator.as_ptr()) } != 0;
+        if !is_valid {
+            return None;
+        }
+        // SAFETY: the iterator is valid.
+        let key = unsafe { sys::rocksdb_iter_key_slice(self.iterator.as_ptr()) };
+        // SAFETY: the iterator is valid.
+        let value = unsafe { sys::rocksdb_iter_value_slice(self.iterator.as_ptr()) };
+        Some((self.bytes(&key), self.bytes(&value)))
+    }
+
+    /// Why the last move found nothing, if it was not the end.
+    pub(crate) fn status(&self) -> Result<(), String> {
+        let mut error = ptr::null_mut();
+        // SAFETY: the iterator is alive; a message written to `error` is ours to free.
+        unsafe { sys::rocksdb_iter_get_error(self.iterator.as_ptr(), &raw mut error) };
+        take_message(error)
+    }
+
+    /// Bytes that RocksDB keeps in place until the iterator moves, which `&mut self` stands for.
+    fn bytes(&self, slice: &sys::rocksdb_slice_t) -> &[u8] {
+        if slice.size == 0 {
+            return &[];
+        }
+        // SAFETY: RocksDB's slice of that many bytes, unchanged until the iterator moves.
+        unsafe { slice::from_raw_parts(slice.data.cast(), slice.size) }
+    }
+}
+
+impl Drop for OwnedIterator {
+    fn drop(&mut self) {
+        // SAFETY: made by RocksDB and destroyed once; options and database are dropped after it.
+        unsafe { sys::rocksdb_iter_destroy(self.iterator.as_ptr()) }
+    }
+}
+
+/// Both bounds are always set: an iterator keeps to the kinds of bounds that it was made with.
+fn set_bounds(options: &mut ReadOptions, range: KeyRange) {
+    let end = if range.end.is_empty() {
+        vec![0xff; KEY_BYTES_MAX + 1]
+    } else {
+        range.end
+    };
+    options.set_iterate_range(range.start..end);
+}
+
+/// RocksDB's message as ours, its memory given back; null where nothing failed.
+fn take_message(message: *mut c_char) -> Result<(), String> {
+    if message.is_null() {
+        return Ok(());
+    }
+    // SAFETY: a message of RocksDB's ends with NUL and stays until it is freed below.
+    let text = unsafe { CStr::from_ptr(message) };
+    let text = text.to_string_lossy().into_owned();
+    // SAFETY: RocksDB allocated the message for its caller, and nothing refers to it any more.
+    unsafe { sys::rocksdb_free(message.cast()) };
+    Err(text)
 }

@@ -16,6 +16,7 @@ mod cursor;
 mod engine;
 mod failure;
 mod ffi;
+mod iterator_pool;
 mod options;
 mod reclaim;
 mod snapshot;

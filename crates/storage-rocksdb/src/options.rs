@@ -5,8 +5,7 @@ use rust_rocksdb::{
     statistics::StatsLevel,
 };
 
-use crate::write_ahead::{Listener, WriteAhead};
-use std::sync::Arc;
+use crate::write_ahead::Listener;
 
 const MIB: u64 = 1 << 20;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
@@ -54,11 +53,7 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(crate) fn to_rocksdb(
-        &self,
-        cache: &Cache,
-        write_ahead: &Arc<WriteAhead>,
-    ) -> rust_rocksdb::Options {
+    pub(crate) fn to_rocksdb(&self, cache: &Cache, listener: Listener) -> rust_rocksdb::Options {
         let mut options = rust_rocksdb::Options::default();
         options.create_if_missing(true);
         options.set_block_based_table_factory(&table_options(cache));
@@ -80,7 +75,7 @@ impl Options {
         // LSNs the journal refused must not slip out with the shutdown.
         options.set_max_bgerror_resume_count(0);
         options.set_avoid_flush_during_shutdown(true);
-        options.add_event_listener(Listener(Arc::clone(write_ahead)));
+        options.add_event_listener(listener);
 
         // Start-up reads no more than it must, and no thread wakes for statistics.
         options.set_skip_stats_update_on_db_open(true);

@@ -1,48 +1,90 @@
 //! Snapshots: a RocksDB snapshot that keeps its database open.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use quarry_storage::{CounterCells, Cursor, KeyRange, Result, Snapshot};
 use rust_rocksdb::{DB, ReadOptions};
 
-use crate::{cursor::RocksCursor, failure::from_rocksdb, ffi::OwnedSnapshot};
+use crate::{
+    cursor::RocksCursor,
+    failure::{from_rocksdb, from_text},
+    ffi::{OwnedIterator, OwnedSnapshot},
+    iterator_pool::IteratorPool,
+};
 
 pub(crate) struct RocksSnapshot {
     snapshot: OwnedSnapshot,
+    pool: Arc<IteratorPool>,
     counters: Arc<CounterCells>,
 }
 
 impl RocksSnapshot {
-    pub(crate) fn new(db: &Arc<DB>, counters: &Arc<CounterCells>) -> Self {
+    pub(crate) fn new(
+        db: &Arc<DB>,
+        pool: &Arc<IteratorPool>,
+        counters: &Arc<CounterCells>,
+    ) -> Self {
         Self {
             snapshot: OwnedSnapshot::new(db),
+            pool: Arc::clone(pool),
             counters: Arc::clone(counters),
         }
+    }
+
+    /// An idle iterator, if what it sees after its renewal is this snapshot.
+    ///
+    /// A renewed iterator sees the newest, and that lies between the snapshot and what is newest
+    /// after the renewal: where these two are one, it sees just the snapshot.
+    fn renewed(
+        &self,
+        idle: Option<OwnedIterator>,
+        range: &KeyRange,
+    ) -> Result<Option<OwnedIterator>> {
+        let Some(mut iterator) = idle else {
+            return Ok(None);
+        };
+        if !self.is_newest() {
+            return Ok(None);
+        }
+        iterator.renew(range.clone()).map_err(from_text)?;
+        Ok(Some(iterator).filter(|_| self.is_newest()))
+    }
+
+    fn is_newest(&self) -> bool {
+        let newest = self.snapshot.db().latest_sequence_number();
+        self.snapshot.get().sequence_number() == Some(newest)
     }
 }
 
 impl Snapshot for RocksSnapshot {
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.snapshot.get().get_pinned(key).map_err(from_rocksdb)?;
+        thread_local! {
+            static OPTIONS: RefCell<ReadOptions> = RefCell::default();
+        }
+        let db = self.snapshot.db();
+        let value = OPTIONS.with_borrow_mut(|options| {
+            options.set_snapshot(self.snapshot.get());
+            db.get_pinned_opt(key, options)
+        });
+        let value = value.map_err(from_rocksdb)?;
         self.counters
             .count_get(value.as_ref().map_or(0, |value| value.len()));
         Ok(value.map(|value| read(&value)).is_some())
     }
 
     fn cursor<'s>(&'s self, range: KeyRange) -> Result<Box<dyn Cursor + 's>> {
-        let is_empty = range.is_empty();
-        let mut options = ReadOptions::default();
-        if !is_empty {
-            options.set_iterate_lower_bound(range.start);
-            if !range.end.is_empty() {
-                options.set_iterate_upper_bound(range.end);
-            }
+        let cursor = |iterator, era| {
+            let cursor = RocksCursor::new(iterator, era, &self.pool, &self.counters);
+            Ok(Box::new(cursor) as Box<dyn Cursor + 's>)
+        };
+        if range.is_empty() {
+            return cursor(None, 0);
         }
-        let entries = self.snapshot.get().raw_iterator_opt(options);
-        Ok(Box::new(RocksCursor::new(
-            entries,
-            is_empty,
-            &self.counters,
-        )))
+        let (era, idle) = self.pool.take();
+        let iterator = match self.renewed(idle, &range)? {
+            Some(iterator) => iterator,
+            None => OwnedIterator::new(&self.snapshot, range),
+        };
+        cursor(Some(iterator), era)
     }
 }

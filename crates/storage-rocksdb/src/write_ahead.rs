@@ -20,7 +20,7 @@ use rust_rocksdb::event_listener::{
     EventListener, FlushJobInfo, MutableStatus, WriteStallInfo,
 };
 
-use crate::failure::from_rocksdb;
+use crate::{failure::from_rocksdb, iterator_pool::IteratorPool};
 
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -132,29 +132,36 @@ pub(crate) enum Trouble {
 }
 
 /// What RocksDB calls on its own threads.
-pub(crate) struct Listener(pub(crate) Arc<WriteAhead>);
+pub(crate) struct Listener {
+    pub(crate) write_ahead: Arc<WriteAhead>,
+    pub(crate) iterators: Arc<IteratorPool>,
+}
 
 impl EventListener for Listener {
     fn on_flush_begin(&self, _: &FlushJobInfo) {
-        self.0.wait_for_the_journal();
+        self.write_ahead.wait_for_the_journal();
     }
 
     fn on_flush_completed(&self, _: &FlushJobInfo) {
-        self.0.flushes.fetch_add(1, Ordering::Relaxed);
+        self.write_ahead.flushes.fetch_add(1, Ordering::Relaxed);
+        self.iterators.end_era();
     }
 
     fn on_compaction_completed(&self, _: &CompactionJobInfo) {
-        self.0.compactions.fetch_add(1, Ordering::Relaxed);
+        self.write_ahead.compactions.fetch_add(1, Ordering::Relaxed);
+        self.iterators.end_era();
     }
 
     fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {
         let stopped = info.cur() == DBWriteStallCondition::KStopped;
-        self.0.writes_stopped.store(stopped, Ordering::Relaxed);
+        self.write_ahead
+            .writes_stopped
+            .store(stopped, Ordering::Relaxed);
     }
 
     fn on_background_error(&self, _: DBBackgroundErrorReason, status: MutableStatus) {
         if let Err(error) = status.result() {
-            self.0.fail(from_rocksdb(error.clone()));
+            self.write_ahead.fail(from_rocksdb(error.clone()));
         }
     }
 
