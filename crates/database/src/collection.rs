@@ -12,6 +12,7 @@ use crate::ident::{Ident, Prefix};
 use crate::index::Index;
 use crate::index_keys::KeyGenerator;
 use crate::namespace::Namespace;
+use crate::path_numbers::PathNumbers;
 
 /// Bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Collection {
 pub struct Detail {
     pub indexes: Vec<Index>,
     pub keys: KeyGenerator,
+    /// For plans.
+    pub paths: PathNumbers,
     /// The position of the `_id` index of a capped collection in `indexes`.
     pub id_index: Option<usize>,
 }
@@ -115,6 +118,7 @@ impl Collection {
         }
         let keys = KeyGenerator::new(&indexes);
         Ok(Detail {
+            paths: PathNumbers::new(&indexes),
             indexes,
             keys,
             id_index,

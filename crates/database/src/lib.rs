@@ -17,6 +17,7 @@ mod collection;
 mod index;
 mod index_entry;
 mod index_keys;
+mod path_numbers;
 
 mod catalog;
 mod checkpoint;
@@ -53,6 +54,7 @@ pub use index_entry::{may_meet_cut_keys, meeting_cut_keys, split_unique_value};
 pub use index_keys::KeyGenerator;
 pub use namespace::{Namespace, check_database};
 pub use operation::Operation;
+pub use path_numbers::PathNumbers;
 pub use plan_summary::PlanSummary;
 pub use quarry_journal::Level;
 pub use quarry_storage::{Cursor, EngineCounters, KeyRange};

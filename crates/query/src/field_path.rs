@@ -3,6 +3,8 @@
 //! meant depends on the document, so both forms are kept. Paths are bounded in depth. What `$` means inside a
 //! path is for the update and projection parsers to say.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
@@ -11,8 +13,9 @@ pub const PATH_COMPONENTS_MAX: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath {
-    dotted: Box<str>,
-    parts: Box<[PathPart]>,
+    /// None for a path of one part, which is its own text: most paths are, and are parsed with every request.
+    dotted: Option<Box<str>>,
+    parts: SmallVec<[PathPart; 1]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,17 +26,24 @@ pub struct PathPart {
 
 impl FieldPath {
     pub fn parse(dotted: &str) -> Result<FieldPath> {
-        if dotted.bytes().filter(|byte| *byte == b'.').count() >= PATH_COMPONENTS_MAX {
+        let dots = dotted.bytes().filter(|byte| *byte == b'.').count();
+        if dots >= PATH_COMPONENTS_MAX {
             return Err(Error::new(ErrorCode::OVERFLOW, "FieldPath is too long"));
         }
+        if dots == 0 {
+            return Ok(FieldPath {
+                dotted: None,
+                parts: smallvec![PathPart::new(dotted)],
+            });
+        }
         Ok(FieldPath {
-            dotted: dotted.into(),
+            dotted: Some(dotted.into()),
             parts: dotted.split('.').map(PathPart::new).collect(),
         })
     }
 
     pub fn as_str(&self) -> &str {
-        &self.dotted
+        self.dotted.as_deref().unwrap_or(&self.parts[0].name)
     }
 
     /// At least one.

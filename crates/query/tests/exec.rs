@@ -770,8 +770,22 @@ fn condition() -> BoxedStrategy<String> {
     prop_oneof![4 => simple, 2 => both, 2 => list, 1 => regex, 1 => exists].boxed()
 }
 
+/// Equalities alone: what an index answers without a look at the document.
+fn equalities() -> BoxedStrategy<String> {
+    proptest::collection::btree_map(path(), prop_oneof![6 => scalar(), 1 => value()], 1..4)
+        .prop_map(|fields| {
+            let fields = fields.iter();
+            let fields: Vec<String> = fields
+                .map(|(path, value)| format!(r#""{path}": {value}"#))
+                .collect();
+            format!("{{{}}}", fields.join(", "))
+        })
+        .boxed()
+}
+
 fn filter() -> BoxedStrategy<String> {
     prop_oneof![
+        2 => equalities(),
         2 => condition(),
         3 => proptest::collection::vec(condition(), 1..4).prop_map(|all| format!(r#"{{"$and": [{}]}}"#, all.join(","))),
         1 => proptest::collection::vec(condition(), 1..3).prop_map(|any| format!(r#"{{"$or": [{}]}}"#, any.join(","))),

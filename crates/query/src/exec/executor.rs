@@ -266,9 +266,10 @@ impl Reading {
             ..
         } = self;
         let chunk = CHUNK_DOCUMENTS.min(*left);
+        let is_answered = scan.plan().answers_filter;
         let mut count = 0;
         let more = scan.run(view, operation, &mut |_, document| {
-            if !matches(parsed, document)? {
+            if !is_answered && !matches(parsed, document)? {
                 return Ok(Flow::Continue);
             }
             if *skip > 0 {
@@ -325,8 +326,9 @@ impl Reading {
         } = self;
         let mut sorter = Sorter::new(*wanted);
         let mut key = Vec::new();
+        let is_answered = scan.plan().answers_filter;
         scan.run(view, operation, &mut |_, document| {
-            if matches(parsed, document)? {
+            if is_answered || matches(parsed, document)? {
                 let _scope = phase(Phase::Sort);
                 key.clear();
                 if let Some(sort) = &parsed.sort {

@@ -42,8 +42,8 @@ pub struct FieldPredicate {
     /// Empty inside `$elemMatch` over values: the element itself.
     pub path: FieldPath,
     pub predicate: Predicate,
-    /// Where the path's first field is found among the fields that one walk over the document fills.
-    pub(super) slot: usize,
+    /// Its place among the predicates of the filter: `Slots` knows where its first field is found.
+    pub(super) number: usize,
 }
 
 #[derive(Debug)]
@@ -80,8 +80,13 @@ impl FieldPredicate {
         FieldPredicate {
             path,
             predicate,
-            slot: 0,
+            number: 0,
         }
+    }
+
+    pub fn is_equality(&self) -> bool {
+        let op = CompareOp::Eq;
+        matches!(&self.predicate, Predicate::Compare { op: asked, .. } if *asked == op)
     }
 }
 

@@ -12,8 +12,11 @@ mod in_list;
 mod modulo;
 mod parse;
 mod regex;
+mod slots;
 mod type_set;
 mod walk;
+
+use std::sync::OnceLock;
 
 use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
 
@@ -27,7 +30,7 @@ pub use type_set::TypeSet;
 
 use crate::error::Result;
 use crate::field_path::FieldPath;
-use crate::name_table::NameTable;
+use slots::{Finder, Slots};
 use walk::{Fields, Walk};
 
 /// Filters nest no deeper, as in MongoDB.
@@ -40,10 +43,8 @@ const SLOTS_FEW: usize = 4;
 #[derive(Debug)]
 pub struct Matcher {
     root: MatchExpression,
-    /// The top-level fields of the root's paths, in slot order, without duplicates.
-    names: NameTable<()>,
-    /// Finds them in one walk, if they are several.
-    fields: Option<FieldSet>,
+    /// Made with the first walk.
+    slots: OnceLock<Slots>,
 }
 
 /// What a match says beyond yes.
@@ -75,13 +76,10 @@ impl Matcher {
     }
 
     pub(crate) fn new(mut root: MatchExpression) -> Matcher {
-        let mut names = NameTable::default();
-        give_slots(&mut root, &mut names);
-        let fields = (names.len() > 1).then(|| FieldSet::new(names.iter().map(|(name, ())| name)));
+        slots::number_predicates(&mut root);
         Matcher {
             root,
-            names,
-            fields,
+            slots: OnceLock::new(),
         }
     }
 
@@ -100,7 +98,11 @@ impl Matcher {
 
     /// The top-level fields that decide.
     pub fn top_level_fields(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|(name, ())| name)
+        slots::names(&self.root).into_iter()
+    }
+
+    fn slots(&self) -> &Slots {
+        self.slots.get_or_init(|| Slots::new(&self.root))
     }
 
     /// Whether the document matches. A test that cannot be carried out (a regular expression over its limits)
@@ -129,13 +131,15 @@ impl Matcher {
     /// Asks the filter of one element under the only top-level field that it names (or none): array filters
     /// and the conditions of `$pull`.
     pub fn matches_value(&self, element: RawElement<'_>) -> Result<bool> {
-        debug_assert!(self.names.len() <= 1, "a condition names one field");
+        let slots = self.slots();
+        debug_assert!(slots.len <= 1, "a condition names one field");
         let mut walk = Walk::default();
         let matched = walk.matches(
             &self.root,
             &Fields {
                 document: RawDocument::EMPTY,
-                slots: &[Some(element)],
+                slots,
+                found: &[Some(element)],
             },
         );
         walk.failure.map_or(Ok(matched), Err)
@@ -151,61 +155,55 @@ impl Matcher {
 
     #[inline]
     fn walk(&self, document: RawDocument<'_>, walk: &mut Walk) -> bool {
-        match &self.fields {
-            None => {
-                let only = self
-                    .names
-                    .iter()
-                    .next()
-                    .and_then(|(name, ())| document.get_element(name));
-                walk.matches(
-                    &self.root,
-                    &Fields {
-                        document,
-                        slots: &[only],
-                    },
-                )
+        // A single predicate needs no slots.
+        if let MatchExpression::Field(field) = &self.root {
+            return walk.matches_field(field, document.get(field.path.first()));
+        }
+        let slots = self.slots();
+        match (&slots.finder, slots.len) {
+            (Finder::None, _) => self.walk_found(slots, document, walk, &[]),
+            (Finder::One(name), _) => {
+                let found = document.get_element(&**name);
+                self.walk_found(slots, document, walk, &[found])
             }
-            Some(fields) => match self.names.len() {
-                count if count <= SLOTS_FEW => {
-                    self.walk_slots(fields, document, walk, &mut [None; SLOTS_FEW][..count])
-                }
-                count if count <= SLOTS_MANY => {
-                    self.walk_slots(fields, document, walk, &mut [None; SLOTS_MANY][..count])
-                }
-                count => self.walk_slots(fields, document, walk, &mut vec![None; count]),
-            },
+            (Finder::Several(fields), count) if count <= SLOTS_FEW => {
+                let mut found = [None; SLOTS_FEW];
+                self.walk_fields((slots, fields), document, walk, &mut found[..count])
+            }
+            (Finder::Several(fields), count) if count <= SLOTS_MANY => {
+                let mut found = [None; SLOTS_MANY];
+                self.walk_fields((slots, fields), document, walk, &mut found[..count])
+            }
+            (Finder::Several(fields), count) => {
+                let mut found = vec![None; count];
+                self.walk_fields((slots, fields), document, walk, &mut found)
+            }
         }
     }
 
-    fn walk_slots<'a>(
+    fn walk_fields<'a>(
         &self,
-        fields: &FieldSet,
+        (slots, fields): (&Slots, &FieldSet),
         document: RawDocument<'a>,
         walk: &mut Walk,
-        slots: &mut [Option<RawElement<'a>>],
+        found: &mut [Option<RawElement<'a>>],
     ) -> bool {
-        fields.extract(document, slots);
-        walk.matches(&self.root, &Fields { document, slots })
+        fields.extract(document, found);
+        self.walk_found(slots, document, walk, found)
     }
-}
 
-/// Numbers the top-level fields of all paths; filters inside `$elemMatch` have numbers of their own.
-fn give_slots(expression: &mut MatchExpression, names: &mut NameTable<()>) {
-    match expression {
-        MatchExpression::AlwaysTrue | MatchExpression::AlwaysFalse | MatchExpression::Expr(_) => {}
-        MatchExpression::And(children)
-        | MatchExpression::Or(children)
-        | MatchExpression::Nor(children) => {
-            for child in children {
-                give_slots(child, names);
-            }
-        }
-        MatchExpression::Not(child) => give_slots(child, names),
-        MatchExpression::Field(field) => {
-            let name = field.path.first();
-            let known = names.find(name.as_bytes());
-            field.slot = known.unwrap_or_else(|| names.push(name, ()));
-        }
+    fn walk_found(
+        &self,
+        slots: &Slots,
+        document: RawDocument<'_>,
+        walk: &mut Walk,
+        found: &[Option<RawElement<'_>>],
+    ) -> bool {
+        let fields = Fields {
+            document,
+            slots,
+            found,
+        };
+        walk.matches(&self.root, &fields)
     }
 }

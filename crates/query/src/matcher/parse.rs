@@ -5,7 +5,7 @@
 use quarry_bson::{DateTime, RawArray, RawDocument, RawElement, RawValue};
 
 use super::bits::{BitsPredicate, BitsTest};
-use super::expression::{CompareOp, ExprPredicate, MatchExpression, Predicate};
+use super::expression::{CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Predicate};
 use super::in_list::InList;
 use super::modulo::ModPredicate;
 use super::regex::RegexPredicate;
@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::expression::{Expression, Variables};
 use crate::field_path::FieldPath;
 
+/// Predicates that are made room for at first.
+const PREDICATES_FEW: usize = 4;
+
 pub(super) fn parse_filter(filter: RawDocument<'_>) -> Result<MatchExpression> {
     parse_document(filter, 0)
 }
@@ -22,19 +25,19 @@ pub(super) fn parse_filter(filter: RawDocument<'_>) -> Result<MatchExpression> {
 /// What may follow a field's name, over the path of the empty name.
 pub(super) fn parse_condition(condition: RawValue<'_>) -> Result<MatchExpression> {
     let mut predicates = Vec::new();
-    parse_operand(&FieldPath::parse("")?, condition, 0, &mut predicates)?;
+    parse_operand(FieldPath::parse("")?, condition, 0, &mut predicates)?;
     Ok(and(predicates))
 }
 
 fn parse_document(filter: RawDocument<'_>, depth: usize) -> Result<MatchExpression> {
     check_depth(depth)?;
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(PREDICATES_FEW);
     for element in filter {
         let name = element.name().as_str()?;
         if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
             parse_top_level_operator(name, element.value(), depth, &mut all)?;
         } else {
-            parse_operand(&FieldPath::parse(name)?, element.value(), depth, &mut all)?;
+            parse_operand(FieldPath::parse(name)?, element.value(), depth, &mut all)?;
         }
     }
     Ok(and(all))
@@ -132,24 +135,23 @@ fn parse_list(name: &str, operand: RawValue<'_>, depth: usize) -> Result<Vec<Mat
 
 /// What follows a field's name: operators, a regular expression, or a literal to be equal to.
 fn parse_operand(
-    path: &FieldPath,
+    path: FieldPath,
     operand: RawValue<'_>,
     depth: usize,
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
     match operand {
         RawValue::Document(operators) if is_operators(operators) => {
-            parse_operators(path, operators, depth, all)
+            parse_operators(&path, operators, depth, all)
         }
         RawValue::Regex(regex) => {
-            all.push(MatchExpression::field(
-                path,
-                Predicate::Regex(RegexPredicate::from_raw(regex)?),
-            ));
+            let predicate = Predicate::Regex(RegexPredicate::from_raw(regex)?);
+            all.push(MatchExpression::Field(FieldPredicate::new(path, predicate)));
             Ok(())
         }
         literal => {
-            all.push(compare(path, CompareOp::Eq, literal)?);
+            let predicate = comparison(&path, CompareOp::Eq, literal)?;
+            all.push(MatchExpression::Field(FieldPredicate::new(path, predicate)));
             Ok(())
         }
     }
@@ -238,19 +240,20 @@ fn negate(expression: MatchExpression) -> MatchExpression {
 }
 
 fn compare(path: &FieldPath, op: CompareOp, operand: RawValue<'_>) -> Result<MatchExpression> {
+    Ok(MatchExpression::field(path, comparison(path, op, operand)?))
+}
+
+fn comparison(path: &FieldPath, op: CompareOp, operand: RawValue<'_>) -> Result<Predicate> {
     match operand {
         RawValue::Undefined => Err(Error::bad_value("cannot compare to undefined")),
         RawValue::Regex(_) if op != CompareOp::Eq => Err(Error::bad_value(format!(
             "Can't have RegEx as arg to predicate over field '{}'.",
             path.as_str()
         ))),
-        _ => Ok(MatchExpression::field(
-            path,
-            Predicate::Compare {
-                op,
-                value: operand.to_value(),
-            },
-        )),
+        _ => Ok(Predicate::Compare {
+            op,
+            value: operand.to_value(),
+        }),
     }
 }
 

@@ -11,6 +11,7 @@ use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
 use super::comparison::compares;
 use super::expression::{ExprPredicate, FieldPredicate, MatchExpression, Predicate};
 use super::in_list::keep_failure;
+use super::slots::Slots;
 use super::{MatchDetails, Matcher};
 use crate::error::{Error, Result};
 use crate::expression::Context;
@@ -27,13 +28,14 @@ pub(super) struct Walk {
 /// The document, and what stands in the top-level fields that the filter names.
 pub(super) struct Fields<'s, 'a> {
     pub document: RawDocument<'a>,
-    pub slots: &'s [Option<RawElement<'a>>],
+    pub slots: &'s Slots,
+    pub found: &'s [Option<RawElement<'a>>],
 }
 
 impl<'a> Fields<'_, 'a> {
     #[inline]
     fn first_value(&self, field: &FieldPredicate) -> Option<RawValue<'a>> {
-        self.slots[field.slot].map(|element| element.value())
+        self.found[self.slots.of(field)].map(|element| element.value())
     }
 }
 
@@ -53,14 +55,17 @@ impl Walk {
             MatchExpression::Not(child) => {
                 self.without_position(|walk| !walk.matches(child, fields))
             }
-            MatchExpression::Field(field) => {
-                let value = fields.first_value(field);
-                self.follow(value, &field.path.parts()[1..], &field.predicate)
-            }
+            MatchExpression::Field(field) => self.matches_field(field, fields.first_value(field)),
             MatchExpression::Expr(predicate) => {
                 keep_failure(predicate.holds(fields.document), &mut self.failure)
             }
         }
+    }
+
+    /// One predicate over what stands in the first field of its path.
+    #[inline]
+    pub fn matches_field(&mut self, field: &FieldPredicate, first: Option<RawValue<'_>>) -> bool {
+        self.follow(first, &field.path.parts()[1..], &field.predicate)
     }
 
     /// A branch that fails takes back the position it found on the way.

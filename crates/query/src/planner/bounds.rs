@@ -4,55 +4,66 @@
 //! order) bound nothing; neither does a path with a component that may be an array position.
 
 use quarry_bson::{RawValue, Value};
+use smallvec::SmallVec;
 
 use super::interval::{Cut, Interval};
 use crate::field_path::array_index;
 use crate::matcher::{CompareOp, FieldPredicate, MatchExpression, Predicate, RegexPredicate};
 
-/// The predicates that all must hold.
-pub fn conjuncts(root: &MatchExpression) -> Vec<&FieldPredicate> {
-    let mut found = Vec::new();
-    collect(root, &mut found);
-    found
+/// The predicates of a filter that all must hold.
+pub struct Conjuncts<'m> {
+    pub predicates: SmallVec<[&'m FieldPredicate; 12]>,
+    /// The filter says nothing else.
+    pub are_all: bool,
 }
 
-fn collect<'m>(expression: &'m MatchExpression, found: &mut Vec<&'m FieldPredicate>) {
-    match expression {
-        MatchExpression::And(children) => {
-            for child in children {
-                collect(child, found);
+impl<'m> Conjuncts<'m> {
+    pub fn of(root: &'m MatchExpression) -> Conjuncts<'m> {
+        let mut found = Conjuncts {
+            predicates: SmallVec::new(),
+            are_all: true,
+        };
+        found.collect(root);
+        found
+    }
+
+    fn collect(&mut self, expression: &'m MatchExpression) {
+        match expression {
+            MatchExpression::And(children) => {
+                for child in children {
+                    self.collect(child);
+                }
             }
+            MatchExpression::Or(children) if children.len() == 1 => self.collect(&children[0]),
+            MatchExpression::Field(field) => self.predicates.push(field),
+            _ => self.are_all = false,
         }
-        MatchExpression::Or(children) if children.len() == 1 => collect(&children[0], found),
-        MatchExpression::Field(field) => found.push(field),
-        _ => {}
     }
 }
 
-/// The intervals that `path` is bounded to, in order and apart from each other; None if it is not bounded. With
-/// arrays on the path each predicate may be met by another element, so that only one of them bounds.
+/// The intervals that `path` is bounded to by its predicates, in order and apart from each other; None if it is not
+/// bounded. With arrays on the path each predicate may be met by another element, so that only one of them bounds.
 pub fn of_path<'m>(
-    conjuncts: &[&'m FieldPredicate],
+    predicates: impl Iterator<Item = &'m FieldPredicate>,
     path: &str,
     is_multikey: bool,
 ) -> Option<Vec<Interval<'m>>> {
-    if !conjuncts.iter().any(|field| field.path.as_str() == path) {
-        return None;
-    }
-    let components = path.split('.').skip(1);
-    if components
-        .into_iter()
-        .any(|component| array_index(component).is_some())
+    let is_dotted = path.as_bytes().contains(&b'.');
+    if is_dotted
+        && path
+            .split('.')
+            .skip(1)
+            .any(|component| array_index(component).is_some())
     {
         return None;
     }
     let mut bounded: Option<Vec<Interval<'m>>> = None;
-    for field in conjuncts.iter().filter(|field| field.path.as_str() == path) {
+    for field in predicates {
         let Some(intervals) = of_predicate(&field.predicate) else {
             continue;
         };
         // Nested arrays are keyed by their elements, which says nothing about what is missing between them.
-        if is_multikey && path.contains('.') && intervals.iter().any(Interval::holds_null) {
+        if is_multikey && is_dotted && intervals.iter().any(Interval::holds_null) {
             continue;
         }
         bounded = Some(match bounded {

@@ -8,12 +8,12 @@ use quarry_database::{
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::bounds;
+use super::filter_bounds::FilterBounds;
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::plan::{Access, IndexAccess, Plan};
 use crate::error::{Error, Result};
-use crate::matcher::{FieldPredicate, Matcher};
+use crate::matcher::Matcher;
 use crate::sort::SortPattern;
 
 /// What a plan is asked for.
@@ -31,6 +31,8 @@ pub struct Wanted<'w> {
 struct Candidate<'c> {
     name: &'c str,
     ident: Ident,
+    /// Its fields' paths by number.
+    paths: &'c [u16],
     prefix: &'c [u8],
     /// None for the records: their pattern is `{_id: 1}`.
     index: Option<&'c Index>,
@@ -59,33 +61,8 @@ struct Scored<'c> {
     order: Option<bool>,
 }
 
-/// The leading fields of a candidate that the filter bounds, by number in [`Bounds`].
-type Bounded = SmallVec<[usize; 10]>;
-
-/// The intervals of each path that a candidate asked for: candidates share fields.
-struct Bounds<'m, 'c> {
-    conjuncts: Vec<&'m FieldPredicate>,
-    known: Vec<(&'c str, bool, Vec<Interval<'m>>)>,
-}
-
-impl<'m, 'c> Bounds<'m, 'c> {
-    /// The number of the intervals of a path, if it is bounded.
-    fn of(&mut self, path: &'c str, is_multikey: bool) -> Option<usize> {
-        let known = self
-            .known
-            .iter()
-            .position(|(known, multikey, _)| *known == path && *multikey == is_multikey);
-        known.or_else(|| {
-            let intervals = bounds::of_path(&self.conjuncts, path, is_multikey)?;
-            self.known.push((path, is_multikey, intervals));
-            Some(self.known.len() - 1)
-        })
-    }
-
-    fn get(&self, number: usize) -> &[Interval<'m>] {
-        &self.known[number].2
-    }
-}
+/// The leading fields of a candidate that the filter bounds, by number in [`FilterBounds`].
+type Bounded = SmallVec<[u16; 12]>;
 
 pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> Result<Plan> {
     let natural = wanted.sort.and_then(SortPattern::natural);
@@ -95,10 +72,7 @@ pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> R
     if let Some(direction) = natural_hint(wanted.hint)? {
         return Ok(whole(collection, direction, wanted.sort.is_none()));
     }
-    let mut bounds = Bounds {
-        conjuncts: bounds::conjuncts(wanted.matcher.root()),
-        known: Vec::new(),
-    };
+    let mut bounds = FilterBounds::new(wanted.matcher, &detail.paths);
     let mut best: Option<Scored<'_>> = None;
     let mut is_hint_known = false;
     for candidate in candidates(collection, detail) {
@@ -135,6 +109,7 @@ fn whole(collection: &Collection, direction: Direction, is_sorted: bool) -> Plan
         access: Access::Collection,
         ranges: vec![range],
         is_of_whole_keys: false,
+        answers_filter: false,
         is_reversed: direction == Direction::Descending,
         is_sorted,
     }
@@ -163,6 +138,7 @@ fn candidates<'c>(
     let records = collection.is_clustered().then(|| Candidate {
         name: "_id_",
         ident: collection.ident,
+        paths: detail.paths.of_records(),
         prefix: collection.prefix.as_bytes(),
         index: None,
         multikey: 0,
@@ -170,13 +146,15 @@ fn candidates<'c>(
         is_unique: true,
         is_sparse: false,
     });
-    let usable = |index: &&Index| {
+    let usable = |(_, index): &(usize, &Index)| {
         let is_repeated = collection.is_clustered() && index.name == "_id_";
         !index.building && !index.hidden && !is_repeated
     };
-    let indexes = detail.indexes.iter().filter(usable).map(|index| Candidate {
+    let indexes = detail.indexes.iter().enumerate().filter(usable);
+    let indexes = indexes.map(|(position, index)| Candidate {
         name: &index.name,
         ident: index.ident,
+        paths: detail.paths.of_index(position),
         prefix: index.prefix.as_bytes(),
         index: Some(index),
         multikey: index.multikey_components(),
@@ -227,9 +205,9 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    fn score(self, bounds: &mut Bounds<'_, 'c>, sort: Option<&SortPattern>) -> Scored<'c> {
+    fn score(self, bounds: &mut FilterBounds<'_>, sort: Option<&SortPattern>) -> Scored<'c> {
         let (bounded, equalities, has_range) = self.bound(bounds);
-        let single = |number: &usize| bounds.get(*number).len() <= 1;
+        let single = |number: &u16| bounds.get(*number).len() <= 1;
         let order = sort.and_then(|sort| {
             self.order(sort, |number| {
                 number < equalities && single(&bounded[number])
@@ -253,16 +231,16 @@ impl<'c> Candidate<'c> {
     }
 
     /// The intervals of the leading fields; how many of them are equalities; whether a range follows.
-    fn bound(&self, bounds: &mut Bounds<'_, 'c>) -> (Bounded, usize, bool) {
+    fn bound(&self, bounds: &mut FilterBounds<'_>) -> (Bounded, usize, bool) {
         let mut bounded = Bounded::new();
         let mut has_array = false;
-        for (number, (path, _)) in self.fields().enumerate() {
+        for (number, &path) in self.paths.iter().enumerate() {
             let is_multikey = self.multikey & (1 << number) != 0;
             // Fields of one array are keyed element by element, but may be met by different elements.
             if is_multikey && has_array {
                 break;
             }
-            let Some(intervals) = bounds.of(path, is_multikey) else {
+            let Some(intervals) = bounds.of(path, self.field(number).0, is_multikey) else {
                 break;
             };
             has_array |= is_multikey;
@@ -309,7 +287,7 @@ impl<'c> Candidate<'c> {
 
 impl Scored<'_> {
     /// A sparse index has no entry for a document that the filter may mean.
-    fn leaves_out_missing(&self, bounds: &Bounds<'_, '_>) -> bool {
+    fn leaves_out_missing(&self, bounds: &FilterBounds<'_>) -> bool {
         self.candidate.is_sparse
             && self
                 .bounded
@@ -331,7 +309,19 @@ impl Scored<'_> {
             || (are_combined(bounded) && ranges.iter().all(|range| !may_meet_cut_keys(range)))
     }
 
-    fn plan(&self, bounds: &Bounds<'_, '_>, wanted: Wanted<'_>) -> Plan {
+    /// Whether what the ranges hold matches: each predicate is an equality that one field of the index stands for,
+    /// its keys whole and without arrays. Keys order as values compare, so that equal keys are equal values.
+    fn answers(&self, bounds: &FilterBounds<'_>, ranges: &[KeyRange]) -> bool {
+        let candidate = &self.candidate;
+        let is_point = |place: &u16| matches!(bounds.get(*place), [one] if one.is_point);
+        bounds.are_equalities()
+            && self.bounded.len() == bounds.predicates_len()
+            && self.bounded.iter().all(is_point)
+            && candidate.multikey == 0
+            && (candidate.is_clustered() || !ranges.iter().any(may_meet_cut_keys))
+    }
+
+    fn plan(&self, bounds: &FilterBounds<'_>, wanted: Wanted<'_>) -> Plan {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
         let bounded: SmallVec<[(&[Interval<'_>], Direction); 10]> = self
@@ -357,6 +347,7 @@ impl Scored<'_> {
         let ranges = candidate.ranges(&bounded);
         Plan {
             is_of_whole_keys: self.has_whole_keys(&bounded, &ranges),
+            answers_filter: self.answers(bounds, &ranges),
             access: if candidate.is_clustered() {
                 Access::Records(access)
             } else {

@@ -11,7 +11,7 @@ const COMBINATIONS_MAX: usize = 4096;
 /// The intervals of each field with its direction. Fields behind the first one that is not made of points are
 /// left to the filter.
 pub fn compose(prefix: &[u8], fields: &[(&[Interval<'_>], Direction)]) -> Vec<KeyRange> {
-    let mut starts = vec![prefix.to_vec()];
+    let mut starts = vec![with_room(prefix, fields)];
     for (intervals, direction) in fields {
         if let ([point], [start]) = (intervals, starts.as_mut_slice())
             && point.is_point
@@ -71,6 +71,15 @@ pub fn apart(ranges: impl Iterator<Item = KeyRange>) -> Vec<KeyRange> {
         }
     }
     joined
+}
+
+/// The prefix, with room for one value of every field.
+fn with_room(prefix: &[u8], fields: &[(&[Interval<'_>], Direction)]) -> Vec<u8> {
+    let firsts = fields.iter().filter_map(|(intervals, _)| intervals.first());
+    let room: usize = firsts.map(|interval| interval.low.bytes.len()).sum();
+    let mut start = Vec::with_capacity(prefix.len() + room);
+    start.extend_from_slice(prefix);
+    start
 }
 
 type Cuts = (Vec<u8>, Vec<u8>);

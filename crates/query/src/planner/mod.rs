@@ -7,6 +7,7 @@
 mod bounds;
 mod choose;
 mod describe;
+mod filter_bounds;
 mod interval;
 mod key_ranges;
 mod plan;

@@ -10,6 +10,8 @@ pub struct Plan {
     pub ranges: Vec<KeyRange>,
     /// Each range begins with the one key that it can hold, a record's or a unique index's.
     pub is_of_whole_keys: bool,
+    /// Every document that the ranges lead to matches the filter.
+    pub answers_filter: bool,
     pub is_reversed: bool,
     /// Documents come out of the access in the order that was asked for.
     pub is_sorted: bool,

@@ -12,7 +12,7 @@ use crate::name_table::NameTable;
 #[derive(Debug)]
 pub(super) enum Node {
     Branch(Branch),
-    Leaf(Leaf),
+    Leaf(Box<Leaf>),
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Branch {
         let last = at + 1 == steps.len();
         let Some(node) = self.child(&steps[at]) else {
             let node = if last {
-                Node::Leaf(leaf)
+                Node::Leaf(Box::new(leaf))
             } else {
                 let mut branch = Branch::default();
                 branch.insert_at(steps, at + 1, leaf)?;
