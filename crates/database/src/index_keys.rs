@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{ElementType, FieldSet, RawArray, RawDocument, RawElement, RawValue};
 use quarry_keystring::{TypeBits, encode_value};
 use smallvec::SmallVec;
 
@@ -129,11 +129,8 @@ impl KeyGenerator {
         target: Target<'_>,
         buffer: &mut KeyBuffer,
     ) -> Result<u64> {
-        let mut states: States<'_, '_> = SmallVec::new();
-        for (field, &slot) in index.pattern.fields.iter().zip(&self.slots[number]) {
-            let value = found[usize::from(slot)].map(|element| element.value());
-            states.push(resolve(value, &field.components[1..]));
-        }
+        let fields = index.pattern.fields.iter().zip(&self.slots[number]);
+        let fields = fields.map(|(field, &slot)| (field, found[usize::from(slot)]));
         let mut emit = Emit {
             number,
             index,
@@ -141,6 +138,17 @@ impl KeyGenerator {
             buffer,
             marks: 0,
         };
+        if fields.clone().all(|(field, found)| is_plain(field, found)) {
+            let values = fields.map(|(_, found)| found.map(|element| element.value()));
+            emit.emit(values)?;
+            return Ok(emit.marks);
+        }
+        let states: States<'_, '_> = fields
+            .map(|(field, found)| {
+                let value = found.map(|element| element.value());
+                resolve(value, &field.components[1..])
+            })
+            .collect();
         let first = emit.buffer.entries.len();
         emit.expand(&states)?;
         let marks = emit.marks;
@@ -149,6 +157,12 @@ impl KeyGenerator {
         }
         Ok(marks)
     }
+}
+
+/// Whether what was found for the first component of a field's path is the field's one value.
+fn is_plain(field: &KeyField, found: Option<RawElement<'_>>) -> bool {
+    field.components.len() == 1
+        && found.is_none_or(|element| element.element_type() != ElementType::Array)
 }
 
 #[derive(Clone, Copy)]
@@ -215,10 +229,10 @@ impl Emit<'_, '_> {
             }
         }
         let Some(array) = array else {
-            return self.emit(states);
+            return self.emit(values(states));
         };
         if array.is_empty() {
-            return self.emit(&with_element(states, None));
+            return self.emit(values(&with_element(states, None)));
         }
         for element in array {
             self.expand(&with_element(states, Some(element)))?;
@@ -226,11 +240,11 @@ impl Emit<'_, '_> {
         Ok(())
     }
 
-    fn emit(&mut self, states: &States<'_, '_>) -> Result<()> {
-        let values = states.iter().map(|state| match state {
-            State::Value(value) => *value,
-            State::Array(..) => unreachable!("arrays are expanded before"),
-        });
+    /// The entry of one value for each field.
+    fn emit<'a>(
+        &mut self,
+        values: impl Iterator<Item = Option<RawValue<'a>>> + Clone,
+    ) -> Result<()> {
         if self.index.sparse && values.clone().all(|value| value.is_none()) {
             return Ok(());
         }
@@ -302,6 +316,16 @@ impl Emit<'_, '_> {
             format!("cannot index parallel arrays {}", names.join(" ")),
         )
     }
+}
+
+/// Of states without arrays.
+fn values<'s, 'a>(
+    states: &'s States<'a, '_>,
+) -> impl Iterator<Item = Option<RawValue<'a>>> + Clone + 's {
+    states.iter().map(|state| match state {
+        State::Value(value) => *value,
+        State::Array(..) => unreachable!("arrays are expanded before"),
+    })
 }
 
 /// The states with every array replaced by one of its elements, or by what an empty array stands for.

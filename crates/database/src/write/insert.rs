@@ -300,6 +300,12 @@ impl<'i> InsertPiece<'i> {
                 piece.put_document(&self.record_keys[position], document.as_bytes(), None);
             }
         }
+        // In key order: an engine finds the place of a key next to its neighbour's.
+        let KeyBuffer { bytes, entries, .. } = &mut self.keys;
+        if self.documents.len() > 1 {
+            let key = |entry: &Entry| &bytes[entry.key.start as usize..entry.key.end as usize];
+            entries.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+        }
         for entry in &self.keys.entries {
             let position = entry.document as usize;
             if position < cut && !self.failed[position] {
