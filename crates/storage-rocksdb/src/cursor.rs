@@ -14,6 +14,8 @@ pub(crate) struct RocksCursor<'s> {
     /// Of the pool, when the iterator was made or renewed.
     era: u64,
     pool: &'s IteratorPool,
+    /// What failed once may keep its failure: such an iterator is not for the next cursor.
+    has_failed: bool,
     valid: bool,
     seeks: u64,
     nexts: u64,
@@ -32,6 +34,7 @@ impl<'s> RocksCursor<'s> {
             entries,
             era,
             pool,
+            has_failed: false,
             valid: false,
             seeks: 0,
             nexts: 0,
@@ -65,7 +68,9 @@ impl<'s> RocksCursor<'s> {
             return Ok(());
         }
         self.valid = false;
-        entries.status().map_err(from_text)
+        let status = entries.status();
+        self.has_failed |= status.is_err();
+        status.map_err(from_text)
     }
 
     fn item(&self) -> Option<(&[u8], &[u8])> {
@@ -119,7 +124,7 @@ impl Cursor for RocksCursor<'_> {
 
 impl Drop for RocksCursor<'_> {
     fn drop(&mut self) {
-        if let Some(entries) = self.entries.take() {
+        if let Some(entries) = self.entries.take().filter(|_| !self.has_failed) {
             self.pool.give_back(entries, self.era);
         }
         self.counters
