@@ -93,6 +93,17 @@ impl<'a> RawDocument<'a> {
         self.iter().next()
     }
 
+    /// The element of that name, if there is no other element: finds `{_id: ...}` without a walk.
+    #[inline]
+    pub fn sole_element(&self, name: &str) -> Option<RawElement<'a>> {
+        let is_name = |after: &[u8]| {
+            let ahead = after.split_at_checked(name.len());
+            ahead.is_some_and(|(ahead, rest)| ahead == name.as_bytes() && rest.first() == Some(&0))
+        };
+        let step = Step::read_named(self.0.get(4..)?, name.len(), is_name)?;
+        (step.rest.len() == 1).then(|| step.element())
+    }
+
     /// The first element of that name: where a name occurs twice the first one counts.
     #[inline]
     pub fn get_element(&self, name: impl AsRef<[u8]>) -> Option<RawElement<'a>> {
@@ -265,6 +276,27 @@ impl PartialEq for RawDocument<'_> {
 mod tests {
     use super::*;
     use crate::doc;
+
+    #[test]
+    fn a_sole_element_is_found_by_its_name_and_no_other_is() {
+        let value = |document: &Document, name| {
+            let element = document.as_raw().sole_element(name)?;
+            element.value().as_i64_exact()
+        };
+        assert_eq!(value(&doc! { "_id": 7 }, "_id"), Some(7));
+        assert_eq!(value(&doc! { "_id": 7 }, "_i"), None);
+        assert_eq!(value(&doc! { "_id": 7 }, "_id2"), None);
+        assert_eq!(value(&doc! { "_id": 7, "a": 1 }, "_id"), None);
+        assert_eq!(value(&doc! { "a": 1, "_id": 7 }, "_id"), None);
+        assert_eq!(
+            value(
+                &doc! { "a name of many bytes": 7_i64 },
+                "a name of many bytes"
+            ),
+            Some(7)
+        );
+        assert_eq!(value(&doc! {}, ""), None);
+    }
 
     #[test]
     fn a_name_is_found_whole_and_nothing_like_it() {

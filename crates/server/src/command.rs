@@ -15,6 +15,7 @@ use quarry_wire::DocumentSequence;
 use crate::concerns::{ReadConcern, WriteConcern};
 use crate::connections::Connection;
 use crate::error::{CommandError, Result};
+use crate::query_shape::Asked;
 use crate::server::Server;
 use crate::sessions::SessionId;
 
@@ -99,6 +100,7 @@ pub struct Generic<'a> {
     pub write_concern: WriteConcern,
     /// The reply tells where the time went.
     pub wants_timing: bool,
+    pub asked: Asked<'a>,
 }
 
 impl<'a> Generic<'a> {
@@ -136,7 +138,7 @@ impl<'a> Generic<'a> {
                 b"apiStrict" => api.is_strict = value.is_truthy(),
                 b"apiDeprecationErrors" => api.deprecation_errors = true,
                 b"collation" if command.takes(b"collation") => check_collation(value)?,
-                known if command.takes(known) => {}
+                known if command.takes(known) => generic.asked.note(known, value),
                 b"$clusterTime"
                 | b"$readPreference"
                 | b"$audit"

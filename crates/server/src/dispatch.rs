@@ -18,6 +18,7 @@ use crate::connections::{Connection, Started};
 use crate::counters::Counter;
 use crate::error::{CommandError, Result};
 use crate::operation_end;
+use crate::query_shape::Asked;
 use crate::server::Server;
 use crate::timing_document;
 
@@ -42,6 +43,7 @@ pub struct Outcome<'a> {
     pub command_name: &'static str,
     pub database: &'a str,
     pub collection: &'a str,
+    pub asked: Asked<'a>,
     pub error: Option<CommandError>,
     pub is_exhaust: bool,
     pub returned: u64,
@@ -50,6 +52,26 @@ pub struct Outcome<'a> {
     pub opid: u32,
     /// The operation as the layers below saw it; none if it never began.
     pub operation: Option<Arc<Operation>>,
+}
+
+impl Default for Outcome<'_> {
+    /// Of a command that is not known yet.
+    fn default() -> Self {
+        Outcome {
+            kind: OperationKind::Command,
+            command_name: "",
+            database: "",
+            collection: "",
+            asked: Asked::default(),
+            error: None,
+            is_exhaust: false,
+            returned: 0,
+            keys_examined: 0,
+            docs_examined: 0,
+            opid: 0,
+            operation: None,
+        }
+    }
 }
 
 impl Outcome<'_> {
@@ -68,19 +90,7 @@ pub fn dispatch<'a>(
     call: &Call<'a>,
     out: &mut Vec<u8>,
 ) -> Outcome<'a> {
-    let mut outcome = Outcome {
-        kind: OperationKind::Command,
-        command_name: "",
-        database: "",
-        collection: "",
-        error: None,
-        is_exhaust: false,
-        returned: 0,
-        keys_examined: 0,
-        docs_examined: 0,
-        opid: 0,
-        operation: None,
-    };
+    let mut outcome = Outcome::default();
     let start = out.len();
     let mut reply = DocumentBuilder::new(out);
     let result = run(server, connection, call, &mut outcome, &mut reply)
@@ -132,6 +142,7 @@ fn run<'a>(
         server.sessions.touch(session)?;
     }
     outcome.database = generic.database;
+    outcome.asked = generic.asked;
     outcome.collection = collection_of(command, call.body);
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));

@@ -3,15 +3,14 @@
 //! On the way of every operation: it allocates nothing and takes no lock that cores share, unless the operation is
 //! slow, profiled, or the first of its collection or query shape.
 
-use std::cell::Cell;
 use std::hash::Hasher;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Namespace, PlanSummary};
-use quarry_storage::{ThreadWork, thread_work};
-use quarry_timing::{Breakdown, Exemplar, Finished, Label, Labels, Work};
+use quarry_storage::take_thread_work;
+use quarry_timing::{Breakdown, Exemplar, Finished, LabelTexts, Labels, Work};
 use rustc_hash::FxHasher;
 
 use crate::connections::Connection;
@@ -49,7 +48,7 @@ impl Ended<'_> {
 
     pub fn shape_hash(&self) -> Option<u64> {
         let hash = namespace_hash(self.outcome.database, self.outcome.collection);
-        query_shape::hash(self.outcome.kind, hash, self.call)
+        query_shape::hash(hash, self.call, self.outcome)
     }
 
     pub fn millis(&self) -> u64 {
@@ -70,13 +69,14 @@ pub fn settle(
     let slow_ms = server.parameters.slow_ms.load(Relaxed);
     let is_slow = i64::try_from(finished.wall_ns() / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
         && !is_waiting_command(outcome);
-    record(call, outcome, &finished, is_slow);
     let is_noted = is_slow || server.profiler.is_on();
     let tracer = traces::tracer();
     if !is_noted && tracer.is_none() {
+        record(call, outcome, finished, is_slow);
         return;
     }
     let breakdown = finished.breakdown();
+    record(call, outcome, finished, is_slow);
     let ended = ended(connection, call, outcome, reply, &breakdown);
     if let Some(tracer) = tracer {
         tracer.note(server, &ended, is_slow);
@@ -111,9 +111,11 @@ fn ended<'a>(
 /// Puts what was done into the operation's breakdown; what is already in it is not counted twice.
 pub fn count_work(outcome: &Outcome<'_>) {
     count_engine_work();
-    quarry_timing::name(Work::KeysExamined, outcome.keys_examined);
-    quarry_timing::name(Work::DocsExamined, outcome.docs_examined);
-    quarry_timing::name(Work::Returned, outcome.returned);
+    quarry_timing::name_all([
+        (Work::KeysExamined, outcome.keys_examined),
+        (Work::DocsExamined, outcome.docs_examined),
+        (Work::Returned, outcome.returned),
+    ]);
 }
 
 /// Writes `quarry: {timing: {...}}` into a reply: the breakdown up to here, before the reply is encoded and sent.
@@ -128,68 +130,72 @@ pub fn append_timing(outcome: &Outcome<'_>, reply: &mut DocumentBuilder<'_>) {
 
 /// Puts what this thread asked of the engine since the last call into the operation's breakdown.
 pub fn count_engine_work() {
-    thread_local! {
-        static COUNTED: Cell<ThreadWork> = const { Cell::new(ThreadWork {
-            gets: 0,
-            seeks: 0,
-            nexts: 0,
-            bytes_read: 0,
-            bytes_written: 0,
-        }) };
-    }
     if !quarry_timing::IS_COMPILED {
         return;
     }
-    let now = thread_work();
-    let before = COUNTED.replace(now);
-    if now == before {
-        return;
-    }
-    quarry_timing::count(Work::EngineGets, now.gets - before.gets);
-    quarry_timing::count(Work::EngineSeeks, now.seeks - before.seeks);
-    quarry_timing::count(Work::EngineNexts, now.nexts - before.nexts);
-    quarry_timing::count(Work::BytesRead, now.bytes_read - before.bytes_read);
-    quarry_timing::count(Work::BytesWritten, now.bytes_written - before.bytes_written);
+    let work = take_thread_work();
+    quarry_timing::count_all([
+        (Work::EngineGets, work.gets),
+        (Work::EngineSeeks, work.seeks),
+        (Work::EngineNexts, work.nexts),
+        (Work::BytesRead, work.bytes_read),
+        (Work::BytesWritten, work.bytes_written),
+    ]);
 }
 
-fn record(call: &Call<'_>, outcome: &Outcome<'_>, finished: &Finished, is_slow: bool) {
+#[inline]
+fn record(call: &Call<'_>, outcome: &Outcome<'_>, finished: Finished, is_slow: bool) {
     if !finished.is_timed() {
         return;
     }
     if outcome.collection.is_empty() {
-        quarry_timing::record_operation(outcome.kind, finished, &Labels::default());
+        quarry_timing::record_operation(outcome.kind, finished, &Labels::NONE);
         return;
     }
-    let hash = namespace_hash(outcome.database, outcome.collection);
-    let namespace_text = || namespace(outcome);
-    let shape_text = || query_shape::text(outcome.kind, &namespace(outcome), call);
+    let namespace = namespace_hash(outcome.database, outcome.collection);
     let is_exemplar = is_slow || outcome.opid.is_multiple_of(OPERATIONS_AN_EXEMPLAR);
     let labels = Labels {
-        namespace: Some(Label {
-            hash,
-            text: &namespace_text,
-        }),
-        shape: query_shape::hash(outcome.kind, hash, call).map(|hash| Label {
-            hash,
-            text: &shape_text,
-        }),
-        exemplar: is_exemplar.then(|| Exemplar {
-            opid: outcome.opid,
-            trace: TraceContext::of(call.body).map_or(0, |context| context.trace_id),
-            wall_ns: finished.wall_ns(),
-            unix_ms: unix_ms(),
-        }),
+        namespace,
+        shape: query_shape::hash(namespace, call, outcome).unwrap_or(0),
+        texts: &Texts { call, outcome },
+        exemplar: is_exemplar.then(|| exemplar(call, outcome, &finished)),
     };
     quarry_timing::record_operation(outcome.kind, finished, &labels);
 }
 
-/// What a namespace is known by in the figures.
+#[cold]
+fn exemplar(call: &Call<'_>, outcome: &Outcome<'_>, finished: &Finished) -> Exemplar {
+    Exemplar {
+        opid: outcome.opid,
+        trace: TraceContext::of(call.body).map_or(0, |context| context.trace_id),
+        wall_ns: finished.wall_ns(),
+        unix_ms: unix_ms(),
+    }
+}
+
+struct Texts<'a> {
+    call: &'a Call<'a>,
+    outcome: &'a Outcome<'a>,
+}
+
+impl LabelTexts for Texts<'_> {
+    fn namespace(&self) -> String {
+        namespace(self.outcome)
+    }
+
+    fn shape(&self) -> String {
+        query_shape::text(&namespace(self.outcome), self.call, self.outcome)
+    }
+}
+
+/// What a namespace is known by in the figures; never 0.
+#[inline]
 pub fn namespace_hash(database: &str, collection: &str) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(database.as_bytes());
     hasher.write_u8(b'.');
     hasher.write(collection.as_bytes());
-    hasher.finish()
+    hasher.finish() | 1
 }
 
 /// The collection is gone: one of the same name begins anew.

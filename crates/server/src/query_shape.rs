@@ -6,11 +6,11 @@
 
 use std::hash::Hasher;
 
-use quarry_bson::{RawArray, RawDocument, RawValue};
+use quarry_bson::{ElementType, RawArray, RawDocument, RawValue};
 use quarry_timing::OperationKind;
 use rustc_hash::FxHasher;
 
-use crate::dispatch::Call;
+use crate::dispatch::{Call, Outcome};
 
 /// Elements of a query that its shape looks at.
 const ELEMENTS_MAX: usize = 64;
@@ -19,28 +19,59 @@ const DEPTH_MAX: usize = 6;
 /// A longer text is cut.
 const TEXT_BYTES_MAX: usize = 300;
 
-/// The parts of a command that make its shape, by the command's own names.
-struct Parts<'a> {
+/// What a command asks for, as found in its body: a filter or query, a sort, a pipeline.
+#[derive(Clone, Copy, Default)]
+pub struct Asked<'a> {
     filter: Option<RawDocument<'a>>,
     sort: Option<RawDocument<'a>>,
     pipeline: Option<RawArray<'a>>,
 }
 
-/// The shape's hash; none for commands that ask nothing.
-pub fn hash(kind: OperationKind, namespace: u64, call: &Call<'_>) -> Option<u64> {
-    let parts = parts(kind, call)?;
+impl<'a> Asked<'a> {
+    /// Looks at one field of the command.
+    #[inline]
+    pub fn note(&mut self, field: &[u8], value: RawValue<'a>) {
+        match field {
+            b"filter" | b"query" => self.filter = value.as_document(),
+            b"sort" => self.sort = value.as_document(),
+            b"pipeline" => self.pipeline = value.as_array(),
+            _ => {}
+        }
+    }
+
+    /// `{_id: <a value>}` and nothing else: the shape of most operations, found without a walk.
+    #[inline]
+    fn is_by_id(&self) -> bool {
+        let (Some(filter), None, None) = (self.filter, self.sort, self.pipeline) else {
+            return false;
+        };
+        filter.sole_element("_id").is_some_and(|id| {
+            !matches!(
+                id.element_type(),
+                ElementType::Document | ElementType::Array
+            )
+        })
+    }
+}
+
+/// The shape's hash, never 0; none for commands that ask nothing.
+#[inline]
+pub fn hash(namespace: u64, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<u64> {
+    let asked = asked(call, outcome)?;
+    if asked.is_by_id() {
+        return Some(namespace.rotate_left(outcome.kind as u32 + 1) | 1);
+    }
     let mut shape = Hash(FxHasher::default());
-    shape.0.write_u64(namespace);
-    shape.0.write_u8(kind as u8);
-    parts.walk(&mut shape);
-    Some(shape.0.finish())
+    shape.0.write_u64(namespace ^ outcome.kind as u64);
+    asked.walk(&mut shape);
+    Some(shape.0.finish() | 1)
 }
 
 /// The shape for people, such as `find db.things {"a":{"$gt":?}} sort {"b":1}`.
-pub fn text(kind: OperationKind, namespace: &str, call: &Call<'_>) -> String {
-    let mut shape = Text(format!("{} {namespace} ", kind.name()));
-    if let Some(parts) = parts(kind, call) {
-        parts.walk(&mut shape);
+pub fn text(namespace: &str, call: &Call<'_>, outcome: &Outcome<'_>) -> String {
+    let mut shape = Text(format!("{} {namespace} ", outcome.kind.name()));
+    if let Some(asked) = asked(call, outcome) {
+        asked.walk(&mut shape);
     }
     let mut text = shape.0;
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
@@ -48,36 +79,23 @@ pub fn text(kind: OperationKind, namespace: &str, call: &Call<'_>) -> String {
     text
 }
 
-fn parts<'a>(kind: OperationKind, call: &Call<'a>) -> Option<Parts<'a>> {
-    let only = |filter| Parts {
-        filter,
-        sort: None,
-        pipeline: None,
+/// The parts that make the shape.
+#[inline]
+fn asked<'a>(call: &Call<'a>, outcome: &Outcome<'a>) -> Option<Asked<'a>> {
+    let statement = |statements| {
+        Some(Asked {
+            filter: first_statement(call, statements)?.get_document("q"),
+            ..Asked::default()
+        })
     };
-    let body = call.body;
-    match kind {
-        OperationKind::Find => {
-            let mut parts = only(None);
-            for element in body {
-                match element.name().as_bytes() {
-                    b"filter" => parts.filter = element.value().as_document(),
-                    b"sort" => parts.sort = element.value().as_document(),
-                    _ => {}
-                }
-            }
-            Some(parts)
-        }
-        OperationKind::FindAndModify => Some(Parts {
-            sort: body.get_document("sort"),
-            ..only(body.get_document("query"))
-        }),
-        OperationKind::Count | OperationKind::Distinct => Some(only(body.get_document("query"))),
-        OperationKind::Update => Some(only(first_statement(call, "updates")?.get_document("q"))),
-        OperationKind::Delete => Some(only(first_statement(call, "deletes")?.get_document("q"))),
-        OperationKind::Aggregate => Some(Parts {
-            pipeline: body.get_array("pipeline"),
-            ..only(None)
-        }),
+    match outcome.kind {
+        OperationKind::Find
+        | OperationKind::FindAndModify
+        | OperationKind::Count
+        | OperationKind::Distinct
+        | OperationKind::Aggregate => Some(outcome.asked),
+        OperationKind::Update => statement("updates"),
+        OperationKind::Delete => statement("deletes"),
         OperationKind::GetMore
         | OperationKind::Insert
         | OperationKind::Catalog
@@ -106,7 +124,7 @@ trait Shape {
     fn word(&mut self, word: &str);
 }
 
-impl Parts<'_> {
+impl Asked<'_> {
     fn walk(&self, shape: &mut impl Shape) {
         let mut left = ELEMENTS_MAX;
         if let Some(stages) = self.pipeline {
@@ -163,6 +181,13 @@ fn walk_filter(filter: RawDocument<'_>, shape: &mut impl Shape, left: &mut usize
         };
         *left = rest;
         shape.field(element.name().as_bytes());
+        if !matches!(
+            element.element_type(),
+            ElementType::Document | ElementType::Array
+        ) {
+            shape.value();
+            continue;
+        }
         match element.value() {
             RawValue::Document(inner) if depth > 0 && is_operators(inner) => {
                 walk_filter(inner, shape, left, depth - 1);
@@ -272,10 +297,16 @@ mod tests {
             is_exhaust_allowed: false,
             started: Instant::now(),
         };
-        (
-            hash(kind, 5, &call).unwrap(),
-            text(kind, "db.things", &call),
-        )
+        let mut outcome = Outcome {
+            kind,
+            ..Outcome::default()
+        };
+        for element in call.body {
+            let name = element.name();
+            outcome.asked.note(name.as_bytes(), element.value());
+        }
+        let hash = hash(5, &call, &outcome).unwrap();
+        (hash, text("db.things", &call, &outcome))
     }
 
     fn find(filter: Document) -> (u64, String) {

@@ -1,11 +1,11 @@
 //! What this thread has asked of engines, for those who want to know what one operation did.
 //!
-//! Totals only rise; an operation's share is the difference between two looks from its own thread. A cursor reports
-//! when it ends.
+//! Whoever takes the counts begins them anew, so that between two operations they are one operation's. A cursor
+//! reports when it ends.
 
 use std::cell::Cell;
 
-/// What a thread has asked of all engines since it began.
+/// What a thread has asked of all engines since the counts were taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadWork {
     pub gets: u64,
@@ -27,11 +27,10 @@ thread_local! {
     }) };
 }
 
-/// The totals of the calling thread.
-#[must_use]
+/// Takes the counts of the calling thread, which are then zero.
 #[inline]
-pub fn thread_work() -> ThreadWork {
-    WORK.get()
+pub fn take_thread_work() -> ThreadWork {
+    WORK.take()
 }
 
 #[inline]
@@ -51,7 +50,7 @@ mod tests {
         let engine = Memory::new();
         let mut batch = WriteBatch::new();
         batch.put(b"a", b"12345");
-        let before = thread_work();
+        take_thread_work();
         engine.write(&batch).unwrap();
         engine.get(b"a", &mut |_| ()).unwrap();
         let snapshot = engine.snapshot().unwrap();
@@ -59,16 +58,13 @@ mod tests {
         cursor.first().unwrap();
         cursor.next().unwrap();
         drop(cursor);
-        let after = thread_work();
-        assert_eq!(after.gets - before.gets, 1);
-        assert_eq!(
-            (after.seeks - before.seeks, after.nexts - before.nexts),
-            (1, 1)
-        );
-        assert_eq!(after.bytes_read - before.bytes_read, 5 + 6);
-        assert!(after.bytes_written > before.bytes_written);
-        std::thread::spawn(|| assert_eq!(thread_work(), ThreadWork::default()))
+        std::thread::spawn(|| assert_eq!(take_thread_work(), ThreadWork::default()))
             .join()
             .unwrap();
+        let work = take_thread_work();
+        assert_eq!((work.gets, work.seeks, work.nexts), (1, 1, 1));
+        assert_eq!(work.bytes_read, 5 + 6);
+        assert!(work.bytes_written > 0);
+        assert_eq!(take_thread_work(), ThreadWork::default());
     }
 }

@@ -5,22 +5,16 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use quarry_timing::{Label, Labels, OperationKind, Phase, Work};
+use quarry_timing::{LabelTexts, Labels, OperationKind, Phase, Work};
 
 const ROUNDS: usize = 101;
 const OPERATIONS: u32 = 5_000;
 
 fn main() {
-    let text = || "db.things".to_owned();
     let labels = Labels {
-        namespace: Some(Label {
-            hash: 77,
-            text: &text,
-        }),
-        shape: Some(Label {
-            hash: 78,
-            text: &text,
-        }),
+        namespace: 77,
+        shape: 78,
+        texts: &Texts,
         exemplar: None,
     };
     row("one look at the clock", || {
@@ -28,11 +22,11 @@ fn main() {
     });
     row("a point read's phases, off", || {
         quarry_timing::set_enabled(false);
-        point_read(&Labels::default());
+        point_read(&Labels::NONE);
     });
     quarry_timing::set_enabled(true);
     row("a point read's phases, on", || {
-        point_read(&Labels::default());
+        point_read(&Labels::NONE);
     });
     row("the same with its namespace and shape", || {
         point_read(&labels);
@@ -52,6 +46,18 @@ thread_local! {
     static COLLECT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
+struct Texts;
+
+impl LabelTexts for Texts {
+    fn namespace(&self) -> String {
+        "db.things".to_owned()
+    }
+
+    fn shape(&self) -> String {
+        "find db.things {\"_id\":?}".to_owned()
+    }
+}
+
 /// The scopes that a find by `_id` opens.
 fn point_read(labels: &Labels<'_>) {
     quarry_timing::begin_operation_in(Phase::Read);
@@ -65,7 +71,7 @@ fn point_read(labels: &Labels<'_>) {
     quarry_timing::turn(Phase::Encode);
     quarry_timing::turn(Phase::Send);
     let finished = quarry_timing::finish_operation();
-    quarry_timing::record_operation(OperationKind::Find, black_box(&finished), labels);
+    quarry_timing::record_operation(OperationKind::Find, black_box(finished), labels);
 }
 
 fn row(name: &str, mut run: impl FnMut()) {

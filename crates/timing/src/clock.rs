@@ -70,10 +70,10 @@ fn read_both(clock: &quanta::Clock) -> (Instant, u64) {
     )
 }
 
-/// Now, in ticks; never 0, which stands for "no time".
+/// Now, in ticks; never 0, which stands for "no time". The lowest bit is what that takes.
 #[inline]
 pub(crate) fn now() -> u64 {
-    ORIGIN.clock.raw().max(1)
+    ORIGIN.clock.raw() | 1
 }
 
 /// An earlier moment, in ticks.
@@ -88,9 +88,14 @@ pub(crate) fn ns(ticks: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> RATE_BITS) as u64
 }
 
+/// Nanoseconds a tick.
+pub(crate) fn rate() -> f64 {
+    ORIGIN.rate.load(Relaxed) as f64 / (1u64 << RATE_BITS) as f64
+}
+
 pub(crate) fn ticks(ns: u64) -> u64 {
     let rate = u128::from(ORIGIN.rate.load(Relaxed)).max(1);
-    ((u128::from(ns) << RATE_BITS) / rate) as u64
+    u64::try_from((u128::from(ns) << RATE_BITS) / rate).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Finished operations on their way into the histograms.
 //!
 //! An operation that ends writes a few words into the buffer of the core it runs on, under a lock that no other core
-//! takes while it works. [`collect`] moves what the buffers hold into the tables; readers call it first, a background
-//! thread calls it ten times a second, and a core whose buffer is full hands it over. So the histograms exist once,
-//! however many cores and connections there are, and no operation pays for filling them.
+//! takes while it works. [`collect`] adds up what the buffers hold; a background thread calls it ten times a second, and
+//! a core whose buffer is full hands it over. Sums go into the tables when somebody reads them and when a picture is
+//! due. So the histograms exist once, however many cores and connections there are, and no operation pays for filling
+//! them.
 //!
-//! Lock order: the tables, then a core or the interners.
+//! Lock order: the tables, then a core, then the interners or the buffers.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,8 +16,8 @@ use rustc_hash::FxHashMap;
 
 use crate::OperationKind;
 use crate::clock;
-use crate::entry::{self, ENTRY_WORDS_MAX};
-use crate::interner::{Interner, Known};
+use crate::entry::{self, ENTRY_WORDS_MAX, Entry, Head};
+use crate::interner::{Interner, Known, OTHER};
 use crate::labels::{Exemplar, Labels};
 use crate::live::Live;
 use crate::rows::Rows;
@@ -27,10 +28,11 @@ use crate::windows::{Picture, Window, Windows};
 
 /// Cores beyond this many share buffers.
 const CORES_MAX: usize = 64;
-/// A buffer of 64 KiB holds some 600 operations.
+/// A buffer of 64 KiB holds some 350 operations.
 const BUFFER_WORDS: usize = 8192;
 /// Full buffers that wait to be collected; beyond it the operation that fills one collects.
-const FULL_MAX: usize = 32;
+const FULL_MAX: usize = 48;
+const SPARE_MAX: usize = 8;
 /// A thread asks for its core once in so many operations.
 const OPERATIONS_A_LOOK: u32 = 32;
 /// Labels kept apart. Beyond the busiest few, a namespace takes about 1 KiB.
@@ -50,13 +52,17 @@ pub(crate) fn global() -> &'static Collector {
 pub fn collect() {
     clock::refine();
     let collector = global();
-    let mut tables = collector.collected();
-    collector.turn_windows(&mut tables, Instant::now());
+    let mut tables = collector.added_up();
+    let now = Instant::now();
+    if tables.windows.is_due(now) {
+        collector.enter_sums(&mut tables);
+        collector.turn_windows(&mut tables, now);
+    }
 }
 
 pub(crate) struct Collector {
     cores: Vec<Core>,
-    full: Mutex<Vec<Buffer>>,
+    buffers: Mutex<Buffers>,
     pub namespaces: Interner,
     pub shapes: Interner,
     tables: Mutex<Tables>,
@@ -71,8 +77,28 @@ struct Core(Mutex<Waiting>);
 struct Waiting {
     /// None while its words are collected.
     buffer: Option<Buffer>,
+    last: Resolved,
     namespaces: Known,
     shapes: Known,
+}
+
+/// The labels of the last operation, by hash and by number: likely the next one's as well.
+#[derive(Default)]
+struct Resolved {
+    namespace_hash: u64,
+    shape_hash: u64,
+    namespaces_epoch: u64,
+    shapes_epoch: u64,
+    namespace: u32,
+    shape: u32,
+}
+
+/// Buffers that no core writes to.
+#[derive(Default)]
+struct Buffers {
+    full: Vec<Buffer>,
+    /// Collected, for the next core that needs one: a new one would have to be zeroed.
+    spare: Vec<Buffer>,
 }
 
 /// Operations one behind the other.
@@ -82,7 +108,6 @@ struct Buffer {
 }
 
 impl Buffer {
-    #[cold]
     fn new() -> Buffer {
         Buffer {
             words: vec![0; BUFFER_WORDS].into(),
@@ -108,7 +133,7 @@ pub(crate) struct Tables {
     pub namespaces: Tracked,
     pub shapes: Tracked,
     pub windows: Windows,
-    /// Empty between two buffers.
+    /// What is not in the tables yet.
     tally: Tally,
     /// The last exemplar of each kind and power of two of nanoseconds.
     pub exemplars: FxHashMap<(OperationKind, u32), Exemplar>,
@@ -138,8 +163,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Collector {
     pub fn new(cores: usize) -> Collector {
         Collector {
-            cores: (0..cores).map(|_| Core::default()).collect(),
-            full: Mutex::default(),
+            // A power of two, so that finding one's own takes no division.
+            cores: (0..cores.next_power_of_two())
+                .map(|_| Core::default())
+                .collect(),
+            buffers: Mutex::default(),
             namespaces: Interner::new(NAMESPACES_MAX),
             shapes: Interner::new(SHAPES_MAX),
             tables: Mutex::new(Tables {
@@ -154,25 +182,23 @@ impl Collector {
         }
     }
 
-    /// Takes the times of an operation that has just ended.
-    pub fn record(&self, kind: OperationKind, live: &Live, wall_ns: u64, labels: &Labels<'_>) {
+    /// Takes the times of an operation that has just ended off its thread.
+    #[inline]
+    pub fn record(&self, kind: OperationKind, live: &Live, wall: u64, labels: &Labels<'_>) {
         if let Some(exemplar) = labels.exemplar {
             self.note_exemplar(kind, exemplar);
         }
-        let core = core_of_thread() % self.cores.len();
+        let core = core_of_thread() & (self.cores.len() - 1);
         let mut waiting = locked(&self.cores[core].0);
-        let Waiting {
-            buffer,
-            namespaces,
-            shapes,
-        } = &mut *waiting;
-        let namespace = self.namespaces.id(namespaces, labels.namespace.as_ref());
-        let shape = self.shapes.id(shapes, labels.shape.as_ref());
-        let words = buffer.get_or_insert_with(Buffer::new);
-        if let Some(room) = words.room() {
-            words.len += entry::write(room, kind, live, wall_ns, namespace, shape);
+        if !self.is_current(&waiting.last, labels) {
+            self.resolve(&mut waiting, labels);
         }
-        if words.room().is_none()
+        let Waiting { buffer, last, .. } = &mut *waiting;
+        let words = buffer.get_or_insert_with(|| self.empty_buffer());
+        if let Some(room) = words.room() {
+            words.len += entry::write(room, kind, live, wall, last.namespace, last.shape);
+        }
+        if words.len + ENTRY_WORDS_MAX > BUFFER_WORDS
             && let Some(full) = buffer.take()
         {
             drop(waiting);
@@ -180,14 +206,53 @@ impl Collector {
         }
     }
 
+    #[inline]
+    fn is_current(&self, last: &Resolved, labels: &Labels<'_>) -> bool {
+        (last.namespace_hash, last.shape_hash) == (labels.namespace, labels.shape)
+            && last.namespaces_epoch == self.namespaces.epoch()
+            && last.shapes_epoch == self.shapes.epoch()
+    }
+
+    #[inline(never)]
+    fn resolve(&self, waiting: &mut Waiting, labels: &Labels<'_>) {
+        let (namespaces_epoch, shapes_epoch) = (self.namespaces.epoch(), self.shapes.epoch());
+        let (namespaces, shapes) = (&mut waiting.namespaces, &mut waiting.shapes);
+        let texts = labels.texts;
+        let namespace = (self.namespaces).id(namespaces, labels.namespace, || texts.namespace());
+        let shape = self.shapes.id(shapes, labels.shape, || texts.shape());
+        waiting.last = Resolved {
+            namespace_hash: labels.namespace,
+            shape_hash: labels.shape,
+            // A label that found no place asks again.
+            namespaces_epoch: if namespace == OTHER {
+                u64::MAX
+            } else {
+                namespaces_epoch
+            },
+            shapes_epoch: if shape == OTHER {
+                u64::MAX
+            } else {
+                shapes_epoch
+            },
+            namespace,
+            shape,
+        };
+    }
+
+    #[cold]
+    fn empty_buffer(&self) -> Buffer {
+        let spare = locked(&self.buffers).spare.pop();
+        spare.unwrap_or_else(Buffer::new)
+    }
+
     #[cold]
     fn hand_over(&self, buffer: Buffer) {
-        let mut full = locked(&self.full);
-        full.push(buffer);
-        let is_overdue = full.len() >= FULL_MAX;
-        drop(full);
+        let mut buffers = locked(&self.buffers);
+        buffers.full.push(buffer);
+        let is_overdue = buffers.full.len() >= FULL_MAX;
+        drop(buffers);
         if is_overdue {
-            drop(self.collected());
+            drop(self.added_up());
         }
     }
 
@@ -200,10 +265,22 @@ impl Collector {
 
     /// The tables with every operation in them that has ended.
     pub fn collected(&self) -> MutexGuard<'_, Tables> {
+        let mut tables = self.added_up();
+        self.enter_sums(&mut tables);
+        tables
+    }
+
+    /// The tables, and in their tally every operation that has ended.
+    fn added_up(&self) -> MutexGuard<'_, Tables> {
         let mut tables = locked(&self.tables);
-        let full = std::mem::take(&mut *locked(&self.full));
-        for buffer in full {
+        let full = std::mem::take(&mut locked(&self.buffers).full);
+        for mut buffer in full {
             self.enter(&mut tables, buffer.words());
+            buffer.len = 0;
+            let mut buffers = locked(&self.buffers);
+            if buffers.spare.len() < SPARE_MAX {
+                buffers.spare.push(buffer);
+            }
         }
         for core in &self.cores {
             let mut waiting = locked(&core.0);
@@ -220,27 +297,35 @@ impl Collector {
     }
 
     fn enter(&self, tables: &mut Tables, mut words: &[u64]) {
-        let mut tally = std::mem::take(&mut tables.tally);
-        while let Some(entry) = entry::read(&mut words) {
-            if !tally.record(&entry) {
-                let add = |rows: &mut Rows, uses: Option<&mut Uses>| {
-                    rows.record(&entry);
-                    if let Some(uses) = uses {
-                        uses.record(entry.kind, entry.wall_ns);
-                    }
-                };
-                let labels = (entry.namespace, entry.shape);
-                self.add(tables, entry.kind, labels, 1, add);
+        let rate = clock::rate();
+        while let Some(entry) = entry::read(&mut words, tables.tally.last()) {
+            if !tables.tally.record(&entry, rate) {
+                self.enter_alone(tables, &entry);
             }
         }
+        if tables.tally.is_overdue() {
+            self.enter_sums(tables);
+        }
+    }
+
+    fn enter_alone(&self, tables: &mut Tables, entry: &Entry<'_>) {
+        self.add(tables, entry.head, 1, |kind, rows, uses| {
+            rows.record(entry);
+            if let Some(uses) = uses {
+                uses.record(kind, clock::ns(entry.wall()));
+            }
+        });
+    }
+
+    fn enter_sums(&self, tables: &mut Tables) {
+        let mut tally = std::mem::take(&mut tables.tally);
         tally.drain(|sum| {
-            let add = |rows: &mut Rows, uses: Option<&mut Uses>| {
-                rows.merge_sums(&sum.times, &sum.work);
+            self.add(tables, sum.head, sum.count, |kind, rows, uses| {
+                rows.add(sum);
                 if let Some(uses) = uses {
-                    uses.merge(&sum.uses);
+                    uses.add(kind, sum.used(), &sum.latencies);
                 }
-            };
-            self.add(tables, sum.kind, (sum.namespace, sum.shape), sum.count, add);
+            });
         });
         tables.tally = tally;
     }
@@ -249,23 +334,22 @@ impl Collector {
     fn add(
         &self,
         tables: &mut Tables,
-        kind: OperationKind,
-        (namespace, shape): (u32, u32),
+        head: Head,
         count: u64,
-        add: impl Fn(&mut Rows, Option<&mut Uses>),
+        add: impl Fn(OperationKind, &mut Rows, Option<&mut Uses>),
     ) {
+        let Some(kind) = head.kind() else { return };
+        let (namespace, shape) = (head.namespace(), head.shape());
+        let add = |rows: &mut Rows, uses: Option<&mut Uses>| add(kind, rows, uses);
         add(&mut tables.kinds[kind as usize], Some(&mut tables.uses));
         let is_known = || self.namespaces.text(namespace).is_some();
-        (tables.namespaces).record(namespace, count, is_known, &add);
+        (tables.namespaces).record(namespace, count, is_known, add);
         let is_known = || self.shapes.text(shape).is_some();
-        tables.shapes.record(shape, count, is_known, &add);
+        tables.shapes.record(shape, count, is_known, add);
     }
 
-    /// Takes a picture when one is due, and lets labels change places.
+    /// Takes a picture, and lets labels change places.
     fn turn_windows(&self, tables: &mut Tables, now: Instant) {
-        if !tables.windows.is_due(now) {
-            return;
-        }
         if self.namespaces.is_full() {
             let idle = tables.namespaces.idlest_quarter();
             self.forget_namespaces(tables, &idle);

@@ -1,111 +1,127 @@
-//! One finished operation on its way from the core it ran on to the histograms: as few words as it needs.
+//! One finished operation on its way from the core it ran on to the histograms: copied as it stands in the thread's
+//! `Live`, in ticks of the clock, because whoever reads it has the time to make figures of it.
 //!
 //! ```text
-//! word 0   touched phases (bits 0..32), kind (32..40), amounts that are not zero (40..56)
+//! word 0   what was touched: phases, and the bit of the time without one (bits 0..32); kind (32..40)
 //! word 1   namespace (0..32), shape (32..64)
-//! words    wall, unattributed, one a touched phase, one an amount
+//! words    the amounts, all of them
+//! words    the wall, then the time of everything touched, in the order of its bits
 //! ```
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::OperationKind;
-use crate::live::Live;
-use crate::rows::{ROW_COUNT, UNATTRIBUTED_ROW, WALL_ROW};
+use crate::live::{Live, SLOT_MASK};
+use crate::rows::{UNATTRIBUTED_ROW, WALL_ROW};
 use crate::work::SUMMED_COUNT;
+use crate::{OperationKind, PHASE_COUNT};
 
 const KIND_SHIFT: u32 = 32;
-const WORK_SHIFT: u32 = 40;
+const AMOUNTS: usize = 2;
+const WALL: usize = AMOUNTS + SUMMED_COUNT;
 
-/// Words of the longest entry.
-pub(crate) const ENTRY_WORDS_MAX: usize = 4 + ROW_COUNT + SUMMED_COUNT;
+/// Room that holds the longest entry; a power of two, so that a place in it needs no check.
+pub(crate) const ENTRY_WORDS_MAX: usize = 64;
+const _: () =
+    assert!(WALL + 1 + PHASE_COUNT < ENTRY_WORDS_MAX && ENTRY_WORDS_MAX.is_power_of_two());
 
-/// Writes an operation into `room`, and says how many words it took.
+/// Moves an operation into `room`, and says how many words it took.
 #[inline]
 pub(crate) fn write(
     room: &mut [u64; ENTRY_WORDS_MAX],
     kind: OperationKind,
     live: &Live,
-    wall_ns: u64,
+    wall: u64,
     namespace: u32,
     shape: u32,
 ) -> usize {
-    let mut len = 4;
-    let unattributed_ns = live.split(wall_ns, |_, ns| {
-        room[len] = ns;
-        len += 1;
-    });
-    let mut counted = 0;
-    for (place, amount) in live.work[..SUMMED_COUNT].iter().enumerate() {
-        let amount = amount.load(Relaxed);
-        if amount != 0 {
-            counted |= 1 << place;
-            room[len] = amount;
-            len += 1;
-        }
-    }
-    let touched = u64::from(live.touched.load(Relaxed));
-    room[0] = touched | (kind as u64) << KIND_SHIFT | counted << WORK_SHIFT;
+    let mut left = live.touched.load(Relaxed);
+    room[0] = u64::from(left) | (kind as u64) << KIND_SHIFT;
     room[1] = u64::from(namespace) | u64::from(shape) << 32;
-    room[2] = wall_ns;
-    room[3] = unattributed_ns;
+    for (word, amount) in room[AMOUNTS..WALL].iter_mut().zip(&live.work) {
+        *word = amount.load(Relaxed);
+    }
+    room[WALL] = wall;
+    let mut len = WALL + 1;
+    while left != 0 {
+        let slot = left.trailing_zeros() as usize & SLOT_MASK;
+        room[len % ENTRY_WORDS_MAX] = live.slots[slot].load(Relaxed);
+        live.slots[slot].store(0, Relaxed);
+        len += 1;
+        left &= left - 1;
+    }
+    live.touched.store(0, Relaxed);
     len
 }
 
-/// An operation read back.
+/// What entries have in common that go into the same histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    touched_and_kind: u64,
+    labels: u64,
+}
+
+impl Head {
+    /// None where the words are no entry.
+    pub fn kind(self) -> Option<OperationKind> {
+        let place = (self.touched_and_kind >> KIND_SHIFT) as usize;
+        OperationKind::ALL.get(place).copied()
+    }
+
+    pub fn namespace(self) -> u32 {
+        self.labels as u32
+    }
+
+    pub fn shape(self) -> u32 {
+        (self.labels >> 32) as u32
+    }
+
+    /// The rows of the entry's times, in their order.
+    pub fn rows(self) -> impl Iterator<Item = usize> {
+        let touched = self.touched_and_kind as u32;
+        let slots = (0..=UNATTRIBUTED_ROW).filter(move |slot| touched & (1 << slot) != 0);
+        std::iter::once(WALL_ROW).chain(slots)
+    }
+
+    fn times_len(self) -> usize {
+        1 + (self.touched_and_kind as u32).count_ones() as usize
+    }
+}
+
+/// An operation read back; times in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
-    pub kind: OperationKind,
-    pub namespace: u32,
-    pub shape: u32,
-    pub wall_ns: u64,
-    unattributed_ns: u64,
-    touched: u32,
-    counted: u16,
-    /// The times of the touched phases, then the amounts.
-    values: &'a [u64],
+    pub head: Head,
+    pub amounts: &'a [u64; SUMMED_COUNT],
+    /// By row of [`Head::rows`]: the wall, then its parts.
+    pub times: &'a [u64],
 }
 
 impl Entry<'_> {
-    /// Calls `each` with the rows that it belongs into, and its times.
-    #[inline]
-    pub fn each_row(&self, mut each: impl FnMut(usize, u64)) {
-        each(WALL_ROW, self.wall_ns);
-        each(UNATTRIBUTED_ROW, self.unattributed_ns);
-        let mut left = self.touched;
-        for &ns in &self.values[..self.touched.count_ones() as usize] {
-            each(left.trailing_zeros() as usize, ns);
-            left &= left.wrapping_sub(1);
-        }
-    }
-
-    /// Calls `each` with the places of the amounts that are not zero, and the amounts.
-    #[inline]
-    pub fn each_work(&self, mut each: impl FnMut(usize, u64)) {
-        let mut left = self.counted;
-        for &amount in &self.values[self.touched.count_ones() as usize..] {
-            each(left.trailing_zeros() as usize, amount);
-            left &= left.wrapping_sub(1);
-        }
+    pub fn wall(&self) -> u64 {
+        self.times.first().copied().unwrap_or(0)
     }
 }
 
-/// Takes the first entry off `words`; none at their end.
+/// Takes the first entry off `words`; none at their end. `like` is what it likely has in common with the one before,
+/// and how many times that had.
 #[inline]
-pub(crate) fn read<'a>(words: &mut &'a [u64]) -> Option<Entry<'a>> {
-    let (&[head, labels, wall_ns, unattributed_ns], rest) = words.split_first_chunk()?;
-    let (touched, counted) = (head as u32, (head >> WORK_SHIFT) as u16);
-    let (values, rest) =
-        rest.split_at_checked((touched.count_ones() + counted.count_ones()) as usize)?;
+pub(crate) fn read<'a>(words: &mut &'a [u64], like: Option<(Head, usize)>) -> Option<Entry<'a>> {
+    let (&[touched_and_kind, labels], rest) = words.split_first_chunk::<AMOUNTS>()?;
+    let (amounts, rest) = rest.split_first_chunk()?;
+    let head = Head {
+        touched_and_kind,
+        labels,
+    };
+    let times_len = match like {
+        Some((like, times_len)) if like == head => times_len,
+        _ => head.times_len(),
+    };
+    let (times, rest) = rest.split_at_checked(times_len)?;
     *words = rest;
     Some(Entry {
-        kind: *OperationKind::ALL.get(usize::from((head >> KIND_SHIFT) as u8))?,
-        namespace: labels as u32,
-        shape: (labels >> 32) as u32,
-        wall_ns,
-        unattributed_ns,
-        touched,
-        counted,
-        values,
+        head,
+        amounts,
+        times,
     })
 }
 
@@ -116,33 +132,33 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let live = Live::with_times(&[(Phase::Plan, 600), (Phase::Send, 300)]);
-        live.work[Work::EngineGets as usize].store(3, Relaxed);
-        live.work[Work::GroupWriters as usize].store(8, Relaxed);
-        live.work[Work::LockHolder as usize].store(77, Relaxed);
         let mut words = Vec::new();
         for shape in 5..7 {
+            let live = Live::with_ticks(&[(Phase::Plan, 600), (Phase::Send, 300)], 1000);
+            live.work[Work::EngineGets as usize].store(3, Relaxed);
+            live.work[Work::GroupWriters as usize].store(8, Relaxed);
+            live.work[Work::LockHolder as usize].store(77, Relaxed);
             let mut room = [0; ENTRY_WORDS_MAX];
             let len = write(&mut room, OperationKind::Delete, &live, 1000, 4, shape);
             words.extend_from_slice(&room[..len]);
+            assert!(live.slots.iter().all(|slot| slot.load(Relaxed) == 0));
         }
         let mut left = &words[..];
+        let mut like = None;
         for shape in 5..7 {
-            let entry = read(&mut left).unwrap();
-            assert_eq!(entry.kind, OperationKind::Delete);
-            assert_eq!((entry.namespace, entry.shape), (4, shape));
-            let (mut times, mut work) = (Vec::new(), Vec::new());
-            entry.each_row(|row, ns| times.push((row, ns)));
-            entry.each_work(|place, amount| work.push((place, amount)));
-            let places: Vec<_> = times.iter().map(|time| time.0).collect();
+            let entry = read(&mut left, like).unwrap();
+            like = Some((entry.head, entry.times.len()));
+            assert_eq!(entry.head.kind(), Some(OperationKind::Delete));
+            assert_eq!((entry.head.namespace(), entry.head.shape()), (4, shape));
+            let rows: Vec<_> = entry.head.rows().collect();
             let (plan, send) = (Phase::Plan as usize, Phase::Send as usize);
-            assert_eq!(places, [WALL_ROW, UNATTRIBUTED_ROW, plan, send]);
-            assert_eq!(times[0].1, 1000);
-            assert_eq!(times[1..].iter().map(|time| time.1).sum::<u64>(), 1000);
-            assert!(times[2].1.abs_diff(600) <= 1 && times[3].1.abs_diff(300) <= 1);
-            let (gets, writers) = (Work::EngineGets as usize, Work::GroupWriters as usize);
-            assert_eq!(work, [(gets, 3), (writers, 8)]);
+            assert_eq!(rows, [WALL_ROW, plan, send, UNATTRIBUTED_ROW]);
+            assert_eq!(entry.times, [1000, 600, 300, 100]);
+            let mut expected = [0; SUMMED_COUNT];
+            expected[Work::EngineGets as usize] = 3;
+            expected[Work::GroupWriters as usize] = 8;
+            assert_eq!(*entry.amounts, expected);
         }
-        assert!(read(&mut left).is_none());
+        assert!(read(&mut left, like).is_none());
     }
 }

@@ -9,8 +9,6 @@ use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::labels::Label;
-
 /// Without a label.
 pub(crate) const NONE: u32 = 0;
 /// A label that is not kept apart.
@@ -55,29 +53,37 @@ impl Interner {
         }
     }
 
+    /// Moves when what this table said of a label may have changed.
     #[inline]
-    pub fn id(&self, known: &mut Known, label: Option<&Label<'_>>) -> u32 {
-        let Some(label) = label else { return NONE };
-        let epoch = self.epoch.load(Relaxed);
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Relaxed)
+    }
+
+    /// The number of a label, whose hash is 0 for none.
+    pub fn id(&self, known: &mut Known, hash: u64, text: impl FnOnce() -> String) -> u32 {
+        if hash == 0 {
+            return NONE;
+        }
+        let epoch = self.epoch();
         if known.epoch != epoch {
             let names = self.lock();
             known.ids.retain(|_, id| names.texts.contains_key(id));
             known.epoch = epoch;
         }
-        if let Some(id) = known.ids.get(&label.hash) {
+        if let Some(id) = known.ids.get(&hash) {
             return *id;
         }
-        self.meet(known, label)
+        self.meet(known, hash, text)
     }
 
     #[cold]
-    fn meet(&self, known: &mut Known, label: &Label<'_>) -> u32 {
+    fn meet(&self, known: &mut Known, hash: u64, text: impl FnOnce() -> String) -> u32 {
         known.misses = known.misses.wrapping_add(1);
         if self.is_full.load(Relaxed) && !known.misses.is_multiple_of(MISSES_A_LOOK) {
             return OTHER;
         }
         let mut names = self.lock();
-        let id = match names.ids.get(&label.hash) {
+        let id = match names.ids.get(&hash) {
             Some(id) => *id,
             None if names.ids.len() >= self.labels_max => {
                 self.is_full.store(true, Relaxed);
@@ -86,12 +92,12 @@ impl Interner {
             None => {
                 let id = names.next;
                 names.next = names.next.checked_add(1).unwrap_or(FIRST);
-                names.ids.insert(label.hash, id);
-                names.texts.insert(id, (label.hash, (label.text)().into()));
+                names.ids.insert(hash, id);
+                names.texts.insert(id, (hash, text().into()));
                 id
             }
         };
-        known.ids.insert(label.hash, id);
+        known.ids.insert(hash, id);
         id
     }
 
@@ -129,16 +135,11 @@ impl Interner {
 mod tests {
     use super::*;
 
-    fn label<'a>(hash: u64, text: &'a dyn Fn() -> String) -> Option<Label<'a>> {
-        Some(Label { hash, text })
-    }
-
     #[test]
     fn a_full_table_takes_new_labels_once_old_ones_are_forgotten() {
         let interner = Interner::new(2);
         let (mut core, mut other_core) = (Known::default(), Known::default());
-        let text = || "text".to_owned();
-        let id = |known: &mut Known, hash| interner.id(known, label(hash, &text).as_ref());
+        let id = |known: &mut Known, hash| interner.id(known, hash, || "text".to_owned());
         let (a, b) = (id(&mut core, 10), id(&mut core, 11));
         assert!(a >= FIRST && b >= FIRST && a != b);
         assert_eq!(id(&mut other_core, 10), a);
@@ -152,6 +153,6 @@ mod tests {
         assert_eq!(id(&mut core, 11), b);
         assert_eq!(interner.text(c).as_deref(), Some("text"));
         assert_eq!(interner.text(a), None);
-        assert_eq!(interner.id(&mut core, None), NONE);
+        assert_eq!(id(&mut core, 0), NONE);
     }
 }

@@ -39,9 +39,9 @@ mod stall;
 
 pub use clock::start_clock;
 pub use collector::{Distribution, collect};
-pub use labels::{Exemplar, Label, Labels};
+pub use labels::{Exemplar, LabelTexts, Labels};
 pub use layer::Layer;
-pub use live::{Attached, Glimpse, Observer, attach, count, name};
+pub use live::{Attached, Glimpse, Observer, attach, count, count_all, name, name_all};
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{

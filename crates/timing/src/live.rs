@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock;
@@ -15,8 +15,12 @@ use crate::recorder::IS_COMPILED;
 use crate::work::{WORK_COUNT, Work};
 use crate::{Breakdown, PHASE_COUNT, Phase};
 
-/// Stands for no phase: the time then running is what is left of the wall.
+/// Stands for no phase: its slot takes the time that no phase covers, so that the slots add up to the wall.
 pub(crate) const NO_PHASE: u8 = PHASE_COUNT as u8;
+/// A power of two, so that finding a slot needs no check.
+const SLOTS: usize = 32;
+pub(crate) const SLOT_MASK: usize = SLOTS - 1;
+const _: () = assert!(PHASE_COUNT < SLOTS && SLOTS.is_power_of_two());
 /// How often a reader tries again when the operation changed under its eyes.
 const LOOKS_MAX: usize = 4;
 
@@ -35,9 +39,9 @@ pub(crate) struct Live {
     /// When the running slot was last changed; 0 while no timed operation runs.
     pub since: AtomicU64,
     pub running: AtomicU8,
+    /// A bit for each slot that the clock has run for.
     pub touched: AtomicU32,
-    /// Signed: reported time may be taken from a slot before the clock has charged it.
-    pub slots: [AtomicI64; PHASE_COUNT],
+    pub slots: [AtomicU64; SLOTS],
     pub work: [AtomicU64; WORK_COUNT],
     pub tag: AtomicU64,
 }
@@ -49,7 +53,7 @@ impl Live {
             since: AtomicU64::new(0),
             running: AtomicU8::new(NO_PHASE),
             touched: AtomicU32::new(0),
-            slots: [const { AtomicI64::new(0) }; PHASE_COUNT],
+            slots: [const { AtomicU64::new(0) }; SLOTS],
             work: [const { AtomicU64::new(0) }; WORK_COUNT],
             tag: AtomicU64::new(0),
         }
@@ -65,26 +69,14 @@ impl Live {
         self.breakdown_of(wall_ns, self.since.load(Relaxed) != 0)
     }
 
-    /// Calls `each` with every touched phase's place and time, in order; gives what no phase covered.
-    #[inline]
-    pub(crate) fn split(&self, wall_ns: u64, mut each: impl FnMut(usize, u64)) -> u64 {
-        let mut left = wall_ns;
-        let mut rest = self.touched.load(Relaxed);
-        while rest != 0 {
-            let place = rest.trailing_zeros() as usize;
-            let ticks = u64::try_from(self.slots[place].load(Relaxed)).unwrap_or(0);
-            // A caller that reports more time than has passed cannot break the sum.
-            let ns = clock::ns(ticks).min(left);
-            left -= ns;
-            each(place, ns);
-            rest &= rest - 1;
-        }
-        left
-    }
-
     pub(crate) fn breakdown_of(&self, wall_ns: u64, is_timed: bool) -> Breakdown {
         let mut phases = [0; PHASE_COUNT];
-        let left = self.split(wall_ns, |place, ns| phases[place] = ns);
+        let mut left = wall_ns;
+        for (phase, slot) in phases.iter_mut().zip(&self.slots) {
+            // Who looks from outside may meet a slot that is ahead of the wall.
+            *phase = clock::ns(slot.load(Relaxed)).min(left);
+            left -= *phase;
+        }
         let mut work = [0; WORK_COUNT];
         for (shown, counted) in work.iter_mut().zip(&self.work) {
             *shown = counted.load(Relaxed);
@@ -102,15 +94,17 @@ impl Live {
 
 #[cfg(test)]
 impl Live {
-    /// An operation that has taken so many nanoseconds in each phase.
-    pub(crate) fn with_times(phases: &[(Phase, u64)]) -> Live {
+    /// An operation of `wall` ticks that has taken so many in each phase.
+    pub(crate) fn with_ticks(phases: &[(Phase, u64)], wall: u64) -> Live {
         let live = Live::new();
-        for (phase, ns) in phases {
+        let mut left = wall;
+        for (phase, ticks) in phases {
             live.touched.fetch_or(phase.bit(), Relaxed);
-            let ticks = i64::try_from(clock::ticks(*ns)).unwrap();
-            // Rounded up, so that a nanosecond is not lost on the way back.
-            live.slots[*phase as usize].store(ticks + 1, Relaxed);
+            live.slots[*phase as usize].store(*ticks, Relaxed);
+            left -= ticks;
         }
+        live.touched.fetch_or(1 << NO_PHASE, Relaxed);
+        live.slots[NO_PHASE as usize].store(left, Relaxed);
         live
     }
 }
@@ -218,6 +212,27 @@ pub fn count(work: Work, amount: u64) {
     if let Some(live) = live() {
         let cell = &live.work[work as usize];
         cell.store(cell.load(Relaxed) + amount, Relaxed);
+    }
+}
+
+/// As [`count`], for several at once.
+#[inline]
+pub fn count_all<const N: usize>(amounts: [(Work, u64); N]) {
+    if let Some(live) = live() {
+        for (work, amount) in amounts {
+            let cell = &live.work[work as usize];
+            cell.store(cell.load(Relaxed) + amount, Relaxed);
+        }
+    }
+}
+
+/// As [`name`], for several at once.
+#[inline]
+pub fn name_all<const N: usize>(numbers: [(Work, u64); N]) {
+    if let Some(live) = live() {
+        for (work, number) in numbers {
+            live.work[work as usize].store(number, Relaxed);
+        }
     }
 }
 

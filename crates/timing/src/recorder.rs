@@ -3,17 +3,17 @@
 //! At any moment the clock runs for exactly one phase, or for none. Opening a scope charges the
 //! time since the last change to the phase that was running and starts the new one; closing it
 //! charges the scope's phase and goes back. So time is exclusive by construction, and what no scope
-//! covered is `unattributed`. State stands in the thread's `Live`: reaching it costs one
+//! covered is `unattributed`, which has a slot like a phase's. State stands in the thread's `Live`: reaching it costs one
 //! thread-local address.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use crate::clock;
 use crate::collector;
 use crate::labels::Labels;
-use crate::live::{Live, NO_PHASE, live, mine};
+use crate::live::{Live, NO_PHASE, SLOT_MASK, live, mine};
 use crate::work::{WORK_COUNT, Work};
 use crate::{OperationKind, PHASE_COUNT, Phase};
 
@@ -94,7 +94,7 @@ pub fn begin_operation_in(phase: Phase) {
     let live = mine();
     live.begin(clock::now(), is_enabled());
     if live.since.load(Relaxed) != 0 {
-        live.touched.store(phase.bit(), Relaxed);
+        live.touch(phase);
         live.running.store(phase as u8, Relaxed);
     }
 }
@@ -110,10 +110,12 @@ pub fn turn(phase: Phase) {
     }
 }
 
-/// An operation that has ended. Its times stay where they are until the thread begins the next one.
+/// An operation that has ended. Its times stay where they are until it is recorded or the thread begins the next one.
 #[derive(Debug)]
 pub struct Finished {
     live: Option<&'static Live>,
+    /// In ticks of the clock.
+    wall: u64,
     wall_ns: u64,
     is_timed: bool,
     _stays_on_its_thread: PhantomData<*const ()>,
@@ -146,8 +148,9 @@ impl Finished {
 /// running operation the breakdown is all zeros and nothing is recorded.
 pub fn end_operation(kind: OperationKind) -> Breakdown {
     let finished = finish_operation();
-    record_operation(kind, &finished, &Labels::default());
-    finished.breakdown()
+    let breakdown = finished.breakdown();
+    record_operation(kind, finished, &Labels::NONE);
+    breakdown
 }
 
 /// Ends this thread's operation; [`record_operation`] follows, before the thread begins another one.
@@ -155,21 +158,23 @@ pub fn end_operation(kind: OperationKind) -> Breakdown {
 #[inline]
 pub fn finish_operation() -> Finished {
     let live = live().filter(|live| live.start.load(Relaxed) != 0);
-    let (wall_ns, is_timed) = live.map_or((0, false), Live::end);
+    let (wall, is_timed) = live.map_or((0, false), Live::end);
     Finished {
         live,
-        wall_ns,
+        wall,
+        wall_ns: clock::ns(wall),
         is_timed,
         _stays_on_its_thread: PhantomData,
     }
 }
 
 /// Records a finished operation under `kind` and the labels, unless it was not timed.
-pub fn record_operation(kind: OperationKind, finished: &Finished, labels: &Labels<'_>) {
+#[inline]
+pub fn record_operation(kind: OperationKind, finished: Finished, labels: &Labels<'_>) {
     if let Some(live) = finished.live
         && finished.is_timed()
     {
-        collector::global().record(kind, live, finished.wall_ns, labels);
+        collector::global().record(kind, live, finished.wall, labels);
     }
 }
 
@@ -243,18 +248,20 @@ impl Live {
         self.since.store(if timed { start } else { 0 }, Relaxed);
         self.running.store(NO_PHASE, Relaxed);
         self.tag.store(0, Relaxed);
-        let mut touched = self.touched.load(Relaxed);
-        while touched != 0 {
-            self.slots[touched.trailing_zeros() as usize].store(0, Relaxed);
-            touched &= touched - 1;
+        // What was not recorded.
+        if self.touched.load(Relaxed) != 0 {
+            for slot in &self.slots {
+                slot.store(0, Relaxed);
+            }
         }
-        self.touched.store(0, Relaxed);
+        self.touched.store(1 << NO_PHASE, Relaxed);
         for cell in &self.work {
             cell.store(0, Relaxed);
         }
     }
 
-    /// The wall, and whether the operation was timed.
+    /// The wall in ticks, and whether the operation was timed.
+    #[inline]
     fn end(&self) -> (u64, bool) {
         let now = clock::now();
         let is_timed = self.since.load(Relaxed) != 0;
@@ -265,14 +272,19 @@ impl Live {
         self.since.store(0, Relaxed);
         self.start.store(0, Relaxed);
         self.tag.store(0, Relaxed);
-        (clock::ns(now.saturating_sub(start)), is_timed)
+        (now.saturating_sub(start), is_timed)
     }
 
     #[inline]
     fn enter(&self, phase: Phase) -> u8 {
+        self.touch(phase);
+        self.switch(phase as u8)
+    }
+
+    #[inline]
+    fn touch(&self, phase: Phase) {
         let touched = self.touched.load(Relaxed) | phase.bit();
         self.touched.store(touched, Relaxed);
-        self.switch(phase as u8)
     }
 
     /// Charges the running slot up to now, runs the clock for `slot`, and says which ran before.
@@ -288,26 +300,27 @@ impl Live {
     fn charge(&self, now: u64) {
         let since = self.since.load(Relaxed);
         self.since.store(now, Relaxed);
-        self.move_to(self.running.load(Relaxed), now.saturating_sub(since) as i64);
+        let running = self.slot(self.running.load(Relaxed));
+        running.store(running.load(Relaxed) + now.saturating_sub(since), Relaxed);
     }
 
     fn add(&self, phase: Phase, ns: u64) {
         if self.since.load(Relaxed) == 0 {
             return;
         }
-        let ticks = i64::try_from(clock::ticks(ns)).unwrap_or(i64::MAX);
-        let touched = self.touched.load(Relaxed) | phase.bit();
-        self.touched.store(touched, Relaxed);
-        self.move_to(phase as u8, ticks);
-        self.move_to(self.running.load(Relaxed), -ticks);
+        self.charge(clock::now());
+        self.touch(phase);
+        let running = self.slot(self.running.load(Relaxed));
+        // A caller that reports more time than has passed cannot break the sum.
+        let ticks = clock::ticks(ns).min(running.load(Relaxed));
+        running.store(running.load(Relaxed) - ticks, Relaxed);
+        let slot = self.slot(phase as u8);
+        slot.store(slot.load(Relaxed) + ticks, Relaxed);
     }
 
-    /// Time that no phase covers is what is left of the wall: it has no slot.
     #[inline]
-    fn move_to(&self, slot: u8, ticks: i64) {
-        if let Some(cell) = self.slots.get(slot as usize) {
-            cell.store(cell.load(Relaxed).saturating_add(ticks), Relaxed);
-        }
+    fn slot(&self, slot: u8) -> &AtomicU64 {
+        &self.slots[slot as usize & SLOT_MASK]
     }
 
     fn breakdown(&self) -> Breakdown {

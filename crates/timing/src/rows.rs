@@ -6,14 +6,17 @@
 use std::sync::Arc;
 
 use crate::PHASE_COUNT;
+use crate::clock;
 use crate::entry::Entry;
-use crate::histogram::{Histogram, index};
+use crate::histogram::Histogram;
+use crate::live::NO_PHASE;
+use crate::tally::Combination;
 use crate::work::SUMMED_COUNT;
 
-/// The row of the wall time, behind those of the phases.
-pub(crate) const WALL_ROW: usize = PHASE_COUNT;
-/// The row of the time that no phase covered.
-pub(crate) const UNATTRIBUTED_ROW: usize = PHASE_COUNT + 1;
+/// The row of the time that no phase covered, behind those of the phases, as its slot is.
+pub(crate) const UNATTRIBUTED_ROW: usize = NO_PHASE as usize;
+/// The row of the wall time.
+pub(crate) const WALL_ROW: usize = PHASE_COUNT + 1;
 pub(crate) const ROW_COUNT: usize = PHASE_COUNT + 2;
 
 #[derive(Debug, Default)]
@@ -31,12 +34,15 @@ struct Row {
 
 impl Rows {
     pub fn record(&mut self, entry: &Entry<'_>) {
-        entry.each_row(|row, ns| {
-            let row = self.rows[row].get_or_insert_default();
-            row.shown = None;
-            row.histogram.record(index(ns), ns);
-        });
-        entry.each_work(|work, amount| self.work[work] = self.work[work].saturating_add(amount));
+        let times = entry.times.iter().copied();
+        each_ns(entry.head.rows(), times, |row, ns| self.row(row).record(ns));
+        self.merge_work(entry.amounts);
+    }
+
+    fn row(&mut self, row: usize) -> &mut Histogram {
+        let row = self.rows[row].get_or_insert_default();
+        row.shown = None;
+        &mut row.histogram
     }
 
     pub fn merge(&mut self, other: &Rows) {
@@ -49,18 +55,14 @@ impl Rows {
     }
 
     /// Takes what was added up elsewhere.
-    pub fn merge_sums(&mut self, times: &[Histogram; ROW_COUNT], work: &[u64; SUMMED_COUNT]) {
-        for (row, theirs) in times.iter().enumerate() {
-            self.merge_row(row, theirs);
-        }
-        self.merge_work(work);
+    pub fn add(&mut self, sum: &Combination) {
+        sum.each_row(|row, buckets, ns| self.row(row).add(buckets, sum.count, ns));
+        self.merge_work(&sum.work);
     }
 
     fn merge_row(&mut self, row: usize, theirs: &Histogram) {
         if theirs.count > 0 {
-            let mine = self.rows[row].get_or_insert_default();
-            mine.shown = None;
-            mine.histogram.merge(theirs);
+            self.row(row).merge(theirs);
         }
     }
 
@@ -83,6 +85,30 @@ impl Rows {
             *shown = Some(Arc::clone(now));
         }
         picture
+    }
+}
+
+/// Calls `each` with the rows and their times in nanoseconds, which add up to that of the wall, the first one; what no
+/// phase covered is the last one.
+pub(crate) fn each_ns(
+    rows: impl Iterator<Item = usize>,
+    ticks: impl Iterator<Item = u64>,
+    mut each: impl FnMut(usize, u64),
+) {
+    let mut left = 0;
+    for (row, ticks) in rows.zip(ticks) {
+        let ns = match row {
+            WALL_ROW => {
+                left = clock::ns(ticks);
+                left
+            }
+            UNATTRIBUTED_ROW => left,
+            _ => clock::ns(ticks).min(left),
+        };
+        if row != WALL_ROW {
+            left -= ns;
+        }
+        each(row, ns);
     }
 }
 

@@ -79,7 +79,8 @@ const fn ranges() -> [u64; 52] {
 }
 
 /// The range that holds `micros`.
-fn range_of(micros: u64) -> usize {
+#[inline]
+pub(crate) fn range_of(micros: u64) -> usize {
     let Some(power) = micros.checked_ilog2() else {
         return 0;
     };
@@ -92,11 +93,34 @@ fn range_of(micros: u64) -> usize {
     place.min(RANGES.len() - 1)
 }
 
+/// How many operations fell into each range.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies([u32; RANGES.len()]);
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies([0; RANGES.len()])
+    }
+}
+
+impl Latencies {
+    #[inline]
+    pub fn record(&mut self, range: usize) {
+        self.0[range] = self.0[range].saturating_add(1);
+    }
+
+    fn merge(&mut self, other: &Latencies) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine = mine.saturating_add(*theirs);
+        }
+    }
+}
+
 /// The uses of one namespace since it was first used.
 #[derive(Clone, Debug)]
 pub struct Uses {
     by_kind: [Use; OperationKind::COUNT],
-    latencies: [Option<Box<[u32; RANGES.len()]>>; 3],
+    latencies: [Option<Box<Latencies>>; 3],
 }
 
 impl Default for Uses {
@@ -110,23 +134,22 @@ impl Default for Uses {
 
 impl Uses {
     pub(crate) fn record(&mut self, kind: OperationKind, wall_ns: u64) {
-        self.by_kind[kind as usize].add(Use {
+        let once = Use {
             count: 1,
             ns: wall_ns,
-        });
-        let micros = wall_ns / 1000;
-        let range = range_of(micros);
-        let ranges = &mut self.latencies[OperationClass::of(kind) as usize];
-        let count = &mut ranges.get_or_insert_with(|| Box::new([0; RANGES.len()]))[range];
-        *count = count.saturating_add(1);
+        };
+        self.by_kind[kind as usize].add(once);
+        self.latencies_mut(kind).record(range_of(wall_ns / 1000));
     }
 
-    /// Forgets everything and keeps its room.
-    pub(crate) fn clear(&mut self) {
-        self.by_kind = [Use::default(); OperationKind::COUNT];
-        for ranges in self.latencies.iter_mut().flatten() {
-            ranges.fill(0);
-        }
+    /// Takes uses of one kind that were counted elsewhere.
+    pub(crate) fn add(&mut self, kind: OperationKind, uses: Use, latencies: &Latencies) {
+        self.by_kind[kind as usize].add(uses);
+        self.latencies_mut(kind).merge(latencies);
+    }
+
+    fn latencies_mut(&mut self, kind: OperationKind) -> &mut Latencies {
+        self.latencies[OperationClass::of(kind) as usize].get_or_insert_default()
     }
 
     pub(crate) fn merge(&mut self, other: &Uses) {
@@ -135,10 +158,7 @@ impl Uses {
         }
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             let Some(theirs) = theirs else { continue };
-            let mine = mine.get_or_insert_with(|| Box::new([0; RANGES.len()]));
-            for (mine, theirs) in mine.iter_mut().zip(theirs.iter()) {
-                *mine = mine.saturating_add(*theirs);
-            }
+            mine.get_or_insert_default().merge(theirs);
         }
     }
 
@@ -168,7 +188,7 @@ impl Uses {
     /// empty ranges are left out.
     pub fn latencies(&self, class: OperationClass) -> impl Iterator<Item = (u64, u64)> + '_ {
         let counts = self.latencies[class as usize].as_deref();
-        let counts = counts.map_or(&[][..], |counts| &counts[..]);
+        let counts = counts.map_or(&[][..], |counts| &counts.0[..]);
         RANGES
             .into_iter()
             .zip(counts.iter().map(|&count| u64::from(count)))

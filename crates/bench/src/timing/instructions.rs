@@ -25,7 +25,7 @@ pub fn push(engine: &str, scratch: &Path, report: &mut Report) -> io::Result<()>
     let without = count(engine, &scratch.join("counted-untimed"), untimed())?;
     report.note(format!(
         "The line of instructions is callgrind's count ({version}) over {COUNTED} point queries, the thread that fills \
-         the histograms included, the kernel left out."
+         the histograms included, the kernel and waiting for requests left out."
     ));
     let name = format!(
         "point query: {:+.2} % to compiled out",
@@ -45,6 +45,8 @@ fn count(engine: &str, directory: &Path, launch: Launch) -> io::Result<f64> {
             "--tool=callgrind".into(),
             format!("--callgrind-out-file={}", file.display()),
         ],
+        // Looking for the next request is waiting, and as long as the client takes.
+        arguments: vec!["--setParameter".into(), "busyPollMicros=0".into()],
         ..launch
     };
     let mut bench = Bench::start(engine, directory, launch)?;

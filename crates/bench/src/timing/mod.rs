@@ -6,6 +6,7 @@
 //! differences of their medians. Beside it stands what the same arithmetic finds for a second server that is like the
 //! first: two processes of one binary differ too. Instructions do not drift.
 
+mod driver;
 mod instructions;
 
 use std::io;
@@ -14,6 +15,7 @@ use std::time::Instant;
 
 use quarry_bson::{Document, Value, doc};
 
+use self::driver::Driver;
 use crate::documents;
 use crate::process::{Launch, Server, target_directory};
 use crate::raw_client::RawClient;
@@ -33,41 +35,61 @@ pub struct Options {
     pub turn: u32,
 }
 
-/// One workload: the command for the n-th operation.
+/// One workload.
 struct Workload {
     name: &'static str,
-    command: fn(u64) -> Document,
+    operation: Operation,
 }
 
-const WORKLOADS: [Workload; 5] = [
+/// The n-th operation.
+enum Operation {
+    /// A command from the bench's own client, which takes next to nothing.
+    Command(fn(u64) -> Document),
+    /// From the compiled driver.
+    Driver(fn(&Driver, u64) -> io::Result<()>),
+}
+
+const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "point query",
-        command: point_query,
+        operation: Operation::Command(point_query),
+    },
+    Workload {
+        name: "point query by the mongodb crate",
+        operation: Operation::Driver(Driver::point_query),
     },
     Workload {
         name: "insert one",
-        command: |n| insert("simple", vec![documents::simple("timing", n).into()]),
+        operation: Operation::Command(|n| {
+            insert("simple", vec![documents::simple("timing", n).into()])
+        }),
     },
     Workload {
         name: "complex insert",
-        command: |n| insert("complex", vec![documents::complex(n).into()]),
+        operation: Operation::Command(|n| insert("complex", vec![documents::complex(n).into()])),
     },
     Workload {
         name: "insert 10",
-        command: |n| {
+        operation: Operation::Command(|n| {
             let documents = n * BATCH..(n + 1) * BATCH;
             let batch = documents.map(|n| documents::simple("batch", n).into());
             insert("simple", batch.collect())
-        },
+        }),
     },
     Workload {
         name: "scan 100",
-        command: |_| doc! { "find": "read", "batchSize": SCANNED, "singleBatch": true, "$db": DATABASE },
+        operation: Operation::Command(
+            |_| doc! { "find": "read", "batchSize": SCANNED, "singleBatch": true, "$db": DATABASE },
+        ),
     },
 ];
 
+fn point_query_id(n: u64) -> String {
+    documents::simple_id("bench", n.wrapping_mul(7919) % PRELOADED)
+}
+
 fn point_query(n: u64) -> Document {
-    let id = documents::simple_id("bench", n.wrapping_mul(7919) % PRELOADED);
+    let id = point_query_id(n);
     doc! { "find": "read", "filter": doc! { "_id": id }, "limit": 1, "singleBatch": true, "$db": DATABASE }
 }
 
@@ -220,6 +242,8 @@ impl Sides {
 struct Bench {
     server: Server,
     client: RawClient,
+    /// Connected when it is first needed: it says hello now and then, which would be counted.
+    driver: Option<Driver>,
     sent: u64,
 }
 
@@ -230,6 +254,7 @@ impl Bench {
         let mut bench = Bench {
             server,
             client,
+            driver: None,
             sent: 0,
         };
         bench.preload()?;
@@ -255,10 +280,24 @@ impl Bench {
         let mut times = Vec::with_capacity(operations as usize);
         for _ in 0..operations {
             self.sent += 1;
-            let command = (workload.command)(self.sent);
-            let started = Instant::now();
-            self.client.command(&command)?;
-            times.push(started.elapsed().as_nanos() as f64 / 1e3);
+            let elapsed = match workload.operation {
+                Operation::Command(command) => {
+                    let command = command(self.sent);
+                    let started = Instant::now();
+                    self.client.command(&command)?;
+                    started.elapsed()
+                }
+                Operation::Driver(run) => {
+                    let driver = match &self.driver {
+                        Some(driver) => driver,
+                        None => self.driver.insert(Driver::connect(&self.server.uri())?),
+                    };
+                    let started = Instant::now();
+                    run(driver, self.sent)?;
+                    started.elapsed()
+                }
+            };
+            times.push(elapsed.as_nanos() as f64 / 1e3);
         }
         Ok(median(&mut times))
     }
@@ -292,12 +331,10 @@ mod tests {
     #[test]
     fn no_workload_sends_an_id_twice() {
         for workload in WORKLOADS.iter().filter(|one| one.name.contains("insert")) {
-            assert_ne!(
-                (workload.command)(1),
-                (workload.command)(2),
-                "{}",
-                workload.name
-            );
+            let Operation::Command(command) = workload.operation else {
+                panic!("{} inserts by a command", workload.name)
+            };
+            assert_ne!(command(1), command(2), "{}", workload.name);
         }
     }
 }
