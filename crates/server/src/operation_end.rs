@@ -140,6 +140,8 @@ pub fn count_engine_work() {
         (Work::EngineNexts, work.nexts),
         (Work::BytesRead, work.bytes_read),
         (Work::BytesWritten, work.bytes_written),
+        (Work::CacheHits, work.cache_hits),
+        (Work::CacheMisses, work.cache_misses),
     ]);
 }
 

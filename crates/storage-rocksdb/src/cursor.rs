@@ -6,7 +6,7 @@
 
 use quarry_storage::{CounterCells, Cursor, Result};
 
-use crate::{failure::from_text, ffi::OwnedIterator, iterator_pool::IteratorPool};
+use crate::{cache_use, failure::from_text, ffi::OwnedIterator, iterator_pool::IteratorPool};
 
 pub(crate) struct RocksCursor<'s> {
     /// None where the range is empty, and after the drop has given it back.
@@ -129,5 +129,6 @@ impl Drop for RocksCursor<'_> {
         }
         self.counters
             .count_cursor(self.seeks, self.nexts, self.bytes);
+        cache_use::count();
     }
 }

@@ -21,7 +21,7 @@ use rust_rocksdb::{
 };
 
 use crate::{
-    Options,
+    Options, cache_use,
     failure::from_rocksdb,
     iterator_pool::IteratorPool,
     reclaim::{self, Progress},
@@ -157,6 +157,7 @@ impl Engine for RocksDb {
             .map_err(from_rocksdb)?;
         self.counters
             .count_get(value.as_ref().map_or(0, |value| value.len()));
+        cache_use::count();
         Ok(value.map(|value| read(&value)).is_some())
     }
 

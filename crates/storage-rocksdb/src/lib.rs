@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+mod cache_use;
 mod cursor;
 mod engine;
 mod failure;

@@ -6,6 +6,7 @@ use quarry_storage::{CounterCells, Cursor, KeyRange, Result, Snapshot};
 use rust_rocksdb::{DB, ReadOptions};
 
 use crate::{
+    cache_use,
     cursor::RocksCursor,
     failure::{from_rocksdb, from_text},
     ffi::{OwnedIterator, OwnedSnapshot},
@@ -69,6 +70,7 @@ impl Snapshot for RocksSnapshot {
         let value = value.map_err(from_rocksdb)?;
         self.counters
             .count_get(value.as_ref().map_or(0, |value| value.len()));
+        cache_use::count();
         Ok(value.map(|value| read(&value)).is_some())
     }
 

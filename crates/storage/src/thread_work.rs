@@ -15,6 +15,9 @@ pub struct ThreadWork {
     pub bytes_read: u64,
     /// Bytes of batches.
     pub bytes_written: u64,
+    /// Blocks that the engine's cache held, and those that had to be read; of engines that have a cache and count it.
+    pub cache_hits: u64,
+    pub cache_misses: u64,
 }
 
 thread_local! {
@@ -24,6 +27,8 @@ thread_local! {
         nexts: 0,
         bytes_read: 0,
         bytes_written: 0,
+        cache_hits: 0,
+        cache_misses: 0,
     }) };
 }
 
@@ -31,6 +36,15 @@ thread_local! {
 #[inline]
 pub fn take_thread_work() -> ThreadWork {
     WORK.take()
+}
+
+/// For engines: what a call of this thread met in the engine's cache.
+#[inline]
+pub fn count_cache_use(hits: u64, misses: u64) {
+    add(|work| {
+        work.cache_hits += hits;
+        work.cache_misses += misses;
+    });
 }
 
 #[inline]

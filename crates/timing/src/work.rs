@@ -12,6 +12,10 @@ pub enum Work {
     BytesRead,
     /// Bytes of the batches that this thread applied to the engine, as leader those of other writers too.
     BytesWritten,
+    /// Blocks that the engine found in its cache.
+    CacheHits,
+    /// Blocks that it had to read.
+    CacheMisses,
     KeysExamined,
     DocsExamined,
     /// Documents in the reply.
@@ -35,7 +39,7 @@ pub enum Work {
 }
 
 /// How many there are.
-pub const WORK_COUNT: usize = 16;
+pub const WORK_COUNT: usize = 18;
 /// Those before this place are amounts and have sums.
 pub(crate) const SUMMED_COUNT: usize = Work::Group as usize;
 
@@ -47,6 +51,8 @@ impl Work {
         Work::EngineNexts,
         Work::BytesRead,
         Work::BytesWritten,
+        Work::CacheHits,
+        Work::CacheMisses,
         Work::KeysExamined,
         Work::DocsExamined,
         Work::Returned,
@@ -69,6 +75,8 @@ impl Work {
             Work::EngineNexts => "engineNexts",
             Work::BytesRead => "bytesRead",
             Work::BytesWritten => "bytesWritten",
+            Work::CacheHits => "cacheHits",
+            Work::CacheMisses => "cacheMisses",
             Work::KeysExamined => "keysExamined",
             Work::DocsExamined => "docsExamined",
             Work::Returned => "returned",

@@ -93,14 +93,8 @@ pub fn find(
 
 /// The value of a filter that is `{_id: <value>}` and means equality.
 pub(super) fn only_id(filter: RawDocument<'_>) -> Option<RawValue<'_>> {
-    let mut elements = filter.iter();
-    let (Some(element), None) = (elements.next(), elements.next()) else {
-        return None;
-    };
-    if element.name() != "_id" {
-        return None;
-    }
-    match element.value() {
+    let id = filter.sole_element("_id")?;
+    match id.value() {
         RawValue::Document(document) => {
             let is_operator = document
                 .first()
