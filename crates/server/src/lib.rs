@@ -34,6 +34,7 @@ mod traces;
 mod write_errors;
 mod writes;
 
+mod client_cursor;
 mod connections;
 mod counters;
 mod cursors;

@@ -10,8 +10,8 @@ use quarry_query::matcher::Matcher;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use crate::client_cursor::{ClientCursor, FirstBatch, Source};
 use crate::command::{Command, Fields, Invocation};
-use crate::cursors::{ClientCursor, FirstBatch, Source};
 use crate::error::{CommandError, Result};
 use crate::writes;
 

@@ -4,8 +4,8 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_query::exec::{self, FindRequest};
 use quarry_timing::OperationKind;
 
+use crate::client_cursor::{ClientCursor, FirstBatch, Source};
 use crate::command::{Command, Fields, Invocation};
-use crate::cursors::{ClientCursor, FirstBatch, Source};
 use crate::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {

@@ -6,9 +6,9 @@ use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
+use crate::client_cursor::{BatchEnd, ClientCursor};
 use crate::command::{Command, Fields, Invocation};
 use crate::counters::Counter;
-use crate::cursors::{BatchEnd, ClientCursor};
 use crate::error::{CommandError, Result};
 
 /// How long a tailable cursor with awaitData waits when the client names no time.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use quarry_bson::{Document, DocumentBuilder, Value, doc};
 use quarry_query::matcher::Matcher;
 
+use crate::client_cursor::{ClientCursor, FirstBatch, Source};
 use crate::command::{Command, Fields, Invocation};
-use crate::cursors::{ClientCursor, FirstBatch, Source};
 use crate::error::Result;
 
 /// The collection that the cursor is said to be over.

@@ -2,8 +2,8 @@
 
 use quarry_bson::DocumentBuilder;
 
+use crate::client_cursor::{ClientCursor, FirstBatch, Source};
 use crate::command::{Command, Fields, Invocation};
-use crate::cursors::{ClientCursor, FirstBatch, Source};
 use crate::error::Result;
 
 pub static COMMAND: Command = Command {

@@ -1,0 +1,279 @@
+//! One open cursor: where its documents come from, and how they go into batches.
+//!
+//! Keeps true: a batch stays within a document's size, and a document that did not fit is the first of the next one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quarry_bson::{ArrayBuilder, Document, DocumentBuilder};
+use quarry_database::{Database, Operation};
+use quarry_query::exec::Executor;
+
+use crate::command::Invocation;
+use crate::counters::Counter;
+use crate::error::{CommandError, Result};
+use crate::sessions::SessionId;
+
+/// Documents of a first batch when the client names no size.
+pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
+/// A batch ends before it would exceed a document's size.
+const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
+
+/// Where a cursor's documents come from.
+pub enum Source {
+    Executor(Box<Executor>),
+    /// Made when the command ran, such as the list of collections.
+    Documents(VecDeque<Document>),
+}
+
+/// One cursor.
+pub struct ClientCursor {
+    pub id: i64,
+    pub namespace: String,
+    pub session: Option<SessionId>,
+    pub source: Source,
+    /// A document that was made and did not fit into the last batch.
+    overflow: Vec<u8>,
+    /// What is left of the maxTimeMS of the command that made it.
+    pub time_left: Option<Duration>,
+    pub is_tailable: bool,
+    pub is_await_data: bool,
+    pub has_no_timeout: bool,
+    pub returned: u64,
+}
+
+/// What the first reply of a cursor holds.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstBatch {
+    pub documents_max: u64,
+    /// No cursor stays open after it.
+    pub is_only: bool,
+    /// With that many documents returned the cursor has ended.
+    pub limit: Option<u64>,
+}
+
+impl Default for FirstBatch {
+    fn default() -> Self {
+        FirstBatch {
+            documents_max: FIRST_BATCH_DOCUMENTS,
+            is_only: false,
+            limit: None,
+        }
+    }
+}
+
+impl FirstBatch {
+    /// Reads `cursor: {batchSize}` of the commands that list.
+    pub fn parse(invocation: &Invocation<'_>) -> Result<FirstBatch> {
+        let mut batch = FirstBatch::default();
+        let Some(options) = invocation.document("cursor")? else {
+            return Ok(batch);
+        };
+        for element in options {
+            let name = element.name();
+            if name != "batchSize" {
+                let path = format!("{}.cursor", invocation.command.name);
+                return Err(CommandError::unknown_field(&path, &name.to_string_lossy()));
+            }
+            let size = element
+                .value()
+                .as_i64_exact()
+                .and_then(|size| u64::try_from(size).ok());
+            batch.documents_max = size.ok_or_else(|| {
+                CommandError::bad_value("cursor.batchSize must be a non-negative number")
+            })?;
+        }
+        Ok(batch)
+    }
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BatchEnd {
+    /// The batch is full; there may be more.
+    Full,
+    /// There are no more documents now.
+    Exhausted,
+}
+
+impl ClientCursor {
+    pub fn new(namespace: String, session: Option<SessionId>, source: Source) -> ClientCursor {
+        ClientCursor {
+            id: 0,
+            namespace,
+            session,
+            source,
+            overflow: Vec::new(),
+            time_left: None,
+            is_tailable: false,
+            is_await_data: false,
+            has_no_timeout: false,
+            returned: 0,
+        }
+    }
+
+    /// Appends up to `documents_max` documents to the batch.
+    pub fn fill(
+        &mut self,
+        operation: &Arc<Operation>,
+        batch: &mut ArrayBuilder<'_>,
+        documents_max: u64,
+    ) -> Result<BatchEnd> {
+        let mut count = 0;
+        while count < documents_max {
+            let room = BATCH_BYTES_MAX.saturating_sub(batch.len_bytes());
+            let mut is_full = false;
+            let pushed = batch.push_document_with(|out| {
+                let start = out.len();
+                if !self.next(operation, out)? {
+                    return Ok(false);
+                }
+                is_full = count > 0 && out.len() - start > room;
+                if is_full {
+                    self.overflow.extend_from_slice(&out[start..]);
+                }
+                Ok::<bool, CommandError>(!is_full)
+            })?;
+            if is_full {
+                return Ok(BatchEnd::Full);
+            }
+            if !pushed {
+                return Ok(BatchEnd::Exhausted);
+            }
+            count += 1;
+            self.returned += 1;
+        }
+        Ok(BatchEnd::Full)
+    }
+
+    /// Writes the `cursor` of a first reply and keeps what is left for getMore.
+    pub fn answer(
+        mut self,
+        invocation: &mut Invocation<'_>,
+        batch: FirstBatch,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let server = invocation.server;
+        let mut shown = reply.document("cursor");
+        let mut list = shown.array("firstBatch");
+        let end = self.fill(invocation.operation, &mut list, batch.documents_max)?;
+        list.finish();
+        invocation.returned = self.returned;
+        server.counters.add(
+            invocation.connection.id,
+            Counter::DocumentsReturned,
+            self.returned,
+        );
+        let is_open = if self.is_tailable {
+            !self.is_dead()
+        } else {
+            end == BatchEnd::Full
+        };
+        let has_reached_limit = batch.limit.is_some_and(|limit| self.returned >= limit);
+        let namespace = self.namespace.clone();
+        let id = if is_open && !batch.is_only && !has_reached_limit {
+            self.save()?;
+            self.time_left = invocation
+                .operation
+                .deadline()
+                .map(|end| end.saturating_duration_since(Instant::now()));
+            server.cursors.keep(self)?
+        } else {
+            0
+        };
+        shown.append("id", id);
+        shown.append("ns", namespace.as_str());
+        shown.finish();
+        Ok(())
+    }
+
+    /// Gives up what holds the engine's memory, at the end of a batch.
+    pub fn save(&mut self) -> Result<()> {
+        match &mut self.source {
+            Source::Executor(executor) => Ok(executor.save()?),
+            Source::Documents(_) => Ok(()),
+        }
+    }
+
+    /// Takes up where the last batch ended.
+    pub fn restore(&mut self, database: &Database, operation: &Operation) -> Result<()> {
+        match &mut self.source {
+            Source::Executor(executor) => Ok(executor.restore(database, operation)?),
+            Source::Documents(_) => Ok(()),
+        }
+    }
+
+    /// A tailable cursor that can have no more documents.
+    pub fn is_dead(&self) -> bool {
+        match &self.source {
+            Source::Executor(executor) => executor.is_dead(),
+            Source::Documents(_) => true,
+        }
+    }
+
+    fn next(&mut self, operation: &Arc<Operation>, out: &mut Vec<u8>) -> Result<bool> {
+        if !self.overflow.is_empty() {
+            out.append(&mut self.overflow);
+            return Ok(true);
+        }
+        match &mut self.source {
+            Source::Executor(executor) => Ok(executor.next(operation, out)?),
+            Source::Documents(documents) => match documents.pop_front() {
+                Some(document) => {
+                    out.extend_from_slice(document.as_bytes());
+                    Ok(true)
+                }
+                None => Ok(false),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn batches_follow_each_other() {
+        let operation = Arc::new(Operation::default());
+        let documents = (0..5).map(|n| doc! { "_id": n }).collect();
+        let mut cursor = ClientCursor::new("db.c".into(), None, Source::Documents(documents));
+        let mut out = Vec::new();
+        let mut batch = ArrayBuilder::new(&mut out);
+        assert_eq!(
+            cursor.fill(&operation, &mut batch, 2).unwrap(),
+            BatchEnd::Full
+        );
+        assert_eq!(batch.len(), 2);
+        assert_eq!(
+            cursor.fill(&operation, &mut batch, 10).unwrap(),
+            BatchEnd::Exhausted
+        );
+        assert_eq!((batch.len(), cursor.returned), (5, 5));
+    }
+
+    #[test]
+    fn a_batch_never_exceeds_its_bytes_and_nothing_is_lost() {
+        let operation = Arc::new(Operation::default());
+        let large = "x".repeat(6 << 20);
+        let documents = (0..5)
+            .map(|n| doc! { "_id": n, "large": large.as_str() })
+            .collect();
+        let mut cursor = ClientCursor::new("db.c".into(), None, Source::Documents(documents));
+        let mut lengths = Vec::new();
+        loop {
+            let mut out = Vec::new();
+            let mut batch = ArrayBuilder::new(&mut out);
+            let end = cursor.fill(&operation, &mut batch, u64::MAX).unwrap();
+            lengths.push(batch.len());
+            assert!(batch.len_bytes() <= BATCH_BYTES_MAX + 64);
+            if end == BatchEnd::Exhausted {
+                break;
+            }
+        }
+        assert_eq!(lengths, [2, 2, 1]);
+    }
+}
