@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use quarry_storage::count_cache_use;
+use quarry_storage::CounterCells;
 use rust_rocksdb::perf::{PerfContext, PerfMetric};
 
 struct CacheUse {
@@ -22,12 +22,12 @@ thread_local! {
     });
 }
 
-/// Puts what this thread has met since the last call into its work.
-pub(crate) fn count() {
+/// Counts what this thread has met since the last call.
+pub(crate) fn count(counters: &CounterCells) {
     SEEN.with_borrow_mut(|seen| {
         let hits = seen.context.metric(PerfMetric::BlockCacheHitCount);
         let misses = seen.context.metric(PerfMetric::BlockReadCount);
-        count_cache_use(
+        counters.count_cache(
             hits.saturating_sub(seen.hits),
             misses.saturating_sub(seen.misses),
         );

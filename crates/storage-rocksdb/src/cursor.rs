@@ -129,6 +129,6 @@ impl Drop for RocksCursor<'_> {
         }
         self.counters
             .count_cursor(self.seeks, self.nexts, self.bytes);
-        cache_use::count();
+        cache_use::count(self.counters);
     }
 }

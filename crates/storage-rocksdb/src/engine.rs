@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -17,7 +17,6 @@ use quarry_storage::{
 };
 use rust_rocksdb::{
     Cache, DB, FlushOptions, Range, ReadOptions, ReadTier, SizeApproximationOptions, WriteOptions,
-    statistics::Ticker,
 };
 
 use crate::{
@@ -41,8 +40,6 @@ const WRITES_STOPPED: &str = "rocksdb.is-write-stopped";
 /// RocksDB in one directory. Lock order: `writes`, then whatever `write_ahead` and RocksDB hold.
 pub struct RocksDb {
     db: Arc<DB>,
-    /// Kept for its statistics.
-    options: rust_rocksdb::Options,
     cache: Cache,
     read_options: ReadOptions,
     persisted: ReadOptions,
@@ -76,7 +73,6 @@ impl RocksDb {
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;
         let engine = Self {
             db: Arc::new(db),
-            options,
             cache,
             read_options: ReadOptions::default(),
             persisted: persisted_only(),
@@ -157,7 +153,7 @@ impl Engine for RocksDb {
             .map_err(from_rocksdb)?;
         self.counters
             .count_get(value.as_ref().map_or(0, |value| value.len()));
-        cache_use::count();
+        cache_use::count(&self.counters);
         Ok(value.map(|value| read(&value)).is_some())
     }
 
@@ -271,14 +267,13 @@ impl Engine for RocksDb {
     }
 
     fn counters(&self) -> EngineCounters {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         EngineCounters {
-            cache_hits: self.options.get_ticker_count(Ticker::BlockCacheHit),
-            cache_misses: self.options.get_ticker_count(Ticker::BlockCacheMiss),
-            flushes: self.write_ahead.flushes.load(Ordering::Relaxed),
-            compactions: self.write_ahead.compactions.load(Ordering::Relaxed),
-            compaction_bytes_read: self.options.get_ticker_count(Ticker::CompactReadBytes),
-            compaction_bytes_written: self.options.get_ticker_count(Ticker::CompactWriteBytes),
-            stall_ns: self.options.get_ticker_count(Ticker::StallMicros) * 1_000,
+            flushes: count(&self.write_ahead.flushes),
+            compactions: count(&self.write_ahead.compactions),
+            compaction_bytes_read: count(&self.write_ahead.compaction_bytes_read),
+            compaction_bytes_written: count(&self.write_ahead.compaction_bytes_written),
+            stall_ns: self.write_ahead.stalled_ns(),
             unflushed_bytes: self.property(UNFLUSHED_BYTES),
             cache_bytes: self.cache.get_usage() as u64,
             disk_bytes: self.property(DISK_BYTES),

@@ -1,9 +1,6 @@
 //! What may be tuned, and how it becomes RocksDB's options.
 
-use rust_rocksdb::{
-    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, LogLevel,
-    statistics::StatsLevel,
-};
+use rust_rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, LogLevel};
 
 use crate::write_ahead::Listener;
 
@@ -80,12 +77,11 @@ impl Options {
         options.set_avoid_flush_during_shutdown(true);
         options.add_event_listener(listener);
 
-        // Start-up reads no more than it must, and no thread wakes for statistics.
+        // Start-up reads no more than it must, and no thread wakes for statistics. RocksDB's own are off: a get bumped a
+        // dozen of them, each of which asks for its core; what is reported comes from its threads' counts and events.
         options.set_skip_stats_update_on_db_open(true);
         options.set_stats_dump_period_sec(0);
         options.set_stats_persist_period_sec(0);
-        options.enable_statistics();
-        options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         options.set_log_level(LogLevel::Warn);
         options.set_keep_log_file_num(LOG_FILES_KEPT);
         options.set_max_log_file_size(LOG_FILE_BYTES);

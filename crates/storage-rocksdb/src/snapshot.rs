@@ -70,7 +70,7 @@ impl Snapshot for RocksSnapshot {
         let value = value.map_err(from_rocksdb)?;
         self.counters
             .count_get(value.as_ref().map_or(0, |value| value.len()));
-        cache_use::count();
+        cache_use::count(&self.counters);
         Ok(value.map(|value| read(&value)).is_some())
     }
 

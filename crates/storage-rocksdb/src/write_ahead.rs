@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -39,8 +39,14 @@ pub(crate) struct WriteAhead {
     shutting_down: Mutex<bool>,
     shutdown: Condvar,
     writes_stopped: AtomicBool,
+    /// Since when RocksDB slows writes down or takes none, if it does.
+    stalled_since: Mutex<Option<Instant>>,
+    /// Of the stalls that have ended.
+    stalled_ns: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) compactions: AtomicU64,
+    pub(crate) compaction_bytes_read: AtomicU64,
+    pub(crate) compaction_bytes_written: AtomicU64,
 }
 
 impl WriteAhead {
@@ -51,6 +57,23 @@ impl WriteAhead {
     /// Before every write that carries an LSN.
     pub(crate) fn note_lsn(&self, lsn: u64) {
         self.written_lsn.fetch_max(lsn, Ordering::SeqCst);
+    }
+
+    /// How long RocksDB has slowed writes down or taken none.
+    pub(crate) fn stalled_ns(&self) -> u64 {
+        let since = *self.stalled_since.lock();
+        let now = since.map_or(0, |since| since.elapsed().as_nanos() as u64);
+        self.stalled_ns.load(Ordering::Relaxed) + now
+    }
+
+    fn note_stall(&self, is_stalled: bool) {
+        let mut since = self.stalled_since.lock();
+        if is_stalled {
+            since.get_or_insert_with(Instant::now);
+        } else if let Some(since) = since.take() {
+            let ns = since.elapsed().as_nanos() as u64;
+            self.stalled_ns.fetch_add(ns, Ordering::Relaxed);
+        }
     }
 
     /// Asks the hook about everything written so far.
@@ -147,13 +170,18 @@ impl EventListener for Listener {
         self.iterators.end_era();
     }
 
-    fn on_compaction_completed(&self, _: &CompactionJobInfo) {
-        self.write_ahead.compactions.fetch_add(1, Ordering::Relaxed);
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        let counted = &self.write_ahead;
+        counted.compactions.fetch_add(1, Ordering::Relaxed);
+        (counted.compaction_bytes_read).fetch_add(info.total_input_bytes(), Ordering::Relaxed);
+        (counted.compaction_bytes_written).fetch_add(info.total_output_bytes(), Ordering::Relaxed);
         self.iterators.end_era();
     }
 
     fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {
         let stopped = info.cur() == DBWriteStallCondition::KStopped;
+        let is_normal = info.cur() == DBWriteStallCondition::KNormal;
+        self.write_ahead.note_stall(!is_normal);
         self.write_ahead
             .writes_stopped
             .store(stopped, Ordering::Relaxed);

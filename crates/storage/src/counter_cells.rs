@@ -25,6 +25,8 @@ struct Cell {
     writes: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
 }
 
 impl CounterCells {
@@ -67,6 +69,21 @@ impl CounterCells {
         cell.bytes_read.fetch_add(bytes, Relaxed);
     }
 
+    /// Blocks that a call found in the engine's cache, and those that it had to read.
+    #[inline]
+    pub fn count_cache(&self, hits: u64, misses: u64) {
+        if hits + misses == 0 {
+            return;
+        }
+        thread_work::add(|work| {
+            work.cache_hits += hits;
+            work.cache_misses += misses;
+        });
+        let cell = self.cell();
+        cell.cache_hits.fetch_add(hits, Relaxed);
+        cell.cache_misses.fetch_add(misses, Relaxed);
+    }
+
     /// The sums, with everything else zero.
     #[must_use]
     pub fn sum(&self) -> EngineCounters {
@@ -78,6 +95,8 @@ impl CounterCells {
             sum.writes += cell.writes.load(Relaxed);
             sum.bytes_read += cell.bytes_read.load(Relaxed);
             sum.bytes_written += cell.bytes_written.load(Relaxed);
+            sum.cache_hits += cell.cache_hits.load(Relaxed);
+            sum.cache_misses += cell.cache_misses.load(Relaxed);
         }
         sum
     }

@@ -127,7 +127,7 @@ pub struct EngineCounters {
     pub compactions: u64,
     pub compaction_bytes_read: u64,
     pub compaction_bytes_written: u64,
-    /// Time writers were held up by the engine, ns.
+    /// How long the engine slowed writes down or took none, ns.
     pub stall_ns: u64,
     /// Bytes written and not yet durable.
     pub unflushed_bytes: u64,

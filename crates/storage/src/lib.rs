@@ -30,7 +30,7 @@ pub use free_space::FreeSpace;
 pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};
 pub use mirror::Mirror;
-pub use thread_work::{ThreadWork, count_cache_use, take_thread_work};
+pub use thread_work::{ThreadWork, take_thread_work};
 pub use write_batch::{Op, Ops, WriteBatch};
 
 /// Bytes of the longest key that every engine takes: what libmdbx can keep with 4 KiB pages.

@@ -38,15 +38,6 @@ pub fn take_thread_work() -> ThreadWork {
     WORK.take()
 }
 
-/// For engines: what a call of this thread met in the engine's cache.
-#[inline]
-pub fn count_cache_use(hits: u64, misses: u64) {
-    add(|work| {
-        work.cache_hits += hits;
-        work.cache_misses += misses;
-    });
-}
-
 #[inline]
 pub(crate) fn add(change: impl FnOnce(&mut ThreadWork)) {
     let mut work = WORK.get();
