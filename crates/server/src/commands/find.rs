@@ -40,17 +40,6 @@ pub static COMMAND: Command = Command {
     ..Command::new("find", "finds documents", run)
 };
 
-/// Options that change a result and are not served.
-const NOT_SERVED: [&str; 7] = [
-    "let",
-    "min",
-    "max",
-    "returnKey",
-    "showRecordId",
-    "resumeAfter",
-    "requestResumeToken",
-];
-
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let (request, options) = parse(&namespace, invocation.body)?;
@@ -86,33 +75,36 @@ pub fn parse<'a>(
     for element in body.iter().skip(1) {
         let value = element.value();
         let name = element.name();
-        let Ok(field) = name.as_str() else { continue };
-        match field {
-            "filter" => request.filter = document(field, value)?,
-            "projection" => request.projection = some_document(field, value)?,
-            "sort" => request.sort = some_document(field, value)?,
-            "hint" => request.hint = some_hint(value)?,
-            "skip" => request.skip = count(field, value)?,
-            "limit" => {
+        match name.as_bytes() {
+            b"filter" => request.filter = document("filter", value)?,
+            b"projection" => request.projection = some_document("projection", value)?,
+            b"sort" => request.sort = some_document("sort", value)?,
+            b"hint" => request.hint = some_hint(value)?,
+            b"skip" => request.skip = count("skip", value)?,
+            b"limit" => {
                 let limit = value
                     .as_i64_exact()
-                    .ok_or_else(|| not_a_number(field, value))?;
+                    .ok_or_else(|| not_a_number("limit", value))?;
                 // A negative limit asks for one batch; only very old clients send it.
                 is_negative = limit < 0;
                 request.limit = (limit != 0).then(|| limit.unsigned_abs());
             }
-            "batchSize" => options.first_batch.documents_max = count(field, value)?,
-            "singleBatch" => options.first_batch.is_only = boolean(field, value)?,
-            "tailable" => options.is_tailable = boolean(field, value)?,
-            "awaitData" => options.is_await_data = boolean(field, value)?,
-            "noCursorTimeout" => options.has_no_timeout = boolean(field, value)?,
-            "returnKey" | "showRecordId" | "requestResumeToken" if !boolean(field, value)? => {}
-            "let" | "min" | "max" | "resumeAfter"
-                if value.as_document().is_some_and(|d| d.is_empty()) => {}
-            field if NOT_SERVED.contains(&field) => {
-                return Err(CommandError::not_supported(format_args!(
-                    "the option '{field}'"
-                )));
+            b"batchSize" => options.first_batch.documents_max = count("batchSize", value)?,
+            b"singleBatch" => options.first_batch.is_only = boolean("singleBatch", value)?,
+            b"tailable" => options.is_tailable = boolean("tailable", value)?,
+            b"awaitData" => options.is_await_data = boolean("awaitData", value)?,
+            b"noCursorTimeout" => options.has_no_timeout = boolean("noCursorTimeout", value)?,
+            // Options that change a result and are not served.
+            b"returnKey" | b"showRecordId" | b"requestResumeToken" => {
+                let field = name.to_string_lossy();
+                if boolean(&field, value)? {
+                    return Err(not_served(&field));
+                }
+            }
+            b"let" | b"min" | b"max" | b"resumeAfter"
+                if value.as_document().is_none_or(|asked| !asked.is_empty()) =>
+            {
+                return Err(not_served(&name.to_string_lossy()));
             }
             _ => {}
         }
@@ -153,6 +145,10 @@ pub fn some_hint(value: RawValue<'_>) -> Result<Option<RawValue<'_>>> {
             "Hint must be a string or an object",
         )),
     }
+}
+
+fn not_served(field: &str) -> CommandError {
+    CommandError::not_supported(format_args!("the option '{field}'"))
 }
 
 fn boolean(field: &str, value: RawValue<'_>) -> Result<bool> {
