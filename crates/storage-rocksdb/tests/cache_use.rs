@@ -44,6 +44,7 @@ fn a_first_read_misses_the_cache_and_a_second_one_hits_it() {
     std::thread::scope(|scope| {
         let other = scope.spawn(take_thread_work);
         assert_eq!(other.join().unwrap().cache_hits, 0);
-    });    let all = engine.counters();
+    });
+    let all = engine.counters();
     assert!(all.cache_hits > 10 && all.cache_misses > 10, "{all:?}");
 }
