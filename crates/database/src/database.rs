@@ -245,7 +245,9 @@ impl Database {
             report.append_ns.saturating_sub(stalled),
         );
         quarry_timing::add(Phase::EngineWrite, report.apply_ns);
-        quarry_timing::add(Phase::SyncWait, report.sync_wait_ns);
+        if report.sync_wait_ns > 0 {
+            quarry_timing::add(Phase::SyncWait, report.sync_wait_ns);
+        }
     }
 
     /// The collection and a shared hold on it, both current.
