@@ -209,10 +209,7 @@ impl Observer {
 /// Counts `amount` more of `work` for this thread's operation.
 #[inline]
 pub fn count(work: Work, amount: u64) {
-    if let Some(live) = live() {
-        let cell = &live.work[work as usize];
-        cell.store(cell.load(Relaxed) + amount, Relaxed);
-    }
+    count_all([(work, amount)]);
 }
 
 /// As [`count`], for several at once.
@@ -226,6 +223,12 @@ pub fn count_all<const N: usize>(amounts: [(Work, u64); N]) {
     }
 }
 
+/// Names whom this thread's operation waited for; the last one stands.
+#[inline]
+pub fn name(work: Work, number: u64) {
+    name_all([(work, number)]);
+}
+
 /// As [`name`], for several at once.
 #[inline]
 pub fn name_all<const N: usize>(numbers: [(Work, u64); N]) {
@@ -233,14 +236,6 @@ pub fn name_all<const N: usize>(numbers: [(Work, u64); N]) {
         for (work, number) in numbers {
             live.work[work as usize].store(number, Relaxed);
         }
-    }
-}
-
-/// Names whom this thread's operation waited for; the last one stands.
-#[inline]
-pub fn name(work: Work, number: u64) {
-    if let Some(live) = live() {
-        live.work[work as usize].store(number, Relaxed);
     }
 }
 
