@@ -49,12 +49,7 @@ impl PathNumbers {
     }
 
     /// Numbers are below it.
-    pub fn len(&self) -> usize {
+    pub fn end(&self) -> usize {
         self.numbers.len()
-    }
-
-    /// Never: `_id` has a number.
-    pub fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
     }
 }

@@ -43,7 +43,7 @@ impl<'m> FilterBounds<'m> {
         let mut bounds = FilterBounds {
             is_equalities: are_all,
             conjuncts: SmallVec::new(),
-            paths: SmallVec::from_elem(PathState::NotAsked, paths.len()),
+            paths: SmallVec::from_elem(PathState::NotAsked, paths.end()),
             known: SmallVec::new(),
         };
         for field in predicates {
