@@ -36,6 +36,8 @@ pub struct Options {
     pub journal_directory: Option<PathBuf>,
     /// The interval of the background sync; 0 = none.
     pub commit_interval_ms: u64,
+    /// `None`: the journal's default on a disk, less in memory.
+    pub journal_segment_bytes: Option<u64>,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
         Options {
             journal_directory: None,
             commit_interval_ms: 100,
+            journal_segment_bytes: None,
         }
     }
 }
@@ -119,6 +122,9 @@ impl Database {
         if options.journal_directory.is_none() {
             journal_options.segment_bytes = JOURNAL_SEGMENT_BYTES_IN_MEMORY;
             journal_options.spare_segments_max = 1;
+        }
+        if let Some(segment_bytes) = options.journal_segment_bytes {
+            journal_options.segment_bytes = segment_bytes;
         }
         let applied = commit_path.applied_lsn();
         let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;

@@ -17,8 +17,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
     Options {
-        journal_directory: None,
         commit_interval_ms: 0,
+        ..Options::default()
     }
 }
 

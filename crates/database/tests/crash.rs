@@ -34,8 +34,8 @@ type Model = BTreeMap<i32, Vec<Option<i32>>>;
 
 fn options() -> Options {
     Options {
-        journal_directory: None,
         commit_interval_ms: 0,
+        ..Options::default()
     }
 }
 

@@ -21,8 +21,8 @@ const COUNTERS: &[u8] = b"\x00\x13";
 
 fn open(engine: &Arc<ImagedEngine>, files: &Arc<SimulatedFiles>) -> Database {
     let options = Options {
-        journal_directory: None,
         commit_interval_ms: 0,
+        ..Options::default()
     };
     let engine = Arc::clone(engine) as Arc<dyn Engine>;
     Database::open_on(engine, Arc::clone(files) as _, options).unwrap()

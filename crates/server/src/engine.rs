@@ -78,5 +78,6 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
             }
             Durability::Relaxed => 0,
         },
+        journal_segment_bytes: None,
     }
 }

@@ -238,8 +238,8 @@ impl Setup {
             switch: Arc::clone(&switch),
         };
         let options = Options {
-            journal_directory: None,
             commit_interval_ms: 0,
+            ..Options::default()
         };
         let database = Database::open_on(Arc::new(slow), Arc::new(files), options).unwrap();
         let setup = Setup {

@@ -27,6 +27,8 @@ const PIECE_DOCUMENTS_MAX: u64 = 4;
 const LARGE_ONE_IN: i32 = 29;
 const LARGE_BYTES: usize = 20_000;
 const COMMIT_INTERVAL_MS: u64 = 2;
+/// So small that crashes fall between segments too, and that copies and starts take little time.
+const JOURNAL_SEGMENT_BYTES: u64 = 128 * 1024;
 
 pub struct Life {
     database: Arc<Database>,
@@ -278,6 +280,7 @@ fn open(engine: &Arc<ImagedEngine>, journal: &Path, writers: u64) -> Arc<Databas
     let options = Options {
         journal_directory: None,
         commit_interval_ms: if writers == 1 { 0 } else { COMMIT_INTERVAL_MS },
+        journal_segment_bytes: Some(JOURNAL_SEGMENT_BYTES),
     };
     let files = RealFiles::open(journal).unwrap();
     Arc::new(Database::open_on(Arc::clone(engine) as _, Arc::new(files), options).unwrap())
