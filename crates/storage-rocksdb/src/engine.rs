@@ -22,6 +22,7 @@ use rust_rocksdb::{
 use crate::{
     Options, cache_use,
     failure::from_rocksdb,
+    foreign_files::refuse_foreign_files,
     iterator_pool::IteratorPool,
     reclaim::{self, Progress},
     snapshot::RocksSnapshot,
@@ -334,32 +335,4 @@ fn persisted_only() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_read_tier(ReadTier::Persisted);
     options
-}
-
-/// RocksDB would make a new store beside whatever else lies there, or over the remains of one
-/// whose `CURRENT` is gone.
-fn refuse_foreign_files(directory: &Path) -> Result<()> {
-    if directory.join("CURRENT").exists() {
-        return Ok(());
-    }
-    let Some(entry) = fs::read_dir(directory)?.next() else {
-        return Ok(());
-    };
-    let name = entry?.file_name();
-    let (name, place) = (name.to_string_lossy(), directory.display());
-    if fs::read_dir(directory)?
-        .flatten()
-        .any(|entry| is_rocksdb_file(&entry.file_name().to_string_lossy()))
-    {
-        return Err(Error::Corruption(format!(
-            "`{place}` holds RocksDB's files without `CURRENT`"
-        )));
-    }
-    Err(Error::Incompatible(format!(
-        "`{place}` holds `{name}`, which is not RocksDB's"
-    )))
-}
-
-fn is_rocksdb_file(name: &str) -> bool {
-    name.ends_with(".sst") || name.starts_with("MANIFEST-")
 }

@@ -17,6 +17,7 @@ mod cursor;
 mod engine;
 mod failure;
 mod ffi;
+mod foreign_files;
 mod iterator_pool;
 mod options;
 mod reclaim;
