@@ -11,9 +11,10 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::group_header::GroupHeader;
 use crate::hooks::Payloads;
-use crate::recovery::{check_tail, cut, open_segments};
+use crate::recovery::open_segments;
 use crate::segment::Segment;
 use crate::segment_header::SegmentHeader;
+use crate::tail::{check_tail, cut};
 
 /// What `verify` found.
 #[derive(Clone, Debug, PartialEq, Eq)]

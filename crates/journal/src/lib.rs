@@ -62,6 +62,7 @@ mod segment_header;
 mod segment_reader;
 mod segments;
 mod sync;
+mod tail;
 mod ticket;
 mod wakeups;
 

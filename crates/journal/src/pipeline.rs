@@ -14,13 +14,15 @@
 //! applied before the log has it; a lone writer never leaves its thread. A panic here aborts the process,
 //! because memory, journal and engine could no longer be known to agree.
 
+mod leading;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use crate::append::{Appender, Surroundings};
+use crate::append::Appender;
 use crate::error::{Error, Result};
 use crate::group::{Group, Place};
 use crate::hooks::Hooks;
@@ -28,7 +30,7 @@ use crate::latch::Latch;
 use crate::log::{Log, LogTicket, Stage};
 use crate::options::{Options, RECORD_BYTES_MAX};
 use crate::pace::Pace;
-use crate::queue::{Queue, Taken};
+use crate::queue::Queue;
 use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
 use crate::wakeups::Wakeups;
 
@@ -257,111 +259,6 @@ impl Pipeline {
         }
     }
 
-    /// Leads the forming group: now, or when the running turn ends. Called while no leader waits.
-    fn lead_when_due<'p>(&'p self, mut queue: parking_lot::MutexGuard<'p, Queue>) {
-        if queue.turn_taken {
-            queue.leader_waits = true;
-            let forming = Arc::clone(&queue.forming);
-            drop(queue);
-            forming.wait_turn();
-            queue = self.queue.lock();
-        } else if queue.share() >= GATHER_WRITERS_MIN && !queue.closed {
-            (queue.turn_taken, queue.leader_waits) = (true, true);
-            queue.is_gathering = true;
-            let forming = Arc::clone(&queue.forming);
-            drop(queue);
-            std::thread::yield_now();
-            queue = self.queue.lock();
-            if !queue.is_gathering || !Arc::ptr_eq(&queue.forming, &forming) {
-                // Somebody else leads it.
-                return;
-            }
-        }
-        self.lead_gathered(queue);
-    }
-
-    /// Leads the forming group now. The turn is free, or given to whoever leads this group.
-    fn lead_gathered(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
-        (queue.leader_waits, queue.is_gathering) = (false, false);
-        queue.turn_taken = true;
-        let taken = queue.take();
-        drop(queue);
-        self.lead(taken);
-    }
-
-    fn lead(&self, mut taken: Taken) {
-        let _abort = AbortOnPanic::new();
-        let begun_ns = self.now_ns();
-        taken.group.begun_ns.store(begun_ns, Ordering::Relaxed);
-        let result = self.append_and_apply(&mut taken, begun_ns);
-        self.end_turn(&mut taken);
-        taken.group.finish(&result);
-        if taken.wants_sync && result.is_ok() {
-            self.wakeups.request_sync();
-        }
-    }
-
-    fn append_and_apply(&self, taken: &mut Taken, begun_ns: u64) -> Result<()> {
-        let mut appender = self.appender.lock();
-        let around = self.surroundings(begun_ns);
-        self.apply_refused(&mut appender, &around)?;
-        let accepted = appender.append(&mut taken.buffer, taken.count, &around)?;
-        self.accepted_lsn
-            .store(appender.next_lsn - 1, Ordering::Release);
-        let group = &taken.group;
-        group.first_lsn.store(accepted.first_lsn, Ordering::Relaxed);
-        group.call_for_sync();
-        let appended_ns = self.now_ns();
-        group.appended_ns.store(appended_ns, Ordering::Relaxed);
-        if let Err(refusal) = appender.apply(&mut taken.buffer, accepted, &around) {
-            self.is_behind.store(true, Ordering::Release);
-            return Err(refusal);
-        }
-        group.applied_ns.store(self.now_ns(), Ordering::Relaxed);
-        self.wakeups.note_applied(appender.next_lsn - 1);
-        Ok(())
-    }
-
-    fn apply_refused(&self, appender: &mut Appender, around: &Surroundings<'_>) -> Result<()> {
-        if let Some(last_lsn) = appender.apply_refused(around)? {
-            self.is_behind.store(false, Ordering::Release);
-            self.wakeups.note_applied(last_lsn);
-        }
-        Ok(())
-    }
-
-    /// Offers a group that the engine refused again, outside a commit.
-    pub fn retry_refused(&self) -> Result<()> {
-        let _abort = AbortOnPanic::new();
-        let mut appender = self.appender.lock();
-        self.apply_refused(&mut appender, &self.surroundings(self.now_ns()))
-    }
-
-    fn surroundings(&self, now_ns: u64) -> Surroundings<'_> {
-        Surroundings {
-            hooks: &*self.hooks,
-            latch: &self.latch,
-            unix_ms: self.clock.unix_ms(now_ns),
-        }
-    }
-
-    /// Hands the turn to the leader that waits for it, or leaves it free.
-    fn end_turn(&self, taken: &mut Taken) {
-        let mut queue = self.queue.lock();
-        queue.keep_group(&taken.group);
-        queue.keep_buffer(
-            std::mem::take(&mut taken.buffer),
-            self.options.group_bytes_max,
-        );
-        if !queue.leader_waits {
-            queue.turn_taken = false;
-            return;
-        }
-        let next = Arc::clone(&queue.forming);
-        drop(queue);
-        next.give_turn();
-    }
-
     /// Whether a group that the log holds still waits for the engine.
     pub fn has_refused_group(&self) -> bool {
         self.is_behind.load(Ordering::Acquire)
@@ -412,26 +309,5 @@ impl Clock {
 
     fn unix_ms(&self, now_ns: u64) -> u64 {
         self.begun_unix_ms + now_ns / 1_000_000
-    }
-}
-
-/// Ends the process if a panic begins while this is alive; closing a journal during one is no reason.
-struct AbortOnPanic {
-    was_panicking: bool,
-}
-
-impl AbortOnPanic {
-    fn new() -> Self {
-        AbortOnPanic {
-            was_panicking: std::thread::panicking(),
-        }
-    }
-}
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() && !self.was_panicking {
-            std::process::abort();
-        }
     }
 }

@@ -7,17 +7,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chain::{ChainEnd, Link, scanner, walk};
+use crate::chain::{Link, scanner, walk};
 use crate::error::{Error, Result};
-use crate::files::{Files, read_full_at, sync_file, write_all_at};
+use crate::files::{Files, read_full_at};
 use crate::hooks::Hooks;
 use crate::options::Identity;
-use crate::scan::GroupScanner;
 use crate::segment::{IncarnationStart, Segment, segment_name, segment_sequence};
-use crate::segment_header::{SEGMENT_HEADER_BYTES, SEGMENT_HEADER_USED_BYTES, SegmentHeader};
+use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
 use crate::segments::discard;
-
-const ZERO_STEP_BYTES: usize = 64 * 1024;
+use crate::tail::{check_tail, cut};
 
 /// A journal that is whole, synced and applied, and what its next life must use.
 pub(crate) struct Recovered {
@@ -230,104 +228,6 @@ fn check_gaps(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Refuses if anything behind the end of the chain says that the missing record was durable.
-pub(crate) fn check_tail(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<()> {
-    for (index, segment) in segments.iter().enumerate().skip(end.index) {
-        let offset = if index == end.index {
-            end.offset
-        } else {
-            SEGMENT_HEADER_BYTES as u64
-        };
-        let durable_lsn = highest_mark(segment, offset)?;
-        if durable_lsn >= end.link.next_lsn {
-            return Err(damage(segments, end)?);
-        }
-    }
-    Ok(())
-}
-
-/// Names the place: the first group of the next segment if that one is broken in itself, else the place
-/// where the chain ends.
-fn damage(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<Error> {
-    let missing_lsn = end.link.next_lsn;
-    let (mut index, mut offset, mut reason) = (end.index, end.offset, end.reason);
-    if let Some(next) = segments.get(index + 1)
-        && let Err(broken) = scanner(next).peek()?
-    {
-        (index, offset, reason) = (index + 1, SEGMENT_HEADER_BYTES as u64, broken);
-    }
-    Ok(Error::Damaged {
-        segment: segments[index].name.clone(),
-        offset,
-        reason: format!("{reason}, but record {missing_lsn} was durable"),
-    })
-}
-
-/// The highest durable mark of any whole group of the segment's own incarnation from `offset` on.
-fn highest_mark(segment: &Segment, offset: u64) -> Result<u64> {
-    let mut scanner = GroupScanner::new(
-        Arc::clone(&segment.file),
-        &segment.name,
-        offset,
-        segment.bytes,
-    );
-    let mut highest = 0;
-    while scanner.find_magic()? {
-        match scanner.peek()? {
-            Ok(header) => {
-                if header.incarnation == segment.header.incarnation {
-                    highest = highest.max(header.durable_lsn);
-                }
-                scanner.skip(&header);
-            }
-            Err(_) => scanner.seek(scanner.offset() + 1),
-        }
-    }
-    Ok(highest)
-}
-
-/// Zeroes the tail, takes later segments out, and syncs all that is kept.
-pub(crate) fn cut(
-    files: &dyn Files,
-    segments: &mut Vec<Arc<Segment>>,
-    begin: usize,
-    end: &ChainEnd,
-) -> Result<()> {
-    let last = begin + end.index;
-    zero_from(&segments[last], end.offset)?;
-    for segment in &segments[begin..=last] {
-        sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))?;
-    }
-    // Names could still be unsynced if the process was killed between a rename and its sync.
-    files
-        .sync_directory()
-        .map_err(|e| Error::io("sync directory of", "journal", &e))?;
-    while segments.len() > last + 1 {
-        if let Some(segment) = segments.pop() {
-            discard(files, &segment.name)?;
-        }
-    }
-    Ok(())
-}
-
-fn zero_from(segment: &Segment, mut offset: u64) -> Result<()> {
-    let zeros = [0; ZERO_STEP_BYTES];
-    let mut step = [0; ZERO_STEP_BYTES];
-    loop {
-        let room = ZERO_STEP_BYTES.min(segment.bytes.saturating_sub(offset) as usize);
-        let filled = read_full_at(&*segment.file, &mut step[..room], offset)
-            .map_err(|e| Error::io("read", &segment.name, &e))?;
-        if filled == 0 {
-            return Ok(());
-        }
-        if step[..filled] != zeros[..filled] {
-            write_all_at(&*segment.file, &zeros[..filled], offset)
-                .map_err(|e| Error::io("write zeros to", &segment.name, &e))?;
-        }
-        offset += filled as u64;
-    }
 }
 
 /// A last segment without groups would pile up over restarts. The first segment stays, so that a

@@ -4,28 +4,23 @@
 //! is synced before the first group goes in, so that appending never depends on a directory entry; freed
 //! files leave oldest first, one directory sync each, so that a gap in the sequence is always damage.
 
-use std::io;
+mod making;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::files::{File, Files, sync_file, write_all_at};
-use crate::group_header::GROUP_HEADER_BYTES;
+use crate::files::Files;
 use crate::options::{Identity, Options};
-use crate::segment::{IncarnationStart, SEGMENT_SUFFIX, Segment, segment_name};
-use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::segment::{IncarnationStart, SEGMENT_SUFFIX, Segment};
+use crate::segment_header::SEGMENT_HEADER_BYTES;
 
 /// A freed segment kept for reuse; its content means nothing.
 const FREE_SUFFIX: &str = ".free";
 /// A segment under construction.
 const NEW_SUFFIX: &str = ".new";
-/// Zeros are written in steps of this size, and a background step rests for `ZERO_STEP_REST`, so that
-/// making a segment does not hold up a sync.
-const ZERO_STEP_BYTES: usize = 256 * 1024;
-const ZERO_STEP_REST: Duration = Duration::from_millis(1);
 
 /// The first segment of a life is no longer than this unless a spare is ready: an open must not wait for
 /// a whole segment of zeros.
@@ -157,113 +152,6 @@ impl Segments {
         self.free_file(&segment.name, segment.bytes, false)?;
         self.table.lock().next_sequence = segment.header.sequence;
         Ok(())
-    }
-
-    fn make(
-        &self,
-        start: IncarnationStart,
-        bytes: u64,
-        unix_ms: u64,
-        paced: bool,
-    ) -> Result<Arc<Segment>> {
-        let (sequence, spare) = {
-            let mut table = self.table.lock();
-            let spare = if bytes == self.options.segment_bytes {
-                table.spare.pop()
-            } else {
-                None
-            };
-            (table.next_sequence, spare)
-        };
-        let header = SegmentHeader {
-            identity: self.identity.clone(),
-            sequence,
-            incarnation: self.incarnation,
-            segment_bytes: bytes,
-            first_lsn: start.first_lsn,
-            previous_end_lsn: start.previous_end_lsn,
-            created_unix_ms: unix_ms,
-        };
-        let segment = self.write_segment(header, spare, paced)?;
-        self.table.lock().next_sequence = sequence + 1;
-        Ok(Arc::new(segment))
-    }
-
-    fn write_segment(
-        &self,
-        header: SegmentHeader,
-        spare: Option<String>,
-        paced: bool,
-    ) -> Result<Segment> {
-        let bytes = header.segment_bytes;
-        let (from, file) = match spare {
-            Some(name) => {
-                let file = self
-                    .files
-                    .open(&name)
-                    .map_err(|e| Error::io("open", &name, &e))?;
-                (name, file)
-            }
-            None => self.write_zeros(header.sequence, bytes, paced)?,
-        };
-        let (used, crc) = header.encode();
-        // A reused file must not show the first group of its older life: it would be believed.
-        let mut page = [0; SEGMENT_HEADER_BYTES + GROUP_HEADER_BYTES];
-        page[..used.len()].copy_from_slice(&used);
-        write_all_at(&*file, &page, 0).map_err(|e| Error::io("write", &from, &e))?;
-        sync_file(&*file).map_err(|e| Error::io("sync", &from, &e))?;
-        let name = segment_name(header.sequence);
-        self.files
-            .rename(&from, &name)
-            .map_err(|e| Error::io("rename", &from, &e))?;
-        self.files
-            .sync_directory()
-            .map_err(|e| Error::io("sync directory of", &name, &e))?;
-        Ok(Segment::new(name, header, crc, file, bytes))
-    }
-
-    fn write_zeros(
-        &self,
-        sequence: u64,
-        bytes: u64,
-        paced: bool,
-    ) -> Result<(String, Arc<dyn File>)> {
-        let name = format!("{sequence:010}{NEW_SUFFIX}");
-        let file = self.create_anew(&name)?;
-        let zeros = vec![0; ZERO_STEP_BYTES.min(bytes as usize)];
-        let mut offset = 0;
-        while offset < bytes {
-            let step = zeros.len().min((bytes - offset) as usize);
-            if let Err(error) = write_all_at(&*file, &zeros[..step], offset) {
-                // Gives the space back; the file is nameless to recovery either way.
-                let _ = self.files.remove(&name);
-                return Err(Error::io("write zeros to", &name, &error));
-            }
-            offset += step as u64;
-            if paced && self.closing.load(Ordering::Relaxed) {
-                let _ = self.files.remove(&name);
-                return Err(Error::Closed);
-            }
-            if paced && !self.urgent.load(Ordering::Relaxed) {
-                sync_file(&*file).map_err(|e| Error::io("sync", &name, &e))?;
-                std::thread::sleep(ZERO_STEP_REST);
-            }
-        }
-        Ok((name, file))
-    }
-
-    /// What an earlier attempt left behind, on a full disk for example, goes first.
-    fn create_anew(&self, name: &str) -> Result<Arc<dyn File>> {
-        let created = match self.files.create(name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.files
-                    .remove(name)
-                    .map_err(|e| Error::io("remove", name, &e))?;
-                self.files.create(name)
-            }
-            created => created,
-        };
-        created.map_err(|e| Error::io("create", name, &e))
     }
 
     /// Frees segments that hold nothing above `lsn` and lie outside the retention window.
