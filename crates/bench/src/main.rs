@@ -79,9 +79,9 @@ enum Command {
         #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
         connections: Vec<u32>,
         /// Length of one turn of one level.
-        #[arg(long, default_value_t = 400)]
+        #[arg(long, default_value_t = 250)]
         turn_ms: u64,
-        #[arg(long, default_value_t = 12)]
+        #[arg(long, default_value_t = 48)]
         rounds: u32,
         /// Length of one turn of the quiet or the loaded server.
         #[arg(long, default_value_t = 5000)]
@@ -161,7 +161,7 @@ fn main() -> ExitCode {
             engines,
             connections,
             turn: Duration::from_millis(turn_ms),
-            rounds,
+            rounds: rounds.max(1),
             tail_turn: Duration::from_millis(tail_turn_ms),
             tail_rounds: tail_rounds.max(1),
         }),
