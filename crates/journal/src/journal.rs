@@ -206,6 +206,15 @@ impl Journal {
         Reader::new(Arc::clone(&self.pipeline), from_lsn)
     }
 
+    /// Returns when the segment after the current one is made. The thread `journal-space` makes it in any case; who does
+    /// not want zeros written beside the first records waits for it here.
+    pub fn prepare_segment(&self) -> Result<()> {
+        match &self.local {
+            Some(local) => local.segments.prepare(self.pipeline.now_unix_ms()),
+            None => Ok(()),
+        }
+    }
+
     /// The engine holds everything up to `lsn` durably: frees segments outside the retention window.
     /// Returns the bytes freed. Another log than the local one keeps what it keeps.
     pub fn checkpointed(&self, lsn: u64) -> Result<u64> {

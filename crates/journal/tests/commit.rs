@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use owner::{Owner, identity, options};
 use quarry_journal::{
-    Error, GroupBuilder, HookError, HookErrorKind, Hooks, Journal, Level, Options, Payloads,
+    Error, Files, GroupBuilder, HookError, HookErrorKind, Hooks, Journal, Level, Options, Payloads,
     RealFiles, SimulatedFiles,
 };
 
@@ -216,6 +216,30 @@ fn the_background_sync_makes_ordinary_writes_durable() {
         assert!(std::time::Instant::now() < deadline, "nothing synced");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn a_prepared_segment_is_there_before_it_is_needed() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    let segments = || -> Vec<u64> {
+        let entries = files.list().unwrap().into_iter();
+        let segments = entries.filter(|entry| entry.name.ends_with(".segment"));
+        segments.map(|entry| entry.bytes).collect()
+    };
+    assert_eq!(segments(), [options().segment_bytes]);
+    journal.prepare_segment().unwrap();
+    assert_eq!(segments(), [options().segment_bytes; 2]);
+    journal.prepare_segment().unwrap();
+    let (record, before_bytes) = (vec![7; 1000], files.bytes());
+    while journal.first_lsn() == 0 || journal.live_bytes() == options().segment_bytes {
+        journal.submit(&record).unwrap();
+    }
+    assert_eq!(
+        files.bytes(),
+        before_bytes,
+        "writing goes on in what is there"
+    );
 }
 
 #[test]
