@@ -10,10 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use quarry_bson::{Document, RawDocument, Value, doc};
+use quarry_bson::{Document, Value, doc};
 
 use crate::concurrent::LATENCY_NS_MAX;
 use crate::documents;
+use crate::engine_work::EngineWork;
 use crate::process::{Server, target_directory};
 use crate::raw_client::RawClient;
 use crate::report::Report;
@@ -133,7 +134,12 @@ impl Bench<'_> {
             eprintln!("{}: {connections} connections", self.engine);
             let (mut written, mut durable) = (Total::new(), Total::new());
             let mut ratios = Vec::new();
-            for round in 0..options.rounds {
+            // A bar needs more pairs than a line of the table does.
+            let rounds = match connections {
+                THROUGHPUT_CONNECTIONS => options.rounds,
+                _ => options.rounds.div_ceil(4),
+            };
+            for round in 0..rounds {
                 let mut rates = [0.0; 2];
                 // The side that comes first changes with the round.
                 for side in [round % 2, (round + 1) % 2] {
@@ -170,7 +176,7 @@ impl Bench<'_> {
                      {upper:.2}; all turns together come to {:.2}.",
                     self.engine,
                     reached(ratio >= THROUGHPUT_MIN),
-                    options.rounds,
+                    rounds,
                     durable.per_second() / written.per_second(),
                 ));
             }
@@ -186,7 +192,7 @@ impl Bench<'_> {
             eprintln!("{}: quiet and loaded, round {round}", self.engine);
             self.settle()?;
             self.turn(Level::Durable, 1, options.tail_turn, &mut quiet)?;
-            let before = self.engine_work()?;
+            let before = EngineWork::of(&self.address)?;
             let is_over = AtomicBool::new(false);
             let first = FILLER_COMMANDS + u64::from(round) * (1 << 32);
             thread::scope(|scope| {
@@ -198,7 +204,7 @@ impl Bench<'_> {
                     .map_err(|_| io::Error::other("the load panicked"))?;
                 client.and(load)
             })?;
-            work = work + (self.engine_work()? - before);
+            work = work + (EngineWork::of(&self.address)? - before);
         }
         for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
             let sides = [
@@ -283,61 +289,16 @@ impl Bench<'_> {
     fn settle(&self) -> io::Result<()> {
         const LOOK: Duration = Duration::from_millis(500);
         const LOOKS_MAX: u32 = 60;
-        let mut before = self.engine_work()?;
+        let mut before = EngineWork::of(&self.address)?;
         for _ in 0..LOOKS_MAX {
             thread::sleep(LOOK);
-            let now = self.engine_work()?;
+            let now = EngineWork::of(&self.address)?;
             if now == before {
                 return Ok(());
             }
             before = now;
         }
         Err(io::Error::other("the engine does not come to rest"))
-    }
-
-    fn engine_work(&self) -> io::Result<EngineWork> {
-        let mut client = RawClient::connect(&self.address)?;
-        client.command(&doc! { "serverStatus": 1, "$db": "admin" })?;
-        let reply = client.reply();
-        let counters = find_document(reply, "engineCounters")
-            .ok_or_else(|| io::Error::other("serverStatus shows no engine counters"))?;
-        let number = |name| {
-            let value = counters.get(name).and_then(|value| value.as_f64_lossy());
-            value.map_or(0, |value| value as i64)
-        };
-        Ok(EngineWork {
-            flushes: number("flushes"),
-            compactions: number("compactions"),
-        })
-    }
-}
-
-/// What the engine did in the background.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct EngineWork {
-    flushes: i64,
-    compactions: i64,
-}
-
-impl std::ops::Add for EngineWork {
-    type Output = EngineWork;
-
-    fn add(self, other: EngineWork) -> EngineWork {
-        EngineWork {
-            flushes: self.flushes + other.flushes,
-            compactions: self.compactions + other.compactions,
-        }
-    }
-}
-
-impl std::ops::Sub for EngineWork {
-    type Output = EngineWork;
-
-    fn sub(self, other: EngineWork) -> EngineWork {
-        EngineWork {
-            flushes: self.flushes - other.flushes,
-            compactions: self.compactions - other.compactions,
-        }
     }
 }
 
@@ -374,17 +335,6 @@ fn load_command(number: u64) -> Document {
         })
         .collect();
     doc! { "insert": "load", "documents": batch, "$db": DATABASE }
-}
-
-/// The first document of this name at any depth that a status has.
-fn find_document<'d>(document: RawDocument<'d>, name: &str) -> Option<RawDocument<'d>> {
-    document.iter().find_map(|element| {
-        let inner = element.value().as_document()?;
-        if element.name() == name {
-            return Some(inner);
-        }
-        find_document(inner, name)
-    })
 }
 
 /// The lower quartile, the median and the upper quartile of at least one number.

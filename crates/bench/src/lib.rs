@@ -14,6 +14,7 @@ pub mod crud;
 pub mod documents;
 pub mod driver_client;
 pub mod durability;
+pub mod engine_work;
 pub mod layers;
 pub mod message;
 pub mod peers;

@@ -1,0 +1,66 @@
+//! What a server's engine did in the background, as its serverStatus tells.
+
+use std::io;
+
+use quarry_bson::{RawDocument, doc};
+
+use crate::raw_client::RawClient;
+
+/// What the engine did in the background.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct EngineWork {
+    pub flushes: i64,
+    pub compactions: i64,
+}
+
+impl EngineWork {
+    /// So far, of the server at `address`.
+    pub fn of(address: &str) -> io::Result<EngineWork> {
+        let mut client = RawClient::connect(address)?;
+        client.command(&doc! { "serverStatus": 1, "$db": "admin" })?;
+        let reply = client.reply();
+        let counters = find_document(reply, "engineCounters")
+            .ok_or_else(|| io::Error::other("serverStatus shows no engine counters"))?;
+        let number = |name| {
+            let value = counters.get(name).and_then(|value| value.as_f64_lossy());
+            value.map_or(0, |value| value as i64)
+        };
+        Ok(EngineWork {
+            flushes: number("flushes"),
+            compactions: number("compactions"),
+        })
+    }
+}
+
+impl std::ops::Add for EngineWork {
+    type Output = EngineWork;
+
+    fn add(self, other: EngineWork) -> EngineWork {
+        EngineWork {
+            flushes: self.flushes + other.flushes,
+            compactions: self.compactions + other.compactions,
+        }
+    }
+}
+
+impl std::ops::Sub for EngineWork {
+    type Output = EngineWork;
+
+    fn sub(self, other: EngineWork) -> EngineWork {
+        EngineWork {
+            flushes: self.flushes - other.flushes,
+            compactions: self.compactions - other.compactions,
+        }
+    }
+}
+
+/// The first document of this name at any depth that a status has.
+fn find_document<'d>(document: RawDocument<'d>, name: &str) -> Option<RawDocument<'d>> {
+    document.iter().find_map(|element| {
+        let inner = element.value().as_document()?;
+        if element.name() == name {
+            return Some(inner);
+        }
+        find_document(inner, name)
+    })
+}
