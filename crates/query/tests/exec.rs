@@ -240,6 +240,26 @@ fn what_is_examined_is_what_the_engine_counted() {
     }
 }
 
+/// The key of 255 milliseconds ends in 0xFF, and begins the ends of ranges of a descending index.
+#[test]
+fn descending_keys_bound_one_value() {
+    let documents: Vec<Document> = (0..600)
+        .map(|n| doc! {"_id": n, "a": (quarry_bson::DateTime(i64::from(n))), "u": (quarry_bson::DateTime(i64::from(n)))})
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": -1}, "name": "a"}"#);
+    fixture.index(r#"{"key": {"u": -1}, "name": "u", "unique": true}"#);
+    let date = |ms: i32| format!(r#"{{"$date": {{"$numberLong": "{ms}"}}}}"#);
+    for field in ["a", "u"] {
+        for ms in [0, 254, 255, 256, 511] {
+            let found = fixture.find(&format!(r#"{{"{field}": {}}}"#, date(ms)));
+            assert_eq!(found.len(), 1, "{field} {ms}: {found:?}");
+            let list = format!(r#"{{"{field}": {{"$in": [{}, {}]}}}}"#, date(ms), date(599));
+            assert_eq!(fixture.find(&list).len(), 2, "{list}");
+        }
+    }
+}
+
 /// A unique entry names one record: whole keys of it need no cursor. Keys that are cut, or a field without a value, do.
 #[test]
 fn whole_unique_keys_are_gotten() {
@@ -704,6 +724,8 @@ fn scalar() -> BoxedStrategy<String> {
         1 => Just(r#"{"$numberDouble": "NaN"}"#.to_owned()),
         1 => Just(r#"{"$numberDouble": "Infinity"}"#.to_owned()),
         1 => Just(r#"{"x": 1}"#.to_owned()),
+        // Keys of 255 end in 0xFF.
+        2 => (253i32..258).prop_map(|ms| format!(r#"{{"$date": {{"$numberLong": "{ms}"}}}}"#)),
     ]
     .boxed()
 }

@@ -129,7 +129,7 @@ impl<'m> Interval<'m> {
     pub fn cuts(&self, direction: Direction) -> (Vec<u8>, Vec<u8>) {
         match direction {
             Direction::Ascending => (self.low.bytes.clone(), self.high.bytes.clone()),
-            Direction::Descending => (turned(&self.high.bytes), turned(&self.low.bytes)),
+            Direction::Descending => (self.turned_low(), turned(&self.low.bytes)),
         }
     }
 
@@ -137,7 +137,17 @@ impl<'m> Interval<'m> {
     pub fn append_low(&self, direction: Direction, key: &mut Vec<u8>) {
         match direction {
             Direction::Ascending => key.extend_from_slice(&self.low.bytes),
-            Direction::Descending => key.extend_from_slice(&turned(&self.high.bytes)),
+            Direction::Descending => key.extend_from_slice(&self.turned_low()),
+        }
+    }
+
+    /// A point begins with its own bytes. The end behind a value that ends in 0xFF is shorter than the value, and
+    /// turned over it would take in others.
+    fn turned_low(&self) -> Vec<u8> {
+        if self.is_point {
+            self.low.bytes.iter().map(|byte| !byte).collect()
+        } else {
+            turned(&self.high.bytes)
         }
     }
 
