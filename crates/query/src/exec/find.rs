@@ -11,7 +11,7 @@ use super::executor::{Executor, Reading};
 use super::request::FindRequest;
 use super::scan::Scan;
 use crate::matcher::Matcher;
-use crate::planner::{Plan, Wanted, choose};
+use crate::planner::{Plan, Wanted, choose, choose_for_equalities};
 use crate::projection::Projection;
 use crate::sort::SortPattern;
 
@@ -41,6 +41,15 @@ impl Parsed {
         })
     }
 
+    /// What is left to ask of the documents of a plan that answers its filter.
+    fn of_everything() -> Parsed {
+        Parsed {
+            matcher: Matcher::of_everything(),
+            sort: None,
+            projection: None,
+        }
+    }
+
     pub fn plan(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
         self.choose(view, hint, false)
     }
@@ -53,12 +62,16 @@ impl Parsed {
     fn choose(&self, view: &View, hint: Option<RawValue<'_>>, shows_bounds: bool) -> Result<Plan> {
         let _scope = phase(Phase::Plan);
         let wanted = Wanted {
-            matcher: &self.matcher,
             sort: self.sort.as_ref(),
             hint,
             shows_bounds,
         };
-        Ok(choose(&view.collection, view.detail()?, wanted)?)
+        Ok(choose(
+            &view.collection,
+            view.detail()?,
+            &self.matcher,
+            wanted,
+        )?)
     }
 }
 
@@ -68,22 +81,30 @@ pub fn find(
     request: FindRequest<'_>,
 ) -> Result<Executor> {
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
-    let id = only_id(request.filter).filter(|_| is_plain);
-    if let Some(id) = id
-        && request.sort.is_none()
-        && request.projection.is_none()
-    {
-        return by_id(database, operation, request, None, id);
+    let is_bare = is_plain && request.sort.is_none() && request.projection.is_none();
+    let parse = || Parsed::parse(request.filter, request.sort, request.projection);
+    if is_plain && let Some(id) = only_id(request.filter) {
+        let parsed = if is_bare { None } else { Some(parse()?) };
+        return by_id(database, operation, request, parsed.as_ref(), id);
     }
-    let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
-    if let Some(id) = id {
-        return by_id(database, operation, request, Some(&parsed), id);
-    }
+    let view = database.view(request.namespace)?;
+    let answering = match &view {
+        Some(view) if is_bare => plan_for_equalities(view, request.filter)?,
+        _ => None,
+    };
+    // What an index answers alone is not parsed.
+    let parsed = match answering {
+        Some(_) => Parsed::of_everything(),
+        None => parse()?,
+    };
     operation.check()?;
-    let Some(view) = database.view(request.namespace)? else {
+    let Some(view) = view else {
         return Ok(Executor::empty());
     };
-    let mut plan = parsed.plan(&view, request.hint)?;
+    let mut plan = match answering {
+        Some(plan) => plan,
+        None => parsed.plan(&view, request.hint)?,
+    };
     if request.is_tailable {
         plan = tailable(&view, &parsed, plan, request)?;
     }
@@ -141,6 +162,15 @@ fn by_id(
         found = projected;
     }
     Ok(Executor::documents(found))
+}
+
+fn plan_for_equalities(view: &View, filter: RawDocument<'_>) -> Result<Option<Plan>> {
+    let _scope = phase(Phase::Plan);
+    Ok(choose_for_equalities(
+        &view.collection,
+        view.detail()?,
+        filter,
+    ))
 }
 
 /// A tailable read goes through a capped collection in the order of insertion.

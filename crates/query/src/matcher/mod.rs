@@ -60,6 +60,11 @@ impl Matcher {
         Ok(Matcher::new(parse::parse_filter(filter)?))
     }
 
+    /// Matches every document.
+    pub fn of_everything() -> Matcher {
+        Matcher::new(MatchExpression::AlwaysTrue)
+    }
+
     /// A filter over one value, written as it follows a field's name: `{$gt: 1}`, a literal, a regular
     /// expression. Asked with [`Matcher::matches_value`].
     pub fn parse_condition(condition: RawValue<'_>) -> Result<Matcher> {

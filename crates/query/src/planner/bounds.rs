@@ -49,12 +49,7 @@ pub fn of_path<'m>(
     is_multikey: bool,
 ) -> Option<Vec<Interval<'m>>> {
     let is_dotted = path.as_bytes().contains(&b'.');
-    if is_dotted
-        && path
-            .split('.')
-            .skip(1)
-            .any(|component| array_index(component).is_some())
-    {
+    if may_name_positions(path) {
         return None;
     }
     let mut bounded: Option<Vec<Interval<'m>>> = None;
@@ -73,6 +68,15 @@ pub fn of_path<'m>(
         });
     }
     bounded
+}
+
+/// Whether a component behind the first may be the position of an element.
+pub fn may_name_positions(path: &str) -> bool {
+    path.as_bytes().contains(&b'.')
+        && path
+            .split('.')
+            .skip(1)
+            .any(|component| array_index(component).is_some())
 }
 
 fn tighter<'m>(a: Vec<Interval<'m>>, b: Vec<Interval<'m>>) -> Vec<Interval<'m>> {

@@ -1,14 +1,14 @@
 //! The choice between the indexes of a collection, by the shape of the bounds that a filter gives them: a whole
 //! unique key, then more fields of equality, then a range, then an order that is asked for; else the collection.
 
-use quarry_bson::{Document, RawValue, doc};
+use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
     Collection, Detail, Ident, Index, KeyRange, may_meet_cut_keys, meeting_cut_keys,
 };
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::filter_bounds::FilterBounds;
+use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::plan::{Access, IndexAccess, Plan};
@@ -16,10 +16,9 @@ use crate::error::{Error, Result};
 use crate::matcher::Matcher;
 use crate::sort::SortPattern;
 
-/// What a plan is asked for.
-#[derive(Clone, Copy)]
+/// What a plan is asked for beside a filter.
+#[derive(Clone, Copy, Default)]
 pub struct Wanted<'w> {
-    pub matcher: &'w Matcher,
     pub sort: Option<&'w SortPattern>,
     /// The name of an index, its key pattern, or `{$natural: ±1}`.
     pub hint: Option<RawValue<'w>>,
@@ -61,10 +60,15 @@ struct Scored<'c> {
     order: Option<bool>,
 }
 
-/// The leading fields of a candidate that the filter bounds, by number in [`FilterBounds`].
-type Bounded = SmallVec<[u16; 12]>;
+/// The leading fields of a candidate that the filter bounds.
+type Bounded = SmallVec<[Bound; 12]>;
 
-pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> Result<Plan> {
+pub fn choose(
+    collection: &Collection,
+    detail: &Detail,
+    matcher: &Matcher,
+    wanted: Wanted<'_>,
+) -> Result<Plan> {
     let natural = wanted.sort.and_then(SortPattern::natural);
     if let Some(direction) = natural {
         return Ok(whole(collection, direction, true));
@@ -72,19 +76,49 @@ pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> R
     if let Some(direction) = natural_hint(wanted.hint)? {
         return Ok(whole(collection, direction, wanted.sort.is_none()));
     }
-    let mut bounds = FilterBounds::new(wanted.matcher, &detail.paths);
+    let mut bounds = FilterBounds::new(matcher, &detail.paths);
+    Ok(best(collection, detail, &mut bounds, wanted)?.map_or_else(
+        || whole(collection, Direction::Ascending, wanted.sort.is_none()),
+        |best| best.plan(&bounds, wanted),
+    ))
+}
+
+/// The same plan for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.
+pub fn choose_for_equalities(
+    collection: &Collection,
+    detail: &Detail,
+    filter: RawDocument<'_>,
+) -> Option<Plan> {
+    let mut bounds = FilterBounds::of_equalities(filter, &detail.paths)?;
+    let wanted = Wanted::default();
+    let best = best(collection, detail, &mut bounds, wanted).ok()??;
+    let plan = best.plan(&bounds, wanted);
+    plan.answers_filter.then_some(plan)
+}
+
+/// The first of the best candidates that are of use.
+fn best<'c>(
+    collection: &'c Collection,
+    detail: &'c Detail,
+    bounds: &mut FilterBounds<'_>,
+    wanted: Wanted<'_>,
+) -> Result<Option<Scored<'c>>> {
+    let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut best: Option<Scored<'_>> = None;
     let mut is_hint_known = false;
     for candidate in candidates(collection, detail) {
+        if is_by_filter && !bounds.mention(candidate.paths[0]) {
+            continue;
+        }
         if let Some(hint) = wanted.hint {
             if !candidate.is_meant(hint) {
                 continue;
             }
             is_hint_known = true;
         }
-        let scored = candidate.score(&mut bounds, wanted.sort);
+        let scored = candidate.score(bounds, wanted.sort);
         let is_usable = wanted.hint.is_some()
-            || (!scored.leaves_out_missing(&bounds)
+            || (!scored.leaves_out_missing(bounds)
                 && (scored.score.equalities > 0
                     || scored.score.has_range
                     || scored.score.gives_order));
@@ -97,10 +131,7 @@ pub fn choose(collection: &Collection, detail: &Detail, wanted: Wanted<'_>) -> R
             "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index",
         ));
     }
-    Ok(best.map_or_else(
-        || whole(collection, Direction::Ascending, wanted.sort.is_none()),
-        |best| best.plan(&bounds, wanted),
-    ))
+    Ok(best)
 }
 
 fn whole(collection: &Collection, direction: Direction, is_sorted: bool) -> Plan {
@@ -207,7 +238,7 @@ impl<'c> Candidate<'c> {
 
     fn score(self, bounds: &mut FilterBounds<'_>, sort: Option<&SortPattern>) -> Scored<'c> {
         let (bounded, equalities, has_range) = self.bound(bounds);
-        let single = |number: &u16| bounds.get(*number).len() <= 1;
+        let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
         let order = sort.and_then(|sort| {
             self.order(sort, |number| {
                 number < equalities && single(&bounded[number])
@@ -240,16 +271,12 @@ impl<'c> Candidate<'c> {
             if is_multikey && has_array {
                 break;
             }
-            let Some(intervals) = bounds.of(path, self.field(number).0, is_multikey) else {
+            let Some(bound) = bounds.of(path, self.field(number).0, is_multikey) else {
                 break;
             };
             has_array |= is_multikey;
-            bounded.push(intervals);
-            if !bounds
-                .get(intervals)
-                .iter()
-                .all(|interval| interval.is_point)
-            {
+            bounded.push(bound);
+            if !bounds.get(bound).are_points() {
                 let equalities = bounded.len() - 1;
                 return (bounded, equalities, true);
             }
@@ -292,15 +319,11 @@ impl Scored<'_> {
             && self
                 .bounded
                 .first()
-                .is_none_or(|first| bounds.get(*first).iter().any(Interval::holds_null))
+                .is_none_or(|first| bounds.get(*first).hold_null())
     }
 
     /// Whether each range is one value of every field of a key that names one record, uncut.
-    fn has_whole_keys(
-        &self,
-        bounded: &[(&[Interval<'_>], Direction)],
-        ranges: &[KeyRange],
-    ) -> bool {
+    fn has_whole_keys(&self, bounded: &[(Bounds<'_, '_>, Direction)], ranges: &[KeyRange]) -> bool {
         let candidate = &self.candidate;
         if !candidate.is_unique || self.score.equalities != candidate.fields_len() {
             return false;
@@ -313,7 +336,10 @@ impl Scored<'_> {
     /// its keys whole and without arrays. Keys order as values compare, so that equal keys are equal values.
     fn answers(&self, bounds: &FilterBounds<'_>, ranges: &[KeyRange]) -> bool {
         let candidate = &self.candidate;
-        let is_point = |place: &u16| matches!(bounds.get(*place), [one] if one.is_point);
+        let is_point = |bound: &Bound| {
+            let bounds = bounds.get(*bound);
+            bounds.intervals_len() == 1 && bounds.are_points()
+        };
         bounds.are_equalities()
             && self.bounded.len() == bounds.predicates_len()
             && self.bounded.iter().all(is_point)
@@ -324,11 +350,11 @@ impl Scored<'_> {
     fn plan(&self, bounds: &FilterBounds<'_>, wanted: Wanted<'_>) -> Plan {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
-        let bounded: SmallVec<[(&[Interval<'_>], Direction); 10]> = self
+        let bounded: SmallVec<[(Bounds<'_, '_>, Direction); 10]> = self
             .bounded
             .iter()
             .zip(candidate.fields())
-            .map(|(number, (_, direction))| (bounds.get(*number), direction))
+            .map(|(bound, (_, direction))| (bounds.get(*bound), direction))
             .collect();
         let access = IndexAccess {
             name: candidate.name.to_owned(),
@@ -362,7 +388,7 @@ impl Scored<'_> {
 
 impl Candidate<'_> {
     /// Records have whole keys; those of an index may be cut.
-    fn ranges(&self, bounded: &[(&[Interval<'_>], Direction)]) -> Vec<KeyRange> {
+    fn ranges(&self, bounded: &[(Bounds<'_, '_>, Direction)]) -> Vec<KeyRange> {
         let ranges = compose(self.prefix, bounded);
         if self.is_clustered() {
             return ranges;
@@ -373,15 +399,15 @@ impl Candidate<'_> {
     /// The bounds of every field, as explain prints them.
     fn texts(
         &self,
-        bounded: &[(&[Interval<'_>], Direction)],
+        bounded: &[(Bounds<'_, '_>, Direction)],
         is_reversed: bool,
     ) -> Vec<(String, Vec<String>)> {
-        let all = [Interval::all()];
         let fields = self.fields().enumerate();
         let texts = fields.map(|(number, (path, direction))| {
-            let intervals = bounded
-                .get(number)
-                .map_or(all.as_slice(), |(intervals, _)| intervals);
+            let intervals = bounded.get(number).map_or_else(
+                || vec![Interval::all()],
+                |(bounds, _)| bounds.to_intervals(),
+            );
             let turns = (direction == Direction::Descending) != is_reversed;
             let mut shown: Vec<String> = intervals
                 .iter()

@@ -1,6 +1,7 @@
 //! What a filter says about the paths that a collection's indexes name: intervals, made when a candidate first asks
 //! for a path and kept for the others, by the path's number.
 
+use quarry_bson::{RawDocument, RawValue};
 use quarry_database::PathNumbers;
 use smallvec::SmallVec;
 
@@ -11,8 +12,10 @@ use crate::matcher::{FieldPredicate, Matcher};
 /// The intervals of each path that a candidate asked for: candidates share fields.
 pub struct FilterBounds<'m> {
     is_equalities: bool,
-    /// With the numbers of their paths; what no index names is left out.
+    /// With the numbers of their paths; what no index names is left out, and so are the points.
     conjuncts: SmallVec<[(u16, &'m FieldPredicate); 12]>,
+    /// The values that paths are equal to, where a path has no other predicate.
+    points: SmallVec<[RawValue<'m>; 12]>,
     /// By the number of a path, what is known of it where no arrays are on it.
     paths: SmallVec<[PathState; 64]>,
     known: SmallVec<[Known<'m>; 12]>,
@@ -25,6 +28,22 @@ enum PathState {
     Asked,
     /// Its place in `known`.
     Known(u16),
+    /// Its place in `points`.
+    Point(u16),
+}
+
+/// What bounds a path: the place of its value, or of its intervals.
+#[derive(Clone, Copy)]
+pub enum Bound {
+    Point(u16),
+    Intervals(u16),
+}
+
+/// The same, looked up.
+#[derive(Clone, Copy)]
+pub enum Bounds<'b, 'm> {
+    Point(RawValue<'m>),
+    Intervals(&'b [Interval<'m>]),
 }
 
 /// Of one path, with arrays on it or without; None if it is not bounded.
@@ -40,12 +59,8 @@ impl<'m> FilterBounds<'m> {
             predicates,
             are_all,
         } = Conjuncts::of(matcher.root());
-        let mut bounds = FilterBounds {
-            is_equalities: are_all,
-            conjuncts: SmallVec::new(),
-            paths: SmallVec::from_elem(PathState::NotAsked, paths.end()),
-            known: SmallVec::new(),
-        };
+        let mut bounds = FilterBounds::of_none(paths);
+        bounds.is_equalities = are_all;
         for field in predicates {
             let Some(path) = paths.get(field.path.as_str()) else {
                 bounds.is_equalities = false;
@@ -59,11 +74,48 @@ impl<'m> FilterBounds<'m> {
         bounds
     }
 
-    /// The place of the intervals of a path, if it is bounded.
+    /// Of a filter that is nothing but fields and the plain values that they are equal to, each field the whole path
+    /// of some index's; None of any other.
+    pub fn of_equalities(filter: RawDocument<'m>, paths: &PathNumbers) -> Option<FilterBounds<'m>> {
+        let mut bounds = FilterBounds::of_none(paths);
+        for element in filter {
+            let name = element.name().as_str().ok()?;
+            let path = paths.get(name)?;
+            let value = element.value();
+            let state = &mut bounds.paths[usize::from(path)];
+            let is_first = matches!(state, PathState::NotAsked);
+            let is_operator = name.starts_with('$');
+            if !is_first || !is_plain(value) || is_operator || bounds::may_name_positions(name) {
+                return None;
+            }
+            *state = PathState::Point(u16::try_from(bounds.points.len()).ok()?);
+            bounds.points.push(value);
+        }
+        Some(bounds)
+    }
+
+    fn of_none(paths: &PathNumbers) -> FilterBounds<'m> {
+        FilterBounds {
+            is_equalities: true,
+            conjuncts: SmallVec::new(),
+            points: SmallVec::new(),
+            paths: SmallVec::from_elem(PathState::NotAsked, paths.end()),
+            known: SmallVec::new(),
+        }
+    }
+
+    /// Whether a predicate names the path at all.
     #[inline]
-    pub fn of(&mut self, path: u16, name: &str, is_multikey: bool) -> Option<u16> {
+    pub fn mention(&self, path: u16) -> bool {
+        !matches!(self.paths[usize::from(path)], PathState::NotAsked)
+    }
+
+    /// What bounds a path, if anything does.
+    #[inline]
+    pub fn of(&mut self, path: u16, name: &str, is_multikey: bool) -> Option<Bound> {
         let place = match self.paths[usize::from(path)] {
             PathState::NotAsked => return None,
+            PathState::Point(place) => return Some(Bound::Point(place)),
             PathState::Known(place) if !is_multikey => place,
             PathState::Asked if !is_multikey => {
                 let place = self.learn(path, name, false);
@@ -73,7 +125,7 @@ impl<'m> FilterBounds<'m> {
             _ => self.multikey(path, name),
         };
         let is_bounded = self.known[usize::from(place)].intervals.is_some();
-        is_bounded.then_some(place)
+        is_bounded.then_some(Bound::Intervals(place))
     }
 
     /// Whether the filter is nothing but equalities, each of another path that an index names.
@@ -83,7 +135,7 @@ impl<'m> FilterBounds<'m> {
 
     /// Of paths that an index names.
     pub fn predicates_len(&self) -> usize {
-        self.conjuncts.len()
+        self.points.len() + self.conjuncts.len()
     }
 
     fn multikey(&mut self, path: u16, name: &str) -> u16 {
@@ -103,11 +155,62 @@ impl<'m> FilterBounds<'m> {
         u16::try_from(self.known.len() - 1).expect("a place for each indexed path, twice at most")
     }
 
-    /// `place` is one that `of` gave.
-    pub fn get(&self, place: u16) -> &[Interval<'m>] {
-        self.known[usize::from(place)]
-            .intervals
-            .as_deref()
-            .unwrap_or_default()
+    pub fn get(&self, bound: Bound) -> Bounds<'_, 'm> {
+        match bound {
+            Bound::Point(place) => Bounds::Point(self.points[usize::from(place)]),
+            Bound::Intervals(place) => {
+                let intervals = self.known[usize::from(place)].intervals.as_deref();
+                Bounds::Intervals(intervals.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Whether a filter means equality by it, and an index keeps it as it is.
+fn is_plain(value: RawValue<'_>) -> bool {
+    matches!(
+        value,
+        RawValue::String(_)
+            | RawValue::Int32(_)
+            | RawValue::Int64(_)
+            | RawValue::Double(_)
+            | RawValue::Decimal128(_)
+            | RawValue::ObjectId(_)
+            | RawValue::DateTime(_)
+            | RawValue::Boolean(_)
+            | RawValue::Binary(_)
+            | RawValue::Timestamp(_)
+    )
+}
+
+impl<'b, 'm> Bounds<'b, 'm> {
+    /// One value, or intervals.
+    pub fn intervals_len(&self) -> usize {
+        match self {
+            Bounds::Point(_) => 1,
+            Bounds::Intervals(intervals) => intervals.len(),
+        }
+    }
+
+    pub fn are_points(&self) -> bool {
+        match self {
+            Bounds::Point(_) => true,
+            Bounds::Intervals(intervals) => intervals.iter().all(|interval| interval.is_point),
+        }
+    }
+
+    pub fn hold_null(&self) -> bool {
+        match self {
+            Bounds::Point(_) => false,
+            Bounds::Intervals(intervals) => intervals.iter().any(Interval::holds_null),
+        }
+    }
+
+    /// As intervals, for who prints them.
+    pub fn to_intervals(self) -> Vec<Interval<'m>> {
+        match self {
+            Bounds::Point(value) => vec![Interval::point(value)],
+            Bounds::Intervals(intervals) => intervals.to_vec(),
+        }
     }
 }

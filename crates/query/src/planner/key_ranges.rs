@@ -1,18 +1,31 @@
 //! From the intervals of an index's fields to ranges of its keys, in key order and apart from each other.
 
 use quarry_database::KeyRange;
-use quarry_keystring::{Direction, prefix_end};
+use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
+use smallvec::{SmallVec, smallvec};
 
-use super::interval::Interval;
+use super::filter_bounds::Bounds;
 
 /// Points of leading fields are combined up to this many ranges; beyond it the last field bounds no more.
 const COMBINATIONS_MAX: usize = 4096;
 
-/// The intervals of each field with its direction. Fields behind the first one that is not made of points are
+/// What one value takes of a key, usually.
+const VALUE_BYTES: usize = 16;
+
+/// The bounds of each field with its direction. Fields behind the first one that is not made of points are
 /// left to the filter.
-pub fn compose(prefix: &[u8], fields: &[(&[Interval<'_>], Direction)]) -> Vec<KeyRange> {
-    let mut starts = vec![with_room(prefix, fields)];
-    for (intervals, direction) in fields {
+pub fn compose(prefix: &[u8], fields: &[(Bounds<'_, '_>, Direction)]) -> Vec<KeyRange> {
+    let mut starts: SmallVec<[Vec<u8>; 1]> = smallvec![with_room(prefix, fields.len())];
+    for (bounds, direction) in fields {
+        let intervals = match bounds {
+            Bounds::Point(value) => {
+                for start in &mut starts {
+                    encode_value(start, &mut TypeBits::new(), *value, *direction);
+                }
+                continue;
+            }
+            Bounds::Intervals(intervals) => *intervals,
+        };
         if let ([point], [start]) = (intervals, starts.as_mut_slice())
             && point.is_point
         {
@@ -52,8 +65,8 @@ pub fn compose(prefix: &[u8], fields: &[(&[Interval<'_>], Direction)]) -> Vec<Ke
 }
 
 /// Whether `compose` bounds the last of these fields too, all of which are points.
-pub fn are_combined(fields: &[(&[Interval<'_>], Direction)]) -> bool {
-    let counts = fields.iter().map(|(intervals, _)| intervals.len());
+pub fn are_combined(fields: &[(Bounds<'_, '_>, Direction)]) -> bool {
+    let counts = fields.iter().map(|(bounds, _)| bounds.intervals_len());
     counts.fold(1_usize, usize::saturating_mul) <= COMBINATIONS_MAX
 }
 
@@ -73,11 +86,8 @@ pub fn apart(ranges: impl Iterator<Item = KeyRange>) -> Vec<KeyRange> {
     joined
 }
 
-/// The prefix, with room for one value of every field.
-fn with_room(prefix: &[u8], fields: &[(&[Interval<'_>], Direction)]) -> Vec<u8> {
-    let firsts = fields.iter().filter_map(|(intervals, _)| intervals.first());
-    let room: usize = firsts.map(|interval| interval.low.bytes.len()).sum();
-    let mut start = Vec::with_capacity(prefix.len() + room);
+fn with_room(prefix: &[u8], fields_len: usize) -> Vec<u8> {
+    let mut start = Vec::with_capacity(prefix.len() + fields_len * VALUE_BYTES);
     start.extend_from_slice(prefix);
     start
 }

@@ -12,7 +12,7 @@ mod interval;
 mod key_ranges;
 mod plan;
 
-pub use choose::{Wanted, choose};
+pub use choose::{Wanted, choose, choose_for_equalities};
 pub use describe::{Measured, number};
 pub use interval::Interval;
 pub use plan::{Access, IndexAccess, Plan};
