@@ -70,7 +70,7 @@ impl RocksDb {
             write_ahead: Arc::clone(&write_ahead),
             iterators: Arc::clone(&iterators),
         };
-        let options = options.to_rocksdb(&cache, listener);
+        let options = options.to_rocksdb(&cache, listener)?;
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;
         let engine = Self {
             db: Arc::new(db),
