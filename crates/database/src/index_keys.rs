@@ -8,11 +8,12 @@
 use std::ops::Range;
 
 use quarry_bson::{ElementType, FieldSet, RawArray, RawDocument, RawElement, RawValue};
-use quarry_keystring::{TypeBits, encode_value};
+use quarry_keystring::{Direction, TypeBits, append_encoded_text, encode_value};
 use smallvec::SmallVec;
 
 use crate::database::id_too_long;
 use crate::error::{Error, Result};
+use crate::found_fields::{Found, Part, Slots};
 use crate::index::{CUT_KEYS, Index, KeyField};
 use crate::index_entry::cut;
 
@@ -21,14 +22,19 @@ const KEY_TOO_LONG: i32 = 17_280;
 /// What the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
 const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
 
-/// The values of the first path components that indexes name, as found in one document.
-pub type Slots<'a> = SmallVec<[Option<RawElement<'a>>; 16]>;
+/// What an entry is taken to need beside its fields, and each of these, when room is made for the entries of a piece.
+const ENTRY_BYTES: usize = 32;
+pub(crate) const VALUE_BYTES: usize = 12;
+/// More than that is made room for as it comes.
+const RESERVED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Compiled from a collection's indexes.
 #[derive(Default)]
 pub struct KeyGenerator {
     fields: Option<FieldSet>,
     slot_count: usize,
+    /// Of all indexes.
+    fields_len: usize,
     /// For each index, the slot of each of its key fields.
     slots: Vec<SmallVec<[u16; 4]>>,
 }
@@ -89,9 +95,11 @@ impl KeyGenerator {
         }
         let slot_count = names.len();
         let fields = (slot_count > 0).then(|| FieldSet::new(names.iter().copied()));
+        let fields_len: usize = slots.iter().map(SmallVec::len).sum();
         KeyGenerator {
             fields,
             slot_count,
+            fields_len,
             slots,
         }
     }
@@ -100,19 +108,38 @@ impl KeyGenerator {
         self.slot_count == 0
     }
 
+    /// Makes room for the entries of so many documents, of short values and without arrays.
+    pub fn reserve(&self, documents: usize, buffer: &mut KeyBuffer) {
+        let entries = documents * self.slots.len();
+        let bytes = entries * ENTRY_BYTES + documents * self.fields_len * VALUE_BYTES;
+        buffer.entries.reserve(entries);
+        buffer.bytes.reserve(bytes.min(RESERVED_BYTES_MAX));
+    }
+
     /// Finds what the indexes name in `document`.
-    pub fn extract<'a>(&self, document: RawDocument<'a>) -> Slots<'a> {
-        let mut found: Slots<'a> = SmallVec::from_elem(None, self.slot_count);
+    pub fn extract<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
+        let mut slots: Slots<'a> = SmallVec::from_elem(None, self.slot_count);
         if let Some(fields) = &self.fields {
-            fields.extract(document, &mut found);
+            fields.extract(document, &mut slots);
         }
-        found
+        Found::new(slots)
+    }
+
+    /// The same for who asks for the entries of all indexes.
+    pub fn extract_for_all<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
+        let found = self.extract(document);
+        let are_most_shared = self.fields_len >= 2 * self.slot_count;
+        if are_most_shared {
+            found.with_texts()
+        } else {
+            found
+        }
     }
 
     /// Whether index number `index` sees the same bytes in both documents.
-    pub fn unchanged(&self, index: usize, old: &Slots<'_>, new: &Slots<'_>) -> bool {
+    pub fn unchanged(&self, index: usize, old: &Found<'_>, new: &Found<'_>) -> bool {
         self.slots[index].iter().all(|&slot| {
-            match (&old[usize::from(slot)], &new[usize::from(slot)]) {
+            match (&old.slots[usize::from(slot)], &new.slots[usize::from(slot)]) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.as_bytes() == b.as_bytes(),
                 _ => false,
@@ -125,12 +152,13 @@ impl KeyGenerator {
         &self,
         number: usize,
         index: &Index,
-        found: &Slots<'_>,
+        found: &Found<'_>,
         target: Target<'_>,
         buffer: &mut KeyBuffer,
     ) -> Result<u64> {
-        let fields = index.pattern.fields.iter().zip(&self.slots[number]);
-        let fields = fields.map(|(field, &slot)| (field, found[usize::from(slot)]));
+        let slots = &self.slots[number];
+        let fields = index.pattern.fields.iter().zip(slots);
+        let fields = fields.map(|(field, &slot)| (field, found.slots[usize::from(slot)]));
         let mut emit = Emit {
             number,
             index,
@@ -139,8 +167,7 @@ impl KeyGenerator {
             marks: 0,
         };
         if fields.clone().all(|(field, found)| is_plain(field, found)) {
-            let values = fields.map(|(_, found)| found.map(|element| element.value()));
-            emit.emit(values)?;
+            emit.emit(slots.iter().map(|&slot| found.part(usize::from(slot))))?;
             return Ok(emit.marks);
         }
         let states: States<'_, '_> = fields
@@ -241,11 +268,9 @@ impl Emit<'_, '_> {
     }
 
     /// The entry of one value for each field.
-    fn emit<'a>(
-        &mut self,
-        values: impl Iterator<Item = Option<RawValue<'a>>> + Clone,
-    ) -> Result<()> {
-        if self.index.sparse && values.clone().all(|value| value.is_none()) {
+    fn emit<'a>(&mut self, parts: impl Iterator<Item = Part<'a>> + Clone) -> Result<()> {
+        let is_missing = |part| matches!(part, Part::Value(None));
+        if self.index.sparse && parts.clone().all(is_missing) {
             return Ok(());
         }
         let KeyBuffer {
@@ -256,12 +281,17 @@ impl Emit<'_, '_> {
         let start = bytes.len();
         bits.clear();
         bytes.extend_from_slice(self.index.prefix.as_bytes());
-        for (KeyField { direction, .. }, value) in self.index.pattern.fields.iter().zip(values) {
-            encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
+        for (KeyField { direction, .. }, part) in self.index.pattern.fields.iter().zip(parts) {
+            match part {
+                Part::Text(text) => append_encoded_text(bytes, bits, text, *direction),
+                Part::Value(value) => {
+                    encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
+                }
+            }
         }
         let fields_end = bytes.len();
         if let Some(id) = self.target.id {
-            encode_value(bytes, bits, id, quarry_keystring::Direction::Ascending);
+            encode_value(bytes, bits, id, Direction::Ascending);
         } else {
             bytes.extend_from_slice(self.target.record_key);
         }
@@ -319,11 +349,9 @@ impl Emit<'_, '_> {
 }
 
 /// Of states without arrays.
-fn values<'s, 'a>(
-    states: &'s States<'a, '_>,
-) -> impl Iterator<Item = Option<RawValue<'a>>> + Clone + 's {
+fn values<'s, 'a>(states: &'s States<'a, '_>) -> impl Iterator<Item = Part<'a>> + Clone + 's {
     states.iter().map(|state| match state {
-        State::Value(value) => *value,
+        State::Value(value) => Part::Value(*value),
         State::Array(..) => unreachable!("arrays are expanded before"),
     })
 }

@@ -14,6 +14,7 @@ pub mod payload;
 mod plan_summary;
 
 mod collection;
+mod found_fields;
 mod index;
 mod index_entry;
 mod index_keys;

@@ -31,6 +31,22 @@ pub fn encode_value(
     }
 }
 
+/// Appends a text that was encoded before, ascending: `key` is what `encode_value` appended for it.
+#[inline]
+pub fn append_encoded_text(
+    out: &mut Vec<u8>,
+    type_bits: &mut TypeBits,
+    key: &[u8],
+    direction: Direction,
+) {
+    debug_assert_eq!(key.first(), Some(&type_byte::STRING), "a text's key");
+    type_bits.push_default();
+    match direction {
+        Direction::Ascending => out.extend_from_slice(key),
+        Direction::Descending => out.extend(key.iter().map(|byte| !byte)),
+    }
+}
+
 /// Appends the key of an `_id`: ascending, its types left to whoever keeps the document.
 #[inline]
 pub fn encode_id(out: &mut Vec<u8>, value: RawValue<'_>) {

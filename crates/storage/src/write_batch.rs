@@ -19,6 +19,8 @@ use crate::{APPLIED_LSN_KEY, Error, KEY_BYTES_MAX, Result};
 const TAG_DELETE: u8 = 0x00;
 const TAG_PUT: u8 = 0x01;
 const VARINT_BYTES_MAX: usize = 5;
+/// What an operation takes beside its key and value.
+const OP_BYTES_MAX: usize = 1 + 2 * VARINT_BYTES_MAX;
 
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +69,15 @@ impl WriteBatch {
         Ok(batch)
     }
 
+    /// Makes room for so many operations, their keys and values of `bytes` together.
+    #[inline]
+    pub fn reserve(&mut self, operations: usize, bytes: usize) {
+        self.bytes.reserve(operations * OP_BYTES_MAX + bytes);
+    }
+
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.reserve(1, key.len() + value.len());
         push_head(&mut self.bytes, TAG_PUT, key);
         push_slice(&mut self.bytes, value);
         self.note(Op::Put(key, value));

@@ -184,6 +184,9 @@ impl<'i> InsertPiece<'i> {
         if self.detail.keys.is_empty() {
             return;
         }
+        self.detail
+            .keys
+            .reserve(self.documents.len(), &mut self.keys);
         for position in 0..self.documents.len() {
             if self.is_cut_at(position) {
                 return;
@@ -209,7 +212,7 @@ impl<'i> InsertPiece<'i> {
             record_key: suffix,
             id,
         };
-        let found = self.detail.keys.extract(document);
+        let found = self.detail.keys.extract_for_all(document);
         for (number, index) in self.detail.indexes.iter().enumerate() {
             let multikey =
                 self.detail
@@ -295,6 +298,8 @@ impl<'i> InsertPiece<'i> {
     fn stage(&mut self) -> Piece {
         let mut piece = Piece::default();
         let cut = self.first_cut();
+        let operations = self.documents.len() + self.keys.entries.len();
+        piece.puts.reserve(operations, self.bytes_len());
         for (position, document) in self.documents.iter().enumerate().take(cut) {
             if !self.failed[position] {
                 piece.put_document(&self.record_keys[position], document.as_bytes(), None);
@@ -317,6 +322,16 @@ impl<'i> InsertPiece<'i> {
             piece.mark_multikey(&self.detail.indexes[*number], *components);
         }
         piece
+    }
+
+    /// Of all keys and values.
+    fn bytes_len(&self) -> usize {
+        let keys = self.record_keys.iter().map(Vec::len);
+        let documents = self
+            .documents
+            .iter()
+            .map(|document| document.as_bytes().len());
+        keys.chain(documents).sum::<usize>() + self.keys.bytes.len()
     }
 
     fn refuse(&mut self, position: usize, error: Error) {
