@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 
+use crate::operation_end;
 use crate::sessions::SessionId;
 
 /// A longer command is not shown by currentOp.
@@ -38,6 +39,7 @@ pub struct Running {
     pub opid: u32,
     pub command_name: &'static str,
     pub namespace: String,
+    namespace_hash: u64,
     /// The command as sent, without document sequences; empty when it is too long to show.
     pub command: Vec<u8>,
     pub session: Option<SessionId>,
@@ -45,6 +47,22 @@ pub struct Running {
 }
 
 impl Running {
+    /// Notes the namespace; most operations are on that of the one before.
+    fn set_namespace(&mut self, database: &str, collection: &str) {
+        let known = self.namespace.as_bytes();
+        let is_same = known.len() == database.len() + 1 + collection.len()
+            && known.starts_with(database.as_bytes())
+            && known[database.len()] == b'.'
+            && known.ends_with(collection.as_bytes());
+        if !is_same {
+            self.namespace.clear();
+            for part in [database, ".", collection] {
+                self.namespace.push_str(part);
+            }
+            self.namespace_hash = operation_end::namespace_hash(database, collection);
+        }
+    }
+
     pub fn is_active(&self) -> bool {
         self.operation.is_some()
     }
@@ -85,20 +103,16 @@ pub struct Started<'a> {
 }
 
 impl Connection {
-    pub fn begin(&self, started: Started<'_>) {
+    /// Notes the operation that runs from now on; returns the hash of its namespace.
+    pub fn begin(&self, started: Started<'_>) -> u64 {
         let mut running = self.running.lock();
         running.opid = started.opid;
         running.command_name = started.command_name;
-        running.namespace.clear();
-        running.namespace.push_str(started.database);
-        running.namespace.push('.');
-        running
-            .namespace
-            .push_str(if started.collection.is_empty() {
-                "$cmd"
-            } else {
-                started.collection
-            });
+        let collection = match started.collection {
+            "" => "$cmd",
+            collection => collection,
+        };
+        running.set_namespace(started.database, collection);
         running.command.clear();
         if started.command.len() <= SHOWN_COMMAND_BYTES_MAX {
             running.command.extend_from_slice(started.command);
@@ -106,6 +120,7 @@ impl Connection {
         running.session = started.session;
         running.started = Some(started.started);
         running.operation = Some(started.operation);
+        running.namespace_hash
     }
 
     pub fn end(&self) {

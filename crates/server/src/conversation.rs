@@ -129,7 +129,6 @@ impl Conversation {
         started: Instant,
         has_more: bool,
     ) -> Result<(), End> {
-        quarry_timing::turn(Phase::Decode);
         let parsed = quarry_wire::parse(message, scratch);
         match parsed {
             Err(error) => Err(End::Malformed(error.to_string())),

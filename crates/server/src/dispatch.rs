@@ -43,6 +43,8 @@ pub struct Outcome<'a> {
     pub command_name: &'static str,
     pub database: &'a str,
     pub collection: &'a str,
+    /// Of the two; 0 for an operation that never began.
+    pub namespace_hash: u64,
     pub asked: Asked<'a>,
     pub error: Option<CommandError>,
     pub is_exhaust: bool,
@@ -62,6 +64,7 @@ impl Default for Outcome<'_> {
             command_name: "",
             database: "",
             collection: "",
+            namespace_hash: 0,
             asked: Asked::default(),
             error: None,
             is_exhaust: false,
@@ -127,7 +130,6 @@ fn run<'a>(
     if let Some(counter) = counter_of(command.kind) {
         server.counters.add(connection.id, counter, 1);
     }
-    quarry_timing::turn(Phase::Auth);
     let generic = Generic::parse(command, call.body)?;
     if !server.config.can_promise_durability() {
         generic.refuse_durability()?;
@@ -139,6 +141,7 @@ fn run<'a>(
         ));
     }
     if let Some(session) = generic.session {
+        quarry_timing::turn(Phase::Auth);
         server.sessions.touch(session)?;
     }
     outcome.database = generic.database;
@@ -147,7 +150,7 @@ fn run<'a>(
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
     let operation = Arc::new(new_operation(server, connection, command, &generic, call));
-    connection.begin(Started {
+    outcome.namespace_hash = connection.begin(Started {
         operation: Arc::clone(&operation),
         opid: outcome.opid,
         command_name: command.name,

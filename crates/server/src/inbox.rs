@@ -44,7 +44,8 @@ pub enum Arrival {
 }
 
 impl Inbox {
-    /// Waits for the next message, and begins the operation's time with its first byte.
+    /// Waits for the next message, and begins the operation's time with its first byte; the clock then runs for
+    /// decoding.
     pub fn receive(
         &mut self,
         stream: &TcpStream,
@@ -61,7 +62,9 @@ impl Inbox {
             }
         }
         let started = Instant::now();
-        quarry_timing::begin_operation_in(Phase::Read);
+        // A message that has come whole is read, and who asks nothing of a session need not be known.
+        quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
+        let came = self.filled;
         while self.filled < HEADER_BYTES {
             if !self.read_some(stream)? {
                 return Ok(Arrival::Malformed(format!(
@@ -83,6 +86,9 @@ impl Inbox {
                 "the connection ended after {} of {bytes} bytes",
                 self.filled
             )));
+        }
+        if came < bytes {
+            quarry_timing::turn(Phase::Decode);
         }
         Ok(Arrival::Message {
             bytes,
@@ -127,6 +133,7 @@ impl Inbox {
 
     /// One read; false at the end of the stream.
     fn read_some(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
+        quarry_timing::turn(Phase::Read);
         self.make_room();
         loop {
             match stream.read(&mut self.buffer[self.filled..]) {
@@ -142,6 +149,7 @@ impl Inbox {
 
     /// Reads up to `bytes` in all; false when the stream ends before.
     fn read_rest(&mut self, stream: &TcpStream, bytes: usize) -> io::Result<bool> {
+        quarry_timing::turn(Phase::Read);
         self.buffer.truncate(self.filled);
         while self.filled < bytes {
             let step = (bytes - self.filled).min(STEP_BYTES);

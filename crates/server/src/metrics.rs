@@ -1,7 +1,7 @@
 //! The figures for monitoring systems: what `/metrics` serves, built anew for every scrape.
 //!
 //! The library writes OpenMetrics; the classic text differs in a few lines (see `metrics_text`). Histograms have a
-//! bucket for every power of two of nanoseconds, so their counts are exact.
+//! bucket for every power of two of microseconds, so their counts are exact.
 
 use std::fmt;
 
@@ -16,8 +16,8 @@ use crate::metrics_text::{self, ExemplarLine};
 use crate::server::Server;
 use crate::traces;
 
-/// The first and the last bucket end below 2^10 ns (about a microsecond) and 2^35 ns (about half a minute).
-const POWERS: std::ops::RangeInclusive<u32> = 10..=35;
+/// Buckets end below these powers of two of microseconds: the last one is about half a minute.
+const POWERS: std::ops::RangeInclusive<u32> = 0..=25;
 
 /// The two forms of text, chosen by the scraper's Accept header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -277,7 +277,7 @@ fn encode(mut metric: MetricEncoder<'_>, times: &Distribution) -> fmt::Result {
 
 /// The end of a bucket, in seconds.
 fn bound(power: u32) -> f64 {
-    (1u64 << power) as f64 / 1e9
+    (1u64 << power) as f64 / 1e6
 }
 
 /// The operations that stand for their buckets.

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Namespace, PlanSummary};
-use quarry_storage::take_thread_work;
+use quarry_storage::{ThreadWork, take_thread_work};
 use quarry_timing::{Breakdown, Exemplar, Finished, LabelTexts, Labels, Work};
 use rustc_hash::FxHasher;
 
@@ -47,8 +47,7 @@ impl Ended<'_> {
     }
 
     pub fn shape_hash(&self) -> Option<u64> {
-        let hash = namespace_hash(self.outcome.database, self.outcome.collection);
-        query_shape::hash(hash, self.call, self.outcome)
+        query_shape::hash(self.call, self.outcome)
     }
 
     pub fn millis(&self) -> u64 {
@@ -64,27 +63,45 @@ pub fn settle(
     outcome: &Outcome<'_>,
     reply: &[u8],
 ) {
-    count_work(outcome);
     let finished = quarry_timing::finish_operation();
     let slow_ms = server.parameters.slow_ms.load(Relaxed);
     let is_slow = i64::try_from(finished.wall_ns() / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
         && !is_waiting_command(outcome);
-    let is_noted = is_slow || server.profiler.is_on();
-    let tracer = traces::tracer();
-    if !is_noted && tracer.is_none() {
-        record(call, outcome, finished, is_slow);
+    if is_slow || server.profiler.is_on() || traces::tracer().is_some() {
+        settle_noted(server, connection, call, outcome, reply, finished, is_slow);
         return;
     }
+    if outcome.opid.is_multiple_of(OPERATIONS_AN_EXEMPLAR) {
+        note_exemplar(call, outcome, &finished);
+    }
+    record(call, outcome, finished, work_at_end(outcome));
+}
+
+/// Ends an operation that is written about.
+#[cold]
+fn settle_noted(
+    server: &'static Server,
+    connection: &Connection,
+    call: &Call<'_>,
+    outcome: &Outcome<'_>,
+    reply: &[u8],
+    finished: Finished,
+    is_slow: bool,
+) {
+    finished.count_all(work_at_end(outcome));
     let breakdown = finished.breakdown();
-    record(call, outcome, finished, is_slow);
+    if is_slow || outcome.opid.is_multiple_of(OPERATIONS_AN_EXEMPLAR) {
+        note_exemplar(call, outcome, &finished);
+    }
+    record(call, outcome, finished, []);
     let ended = ended(connection, call, outcome, reply, &breakdown);
-    if let Some(tracer) = tracer {
+    if let Some(tracer) = traces::tracer() {
         tracer.note(server, &ended, is_slow);
     }
-    if is_noted {
+    if is_slow || server.profiler.is_on() {
         server.profiler.note(server, &ended, is_slow);
         // What the profiler wrote is not the next operation's work.
-        count_engine_work();
+        take_thread_work();
     }
 }
 
@@ -108,33 +125,39 @@ fn ended<'a>(
     }
 }
 
-/// Puts what was done into the operation's breakdown; what is already in it is not counted twice.
-pub fn count_work(outcome: &Outcome<'_>) {
-    count_engine_work();
-    quarry_timing::name_all([
-        (Work::KeysExamined, outcome.keys_examined),
-        (Work::DocsExamined, outcome.docs_examined),
-        (Work::Returned, outcome.returned),
-    ]);
-}
-
 /// Writes `quarry: {timing: {...}}` into a reply: the breakdown up to here, before the reply is encoded and sent.
 pub fn append_timing(outcome: &Outcome<'_>, reply: &mut DocumentBuilder<'_>) {
-    count_work(outcome);
+    quarry_timing::count_all(engine_work());
+    let mut breakdown = quarry_timing::breakdown();
+    for (work, amount) in outcome_work(outcome) {
+        breakdown.work[work as usize] += amount;
+    }
     let mut quarry = reply.document("quarry");
     let mut timing = quarry.document("timing");
-    timing_document::append_breakdown(&mut timing, &quarry_timing::breakdown());
+    timing_document::append_breakdown(&mut timing, &breakdown);
     timing.finish();
     quarry.finish();
 }
 
-/// Puts what this thread asked of the engine since the last call into the operation's breakdown.
-pub fn count_engine_work() {
-    if !quarry_timing::IS_COMPILED {
-        return;
-    }
-    let work = take_thread_work();
-    quarry_timing::count_all([
+/// What was not counted while the operation ran.
+#[inline]
+fn work_at_end(outcome: &Outcome<'_>) -> [(Work, u64); 10] {
+    let [gets, seeks, nexts, read, written, hits, misses] = engine_work();
+    let [keys, docs, returned] = outcome_work(outcome);
+    [
+        gets, seeks, nexts, read, written, hits, misses, keys, docs, returned,
+    ]
+}
+
+/// What this thread asked of the engine since the last call.
+#[inline]
+fn engine_work() -> [(Work, u64); 7] {
+    let work = if quarry_timing::IS_COMPILED {
+        take_thread_work()
+    } else {
+        ThreadWork::default()
+    };
+    [
         (Work::EngineGets, work.gets),
         (Work::EngineSeeks, work.seeks),
         (Work::EngineNexts, work.nexts),
@@ -142,37 +165,53 @@ pub fn count_engine_work() {
         (Work::BytesWritten, work.bytes_written),
         (Work::CacheHits, work.cache_hits),
         (Work::CacheMisses, work.cache_misses),
-    ]);
+    ]
 }
 
 #[inline]
-fn record(call: &Call<'_>, outcome: &Outcome<'_>, finished: Finished, is_slow: bool) {
+fn outcome_work(outcome: &Outcome<'_>) -> [(Work, u64); 3] {
+    [
+        (Work::KeysExamined, outcome.keys_examined),
+        (Work::DocsExamined, outcome.docs_examined),
+        (Work::Returned, outcome.returned),
+    ]
+}
+
+#[inline]
+fn record<const N: usize>(
+    call: &Call<'_>,
+    outcome: &Outcome<'_>,
+    finished: Finished,
+    work: [(Work, u64); N],
+) {
     if !finished.is_timed() {
         return;
     }
-    if outcome.collection.is_empty() {
-        quarry_timing::record_operation(outcome.kind, finished, &Labels::NONE);
-        return;
-    }
-    let namespace = namespace_hash(outcome.database, outcome.collection);
-    let is_exemplar = is_slow || outcome.opid.is_multiple_of(OPERATIONS_AN_EXEMPLAR);
-    let labels = Labels {
-        namespace,
-        shape: query_shape::hash(namespace, call, outcome).unwrap_or(0),
-        texts: &Texts { call, outcome },
-        exemplar: is_exemplar.then(|| exemplar(call, outcome, &finished)),
+    // What never began, or is on no collection, has no labels.
+    let labels = if outcome.collection.is_empty() || outcome.namespace_hash == 0 {
+        Labels::NONE
+    } else {
+        Labels {
+            namespace: outcome.namespace_hash,
+            shape: query_shape::hash(call, outcome).unwrap_or(0),
+        }
     };
-    quarry_timing::record_operation(outcome.kind, finished, &labels);
+    let texts = || Texts { call, outcome };
+    quarry_timing::record_operation(outcome.kind, finished, work, labels, texts);
 }
 
 #[cold]
-fn exemplar(call: &Call<'_>, outcome: &Outcome<'_>, finished: &Finished) -> Exemplar {
-    Exemplar {
+fn note_exemplar(call: &Call<'_>, outcome: &Outcome<'_>, finished: &Finished) {
+    if !finished.is_timed() || outcome.collection.is_empty() {
+        return;
+    }
+    let exemplar = Exemplar {
         opid: outcome.opid,
         trace: TraceContext::of(call.body).map_or(0, |context| context.trace_id),
         wall_ns: finished.wall_ns(),
         unix_ms: unix_ms(),
-    }
+    };
+    quarry_timing::note_exemplar(outcome.kind, exemplar);
 }
 
 struct Texts<'a> {
@@ -191,7 +230,6 @@ impl LabelTexts for Texts<'_> {
 }
 
 /// What a namespace is known by in the figures; never 0.
-#[inline]
 pub fn namespace_hash(database: &str, collection: &str) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(database.as_bytes());

@@ -7,6 +7,7 @@
 use std::hash::Hasher;
 
 use quarry_bson::{ElementType, RawArray, RawDocument, RawValue};
+use quarry_database::PlanSummary;
 use quarry_timing::OperationKind;
 use rustc_hash::FxHasher;
 
@@ -40,29 +41,52 @@ impl<'a> Asked<'a> {
     }
 
     /// `{_id: <a value>}` and nothing else: the shape of most operations, found without a walk.
-    #[inline]
     fn is_by_id(&self) -> bool {
         let (Some(filter), None, None) = (self.filter, self.sort, self.pipeline) else {
             return false;
         };
-        filter.sole_element("_id").is_some_and(|id| {
-            !matches!(
-                id.element_type(),
-                ElementType::Document | ElementType::Array
-            )
-        })
+        filter
+            .sole_element("_id")
+            .is_some_and(|id| match id.value() {
+                RawValue::Document(value) => !is_operators(value),
+                _ => true,
+            })
     }
 }
 
 /// The shape's hash, never 0; none for commands that ask nothing.
 #[inline]
-pub fn hash(namespace: u64, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<u64> {
+pub fn hash(call: &Call<'_>, outcome: &Outcome<'_>) -> Option<u64> {
+    if is_find_by_id(outcome) {
+        return Some(hash_of_by_id(outcome));
+    }
+    hash_of_asked(call, outcome)
+}
+
+/// A find whose plan says what its filter is.
+#[inline]
+fn is_find_by_id(outcome: &Outcome<'_>) -> bool {
+    let plan = outcome.operation.as_ref().map(|operation| &operation.plan);
+    outcome.kind == OperationKind::Find
+        && outcome.asked.sort.is_none()
+        && plan.is_some_and(|plan| matches!(plan.get(), Some(PlanSummary::IdHack)))
+}
+
+#[inline]
+fn hash_of_by_id(outcome: &Outcome<'_>) -> u64 {
+    outcome.namespace_hash.rotate_left(outcome.kind as u32 + 1) | 1
+}
+
+#[inline(never)]
+fn hash_of_asked(call: &Call<'_>, outcome: &Outcome<'_>) -> Option<u64> {
     let asked = asked(call, outcome)?;
     if asked.is_by_id() {
-        return Some(namespace.rotate_left(outcome.kind as u32 + 1) | 1);
+        return Some(hash_of_by_id(outcome));
     }
     let mut shape = Hash(FxHasher::default());
-    shape.0.write_u64(namespace ^ outcome.kind as u64);
+    shape
+        .0
+        .write_u64(outcome.namespace_hash ^ outcome.kind as u64);
     asked.walk(&mut shape);
     Some(shape.0.finish() | 1)
 }
@@ -299,13 +323,14 @@ mod tests {
         };
         let mut outcome = Outcome {
             kind,
+            namespace_hash: 5,
             ..Outcome::default()
         };
         for element in call.body {
             let name = element.name();
             outcome.asked.note(name.as_bytes(), element.value());
         }
-        let hash = hash(5, &call, &outcome).unwrap();
+        let hash = hash(&call, &outcome).unwrap();
         (hash, text("db.things", &call, &outcome))
     }
 

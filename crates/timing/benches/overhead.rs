@@ -14,25 +14,23 @@ fn main() {
     let labels = Labels {
         namespace: 77,
         shape: 78,
-        texts: &Texts,
-        exemplar: None,
     };
     row("one look at the clock", || {
         black_box(Instant::now());
     });
     row("a point read's phases, off", || {
         quarry_timing::set_enabled(false);
-        point_read(&Labels::NONE);
+        point_read(Labels::NONE);
     });
     quarry_timing::set_enabled(true);
     row("a point read's phases, on", || {
-        point_read(&Labels::NONE);
+        point_read(Labels::NONE);
     });
     row("the same with its namespace and shape", || {
-        point_read(&labels);
+        point_read(labels);
     });
     row("the same, counted in the histograms", || {
-        point_read(&labels);
+        point_read(labels);
         COLLECT.with(|left| {
             left.set(left.get() + 1);
             if left.get() % 500 == 0 {
@@ -59,19 +57,22 @@ impl LabelTexts for Texts {
 }
 
 /// The scopes that a find by `_id` opens.
-fn point_read(labels: &Labels<'_>) {
-    quarry_timing::begin_operation_in(Phase::Read);
-    quarry_timing::turn(Phase::Decode);
-    quarry_timing::turn(Phase::Auth);
+fn point_read(labels: Labels) {
+    quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
     quarry_timing::turn(Phase::Execute);
     drop(quarry_timing::phase(Phase::Plan));
     drop(quarry_timing::phase(Phase::EngineRead));
-    quarry_timing::count(Work::EngineGets, 1);
-    quarry_timing::count(Work::KeysExamined, 1);
     quarry_timing::turn(Phase::Encode);
     quarry_timing::turn(Phase::Send);
     let finished = quarry_timing::finish_operation();
-    quarry_timing::record_operation(OperationKind::Find, black_box(finished), labels);
+    let amounts = [(Work::EngineGets, 1), (Work::KeysExamined, 1)];
+    quarry_timing::record_operation(
+        OperationKind::Find,
+        black_box(finished),
+        amounts,
+        labels,
+        || Texts,
+    );
 }
 
 fn row(name: &str, mut run: impl FnMut()) {

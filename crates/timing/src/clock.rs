@@ -17,6 +17,7 @@ const BASELINE_MAX: Duration = Duration::from_secs(100);
 /// Of so many readings of both clocks the closest one counts.
 const READINGS: usize = 8;
 
+#[derive(Debug)]
 struct Origin {
     clock: quanta::Clock,
     instant: Instant,
@@ -70,10 +71,34 @@ fn read_both(clock: &quanta::Clock) -> (Instant, u64) {
     )
 }
 
-/// Now, in ticks; never 0, which stands for "no time". The lowest bit is what that takes.
-#[inline]
+/// A look at the clock, kept where looking is frequent: it does not ask each time whether the clock has been started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter(&'static Origin);
+
+impl Counter {
+    pub fn new() -> Counter {
+        Counter(&ORIGIN)
+    }
+
+    /// Now, in ticks.
+    #[inline]
+    pub fn now(self) -> u64 {
+        self.0.clock.raw()
+    }
+
+    /// As [`ns`].
+    #[inline]
+    pub fn ns(self, ticks: u64) -> u64 {
+        // Less than nothing counts as nothing.
+        let ticks = ticks.cast_signed().max(0).cast_unsigned();
+        let rate = self.0.rate.load(Relaxed);
+        ((u128::from(ticks) * u128::from(rate)) >> RATE_BITS) as u64
+    }
+}
+
+/// As [`Counter::now`].
 pub(crate) fn now() -> u64 {
-    ORIGIN.clock.raw() | 1
+    ORIGIN.clock.raw()
 }
 
 /// An earlier moment, in ticks.
@@ -82,10 +107,8 @@ pub(crate) fn at(instant: Instant) -> u64 {
     now().saturating_sub(ticks(ns)).max(1)
 }
 
-#[inline]
 pub(crate) fn ns(ticks: u64) -> u64 {
-    let rate = ORIGIN.rate.load(Relaxed);
-    ((u128::from(ticks) * u128::from(rate)) >> RATE_BITS) as u64
+    Counter::new().ns(ticks)
 }
 
 /// Nanoseconds a tick.

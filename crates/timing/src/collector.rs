@@ -1,30 +1,33 @@
 //! Finished operations on their way into the histograms.
 //!
-//! An operation that ends writes a few words into the buffer of the core it runs on, under a lock that no other core
-//! takes while it works. [`collect`] adds up what the buffers hold; a background thread calls it ten times a second, and
-//! a core whose buffer is full hands it over. Sums go into the tables when somebody reads them and when a picture is
-//! due. So the histograms exist once, however many cores and connections there are, and no operation pays for filling
-//! them.
+//! An operation that ends is added up on the core it ran on, under a lock that no other core takes while it works: its
+//! times go into the sums and buckets of its combination, if the core keeps that one, else as a few words into a
+//! buffer. [`collect`] empties the buffers; a background thread calls it ten times a second, and a core whose buffer is
+//! full hands it over. A combination that is met often there is kept by the core from then on. Sums go into the tables
+//! when somebody reads them and when a picture is due. So the large histograms exist once, however many cores and
+//! connections there are, and no operation pays for making them.
 //!
 //! Lock order: the tables, then a core, then the interners or the buffers.
 
-use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 use crate::OperationKind;
 use crate::clock;
-use crate::entry::{self, ENTRY_WORDS_MAX, Entry, Head};
-use crate::interner::{Interner, Known, OTHER};
-use crate::labels::{Exemplar, Labels};
+use crate::entry::{self, ENTRY_WORDS_MAX, Entry, Head, touched_and_kind};
+use crate::interner::{Interner, Known};
+use crate::labels::{Exemplar, LabelTexts, Labels};
 use crate::live::Live;
 use crate::rows::Rows;
-use crate::tally::Tally;
+use crate::tally::{Combination, Key, Tally};
 use crate::tracked::Tracked;
 use crate::uses::Uses;
 use crate::windows::{Picture, Window, Windows};
+use crate::work::Work;
 
 /// Cores beyond this many share buffers.
 const CORES_MAX: usize = 64;
@@ -33,12 +36,13 @@ const BUFFER_WORDS: usize = 8192;
 /// Full buffers that wait to be collected; beyond it the operation that fills one collects.
 const FULL_MAX: usize = 48;
 const SPARE_MAX: usize = 8;
-/// A thread asks for its core once in so many operations.
-const OPERATIONS_A_LOOK: u32 = 32;
+/// A combination met so often in one buffer is kept; one met less often since the last picture makes room.
+const MET_MIN: u32 = 16;
 /// Labels kept apart. Beyond the busiest few, a namespace takes about 1 KiB.
 pub(crate) const NAMESPACES_MAX: usize = 10_000;
 pub(crate) const SHAPES_MAX: usize = 1_000;
 
+#[inline]
 pub(crate) fn global() -> &'static Collector {
     static GLOBAL: OnceLock<Collector> = OnceLock::new();
     GLOBAL.get_or_init(|| {
@@ -52,16 +56,22 @@ pub(crate) fn global() -> &'static Collector {
 pub fn collect() {
     clock::refine();
     let collector = global();
-    let mut tables = collector.added_up();
+    collector.set_rate();
+    let mut tables = collector.tables.lock();
     let now = Instant::now();
     if tables.windows.is_due(now) {
         collector.enter_sums(&mut tables);
+        collector.enter_buffers(&mut tables);
         collector.turn_windows(&mut tables, now);
+    } else {
+        collector.enter_buffers(&mut tables);
     }
 }
 
 pub(crate) struct Collector {
     cores: Vec<Core>,
+    /// Microseconds a tick of the clock: the bits of an f64.
+    rate: AtomicU64,
     buffers: Mutex<Buffers>,
     pub namespaces: Interner,
     pub shapes: Interner,
@@ -73,24 +83,14 @@ pub(crate) struct Collector {
 #[repr(align(128))]
 struct Core(Mutex<Waiting>);
 
+/// Operations that are not in the tables yet.
 #[derive(Default)]
 struct Waiting {
+    tally: Tally,
     /// None while its words are collected.
     buffer: Option<Buffer>,
-    last: Resolved,
     namespaces: Known,
     shapes: Known,
-}
-
-/// The labels of the last operation, by hash and by number: likely the next one's as well.
-#[derive(Default)]
-struct Resolved {
-    namespace_hash: u64,
-    shape_hash: u64,
-    namespaces_epoch: u64,
-    shapes_epoch: u64,
-    namespace: u32,
-    shape: u32,
 }
 
 /// Buffers that no core writes to.
@@ -103,6 +103,7 @@ struct Buffers {
 
 /// Operations one behind the other.
 struct Buffer {
+    core: usize,
     words: Box<[u64]>,
     len: usize,
 }
@@ -110,6 +111,7 @@ struct Buffer {
 impl Buffer {
     fn new() -> Buffer {
         Buffer {
+            core: 0,
             words: vec![0; BUFFER_WORDS].into(),
             len: 0,
         }
@@ -133,40 +135,18 @@ pub(crate) struct Tables {
     pub namespaces: Tracked,
     pub shapes: Tracked,
     pub windows: Windows,
-    /// What is not in the tables yet.
-    tally: Tally,
-    /// The last exemplar of each kind and power of two of nanoseconds.
+    /// The last exemplar of each kind and power of two of microseconds.
     pub exemplars: FxHashMap<(OperationKind, u32), Exemplar>,
-}
-
-/// The core that this thread runs on, or ran on a few operations ago: a thread that has just moved shares a buffer for
-/// as long, which costs no more than asking every time.
-fn core_of_thread() -> usize {
-    thread_local! {
-        static CORE: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
-    }
-    let (core, left) = CORE.get();
-    if let Some(left) = left.checked_sub(1) {
-        CORE.set((core, left));
-        return core;
-    }
-    let core = rustix::thread::sched_getcpu();
-    CORE.set((core, OPERATIONS_A_LOOK));
-    core
-}
-
-/// A panic while recording leaves at worst a value out: what the lock guards stays in use.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Collector {
     pub fn new(cores: usize) -> Collector {
-        Collector {
+        let collector = Collector {
             // A power of two, so that finding one's own takes no division.
             cores: (0..cores.next_power_of_two())
                 .map(|_| Core::default())
                 .collect(),
+            rate: AtomicU64::default(),
             buffers: Mutex::default(),
             namespaces: Interner::new(NAMESPACES_MAX),
             shapes: Interner::new(SHAPES_MAX),
@@ -176,27 +156,63 @@ impl Collector {
                 namespaces: Tracked::with_uses(),
                 shapes: Tracked::default(),
                 windows: Windows::new(Instant::now()),
-                tally: Tally::default(),
                 exemplars: FxHashMap::default(),
             }),
+        };
+        collector.set_rate();
+        collector
+    }
+
+    fn set_rate(&self) {
+        let micros = clock::rate() / 1000.0;
+        self.rate.store(micros.to_bits(), Relaxed);
+    }
+
+    /// Takes the times of an operation that has just ended off its thread, and its amounts.
+    #[inline(always)]
+    pub fn record<const N: usize, T: LabelTexts>(
+        &self,
+        kind: OperationKind,
+        live: &Live,
+        amounts: [(Work, u64); N],
+        labels: Labels,
+        texts: impl FnOnce() -> T,
+    ) {
+        let key = Key {
+            touched_and_kind: touched_and_kind(kind, live),
+            labels,
+        };
+        let rate = f64::from_bits(self.rate.load(Relaxed));
+        let core = live.core.get() & (self.cores.len() - 1);
+        let mut waiting = self.cores[core].0.lock();
+        if !(waiting.tally).record(&key, live, amounts, rate) {
+            live.count(amounts);
+            self.record_alone(core, waiting, kind, live, labels, &texts());
         }
     }
 
-    /// Takes the times of an operation that has just ended off its thread.
-    #[inline]
-    pub fn record(&self, kind: OperationKind, live: &Live, wall: u64, labels: &Labels<'_>) {
-        if let Some(exemplar) = labels.exemplar {
-            self.note_exemplar(kind, exemplar);
-        }
-        let core = core_of_thread() & (self.cores.len() - 1);
-        let mut waiting = locked(&self.cores[core].0);
-        if !self.is_current(&waiting.last, labels) {
-            self.resolve(&mut waiting, labels);
-        }
-        let Waiting { buffer, last, .. } = &mut *waiting;
+    #[inline(never)]
+    fn record_alone(
+        &self,
+        core: usize,
+        mut waiting: MutexGuard<'_, Waiting>,
+        kind: OperationKind,
+        live: &Live,
+        labels: Labels,
+        texts: &dyn LabelTexts,
+    ) {
+        let Waiting {
+            buffer,
+            namespaces,
+            shapes,
+            ..
+        } = &mut *waiting;
+        let namespace = (self.namespaces).id(namespaces, labels.namespace, || texts.namespace());
+        let shape = self.shapes.id(shapes, labels.shape, || texts.shape());
         let words = buffer.get_or_insert_with(|| self.empty_buffer());
+        words.core = core;
         if let Some(room) = words.room() {
-            words.len += entry::write(room, kind, live, wall, last.namespace, last.shape);
+            words.len += entry::write(room, kind, live, namespace, shape);
         }
         if words.len + ENTRY_WORDS_MAX > BUFFER_WORDS
             && let Some(full) = buffer.take()
@@ -206,105 +222,95 @@ impl Collector {
         }
     }
 
-    #[inline]
-    fn is_current(&self, last: &Resolved, labels: &Labels<'_>) -> bool {
-        (last.namespace_hash, last.shape_hash) == (labels.namespace, labels.shape)
-            && last.namespaces_epoch == self.namespaces.epoch()
-            && last.shapes_epoch == self.shapes.epoch()
-    }
-
-    #[inline(never)]
-    fn resolve(&self, waiting: &mut Waiting, labels: &Labels<'_>) {
-        let (namespaces_epoch, shapes_epoch) = (self.namespaces.epoch(), self.shapes.epoch());
-        let (namespaces, shapes) = (&mut waiting.namespaces, &mut waiting.shapes);
-        let texts = labels.texts;
-        let namespace = (self.namespaces).id(namespaces, labels.namespace, || texts.namespace());
-        let shape = self.shapes.id(shapes, labels.shape, || texts.shape());
-        waiting.last = Resolved {
-            namespace_hash: labels.namespace,
-            shape_hash: labels.shape,
-            // A label that found no place asks again.
-            namespaces_epoch: if namespace == OTHER {
-                u64::MAX
-            } else {
-                namespaces_epoch
-            },
-            shapes_epoch: if shape == OTHER {
-                u64::MAX
-            } else {
-                shapes_epoch
-            },
-            namespace,
-            shape,
-        };
-    }
-
     #[cold]
     fn empty_buffer(&self) -> Buffer {
-        let spare = locked(&self.buffers).spare.pop();
+        let spare = self.buffers.lock().spare.pop();
         spare.unwrap_or_else(Buffer::new)
     }
 
     #[cold]
     fn hand_over(&self, buffer: Buffer) {
-        let mut buffers = locked(&self.buffers);
+        let mut buffers = self.buffers.lock();
         buffers.full.push(buffer);
         let is_overdue = buffers.full.len() >= FULL_MAX;
         drop(buffers);
         if is_overdue {
-            drop(self.added_up());
+            self.enter_buffers(&mut self.tables.lock());
         }
     }
 
-    fn note_exemplar(&self, kind: OperationKind, exemplar: Exemplar) {
-        let power = u64::BITS - exemplar.wall_ns.leading_zeros();
-        locked(&self.tables)
-            .exemplars
-            .insert((kind, power), exemplar);
+    #[cold]
+    pub fn note_exemplar(&self, kind: OperationKind, exemplar: Exemplar) {
+        let power = u64::BITS - (exemplar.wall_ns / 1000).leading_zeros();
+        (self.tables.lock().exemplars).insert((kind, power), exemplar);
     }
 
     /// The tables with every operation in them that has ended.
     pub fn collected(&self) -> MutexGuard<'_, Tables> {
-        let mut tables = self.added_up();
+        let mut tables = self.tables.lock();
         self.enter_sums(&mut tables);
+        self.enter_buffers(&mut tables);
         tables
     }
 
-    /// The tables, and in their tally every operation that has ended.
-    fn added_up(&self) -> MutexGuard<'_, Tables> {
-        let mut tables = locked(&self.tables);
-        let full = std::mem::take(&mut locked(&self.buffers).full);
+    /// Puts into the tables what the cores have added up.
+    fn enter_sums(&self, tables: &mut Tables) {
+        for core in &self.cores {
+            // What ends meanwhile goes into the core's buffer.
+            let mut combinations = core.0.lock().tally.take_if(|_| true);
+            for sum in &combinations {
+                self.enter_sum(tables, sum);
+            }
+            combinations.retain_mut(|sum| {
+                let is_kept = sum.count >= u64::from(MET_MIN);
+                sum.clear();
+                is_kept
+            });
+            core.0.lock().tally.keep(combinations);
+        }
+    }
+
+    fn enter_sum(&self, tables: &mut Tables, sum: &Combination) {
+        self.add(tables, sum.head, sum.count, |kind, rows, uses| {
+            rows.add(sum);
+            if let Some(uses) = uses {
+                uses.add(kind, sum.used(), &sum.latencies());
+            }
+        });
+    }
+
+    /// Puts into the tables what is in the buffers.
+    fn enter_buffers(&self, tables: &mut Tables) {
+        let full = std::mem::take(&mut self.buffers.lock().full);
         for mut buffer in full {
-            self.enter(&mut tables, buffer.words());
+            self.enter(tables, &buffer);
             buffer.len = 0;
-            let mut buffers = locked(&self.buffers);
+            let mut buffers = self.buffers.lock();
             if buffers.spare.len() < SPARE_MAX {
                 buffers.spare.push(buffer);
             }
         }
         for core in &self.cores {
-            let mut waiting = locked(&core.0);
-            let Some(mut buffer) = waiting.buffer.take_if(|buffer| buffer.len > 0) else {
-                continue;
-            };
-            drop(waiting);
-            self.enter(&mut tables, buffer.words());
+            let buffer = (core.0.lock().buffer).take_if(|buffer| buffer.len > 0);
+            let Some(mut buffer) = buffer else { continue };
+            self.enter(tables, &buffer);
             buffer.len = 0;
             // It goes back unless the core has begun another one.
-            locked(&core.0).buffer.get_or_insert(buffer);
+            core.0.lock().buffer.get_or_insert(buffer);
         }
-        tables
     }
 
-    fn enter(&self, tables: &mut Tables, mut words: &[u64]) {
-        let rate = clock::rate();
-        while let Some(entry) = entry::read(&mut words, tables.tally.last()) {
-            if !tables.tally.record(&entry, rate) {
-                self.enter_alone(tables, &entry);
-            }
+    fn enter(&self, tables: &mut Tables, buffer: &Buffer) {
+        let mut words = buffer.words();
+        let mut met = FxHashMap::<Head, u32>::default();
+        while let Some(entry) = entry::read(&mut words) {
+            self.enter_alone(tables, &entry);
+            *met.entry(entry.head).or_default() += 1;
         }
-        if tables.tally.is_overdue() {
-            self.enter_sums(tables);
+        for (head, count) in met {
+            if count >= MET_MIN {
+                self.keep(buffer.core, head);
+            }
         }
     }
 
@@ -317,17 +323,25 @@ impl Collector {
         });
     }
 
-    fn enter_sums(&self, tables: &mut Tables) {
-        let mut tally = std::mem::take(&mut tables.tally);
-        tally.drain(|sum| {
-            self.add(tables, sum.head, sum.count, |kind, rows, uses| {
-                rows.add(sum);
-                if let Some(uses) = uses {
-                    uses.add(kind, sum.used(), &sum.latencies);
-                }
-            });
-        });
-        tables.tally = tally;
+    /// Has the core add up operations of this combination from now on, unless their labels have no figures of their
+    /// own: those ask again whether there is a place.
+    fn keep(&self, core: usize, head: Head) {
+        let hashes = (
+            self.namespaces.hash_of_id(head.namespace()),
+            self.shapes.hash_of_id(head.shape()),
+        );
+        let (Some(namespace), Some(shape)) = hashes else {
+            return;
+        };
+        let key = Key {
+            touched_and_kind: head.touched_and_kind,
+            labels: Labels { namespace, shape },
+        };
+        let combination = Combination::new(key, head);
+        let mut waiting = self.cores[core].0.lock();
+        if !waiting.tally.keeps(&key) {
+            waiting.tally.keep([combination]);
+        }
     }
 
     /// Lets `add` put `count` operations wherever they belong.
@@ -370,6 +384,7 @@ impl Collector {
 
     fn forget_namespaces(&self, tables: &mut Tables, ids: &[u32]) {
         self.namespaces.forget(ids);
+        self.end_combinations(tables, |head| ids.contains(&head.namespace()));
         for &id in ids {
             tables.namespaces.forget(id);
             tables.windows.forget_namespace(id);
@@ -378,9 +393,19 @@ impl Collector {
 
     fn forget_shapes(&self, tables: &mut Tables, ids: &[u32]) {
         self.shapes.forget(ids);
+        self.end_combinations(tables, |head| ids.contains(&head.shape()));
         for &id in ids {
             tables.shapes.forget(id);
             tables.windows.forget_shape(id);
+        }
+    }
+
+    fn end_combinations(&self, tables: &mut Tables, is_meant: impl Fn(Head) -> bool) {
+        for core in &self.cores {
+            let ended = core.0.lock().tally.take_if(&is_meant);
+            for sum in &ended {
+                self.enter_sum(tables, sum);
+            }
         }
     }
 

@@ -1,7 +1,8 @@
-//! One distribution of nanoseconds, in buckets that grow with the value: 32 to an octave, as HDR histograms do.
+//! One distribution of times, in buckets that grow with the value: 32 to an octave, as HDR histograms do.
 //!
 //! The bucket of a value is the upper bits of its floating-point form, the exponent and what follows it, which costs a
-//! few instructions. Quantiles are exact to 1/64 of the value, sums and counts are exact. The buckets grow with the
+//! few instructions. Buckets end at the powers of two of a microsecond and halfway between them, so that coarser counts
+//! of microseconds follow from them. Quantiles are exact to 1/64 of the value, sums and counts are exact. The buckets grow with the
 //! largest value met, so that a histogram of microseconds takes 4 KB.
 
 const SUB_BITS: u32 = 5;
@@ -9,8 +10,14 @@ const SUB_BITS: u32 = 5;
 pub(crate) const BUCKETS_MAX: usize = 40 << SUB_BITS;
 /// Bits of a floating-point number below those that tell its bucket.
 const LOWER_BITS: u32 = f64::MANTISSA_DIGITS - 1 - SUB_BITS;
-/// The upper bits of 1.0: what is less is counted with it.
-const FIRST: u64 = 1.0_f64.to_bits() >> LOWER_BITS;
+/// In microseconds; what is less, about a nanosecond, is counted with it.
+const SHORTEST: f64 = 1.0 / 1024.0;
+/// Octaves below a microsecond.
+const SHORT_OCTAVES: u32 = 10;
+/// The upper bits of the shortest one.
+const FIRST: u64 = SHORTEST.to_bits() >> LOWER_BITS;
+/// A value of the last bucket.
+const LONGEST: f64 = f64::from_bits((FIRST + BUCKETS_MAX as u64 - 1) << LOWER_BITS);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Histogram {
@@ -19,29 +26,45 @@ pub(crate) struct Histogram {
     pub sum_ns: u64,
 }
 
-/// Nanoseconds and other numbers far below 2^52, without the instructions that a whole u64 takes.
+/// The bucket of a value; below `BUCKETS_MAX`.
 #[inline]
-pub(crate) fn float(number: u64) -> f64 {
-    const TWO_POWER_52: f64 = 4_503_599_627_370_496.0;
-    f64::from_bits(TWO_POWER_52.to_bits() | number) - TWO_POWER_52
+pub(crate) fn index(micros: f64) -> usize {
+    // Not `clamp`, which minds what is no number.
+    let micros = if micros > SHORTEST { micros } else { SHORTEST };
+    let micros = if micros < LONGEST { micros } else { LONGEST };
+    ((micros.to_bits() >> LOWER_BITS) - FIRST) as usize
 }
 
-/// The bucket of a value; it may be beyond the last one.
-#[inline]
-pub(crate) fn index(ns: f64) -> usize {
-    // Not `max`, which minds what is no number.
-    let ns = if ns < 1.0 { 1.0 } else { ns };
-    ((ns.to_bits() >> LOWER_BITS) - FIRST) as usize
-}
-
-/// Where a bucket begins; where the next one does, it ends.
-fn lower(index: usize) -> f64 {
+/// Where a bucket begins, in microseconds; where the next one does, it ends.
+pub(crate) fn lower(index: usize) -> f64 {
     f64::from_bits((index as u64 + FIRST) << LOWER_BITS)
+}
+
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+/// Buckets that were filled elsewhere, without the empty ones before and behind them.
+#[derive(Clone, Copy)]
+pub(crate) struct Used<'a> {
+    first: usize,
+    buckets: &'a [u32],
+}
+
+impl<'a> Used<'a> {
+    pub fn of(all: &'a [u32]) -> Used<'a> {
+        let first = all.iter().position(|&count| count > 0).unwrap_or(0);
+        let last = all.iter().rposition(|&count| count > 0);
+        Used {
+            first,
+            buckets: &all[first..last.map_or(0, |last| last + 1)],
+        }
+    }
 }
 
 impl Histogram {
     pub fn record(&mut self, ns: u64) {
-        let index = index(ns as f64).min(BUCKETS_MAX - 1);
+        let index = index(micros(ns));
         if index >= self.buckets.len() {
             self.buckets.resize(index + 1, 0);
         }
@@ -50,14 +73,22 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
-    /// Takes `count` values that were counted elsewhere.
-    pub fn add(&mut self, buckets: &[u32; BUCKETS_MAX], count: u64, sum_ns: u64) {
-        let used = buckets.iter().rposition(|&count| count > 0);
-        let used = used.map_or(0, |last| last + 1);
-        if used > self.buckets.len() {
-            self.buckets.resize(used, 0);
+    /// Takes `count` values of no time.
+    pub fn add_zeros(&mut self, count: u64) {
+        if self.buckets.is_empty() {
+            self.buckets.push(0);
         }
-        for (mine, theirs) in self.buckets.iter_mut().zip(buckets) {
+        self.buckets[0] += count;
+        self.count += count;
+    }
+
+    /// Takes `count` values that were counted elsewhere.
+    pub fn add(&mut self, used: Used<'_>, count: u64, sum_ns: u64) {
+        let end = used.first + used.buckets.len();
+        if end > self.buckets.len() {
+            self.buckets.resize(end, 0);
+        }
+        for (mine, theirs) in self.buckets[used.first..].iter_mut().zip(used.buckets) {
             *mine += u64::from(*theirs);
         }
         self.count += count;
@@ -86,8 +117,8 @@ impl Histogram {
         rest
     }
 
-    /// The value that the share `quantile` of all values does not exceed; within a bucket, values lie evenly.
-    pub fn quantile(&self, quantile: f64) -> f64 {
+    /// The microseconds that the share `quantile` of all values does not exceed; within a bucket, values lie evenly.
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
         let wanted = (quantile * self.count as f64).max(1.0);
         let mut below = 0.0;
         for (index, &count) in self.buckets.iter().enumerate() {
@@ -101,15 +132,15 @@ impl Histogram {
         0.0
     }
 
-    /// The upper end of the highest bucket in use.
-    pub fn max_ns(&self) -> f64 {
+    /// The upper end of the highest bucket in use, in microseconds.
+    pub fn max_us(&self) -> f64 {
         let last = self.buckets.iter().rposition(|&count| count > 0);
         last.map_or(0.0, |index| lower(index + 1))
     }
 
-    /// How many values lie below `2^power` ns: exact, because a bucket ends there.
+    /// How many values lie below `2^power` microseconds: exact, because a bucket ends there.
     pub fn count_below_power(&self, power: u32) -> u64 {
-        let end = ((power as usize) << SUB_BITS).min(self.buckets.len());
+        let end = (((SHORT_OCTAVES + power) as usize) << SUB_BITS).min(self.buckets.len());
         self.buckets[..end].iter().sum()
     }
 }
@@ -120,12 +151,14 @@ mod tests {
 
     #[test]
     fn buckets_tile_all_values() {
-        assert_eq!((index(0.0), index(1.0), lower(0)), (0, 0, 1.0));
+        assert_eq!((index(0.0), index(SHORTEST), lower(0)), (0, 0, SHORTEST));
+        assert_eq!(index(-1.0), 0);
         for bucket in 0..BUCKETS_MAX {
             assert_eq!(index(lower(bucket)), bucket);
             assert_eq!(index(lower(bucket + 1).next_down()), bucket);
         }
-        assert_eq!(index(float(1 << 40)), BUCKETS_MAX);
+        assert_eq!(index((1u64 << 40) as f64), BUCKETS_MAX - 1);
+        assert_eq!(index(f64::NAN), 0);
         let mut histogram = Histogram::default();
         histogram.record(u64::MAX);
         assert_eq!(histogram.buckets.len(), BUCKETS_MAX);
@@ -134,16 +167,9 @@ mod tests {
     #[test]
     fn a_bucket_is_no_wider_than_a_32nd_of_its_values() {
         for power in 0..40 {
-            let ns = float(1 << power);
-            let bucket = index(ns);
-            assert!((lower(bucket + 1) - lower(bucket)) * 32.0 <= ns);
-        }
-    }
-
-    #[test]
-    fn numbers_become_floats_exactly() {
-        for number in [0, 1, 77, 1 << 40, (1 << 52) - 1] {
-            assert_eq!(float(number), number as f64);
+            let micros = SHORTEST * (1u64 << power) as f64;
+            let bucket = index(micros);
+            assert!((lower(bucket + 1) - lower(bucket)) * 32.0 <= micros);
         }
     }
 
@@ -153,9 +179,11 @@ mod tests {
         let mut buckets = [0; BUCKETS_MAX];
         for ns in [3, 70, 70, 5_000_000] {
             recorded.record(ns);
-            buckets[index(float(ns))] += 1;
+            buckets[index(micros(ns))] += 1;
         }
-        added.add(&buckets, 4, 5_000_143);
+        added.add(Used::of(&buckets), 4, 5_000_143);
+        assert_eq!(added, recorded);
+        added.add(Used::of(&[0; BUCKETS_MAX]), 0, 0);
         assert_eq!(added, recorded);
     }
 
@@ -167,7 +195,7 @@ mod tests {
         histogram.record(5_000_000);
         let since = histogram.since(&earlier);
         assert_eq!((since.count, since.sum_ns), (1, 5_000_000));
-        assert!((since.quantile(0.5) / 5e6 - 1.0).abs() < 0.04);
+        assert!((since.quantile_us(0.5) / 5e3 - 1.0).abs() < 0.04);
         let mut merged = earlier.clone();
         merged.merge(&since);
         assert_eq!(merged, histogram);
@@ -176,12 +204,12 @@ mod tests {
     #[test]
     fn powers_of_two_split_exactly() {
         let mut histogram = Histogram::default();
-        for ns in [1023, 1024, 1025, 4096] {
+        for ns in [999, 1000, 1001, 4000] {
             histogram.record(ns);
         }
-        assert_eq!(histogram.count_below_power(10), 1);
-        assert_eq!(histogram.count_below_power(12), 3);
-        assert_eq!(histogram.count_below_power(13), 4);
+        assert_eq!(histogram.count_below_power(0), 1);
+        assert_eq!(histogram.count_below_power(2), 3);
+        assert_eq!(histogram.count_below_power(3), 4);
         assert_eq!(histogram.count_below_power(33), 4);
     }
 }

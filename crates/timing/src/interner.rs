@@ -5,8 +5,8 @@
 //! "other", most of them without a look at the table, until the least used ones are forgotten.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 /// Without a label.
@@ -53,20 +53,14 @@ impl Interner {
         }
     }
 
-    /// Moves when what this table said of a label may have changed.
-    #[inline]
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Relaxed)
-    }
-
     /// The number of a label, whose hash is 0 for none.
     pub fn id(&self, known: &mut Known, hash: u64, text: impl FnOnce() -> String) -> u32 {
         if hash == 0 {
             return NONE;
         }
-        let epoch = self.epoch();
+        let epoch = self.epoch.load(Relaxed);
         if known.epoch != epoch {
-            let names = self.lock();
+            let names = self.names.lock();
             known.ids.retain(|_, id| names.texts.contains_key(id));
             known.epoch = epoch;
         }
@@ -82,7 +76,7 @@ impl Interner {
         if self.is_full.load(Relaxed) && !known.misses.is_multiple_of(MISSES_A_LOOK) {
             return OTHER;
         }
-        let mut names = self.lock();
+        let mut names = self.names.lock();
         let id = match names.ids.get(&hash) {
             Some(id) => *id,
             None if names.ids.len() >= self.labels_max => {
@@ -103,7 +97,7 @@ impl Interner {
 
     /// Takes numbers back: their labels begin anew when they are met again.
     pub fn forget(&self, ids: &[u32]) {
-        let mut names = self.lock();
+        let mut names = self.names.lock();
         for id in ids {
             if let Some((hash, _)) = names.texts.remove(id) {
                 names.ids.remove(&hash);
@@ -115,7 +109,15 @@ impl Interner {
     }
 
     pub fn id_of_hash(&self, hash: u64) -> Option<u32> {
-        self.lock().ids.get(&hash).copied()
+        self.names.lock().ids.get(&hash).copied()
+    }
+
+    /// 0 for the number of no label; none for a number that is not a label's own.
+    pub fn hash_of_id(&self, id: u32) -> Option<u64> {
+        if id == NONE {
+            return Some(0);
+        }
+        self.names.lock().texts.get(&id).map(|(hash, _)| *hash)
     }
 
     pub fn is_full(&self) -> bool {
@@ -123,11 +125,11 @@ impl Interner {
     }
 
     pub fn text(&self, id: u32) -> Option<String> {
-        self.lock().texts.get(&id).map(|(_, text)| text.to_string())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names
+            .lock()
+            .texts
+            .get(&id)
+            .map(|(_, text)| text.to_string())
     }
 }
 

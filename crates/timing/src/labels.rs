@@ -4,24 +4,19 @@
 //! hash are counted as one.
 
 /// The labels of one operation.
-#[derive(Clone, Copy)]
-pub struct Labels<'a> {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
     /// The hash of the namespace; 0 for none.
     pub namespace: u64,
     /// The hash of the query's shape; 0 for none.
     pub shape: u64,
-    pub texts: &'a dyn LabelTexts,
-    /// Shown with the bucket that the operation's wall time falls into.
-    pub exemplar: Option<Exemplar>,
 }
 
-impl Labels<'_> {
+impl Labels {
     /// An operation on no collection.
-    pub const NONE: Labels<'static> = Labels {
+    pub const NONE: Labels = Labels {
         namespace: 0,
         shape: 0,
-        texts: &NoTexts,
-        exemplar: None,
     };
 }
 
@@ -31,7 +26,9 @@ pub trait LabelTexts {
     fn shape(&self) -> String;
 }
 
-struct NoTexts;
+/// For [`Labels::NONE`].
+#[derive(Debug)]
+pub struct NoTexts;
 
 impl LabelTexts for NoTexts {
     fn namespace(&self) -> String {
@@ -43,7 +40,7 @@ impl LabelTexts for NoTexts {
     }
 }
 
-/// One operation that stands for its bucket.
+/// One operation that stands for the bucket that its wall time falls into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exemplar {
     /// The number of the operation.

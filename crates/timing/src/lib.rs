@@ -2,8 +2,8 @@
 //!
 //! An operation begins with [`begin_operation`] and ends with [`end_operation`]; between them
 //! [`phase`] opens scopes that nest and count **exclusive** time into a fixed array of the thread,
-//! and [`count`] adds up what the operation does. At the end the array goes, in one step, into a buffer of the core,
-//! and from there into histograms: by operation kind and phase, and for the busiest namespaces and query shapes.
+//! and [`count`] adds up what the operation does. At the end the array is added, in one step, to the sums of its core,
+//! and those to histograms: by operation kind and phase, and for the busiest namespaces and query shapes.
 //! [`kinds`], [`namespaces`] and [`shapes`] read them, over three windows. Always true: the phases and
 //! `unattributed` add up to the wall time of the operation.
 //!
@@ -39,15 +39,15 @@ mod stall;
 
 pub use clock::start_clock;
 pub use collector::{Distribution, collect};
-pub use labels::{Exemplar, LabelTexts, Labels};
+pub use labels::{Exemplar, LabelTexts, Labels, NoTexts};
 pub use layer::Layer;
 pub use live::{Attached, Glimpse, Observer, attach, count, count_all, name, name_all};
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{
-    Breakdown, Finished, IS_COMPILED, Scope, add, begin_operation, begin_operation_in, breakdown,
-    end_operation, finish_operation, is_enabled, phase, record_operation, set_enabled, tag,
-    tag_operation, turn,
+    Breakdown, Finished, IS_COMPILED, Scope, add, begin_operation, begin_operation_after,
+    begin_operation_in, breakdown, end_operation, finish_operation, is_enabled, note_exemplar,
+    phase, record_operation, set_enabled, tag, tag_operation, turn,
 };
 pub use report::{
     KindReport, LabelReport, OTHERS, PhaseReport, Times, all_uses, exemplar, forget_namespace,

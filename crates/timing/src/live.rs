@@ -7,25 +7,33 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use crate::clock;
+use crate::clock::{self, Counter};
+use crate::phase::entered;
 use crate::recorder::IS_COMPILED;
+use crate::rows::ROW_COUNT;
 use crate::work::{WORK_COUNT, Work};
 use crate::{Breakdown, PHASE_COUNT, Phase};
 
 /// Stands for no phase: its slot takes the time that no phase covers, so that the slots add up to the wall.
-pub(crate) const NO_PHASE: u8 = PHASE_COUNT as u8;
+pub(crate) const NO_PHASE: u32 = PHASE_COUNT as u32;
 /// A power of two, so that finding a slot needs no check.
 const SLOTS: usize = 32;
 pub(crate) const SLOT_MASK: usize = SLOTS - 1;
-const _: () = assert!(PHASE_COUNT < SLOTS && SLOTS.is_power_of_two());
+const _: () = assert!(ROW_COUNT <= SLOTS && SLOTS.is_power_of_two());
+/// A thread asks for its core once in so many operations.
+const OPERATIONS_A_LOOK: u32 = 32;
 /// How often a reader tries again when the operation changed under its eyes.
 const LOOKS_MAX: usize = 4;
 
 thread_local! {
-    static LIVE: Cell<Option<&'static Live>> = const { Cell::new(None) };
+    static PLACE: Cell<Option<&'static Live>> = const { Cell::new(None) };
+    /// The place while an operation runs.
+    static RUNNING: Cell<Option<&'static Live>> = const { Cell::new(None) };
+    /// The place while a timed operation runs, so that opening a scope asks one question.
+    static TIMED: Cell<Option<&'static Live>> = const { Cell::new(None) };
 }
 
 static FREE: Mutex<Vec<&'static Live>> = Mutex::new(Vec::new());
@@ -38,25 +46,107 @@ pub(crate) struct Live {
     pub start: AtomicU64,
     /// When the running slot was last changed; 0 while no timed operation runs.
     pub since: AtomicU64,
-    pub running: AtomicU8,
-    /// A bit for each slot that the clock has run for.
+    pub running: AtomicU32,
+    /// A bit for each slot that the clock has run for, and for each phase that has taken no time: [`Phase::bit`],
+    /// [`Phase::passed_bit`].
     pub touched: AtomicU32,
+    /// Times by phase, then what no phase covered, and once the operation has ended its wall.
     pub slots: [AtomicU64; SLOTS],
     pub work: [AtomicU64; WORK_COUNT],
+    /// Some of `work` may not be 0.
+    pub is_counted: AtomicBool,
     pub tag: AtomicU64,
+    pub counter: Counter,
+    /// The core that the thread runs on, as of a few operations ago.
+    pub core: CoreOfThread,
+}
+
+/// A thread that has just moved uses the buffer of the core it ran on before for a few operations, which costs no more
+/// than asking every time.
+#[derive(Debug, Default)]
+pub(crate) struct CoreOfThread {
+    core: AtomicU32,
+    operations_left: AtomicU32,
+}
+
+impl CoreOfThread {
+    #[inline]
+    pub fn get(&self) -> usize {
+        match self.operations_left.load(Relaxed).checked_sub(1) {
+            Some(left) => {
+                self.operations_left.store(left, Relaxed);
+                self.core.load(Relaxed) as usize
+            }
+            None => self.look(),
+        }
+    }
+
+    #[cold]
+    fn look(&self) -> usize {
+        let core = rustix::thread::sched_getcpu();
+        self.core.store(core as u32, Relaxed);
+        self.operations_left.store(OPERATIONS_A_LOOK, Relaxed);
+        core
+    }
 }
 
 impl Live {
-    const fn new() -> Live {
+    fn new() -> Live {
         Live {
             start: AtomicU64::new(0),
             since: AtomicU64::new(0),
-            running: AtomicU8::new(NO_PHASE),
+            running: AtomicU32::new(NO_PHASE),
             touched: AtomicU32::new(0),
             slots: [const { AtomicU64::new(0) }; SLOTS],
             work: [const { AtomicU64::new(0) }; WORK_COUNT],
+            is_counted: AtomicBool::new(false),
             tag: AtomicU64::new(0),
+            counter: Counter::new(),
+            core: CoreOfThread::default(),
         }
+    }
+
+    /// The ticks of a slot, which is empty from then on.
+    #[inline]
+    pub(crate) fn take_slot(&self, slot: usize) -> u64 {
+        let slot = &self.slots[slot & SLOT_MASK];
+        let ticks = slot.load(Relaxed);
+        slot.store(0, Relaxed);
+        ticks
+    }
+
+    /// What was counted by name, amounts first; it is nothing from then on.
+    pub(crate) fn take_work(&self) -> [u64; WORK_COUNT] {
+        self.is_counted.store(false, Relaxed);
+        let mut work = [0; WORK_COUNT];
+        for (taken, cell) in work.iter_mut().zip(&self.work) {
+            *taken = cell.load(Relaxed);
+            cell.store(0, Relaxed);
+        }
+        work
+    }
+
+    #[inline]
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn count<const N: usize>(&self, amounts: [(Work, u64); N]) {
+        self.is_counted.store(true, Relaxed);
+        for (work, amount) in amounts {
+            let cell = &self.work[work as usize];
+            cell.store(cell.load(Relaxed) + amount, Relaxed);
+        }
+    }
+
+    /// Forgets an operation that was not recorded.
+    #[cold]
+    pub(crate) fn clear(&self) {
+        for slot in &self.slots {
+            slot.store(0, Relaxed);
+        }
+        self.take_work();
     }
 
     /// Where the time went up to `now`.
@@ -86,7 +176,7 @@ impl Live {
             phases,
             unattributed_ns: left,
             work,
-            touched: self.touched.load(Relaxed),
+            entered: entered(self.touched.load(Relaxed)),
             is_timed,
         }
     }
@@ -105,26 +195,47 @@ impl Live {
         }
         live.touched.fetch_or(1 << NO_PHASE, Relaxed);
         live.slots[NO_PHASE as usize].store(left, Relaxed);
+        live.slots[crate::rows::WALL_ROW].store(wall, Relaxed);
         live
     }
 }
 
-/// This thread's place, if it has run an operation.
+/// This thread's place, while an operation runs.
 #[inline]
-pub(crate) fn live() -> Option<&'static Live> {
-    if IS_COMPILED { LIVE.get() } else { None }
+pub(crate) fn running() -> Option<&'static Live> {
+    if IS_COMPILED { RUNNING.get() } else { None }
+}
+
+/// This thread's place, while a timed operation runs.
+#[inline]
+pub(crate) fn timed() -> Option<&'static Live> {
+    if IS_COMPILED { TIMED.get() } else { None }
+}
+
+/// Opens the place to those who count, and to scopes if it is timed.
+#[inline]
+pub(crate) fn set_running(live: &'static Live, is_timed: bool) {
+    RUNNING.set(Some(live));
+    TIMED.set(is_timed.then_some(live));
+}
+
+#[inline]
+pub(crate) fn set_idle() {
+    RUNNING.set(None);
+    TIMED.set(None);
 }
 
 /// This thread's place, made or taken at its first use.
+#[inline]
 pub(crate) fn mine() -> &'static Live {
-    LIVE.get().unwrap_or_else(take)
+    PLACE.get().unwrap_or_else(take)
 }
 
 #[cold]
 fn take() -> &'static Live {
     let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let live = free.unwrap_or_else(|| Box::leak(Box::new(Live::new())));
-    LIVE.set(Some(live));
+    PLACE.set(Some(live));
     live
 }
 
@@ -155,7 +266,8 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.live.start.store(0, Relaxed);
         self.live.since.store(0, Relaxed);
-        LIVE.set(None);
+        set_idle();
+        PLACE.set(None);
         FREE.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(self.live);
@@ -215,11 +327,8 @@ pub fn count(work: Work, amount: u64) {
 /// As [`count`], for several at once.
 #[inline]
 pub fn count_all<const N: usize>(amounts: [(Work, u64); N]) {
-    if let Some(live) = live() {
-        for (work, amount) in amounts {
-            let cell = &live.work[work as usize];
-            cell.store(cell.load(Relaxed) + amount, Relaxed);
-        }
+    if let Some(live) = running() {
+        live.count(amounts);
     }
 }
 
@@ -232,7 +341,8 @@ pub fn name(work: Work, number: u64) {
 /// As [`name`], for several at once.
 #[inline]
 pub fn name_all<const N: usize>(numbers: [(Work, u64); N]) {
-    if let Some(live) = live() {
+    if let Some(live) = running() {
+        live.is_counted.store(true, Relaxed);
         for (work, number) in numbers {
             live.work[work as usize].store(number, Relaxed);
         }
@@ -299,6 +409,6 @@ mod tests {
         };
         // Other tests take places as well, so that the same one need not come back at once.
         let first = place();
-        assert!((0..64).any(|_| place() == first));
+        assert!((0..10_000).any(|_| place() == first));
     }
 }

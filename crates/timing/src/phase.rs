@@ -105,9 +105,37 @@ impl Phase {
         }
     }
 
-    pub(crate) fn bit(self) -> u32 {
+    #[inline]
+    pub(crate) const fn bit(self) -> u32 {
         1 << self as u8
     }
+
+    /// Says that the phase was entered and left again without a look at the clock. Not every phase has one.
+    #[inline]
+    pub(crate) const fn passed_bit(self) -> u32 {
+        assert!((self as u32) < PASSABLE);
+        1 << (PASSED_SHIFT + self as u32)
+    }
+}
+
+/// Above the bits of the phases and that of the time without one.
+const PASSED_SHIFT: u32 = PHASE_COUNT as u32 + 1;
+/// The first so many phases can be passed.
+const PASSABLE: u32 = u32::BITS - PASSED_SHIFT;
+
+/// The bits of slots that the clock has run for.
+pub(crate) fn touched(bits: u32) -> u32 {
+    bits & ((1 << PASSED_SHIFT) - 1)
+}
+
+/// The bits of phases that were passed and not entered otherwise.
+pub(crate) fn passed(bits: u32) -> u32 {
+    (bits >> PASSED_SHIFT) & !bits
+}
+
+/// The bits of phases that were entered.
+pub(crate) fn entered(bits: u32) -> u32 {
+    touched(bits) | passed(bits)
 }
 
 #[cfg(test)]

@@ -36,6 +36,9 @@ impl Rows {
     pub fn record(&mut self, entry: &Entry<'_>) {
         let times = entry.times.iter().copied();
         each_ns(entry.head.rows(), times, |row, ns| self.row(row).record(ns));
+        for row in entry.head.passed_rows() {
+            self.row(row).record(0);
+        }
         self.merge_work(entry.amounts);
     }
 
@@ -57,6 +60,9 @@ impl Rows {
     /// Takes what was added up elsewhere.
     pub fn add(&mut self, sum: &Combination) {
         sum.each_row(|row, buckets, ns| self.row(row).add(buckets, sum.count, ns));
+        for row in sum.head.passed_rows() {
+            self.row(row).add_zeros(sum.count);
+        }
         self.merge_work(&sum.work);
     }
 

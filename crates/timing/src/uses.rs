@@ -79,7 +79,6 @@ const fn ranges() -> [u64; 52] {
 }
 
 /// The range that holds `micros`.
-#[inline]
 pub(crate) fn range_of(micros: u64) -> usize {
     let Some(power) = micros.checked_ilog2() else {
         return 0;
@@ -93,7 +92,7 @@ pub(crate) fn range_of(micros: u64) -> usize {
     place.min(RANGES.len() - 1)
 }
 
-/// How many operations fell into each range.
+/// How many operations fell into each range. A range begins where a bucket of histograms does.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies([u32; RANGES.len()]);
 
@@ -104,9 +103,8 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    #[inline]
-    pub fn record(&mut self, range: usize) {
-        self.0[range] = self.0[range].saturating_add(1);
+    pub fn record(&mut self, range: usize, count: u32) {
+        self.0[range] = self.0[range].saturating_add(count);
     }
 
     fn merge(&mut self, other: &Latencies) {
@@ -139,7 +137,7 @@ impl Uses {
             ns: wall_ns,
         };
         self.by_kind[kind as usize].add(once);
-        self.latencies_mut(kind).record(range_of(wall_ns / 1000));
+        self.latencies_mut(kind).record(range_of(wall_ns / 1000), 1);
     }
 
     /// Takes uses of one kind that were counted elsewhere.

@@ -1,12 +1,15 @@
 //! The instructions of a point query, counted by callgrind in the server with timing and in the one without. They are the
 //! process's own, those of the thread that fills the histograms included; the kernel's are not counted.
+//!
+//! Both servers are started over the same directory, whose documents have been flushed: memtables are skip lists with
+//! random heights, which differ from process to process by as many instructions as timing takes.
 
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
 use super::{Bench, WORKLOADS, untimed};
-use crate::process::Launch;
+use crate::process::{Launch, Server};
 use crate::report::Report;
 
 /// Before those that are counted: caches fill and buffers grow.
@@ -21,11 +24,15 @@ pub fn push(engine: &str, scratch: &Path, report: &mut Report) -> io::Result<()>
     };
     let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
     eprintln!("instructions, by {version}");
-    let with = count(engine, &scratch.join("counted"), Launch::default())?;
-    let without = count(engine, &scratch.join("counted-untimed"), untimed())?;
+    let directory = scratch.join("counted");
+    Bench::start(engine, &directory, Launch::default())?
+        .server
+        .stop()?;
+    let with = count(engine, &directory, Launch::default())?;
+    let without = count(engine, &directory, untimed())?;
     report.note(format!(
-        "The line of instructions is callgrind's count ({version}) over {COUNTED} point queries, the thread that fills \
-         the histograms included, the kernel and waiting for requests left out."
+        "The line of instructions is callgrind's count ({version}) over {COUNTED} point queries of documents that have \
+         been flushed, the thread that fills the histograms included, the kernel and waiting for requests left out."
     ));
     let name = format!(
         "point query: {:+.2} % to compiled out",
@@ -39,6 +46,10 @@ pub fn push(engine: &str, scratch: &Path, report: &mut Report) -> io::Result<()>
 /// Instructions of one point query.
 fn count(engine: &str, directory: &Path, launch: Launch) -> io::Result<f64> {
     let file = directory.join("callgrind.out");
+    let first_dump = file.with_extension("out.1");
+    if first_dump.exists() {
+        std::fs::remove_file(&first_dump)?;
+    }
     let launch = Launch {
         under: vec![
             "valgrind".into(),
@@ -49,7 +60,7 @@ fn count(engine: &str, directory: &Path, launch: Launch) -> io::Result<f64> {
         arguments: vec!["--setParameter".into(), "busyPollMicros=0".into()],
         ..launch
     };
-    let mut bench = Bench::start(engine, directory, launch)?;
+    let mut bench = Bench::connect(Server::launch(engine, directory, launch)?)?;
     let [point_query, ..] = &WORKLOADS;
     bench.turn(point_query, WARM_UP)?;
     control(&bench, "--zero")?;
@@ -57,7 +68,7 @@ fn count(engine: &str, directory: &Path, launch: Launch) -> io::Result<f64> {
     control(&bench, "--dump")?;
     bench.server.stop()?;
     // The first dump; the process writes a second one at its end.
-    let dump = std::fs::read_to_string(file.with_extension("out.1"))?;
+    let dump = std::fs::read_to_string(first_dump)?;
     let total = dump
         .lines()
         .find_map(|line| line.strip_prefix("totals: "))

@@ -249,16 +249,19 @@ struct Bench {
 
 impl Bench {
     fn start(engine: &str, directory: &Path, launch: Launch) -> io::Result<Bench> {
-        let server = Server::launch(engine, directory, launch)?;
+        let mut bench = Bench::connect(Server::launch(engine, directory, launch)?)?;
+        bench.preload()?;
+        Ok(bench)
+    }
+
+    fn connect(server: Server) -> io::Result<Bench> {
         let client = RawClient::connect(("127.0.0.1", server.port))?;
-        let mut bench = Bench {
+        Ok(Bench {
             server,
             client,
             driver: None,
             sent: 0,
-        };
-        bench.preload()?;
-        Ok(bench)
+        })
     }
 
     fn set_enabled(&mut self, is_on: bool) -> io::Result<()> {

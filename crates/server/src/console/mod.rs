@@ -13,8 +13,8 @@ pub const PAGE: &str = include_str!("page.html");
 pub const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     connect-src 'self'; img-src data:";
 
-/// The heat map's rows end below these powers of two of nanoseconds.
-const POWERS: std::ops::RangeInclusive<u32> = 10..=35;
+/// The heat map's rows end below these powers of two of microseconds.
+const POWERS: std::ops::RangeInclusive<u32> = 0..=25;
 
 /// What `/timing.json` answers:
 /// `{at, enabled, phases: [names], operations: {op: {since start: {count, buckets}, phases}}, collections, shapes, slow}`.
