@@ -20,7 +20,7 @@ use rustix::net::{RecvFlags, recv};
 
 /// What is settable at most, in microseconds.
 pub const LIMIT_US_MAX: i64 = 10_000;
-pub const LIMIT_US_DEFAULT: i64 = 250;
+pub const LIMIT_US_DEFAULT: i64 = 500;
 /// Two looks are no further apart, unless something else ran on the processor in between.
 const LOOK_MAX: Duration = Duration::from_micros(30);
 /// So many waits in a row that were in somebody's way are forgiven: the kernel may still move one of the two threads
