@@ -67,9 +67,11 @@ pub fn run(options: &Options) -> io::Result<()> {
 fn report(figures: &[Figure], ours: &str) -> Report {
     let mut report = Report::new("crud", "CRUD from one connection", "make bench-crud");
     report.note(
-        "pymongo on one connection; all sides take turns within one run. `canned` answers every message with a fixed \
-         reply: it is what the driver, the kernel and the loopback cost by themselves. `added p50` is the median over all rounds of the difference \
-         between the medians of a side and of `canned` in the same round.",
+        "pymongo on one connection; all sides take turns within one run, which begins when the processors have become \
+         idle: flushes and compactions of what was loaded are over. `canned` answers every message with a fixed reply: it \
+         is what the driver, the kernel and the loopback cost by themselves. `added p50` is the median over all rounds of \
+         the difference between the medians of a side and of `canned` in the same round; it is below 0 where a server \
+         meets the next request awake, which `canned` does not.",
     );
     let mut by_case: BTreeMap<&str, Vec<&Figure>> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
