@@ -93,7 +93,7 @@ enum Command {
     Timing {
         #[arg(long, default_value = "rocksdb")]
         engine: String,
-        #[arg(long, default_value_t = 100)]
+        #[arg(long, default_value_t = 144)]
         rounds: u32,
         /// Operations of one side in one round.
         #[arg(long, default_value_t = 200)]

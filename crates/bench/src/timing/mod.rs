@@ -3,8 +3,9 @@
 //!
 //! The cost is far below the noise of a machine that does other things, so it is taken from pairs: each round measures
 //! all sides right after each other, in an order that turns, and a difference is the median over the rounds of the
-//! differences of their medians. Beside it stands what the same arithmetic finds for a second server that is like the
-//! first: two processes of one binary differ too. Instructions do not drift.
+//! differences of their medians. Beside it stands what the same arithmetic finds for other servers that are like the
+//! first ones. Two processes of one binary differ too, by where their memory happens to lie, so that each build is
+//! measured in several. Instructions do not drift.
 
 mod driver;
 mod instructions;
@@ -27,6 +28,8 @@ const PRELOADED: u64 = 10_000;
 /// Documents that one scan returns.
 const SCANNED: i64 = 100;
 const BATCH: u64 = 10;
+/// Processes of each build, and of the control; one of each takes part in a round.
+const PROCESSES: usize = 6;
 
 pub struct Options {
     pub engine: String,
@@ -112,6 +115,9 @@ impl Side {
     const ALL: [Side; 4] = [Side::On, Side::Off, Side::CompiledOut, Side::Control];
 }
 
+/// After so many rounds every order has come.
+const ORDERS: usize = 2 * Side::ALL.len();
+
 /// Who measures when in a round: each side comes first, second, third and last equally often, and on and off follow
 /// each other in both directions, because whoever follows another process finds colder caches.
 fn order(round: usize) -> [Side; Side::ALL.len()] {
@@ -146,7 +152,13 @@ pub fn run(options: &Options) -> io::Result<()> {
     let scratch = target_directory()
         .join("bench/data")
         .join(std::process::id().to_string());
-    let launch = |name: &str, launch| Bench::start(&options.engine, &scratch.join(name), launch);
+    let launch = |name: &str, launch: Launch| -> io::Result<Vec<Bench>> {
+        let start = |number| {
+            let directory = scratch.join(format!("{name}-{number}"));
+            Bench::start(&options.engine, &directory, launch.clone())
+        };
+        (0..PROCESSES).map(start).collect()
+    };
     let mut bench = Sides {
         timed: launch("timed", Launch::default())?,
         untimed: launch("untimed", untimed())?,
@@ -155,9 +167,9 @@ pub fn run(options: &Options) -> io::Result<()> {
     let mut report = Report::new("timing", "What always-on timing costs", "make bench-timing");
     report.note(format!(
         "One connection on {}, {} rounds of {} operations a side; medians of a round's operations, then over the rounds. \
-         `off` is the same server with its timing switched off, `compiled out` a server built without it. The percentages \
-         are medians of paired differences: what `on` takes longer than `compiled out`, than `off`, and than a second \
-         server like itself, which is noise.",
+         `off` is the same server with its timing switched off, `compiled out` a server built without it; there are \
+         {PROCESSES} processes of each build, which take turns. The percentages are medians of paired differences: what `on` \
+         takes longer than `compiled out`, than `off`, and than another server like itself, which is noise.",
         options.engine, options.rounds, options.turn
     ));
     for workload in &WORKLOADS {
@@ -197,9 +209,9 @@ fn untimed() -> Launch {
 
 /// The servers that take turns.
 struct Sides {
-    timed: Bench,
-    untimed: Bench,
-    control: Bench,
+    timed: Vec<Bench>,
+    untimed: Vec<Bench>,
+    control: Vec<Bench>,
 }
 
 impl Sides {
@@ -207,11 +219,12 @@ impl Sides {
         let mut times = [const { Vec::new() }; Side::ALL.len()];
         for round in 0..options.rounds as usize {
             for side in order(round) {
-                let bench = match side {
+                let processes = match side {
                     Side::On | Side::Off => &mut self.timed,
                     Side::CompiledOut => &mut self.untimed,
                     Side::Control => &mut self.control,
                 };
+                let bench = &mut processes[round / ORDERS % PROCESSES];
                 if side == Side::On || side == Side::Off {
                     bench.set_enabled(side == Side::On)?;
                 }
@@ -231,8 +244,10 @@ impl Sides {
     }
 
     fn stop(&mut self) -> io::Result<()> {
-        for bench in [&mut self.timed, &mut self.untimed, &mut self.control] {
-            bench.server.stop()?;
+        for processes in [&mut self.timed, &mut self.untimed, &mut self.control] {
+            for bench in processes {
+                bench.server.stop()?;
+            }
         }
         Ok(())
     }
@@ -319,7 +334,7 @@ mod tests {
     fn every_side_stands_at_every_place_equally_often() {
         for place in 0..Side::ALL.len() {
             for side in Side::ALL {
-                let rounds = (0..8).filter(|round| order(*round)[place] == side);
+                let rounds = (0..ORDERS).filter(|round| order(*round)[place] == side);
                 assert_eq!(rounds.count(), 2);
             }
         }
