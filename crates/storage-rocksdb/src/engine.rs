@@ -158,6 +158,30 @@ impl Engine for RocksDb {
         Ok(value.map(|value| read(&value)).is_some())
     }
 
+    /// Many keys at once look up their files and filters together.
+    fn find_present(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize)) -> Result<()> {
+        if let [key] = keys {
+            if self.get(key, &mut |_| {})? {
+                found(0);
+            }
+            return Ok(());
+        }
+        self.check_open()?;
+        let values = self
+            .db
+            .batched_multi_get_pinned_batch_opt(keys, keys.is_sorted(), &self.read_options)
+            .map_err(from_rocksdb)?;
+        for (position, value) in values.iter().enumerate() {
+            let value = value.map_err(from_rocksdb)?;
+            self.counters.count_get(value.map_or(0, <[u8]>::len));
+            if value.is_some() {
+                found(position);
+            }
+        }
+        cache_use::count(&self.counters);
+        Ok(())
+    }
+
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         self.check_open()?;
         Ok(Box::new(RocksSnapshot::new(

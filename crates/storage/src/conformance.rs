@@ -18,6 +18,7 @@ type Check = fn(&dyn Engine);
 
 const CHECKS: &[Check] = &[
     basics::gets_puts_and_deletes,
+    basics::present_keys_are_found_by_their_positions,
     basics::batches_apply_in_order_and_as_one,
     basics::long_keys_and_values,
     basics::keys_of_a_wrong_length_write_nothing,

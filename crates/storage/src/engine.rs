@@ -29,6 +29,16 @@ pub trait Engine: Send + Sync + 'static {
     /// own and stay put during the call only.
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
+    /// Calls `found` with the position in `keys` of each key that has a value. Counts as that many gets.
+    fn find_present(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize)) -> Result<()> {
+        for (position, key) in keys.iter().enumerate() {
+            if self.get(key, &mut |_| {})? {
+                found(position);
+            }
+        }
+        Ok(())
+    }
+
     /// A view of everything written before the call and nothing after. It pins the engine's old
     /// versions: hold it briefly.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;

@@ -126,6 +126,10 @@ impl Engine for Faulty {
         self.inner.get(key, read)
     }
 
+    fn find_present(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize)) -> Result<()> {
+        self.inner.find_present(keys, found)
+    }
+
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         self.inner.snapshot()
     }

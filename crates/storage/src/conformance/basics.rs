@@ -31,6 +31,56 @@ pub fn gets_puts_and_deletes(engine: &dyn Engine) {
         .expect("an empty batch is taken");
 }
 
+/// Present and absent keys, in order and not, repeated, of the edges' lengths, on both sides of a sync.
+pub fn present_keys_are_found_by_their_positions(engine: &dyn Engine) {
+    let key = |number: u16| [b"present".as_slice(), &number.to_be_bytes()].concat();
+    for number in (0..300).step_by(3) {
+        put(engine, &key(number), &[7; 5]);
+    }
+    engine.sync().expect("a sync succeeds");
+    for number in (1..300).step_by(30) {
+        put(engine, &key(number), b"");
+        delete(engine, &key(number + 2));
+    }
+    let is_present = |number: u16| match number % 30 {
+        1 => true,
+        3 => false,
+        rest => rest % 3 == 0,
+    };
+    let orders: [Vec<u16>; 5] = [
+        vec![],
+        vec![1],
+        (0..300).collect(),
+        (0..300).rev().collect(),
+        vec![299, 0, 0, 1, 31, 3, 0, 6, 299],
+    ];
+    for order in orders {
+        let keys: Vec<Vec<u8>> = order.iter().map(|number| key(*number)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let before = engine.counters();
+        let mut found = Vec::new();
+        engine
+            .find_present(&keys, &mut |position| found.push(position))
+            .expect("a readable engine");
+        let places = (0..).zip(&order);
+        let expected = places.filter_map(|(place, &number)| is_present(number).then_some(place));
+        assert_eq!(found, expected.collect::<Vec<usize>>(), "{order:?}");
+        let after = engine.counters();
+        assert_eq!(after.gets - before.gets, keys.len() as u64);
+        let values = found
+            .iter()
+            .map(|&place| if order[place] % 30 == 1 { 0 } else { 5 });
+        assert_eq!(after.bytes_read - before.bytes_read, values.sum::<u64>());
+    }
+    let wrong = vec![7; KEY_BYTES_MAX + 1];
+    let keys: [&[u8]; 3] = [&[], &key(0), &wrong];
+    let mut found = Vec::new();
+    engine
+        .find_present(&keys, &mut |position| found.push(position))
+        .expect("keys that cannot be stored are absent");
+    assert_eq!(found, [1]);
+}
+
 pub fn batches_apply_in_order_and_as_one(engine: &dyn Engine) {
     put(engine, b"old", b"0");
     let mut batch = WriteBatch::new();
