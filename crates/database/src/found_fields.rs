@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use quarry_bson::{ElementType, RawElement, RawValue};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_bson::{RawElement, RawValue};
+use quarry_keystring::encode_text;
 use smallvec::SmallVec;
 
 use crate::index_keys::VALUE_BYTES;
@@ -15,14 +15,6 @@ pub type Slots<'a> = SmallVec<[Option<RawElement<'a>>; 16]>;
 pub struct Found<'a> {
     pub slots: Slots<'a>,
     texts: Texts,
-}
-
-/// What an entry has for one field.
-#[derive(Clone, Copy)]
-pub enum Part<'a> {
-    Value(Option<RawValue<'a>>),
-    /// A text as `encode_value` appends it, ascending.
-    Text(&'a [u8]),
 }
 
 /// By slot; one without a text has an empty range, and so have all that lie behind the last.
@@ -48,13 +40,15 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// What a field stands for that is the whole of its slot.
+    /// The text of a slot as `encode_text` appends it, at the begin of these bytes, and how many it takes.
     #[inline]
-    pub fn part(&self, slot: usize) -> Part<'_> {
-        match self.texts.get(slot) {
-            Some(text) => Part::Text(text),
-            None => Part::Value(self.slots[slot].map(|element| element.value())),
-        }
+    pub fn encoded_text(&self, slot: usize) -> Option<(&[u8], usize)> {
+        let range = self
+            .texts
+            .ranges
+            .get(slot)
+            .filter(|range| !range.is_empty())?;
+        Some((&self.texts.bytes[range.start as usize..], range.len()))
     }
 }
 
@@ -64,14 +58,10 @@ impl Texts {
             bytes: Vec::with_capacity(slots.len() * VALUE_BYTES),
             ranges: SmallVec::new(),
         };
-        let mut bits = TypeBits::new();
         for found in slots {
             let start = texts.end();
-            if let Some(element) = found
-                && element.element_type() == ElementType::String
-            {
-                let (value, direction) = (element.value(), Direction::Ascending);
-                encode_value(&mut texts.bytes, &mut bits, value, direction);
+            if let Some(RawValue::String(text)) = found.map(|element| element.value()) {
+                encode_text(&mut texts.bytes, text);
             }
             let end = texts.end();
             texts.ranges.push(start..end);
@@ -82,21 +72,17 @@ impl Texts {
     fn end(&self) -> u32 {
         u32::try_from(self.bytes.len()).expect("the texts of one document, escaped")
     }
-
-    #[inline]
-    fn get(&self, slot: usize) -> Option<&[u8]> {
-        let range = self.ranges.get(slot).filter(|range| !range.is_empty())?;
-        Some(&self.bytes[range.start as usize..range.end as usize])
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use quarry_bson::doc;
+    use quarry_bson::{ObjectId, Value, doc};
+    use quarry_keystring::{Direction, TypeBits, encode_id, encode_value};
 
     use crate::ident::Ident;
     use crate::index::Index;
-    use crate::index_keys::{KeyBuffer, KeyGenerator, Target};
+    use crate::index_keys::{KeyGenerator, Target};
+    use crate::key_buffer::KeyBuffer;
 
     /// Texts with escapes, empty ones, numbers between them (whose types are counted), arrays, missing fields.
     #[test]
@@ -121,6 +107,7 @@ mod tests {
             doc! { "_id": 2, "a": 1.5, "b": "b", "c": 7_i64, "d": { "e": "deep" } },
             doc! { "_id": 3, "a": ["x", "y"], "b": "b", "d": "plain" },
             doc! { "_id": 4, "b": "only" },
+            doc! { "_id": "text", "a": "sixteen with key", "b": "one more than that", "c": "fourteen bytes" },
         ] {
             let target = Target {
                 document: 0,
@@ -143,6 +130,46 @@ mod tests {
             });
             assert!(one.len() >= indexes.len(), "{document}");
             assert_eq!(one, all, "{document}");
+        }
+    }
+
+    /// Whatever type the `_id` has, and whether its type bits are worked out or known to be none.
+    #[test]
+    fn an_entry_ends_in_the_record_key_and_keeps_the_types_of_field_and_id() {
+        let spec = doc! { "key": { "a": 1 } };
+        let index = Index::from_spec(spec.as_raw(), Ident(300)).unwrap();
+        let generator = KeyGenerator::new(std::slice::from_ref(&index));
+        let ids: [Value; 6] = [
+            7.into(),
+            7_i64.into(),
+            7.5.into(),
+            "a text".into(),
+            doc! { "x": 1_i64, "y": "text" }.into(),
+            ObjectId::from_bytes([9; 12]).into(),
+        ];
+        for id in ids {
+            let document = doc! { "_id": id, "a": 2.0 };
+            let id = document.as_raw().get("_id").unwrap();
+            let (mut record_key, mut buffer) = (Vec::new(), KeyBuffer::default());
+            encode_id(&mut record_key, id);
+            let target = Target {
+                document: 0,
+                record_key: &record_key,
+                id: Some(id),
+            };
+            let found = generator.extract_for_all(document.as_raw());
+            generator
+                .entries(0, &index, &found, target, &mut buffer)
+                .unwrap();
+            let (mut key, mut bits) = (index.prefix.as_bytes().to_vec(), TypeBits::new());
+            for name in ["a", "_id"] {
+                let value = document.as_raw().get(name).unwrap();
+                encode_value(&mut key, &mut bits, value, Direction::Ascending);
+            }
+            let entry = &buffer.entries[0];
+            assert_eq!(buffer.key(entry), key, "{document}");
+            assert_eq!(buffer.value(entry), bits.as_bytes(), "{document}");
+            assert!(key.ends_with(&record_key), "{document}");
         }
     }
 }

@@ -5,17 +5,16 @@
 //! index that meet arrays must meet the same one. Missing fields are keyed as null, an empty array as undefined.
 //! Keys come as complete index entries (docs/formats/keyspace.md), appended to a buffer that the caller reuses.
 
-use std::ops::Range;
-
-use quarry_bson::{ElementType, FieldSet, RawArray, RawDocument, RawElement, RawValue};
-use quarry_keystring::{Direction, TypeBits, append_encoded_text, encode_value};
+use quarry_bson::{FieldSet, RawArray, RawDocument, RawValue};
+use quarry_keystring::{Direction, append_encoded_text, encode_value};
 use smallvec::SmallVec;
 
 use crate::database::id_too_long;
 use crate::error::{Error, Result};
-use crate::found_fields::{Found, Part, Slots};
+use crate::found_fields::{Found, Slots};
 use crate::index::{CUT_KEYS, Index, KeyField};
 use crate::index_entry::cut;
+use crate::key_buffer::{Entry, KeyBuffer};
 
 const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
 const KEY_TOO_LONG: i32 = 17_280;
@@ -35,41 +34,17 @@ pub struct KeyGenerator {
     slot_count: usize,
     /// Of all indexes.
     fields_len: usize,
-    /// For each index, the slot of each of its key fields.
-    slots: Vec<SmallVec<[u16; 4]>>,
+    /// For each index, where each of its key fields is found.
+    fields_of: Vec<SmallVec<[FieldSlot; 4]>>,
 }
 
-/// One entry: where its key and value lie in `KeyBuffer::bytes`.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    pub index: u16,
-    /// Which document of a piece it belongs to.
-    pub document: u32,
-    pub key: Range<u32>,
-    pub value: Range<u32>,
-}
-
-/// Entries of one piece, in a buffer that is kept between pieces.
-#[derive(Default)]
-pub struct KeyBuffer {
-    pub bytes: Vec<u8>,
-    pub entries: Vec<Entry>,
-    bits: TypeBits,
-}
-
-impl KeyBuffer {
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.entries.clear();
-    }
-
-    pub fn key(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.key.start as usize..entry.key.end as usize]
-    }
-
-    pub fn value(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.value.start as usize..entry.value.end as usize]
-    }
+/// Where one key field of an index is found.
+#[derive(Clone, Copy)]
+struct FieldSlot {
+    slot: u16,
+    /// The path has no further component.
+    is_whole: bool,
+    direction: Direction,
 }
 
 /// What the entries of one document point to.
@@ -84,23 +59,23 @@ pub struct Target<'a> {
 impl KeyGenerator {
     pub fn new(indexes: &[Index]) -> KeyGenerator {
         let mut names: Vec<&str> = Vec::new();
-        let mut slots = Vec::with_capacity(indexes.len());
+        let mut fields_of = Vec::with_capacity(indexes.len());
         for index in indexes {
-            let of_index = index
-                .pattern
-                .fields
-                .iter()
-                .map(|field| slot_of(&mut names, &field.components[0]));
-            slots.push(of_index.collect());
+            let of_index = index.pattern.fields.iter().map(|field| FieldSlot {
+                slot: slot_of(&mut names, &field.components[0]),
+                is_whole: field.components.len() == 1,
+                direction: field.direction,
+            });
+            fields_of.push(of_index.collect());
         }
         let slot_count = names.len();
         let fields = (slot_count > 0).then(|| FieldSet::new(names.iter().copied()));
-        let fields_len: usize = slots.iter().map(SmallVec::len).sum();
+        let fields_len: usize = fields_of.iter().map(SmallVec::len).sum();
         KeyGenerator {
             fields,
             slot_count,
             fields_len,
-            slots,
+            fields_of,
         }
     }
 
@@ -110,7 +85,7 @@ impl KeyGenerator {
 
     /// Makes room for the entries of so many documents, of short values and without arrays.
     pub fn reserve(&self, documents: usize, buffer: &mut KeyBuffer) {
-        let entries = documents * self.slots.len();
+        let entries = documents * self.fields_of.len();
         let bytes = entries * ENTRY_BYTES + documents * self.fields_len * VALUE_BYTES;
         buffer.entries.reserve(entries);
         buffer.bytes.reserve(bytes.min(RESERVED_BYTES_MAX));
@@ -138,8 +113,9 @@ impl KeyGenerator {
 
     /// Whether index number `index` sees the same bytes in both documents.
     pub fn unchanged(&self, index: usize, old: &Found<'_>, new: &Found<'_>) -> bool {
-        self.slots[index].iter().all(|&slot| {
-            match (&old.slots[usize::from(slot)], &new.slots[usize::from(slot)]) {
+        self.fields_of[index].iter().all(|field| {
+            let slot = usize::from(field.slot);
+            match (&old.slots[slot], &new.slots[slot]) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.as_bytes() == b.as_bytes(),
                 _ => false,
@@ -156,9 +132,7 @@ impl KeyGenerator {
         target: Target<'_>,
         buffer: &mut KeyBuffer,
     ) -> Result<u64> {
-        let slots = &self.slots[number];
-        let fields = index.pattern.fields.iter().zip(slots);
-        let fields = fields.map(|(field, &slot)| (field, found.slots[usize::from(slot)]));
+        let fields = &self.fields_of[number];
         let mut emit = Emit {
             number,
             index,
@@ -166,13 +140,13 @@ impl KeyGenerator {
             buffer,
             marks: 0,
         };
-        if fields.clone().all(|(field, found)| is_plain(field, found)) {
-            emit.emit(slots.iter().map(|&slot| found.part(usize::from(slot))))?;
+        if emit.emit_whole(fields, found)? {
             return Ok(emit.marks);
         }
+        let fields = index.pattern.fields.iter().zip(fields);
         let states: States<'_, '_> = fields
-            .map(|(field, found)| {
-                let value = found.map(|element| element.value());
+            .map(|(field, &FieldSlot { slot, .. })| {
+                let value = found.slots[usize::from(slot)].map(|element| element.value());
                 resolve(value, &field.components[1..])
             })
             .collect();
@@ -184,12 +158,6 @@ impl KeyGenerator {
         }
         Ok(marks)
     }
-}
-
-/// Whether what was found for the first component of a field's path is the field's one value.
-fn is_plain(field: &KeyField, found: Option<RawElement<'_>>) -> bool {
-    field.components.len() == 1
-        && found.is_none_or(|element| element.element_type() != ElementType::Array)
 }
 
 #[derive(Clone, Copy)]
@@ -267,33 +235,78 @@ impl Emit<'_, '_> {
         Ok(())
     }
 
+    /// The entry of an index each of whose fields is the whole of its slot and no array; false if it is not that.
+    fn emit_whole(&mut self, fields: &[FieldSlot], found: &Found<'_>) -> Result<bool> {
+        let start = self.begin();
+        let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        let mut are_missing = true;
+        for &FieldSlot {
+            slot,
+            is_whole,
+            direction,
+        } in fields
+        {
+            let slot = usize::from(slot);
+            let value = match found.encoded_text(slot) {
+                Some(text) if is_whole => {
+                    append_encoded_text(bytes, bits, text, direction);
+                    are_missing = false;
+                    continue;
+                }
+                _ => found.slots[slot].map(|element| element.value()),
+            };
+            if !is_whole || matches!(value, Some(RawValue::Array(_))) {
+                bytes.truncate(start);
+                return Ok(false);
+            }
+            are_missing &= value.is_none();
+            encode_value(bytes, bits, value.unwrap_or(RawValue::Null), direction);
+        }
+        match are_missing && self.index.sparse {
+            true => bytes.truncate(start),
+            false => self.finish(start)?,
+        }
+        Ok(true)
+    }
+
     /// The entry of one value for each field.
-    fn emit<'a>(&mut self, parts: impl Iterator<Item = Part<'a>> + Clone) -> Result<()> {
-        let is_missing = |part| matches!(part, Part::Value(None));
-        if self.index.sparse && parts.clone().all(is_missing) {
+    fn emit<'a>(
+        &mut self,
+        values: impl Iterator<Item = Option<RawValue<'a>>> + Clone,
+    ) -> Result<()> {
+        if self.index.sparse && values.clone().all(|value| value.is_none()) {
             return Ok(());
         }
+        let start = self.begin();
+        let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        for (KeyField { direction, .. }, value) in self.index.pattern.fields.iter().zip(values) {
+            encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
+        }
+        self.finish(start)
+    }
+
+    /// Begins an entry; returns where.
+    fn begin(&mut self) -> usize {
+        let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        let start = bytes.len();
+        bits.clear();
+        bytes.extend_from_slice(self.index.prefix.as_bytes());
+        start
+    }
+
+    /// What follows the fields of the entry that begins at `start`.
+    fn finish(&mut self, start: usize) -> Result<()> {
         let KeyBuffer {
             bytes,
             entries,
             bits,
         } = &mut *self.buffer;
-        let start = bytes.len();
-        bits.clear();
-        bytes.extend_from_slice(self.index.prefix.as_bytes());
-        for (KeyField { direction, .. }, part) in self.index.pattern.fields.iter().zip(parts) {
-            match part {
-                Part::Text(text) => append_encoded_text(bytes, bits, text, *direction),
-                Part::Value(value) => {
-                    encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
-                }
-            }
-        }
         let fields_end = bytes.len();
-        if let Some(id) = self.target.id {
-            encode_value(bytes, bits, id, Direction::Ascending);
-        } else {
-            bytes.extend_from_slice(self.target.record_key);
+        match self.target.id {
+            Some(id) if !has_plain_type(id) => {
+                encode_value(bytes, bits, id, Direction::Ascending);
+            }
+            _ => bytes.extend_from_slice(self.target.record_key),
         }
         let end = if self.index.unique {
             fields_end
@@ -348,10 +361,20 @@ impl Emit<'_, '_> {
     }
 }
 
+/// Whether an `_id` adds nothing to the type bits, so that its entries end in its record key.
+fn has_plain_type(id: RawValue<'_>) -> bool {
+    matches!(
+        id,
+        RawValue::ObjectId(_) | RawValue::String(_) | RawValue::Int32(_)
+    )
+}
+
 /// Of states without arrays.
-fn values<'s, 'a>(states: &'s States<'a, '_>) -> impl Iterator<Item = Part<'a>> + Clone + 's {
+fn values<'s, 'a>(
+    states: &'s States<'a, '_>,
+) -> impl Iterator<Item = Option<RawValue<'a>>> + Clone + 's {
     states.iter().map(|state| match state {
-        State::Value(value) => Part::Value(*value),
+        State::Value(value) => *value,
         State::Array(..) => unreachable!("arrays are expanded before"),
     })
 }

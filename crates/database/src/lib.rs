@@ -18,6 +18,7 @@ mod found_fields;
 mod index;
 mod index_entry;
 mod index_keys;
+mod key_buffer;
 mod path_numbers;
 
 mod catalog;

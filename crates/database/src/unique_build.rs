@@ -25,7 +25,8 @@ use crate::error::{Error, Result};
 use crate::ident::Ident;
 use crate::index::Index;
 use crate::index_entry::split_unique_value;
-use crate::index_keys::{KeyBuffer, Target};
+use crate::index_keys::Target;
+use crate::key_buffer::KeyBuffer;
 use crate::write::duplicate_key;
 
 /// Documents that a build may note.

@@ -9,7 +9,8 @@ use quarry_storage::{KeyRange, Snapshot};
 use crate::collection::{Collection, Detail};
 use crate::database::{Database, append_record_key};
 use crate::error::{Error, Result};
-use crate::index_keys::{KeyBuffer, Target};
+use crate::index_keys::Target;
+use crate::key_buffer::KeyBuffer;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
 

@@ -14,6 +14,9 @@ use crate::{Direction, TypeBits};
 /// Payloads up to this long have their length in one byte; longer ones in four behind 0xFF.
 pub(crate) const SHORT_LEN_MAX: usize = 0xFE;
 
+/// What the processor moves at once.
+const MOVE_BYTES: usize = 16;
+
 /// Appends the key of `value` to `out` and its types to `type_bits`.
 #[inline]
 pub fn encode_value(
@@ -31,19 +34,32 @@ pub fn encode_value(
     }
 }
 
-/// Appends a text that was encoded before, ascending: `key` is what `encode_value` appended for it.
+/// Appends the key of a text, ascending, as `encode_value` does.
+#[inline]
+pub fn encode_text(out: &mut Vec<u8>, text: RawStr<'_>) {
+    out.push(type_byte::STRING);
+    append_text(out, text);
+}
+
+/// Appends a text that was encoded before, ascending: the first `key_bytes` of `keys` are what `encode_text` appended
+/// for it. What follows them there lets a short one be copied in one move.
 #[inline]
 pub fn append_encoded_text(
     out: &mut Vec<u8>,
     type_bits: &mut TypeBits,
-    key: &[u8],
+    (keys, key_bytes): (&[u8], usize),
     direction: Direction,
 ) {
-    debug_assert_eq!(key.first(), Some(&type_byte::STRING), "a text's key");
+    debug_assert_eq!(keys.first(), Some(&type_byte::STRING), "a text's key");
     type_bits.push_default();
-    match direction {
-        Direction::Ascending => out.extend_from_slice(key),
-        Direction::Descending => out.extend(key.iter().map(|byte| !byte)),
+    match (direction, keys.first_chunk::<MOVE_BYTES>()) {
+        (Direction::Ascending, Some(begin)) if key_bytes <= MOVE_BYTES => {
+            let end = out.len() + key_bytes;
+            out.extend_from_slice(begin);
+            out.truncate(end);
+        }
+        (Direction::Ascending, _) => out.extend_from_slice(&keys[..key_bytes]),
+        (Direction::Descending, _) => out.extend(keys[..key_bytes].iter().map(|byte| !byte)),
     }
 }
 
@@ -149,14 +165,33 @@ fn append_fields(
 #[inline]
 fn append_text(out: &mut Vec<u8>, text: RawStr<'_>) {
     let bytes = text.as_bytes();
-    // A fold over all bytes, not a search: without an exit it becomes vector code.
-    let lowest = bytes.iter().fold(0xFF, |lowest, &byte| lowest.min(byte));
-    if lowest > ESCAPE {
-        out.extend_from_slice(bytes);
-    } else {
+    if has_escaped(bytes) {
         append_escaped(out, bytes);
+    } else {
+        out.extend_from_slice(bytes);
     }
     out.push(TERMINATOR);
+}
+
+/// Whether a byte is at most `ESCAPE`.
+#[inline]
+fn has_escaped(bytes: &[u8]) -> bool {
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) if bytes.len() <= 16 => {
+            has_low_byte(u64::from_le_bytes(*first)) | has_low_byte(u64::from_le_bytes(*last))
+        }
+        // A fold over all bytes, not a search: without an exit it becomes vector code.
+        _ => bytes.iter().fold(0xFF, |lowest, &byte| lowest.min(byte)) <= ESCAPE,
+    }
+}
+
+/// Whether one of eight bytes is at most `ESCAPE`: less it and one, only such a byte and those above 0x80 have their
+/// highest bit set, and the latter had it before.
+#[inline]
+fn has_low_byte(eight: u64) -> bool {
+    const EACH: u64 = u64::from_le_bytes([1; 8]);
+    const BEYOND: u64 = EACH * (ESCAPE as u64 + 1);
+    eight.wrapping_sub(BEYOND) & !eight & (EACH << 7) != 0
 }
 
 #[cold]

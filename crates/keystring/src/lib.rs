@@ -22,7 +22,7 @@ mod type_byte;
 
 pub use bound::{prefix_end, successor};
 pub use decode::{Decoder, decode, decode_prefix_len, skip_value};
-pub use encode::{append_encoded_text, encode_id, encode_value};
+pub use encode::{append_encoded_text, encode_id, encode_text, encode_value};
 pub use error::{Error, Result};
 pub use type_bits::TypeBits;
 pub use type_byte::type_bytes;

@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 use quarry_bson::{
-    ArrayBuilder, Decimal128, Document, DocumentBuilder, ElementType, RawDocument, Value,
+    ArrayBuilder, Decimal128, Document, DocumentBuilder, ElementType, RawDocument, RawStr, Value,
     compare_values,
 };
 use quarry_keystring::{
-    Direction, TypeBits, decode, decode_prefix_len, encode_id, encode_value, prefix_end,
-    skip_value, successor, type_bytes,
+    Direction, TypeBits, append_encoded_text, decode, decode_prefix_len, encode_id, encode_text,
+    encode_value, prefix_end, skip_value, successor, type_bytes,
 };
 
 fn key_of(values: &[Value], directions: &[Direction]) -> (Vec<u8>, Vec<u8>) {
@@ -495,6 +495,49 @@ fn an_id_is_the_ascending_key_of_its_value() {
     let mut id = vec![9];
     encode_id(&mut id, value.as_raw());
     assert_eq!(id[1..], key(&value, Direction::Ascending));
+}
+
+/// Wherever in a text of whatever length a byte stands that is escaped, or one that is nearly.
+#[test]
+fn texts_are_escaped_byte_by_byte() {
+    for length in 0..40 {
+        for place in 0..length {
+            for byte in [0, 1, 2, 0x7F, 0x80, 0x81, 0x82, 0xFF] {
+                let mut bytes = vec![b'x'; length];
+                bytes[place] = byte;
+                let mut expected = vec![*type_bytes(ElementType::String).start()];
+                for &byte in &bytes {
+                    match byte {
+                        0 => expected.extend([1, 1]),
+                        1 => expected.extend([1, 2]),
+                        plain => expected.push(plain),
+                    }
+                }
+                expected.push(0);
+                let mut key = Vec::new();
+                encode_text(&mut key, RawStr::from_bytes(&bytes));
+                assert_eq!(key, expected, "{bytes:?}");
+                let (mut again, mut type_bits) = (vec![9], TypeBits::new());
+                for keys in [key.clone(), [key.as_slice(), &[7; 20]].concat()] {
+                    for direction in [Direction::Ascending, Direction::Descending] {
+                        again.truncate(1);
+                        append_encoded_text(
+                            &mut again,
+                            &mut type_bits,
+                            (&keys, key.len()),
+                            direction,
+                        );
+                        let flipped = match direction {
+                            Direction::Ascending => 0,
+                            Direction::Descending => 0xFF,
+                        };
+                        let expected = expected.iter().map(|byte| byte ^ flipped);
+                        assert!(again[1..].iter().copied().eq(expected), "{bytes:?}");
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

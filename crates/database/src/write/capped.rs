@@ -7,7 +7,8 @@ use super::Piece;
 use crate::collection::{Collection, Detail};
 use crate::database::Database;
 use crate::error::Result;
-use crate::index_keys::{KeyBuffer, Target};
+use crate::index_keys::Target;
+use crate::key_buffer::KeyBuffer;
 
 impl Database {
     /// Removes the oldest documents of a capped collection beyond its bounds. The caller holds it exclusively.

@@ -13,7 +13,8 @@ use super::duplicate::{duplicate_id, duplicate_key};
 use crate::collection::{Collection, Detail};
 use crate::database::{Database, append_record_key};
 use crate::error::{Error, Result};
-use crate::index_keys::{Entry, KeyBuffer, Target};
+use crate::index_keys::Target;
+use crate::key_buffer::{Entry, KeyBuffer};
 use crate::namespace::Namespace;
 use crate::operation::Operation;
 use crate::record_locks::{Locks, lock_hash};
@@ -157,26 +158,38 @@ impl<'i> InsertPiece<'i> {
         if !self.collection.is_clustered() {
             return Ok(());
         }
-        let _read = quarry_timing::phase(Phase::EngineRead);
-        let mut seen: FxHashSet<&[u8]> = FxHashSet::default();
-        let mut known = Vec::new();
-        for (position, key) in self.record_keys.iter().enumerate() {
-            if self.failed[position] {
-                continue;
-            }
-            let repeated = self.documents.len() > 1 && !seen.insert(key);
-            if repeated || self.database.engine.get(key, &mut |_| {})? {
-                known.push(position);
-                if self.ordered {
-                    break;
-                }
-            }
-        }
-        for position in known {
+        for position in self.known_ids()? {
             let error = duplicate_id(self.collection, self.documents[position]);
             self.refuse(position, error);
         }
         Ok(())
+    }
+
+    /// In an ordered piece the first alone.
+    fn known_ids(&self) -> Result<SmallVec<[usize; 4]>> {
+        let _read = quarry_timing::phase(Phase::EngineRead);
+        let mut seen: FxHashSet<&[u8]> = FxHashSet::default();
+        let mut known: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut asked: SmallVec<[usize; 16]> = SmallVec::new();
+        let mut keys: SmallVec<[&[u8]; 16]> = SmallVec::new();
+        for (position, key) in self.record_keys.iter().enumerate() {
+            if self.failed[position] {
+                continue;
+            }
+            if self.documents.len() > 1 && !seen.insert(key) {
+                known.push(position);
+            } else {
+                asked.push(position);
+                keys.push(key);
+            }
+        }
+        let mut note = |at: usize| known.push(asked[at]);
+        self.database.engine.find_present(&keys, &mut note)?;
+        known.sort_unstable();
+        if self.ordered {
+            known.truncate(1);
+        }
+        Ok(known)
     }
 
     fn make_index_keys(&mut self) {
@@ -239,21 +252,20 @@ impl<'i> InsertPiece<'i> {
         }
         let locks = self.database.unique_locks.lock(hashes, operation)?;
         let _read = quarry_timing::phase(Phase::EngineRead);
-        let mut taken: FxHashSet<&[u8]> = FxHashSet::default();
         let mut refused: Vec<(usize, Error)> = Vec::new();
         let mut noted: FxHashSet<u32> = FxHashSet::default();
-        let mut entries: Vec<&Entry> = self.keys.entries.iter().filter(unique).collect();
+        let is_open = |entry: &&Entry| !self.failed[entry.document as usize];
+        let entries = self.keys.entries.iter().filter(unique).filter(is_open);
+        let mut entries: SmallVec<[&Entry; 16]> = entries.collect();
         entries.sort_by_key(|entry| entry.document);
+        let mut taken = self.stored_keys(&entries)?;
         let position_entries = entries.chunk_by(|a, b| a.document == b.document);
         for of_document in position_entries {
             let position = of_document[0].document as usize;
-            if self.failed[position] {
-                continue;
-            }
             let mut clash = None;
             for entry in of_document {
                 let key = self.keys.key(entry);
-                if taken.contains(key) || self.database.engine.get(key, &mut |_| {})? {
+                if taken.contains(key) {
                     let index = &self.detail.indexes[usize::from(entry.index)];
                     if !index.is_unique_build() {
                         clash = Some(*entry);
@@ -284,6 +296,7 @@ impl<'i> InsertPiece<'i> {
                 None => taken.extend(of_document.iter().map(|entry| self.keys.key(entry))),
             }
         }
+        drop((entries, taken));
         for (position, error) in refused {
             self.refuse(position, error);
         }
@@ -293,6 +306,18 @@ impl<'i> InsertPiece<'i> {
                 .retain(|entry| !noted.contains(&entry.key.start));
         }
         Ok(Some(locks))
+    }
+
+    /// Of these entries' keys those that the engine has.
+    fn stored_keys(&self, entries: &[&Entry]) -> Result<FxHashSet<&[u8]>> {
+        let mut stored = FxHashSet::default();
+        let keys: SmallVec<[&[u8]; 16]> =
+            entries.iter().map(|entry| self.keys.key(entry)).collect();
+        let mut note = |at: usize| {
+            stored.insert(keys[at]);
+        };
+        self.database.engine.find_present(&keys, &mut note)?;
+        Ok(stored)
     }
 
     fn stage(&mut self) -> Piece {
@@ -305,17 +330,18 @@ impl<'i> InsertPiece<'i> {
                 piece.put_document(&self.record_keys[position], document.as_bytes(), None);
             }
         }
-        // In key order: an engine finds the place of a key next to its neighbour's.
-        let KeyBuffer { bytes, entries, .. } = &mut self.keys;
-        if self.documents.len() > 1 {
-            let key = |entry: &Entry| &bytes[entry.key.start as usize..entry.key.end as usize];
-            entries.sort_unstable_by(|a, b| key(a).cmp(key(b)));
-        }
-        for entry in &self.keys.entries {
+        let put = |entry: &Entry| {
             let position = entry.document as usize;
             if position < cut && !self.failed[position] {
                 piece.puts.put(self.keys.key(entry), self.keys.value(entry));
             }
+        };
+        if self.documents.len() == 1 {
+            self.keys.entries.iter().for_each(put);
+        } else {
+            let places = self.keys.places_by_index();
+            let entries = places.iter().map(|&at| &self.keys.entries[at as usize]);
+            entries.for_each(put);
         }
         // A mark too many (of a refused document) only makes plans more careful.
         for (number, components) in &self.marks {

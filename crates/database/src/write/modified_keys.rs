@@ -13,7 +13,8 @@ use crate::collection::{Collection, Detail};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index_entry::split_unique_value;
-use crate::index_keys::{Entry, KeyBuffer, Target};
+use crate::index_keys::Target;
+use crate::key_buffer::{Entry, KeyBuffer};
 use crate::operation::Operation;
 use crate::record_locks::{Locks, lock_hash};
 
