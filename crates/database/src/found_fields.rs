@@ -1,9 +1,7 @@
 //! What one document has for the indexes of its collection: a slot for each first path component that any of them
 //! names, and the texts among them, encoded once where most slots are fields of several indexes.
 
-use std::ops::Range;
-
-use quarry_bson::{RawElement, RawValue};
+use quarry_bson::{ElementType, RawElement, RawValue};
 use quarry_keystring::encode_text;
 use smallvec::SmallVec;
 
@@ -17,11 +15,11 @@ pub struct Found<'a> {
     texts: Texts,
 }
 
-/// By slot; one without a text has an empty range, and so have all that lie behind the last.
+/// By slot where its text begins and how many bytes it takes: none where there is no text.
 #[derive(Default)]
 struct Texts {
     bytes: Vec<u8>,
-    ranges: SmallVec<[Range<u32>; 32]>,
+    places: SmallVec<[(u32, u32); 32]>,
 }
 
 impl<'a> Found<'a> {
@@ -43,34 +41,31 @@ impl<'a> Found<'a> {
     /// The text of a slot as `encode_text` appends it, at the begin of these bytes, and how many it takes.
     #[inline]
     pub fn encoded_text(&self, slot: usize) -> Option<(&[u8], usize)> {
-        let range = self
-            .texts
-            .ranges
-            .get(slot)
-            .filter(|range| !range.is_empty())?;
-        Some((&self.texts.bytes[range.start as usize..], range.len()))
+        let &(start, key_bytes) = self.texts.places.get(slot)?;
+        if key_bytes == 0 {
+            return None;
+        }
+        Some((&self.texts.bytes[start as usize..], key_bytes as usize))
     }
 }
 
 impl Texts {
     fn of(slots: &Slots<'_>) -> Texts {
-        let mut texts = Texts {
-            bytes: Vec::with_capacity(slots.len() * VALUE_BYTES),
-            ranges: SmallVec::new(),
-        };
+        let mut bytes = Vec::with_capacity(slots.len() * VALUE_BYTES);
+        let mut places = SmallVec::with_capacity(slots.len());
+        let mut start = 0;
         for found in slots {
-            let start = texts.end();
-            if let Some(RawValue::String(text)) = found.map(|element| element.value()) {
-                encode_text(&mut texts.bytes, text);
+            if let Some(element) = found
+                && element.element_type() == ElementType::String
+                && let RawValue::String(text) = element.value()
+            {
+                encode_text(&mut bytes, text);
             }
-            let end = texts.end();
-            texts.ranges.push(start..end);
+            let end = u32::try_from(bytes.len()).expect("the texts of one document, escaped");
+            places.push((start, end - start));
+            start = end;
         }
-        texts
-    }
-
-    fn end(&self) -> u32 {
-        u32::try_from(self.bytes.len()).expect("the texts of one document, escaped")
+        Texts { bytes, places }
     }
 }
 

@@ -45,6 +45,14 @@ impl Prefix {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// All bytes in one move, and those behind the prefix cut off.
+    #[inline]
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        let end = out.len() + usize::from(self.len);
+        out.extend_from_slice(&self.bytes);
+        out.truncate(end);
+    }
+
     /// The first key behind every key with this prefix.
     pub fn end(&self) -> Vec<u8> {
         let mut end = self.as_bytes().to_vec();

@@ -290,7 +290,7 @@ impl Emit<'_, '_> {
         let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
         let start = bytes.len();
         bits.clear();
-        bytes.extend_from_slice(self.index.prefix.as_bytes());
+        self.index.prefix.append_to(bytes);
         start
     }
 

@@ -165,32 +165,34 @@ fn append_fields(
 #[inline]
 fn append_text(out: &mut Vec<u8>, text: RawStr<'_>) {
     let bytes = text.as_bytes();
-    if has_escaped(bytes) {
-        append_escaped(out, bytes);
-    } else {
-        out.extend_from_slice(bytes);
-    }
-    out.push(TERMINATOR);
-}
-
-/// Whether a byte is at most `ESCAPE`.
-#[inline]
-fn has_escaped(bytes: &[u8]) -> bool {
-    match (bytes.first_chunk(), bytes.last_chunk()) {
+    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
         (Some(first), Some(last)) if bytes.len() <= 16 => {
-            has_low_byte(u64::from_le_bytes(*first)) | has_low_byte(u64::from_le_bytes(*last))
+            if has_low_byte(first) | has_low_byte(last) {
+                append_escaped(out, bytes);
+            } else {
+                // Both moves together are the text, however much of the first the second covers.
+                let begin = out.len();
+                out.extend_from_slice(first);
+                out.truncate(begin + bytes.len() - 8);
+                out.extend_from_slice(last);
+            }
         }
         // A fold over all bytes, not a search: without an exit it becomes vector code.
-        _ => bytes.iter().fold(0xFF, |lowest, &byte| lowest.min(byte)) <= ESCAPE,
+        _ if bytes.iter().fold(0xFF, |lowest, &byte| lowest.min(byte)) <= ESCAPE => {
+            append_escaped(out, bytes);
+        }
+        _ => out.extend_from_slice(bytes),
     }
+    out.push(TERMINATOR);
 }
 
 /// Whether one of eight bytes is at most `ESCAPE`: less it and one, only such a byte and those above 0x80 have their
 /// highest bit set, and the latter had it before.
 #[inline]
-fn has_low_byte(eight: u64) -> bool {
+fn has_low_byte(eight: &[u8; 8]) -> bool {
     const EACH: u64 = u64::from_le_bytes([1; 8]);
     const BEYOND: u64 = EACH * (ESCAPE as u64 + 1);
+    let eight = u64::from_le_bytes(*eight);
     eight.wrapping_sub(BEYOND) & !eight & (EACH << 7) != 0
 }
 

@@ -38,6 +38,7 @@ impl TypeBits {
     }
 
     /// Empties it for another key, keeping its memory.
+    #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.gap = 0;
@@ -60,8 +61,11 @@ impl TypeBits {
         self.bytes.to_vec()
     }
 
+    #[inline]
     pub fn append_to(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bytes);
+        if !self.bytes.is_empty() {
+            out.extend_from_slice(&self.bytes);
+        }
     }
 
     #[inline]

@@ -169,6 +169,9 @@ impl<'i> InsertPiece<'i> {
     fn known_ids(&self) -> Result<SmallVec<[usize; 4]>> {
         let _read = quarry_timing::phase(Phase::EngineRead);
         let mut seen: FxHashSet<&[u8]> = FxHashSet::default();
+        if self.documents.len() > 1 {
+            seen.reserve(self.documents.len());
+        }
         let mut known: SmallVec<[usize; 4]> = SmallVec::new();
         let mut asked: SmallVec<[usize; 16]> = SmallVec::new();
         let mut keys: SmallVec<[&[u8]; 16]> = SmallVec::new();
@@ -310,7 +313,7 @@ impl<'i> InsertPiece<'i> {
 
     /// Of these entries' keys those that the engine has.
     fn stored_keys(&self, entries: &[&Entry]) -> Result<FxHashSet<&[u8]>> {
-        let mut stored = FxHashSet::default();
+        let mut stored = FxHashSet::with_capacity_and_hasher(entries.len(), Default::default());
         let keys: SmallVec<[&[u8]; 16]> =
             entries.iter().map(|entry| self.keys.key(entry)).collect();
         let mut note = |at: usize| {
