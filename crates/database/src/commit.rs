@@ -28,10 +28,12 @@ use quarry_timing::Phase;
 use rustc_hash::FxHashMap;
 
 use crate::catalog::Catalog;
+use crate::changed_records::ChangedRecords;
 use crate::error::{Error, Result};
 use crate::ident::{FIRST_IDENT, Ident};
 use crate::layout;
-use crate::payload::{ALLOCATED, Header, Payload, SYSTEM};
+use crate::payload::{ALLOCATED, Delta, Header, Payload, SYSTEM};
+use crate::record_cache::RecordCache;
 
 /// How long a leader waits for an engine that says it is stalled before the group is refused.
 const STALL_WAIT: Duration = Duration::from_secs(30);
@@ -55,6 +57,7 @@ pub struct Counts {
 pub struct CommitPath {
     engine: Arc<dyn Engine>,
     catalog: Arc<Catalog>,
+    records: Option<Arc<RecordCache>>,
     /// Only the leader writes it; a reader takes it for one look.
     counters: Mutex<FxHashMap<Ident, Counts>>,
     next_ident: AtomicU64,
@@ -66,13 +69,18 @@ pub struct CommitPath {
 }
 
 impl CommitPath {
-    pub fn new(engine: Arc<dyn Engine>, catalog: Arc<Catalog>) -> Result<CommitPath> {
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        catalog: Arc<Catalog>,
+        records: Option<Arc<RecordCache>>,
+    ) -> Result<CommitPath> {
         let next_ident =
             read_u64(engine.as_ref(), layout::HIGH_WATER_MARK_KEY)?.unwrap_or(FIRST_IDENT);
         let applied = read_u64(engine.as_ref(), layout::APPLIED_LSN_KEY)?.unwrap_or(0);
         Ok(CommitPath {
             engine,
             catalog,
+            records,
             counters: Mutex::default(),
             next_ident: AtomicU64::new(next_ident),
             applied: AtomicU64::new(applied),
@@ -128,7 +136,7 @@ impl CommitPath {
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
             allocated |= payload.has(ALLOCATED);
-            for delta in payload.deltas() {
+            for delta in payload.deltas().filter(Delta::counts) {
                 let mut counts = match changed.get(&delta.ident) {
                     Some(counts) => *counts,
                     None => self.counts(delta.ident)?,
@@ -163,8 +171,12 @@ impl CommitPath {
         let mut batch = self.batch.lock();
         batch.clear();
         let mut touches_system = false;
+        let mut changed = ChangedRecords::default();
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
+            if self.records.is_some() {
+                changed.note(&payload);
+            }
             touches_system |= payload.has(SYSTEM);
             batch.extend_from_bytes(payload.batch)?;
         }
@@ -174,7 +186,14 @@ impl CommitPath {
         if let Some(applying) = &applying {
             applying.before(&batch);
         }
+        let records = self
+            .records
+            .as_ref()
+            .map(|cache| changed.begin(cache, &batch));
         self.engine.write(&batch)?;
+        if let Some(records) = &records {
+            changed.keep(records, &batch);
+        }
         self.follow(&batch, touches_system);
         if let Some(applying) = &applying {
             applying.after(&batch);

@@ -25,6 +25,7 @@ use crate::layout;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
 use crate::payload::Header;
+use crate::record_cache::{RecordCache, RecordCacheCounters};
 use crate::record_locks::LockTable;
 
 const DDL_SHARDS: usize = 16;
@@ -38,6 +39,8 @@ pub struct Options {
     pub commit_interval_ms: u64,
     /// `None`: the journal's default on a disk, less in memory.
     pub journal_segment_bytes: Option<u64>,
+    /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
+    pub record_cache_bytes: usize,
 }
 
 impl Default for Options {
@@ -46,6 +49,7 @@ impl Default for Options {
             journal_directory: None,
             commit_interval_ms: 100,
             journal_segment_bytes: None,
+            record_cache_bytes: 0,
         }
     }
 }
@@ -56,6 +60,7 @@ pub struct Database {
     pub(crate) journal: Arc<Journal>,
     pub(crate) commit_path: Arc<CommitPath>,
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) records: Option<Arc<RecordCache>>,
     pub(crate) holds: Holds,
     pub(crate) record_locks: LockTable,
     pub(crate) unique_locks: LockTable,
@@ -110,7 +115,11 @@ impl Database {
     ) -> Result<Database> {
         let uuid = identify(engine.as_ref())?;
         let catalog = Arc::new(Catalog::new(Arc::clone(&engine))?);
-        let commit_path = Arc::new(CommitPath::new(Arc::clone(&engine), Arc::clone(&catalog))?);
+        let records = (options.record_cache_bytes > 0)
+            .then(|| Arc::new(RecordCache::new(options.record_cache_bytes)));
+        let commit_path =
+            CommitPath::new(Arc::clone(&engine), Arc::clone(&catalog), records.clone());
+        let commit_path = Arc::new(commit_path?);
         let identity = Identity {
             database: uuid,
             engine: engine.name().to_owned(),
@@ -143,6 +152,7 @@ impl Database {
             journal,
             commit_path,
             catalog,
+            records,
             holds: Holds::default(),
             record_locks: LockTable::default(),
             unique_locks: LockTable::default(),
@@ -166,6 +176,11 @@ impl Database {
 
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// What the cache of records did so far; `None` without one.
+    pub fn record_cache_counters(&self) -> Option<RecordCacheCounters> {
+        self.records.as_ref().map(|records| records.counters())
     }
 
     pub fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
@@ -338,6 +353,7 @@ impl Database {
             journal: Arc::clone(&self.journal),
             commit_path: Arc::clone(&self.commit_path),
             catalog: Arc::clone(&self.catalog),
+            records: self.records.clone(),
             holds: self.holds.clone(),
             record_locks: self.record_locks.clone(),
             unique_locks: self.unique_locks.clone(),

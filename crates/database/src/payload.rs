@@ -30,12 +30,20 @@ pub enum OperationKind {
     Delete = 3,
 }
 
-/// A change of a collection's document count and data size.
+/// A change of a collection's document count and data size. A record that changes documents names their collection so,
+/// even when neither count nor size changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delta {
     pub ident: Ident,
     pub documents: i64,
     pub bytes: i64,
+}
+
+impl Delta {
+    /// Whether it changes anything that is counted.
+    pub fn counts(&self) -> bool {
+        self.documents != 0 || self.bytes != 0
+    }
 }
 
 /// The parts of a record before its batch.

@@ -1,7 +1,8 @@
 //! Checks a collection: its documents, its counters, and with `full` every index both ways.
 //!
 //! Runs under the exclusive hold, on one snapshot. Every entry that a document asks for must stand with the value it
-//! asks for, and an index may hold no entry beyond those, which their number shows.
+//! asks for, and an index may hold no entry beyond those, which their number shows. What the cache of records holds must
+//! be what the engine holds.
 
 use quarry_bson::RawDocument;
 use quarry_storage::{KeyRange, Snapshot};
@@ -13,6 +14,7 @@ use crate::index_keys::Target;
 use crate::key_buffer::KeyBuffer;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
+use crate::record_cache::RecordCache;
 
 /// Errors that one report lists at most.
 const ERRORS_MAX: usize = 100;
@@ -58,6 +60,9 @@ impl Database {
         };
         check.documents(full)?;
         check.indexes()?;
+        if let Some(records) = self.records.as_ref().filter(|_| full) {
+            check.cached(records)?;
+        }
         let counts = self.counts(&collection)?;
         if counts.documents != check.report.documents || counts.bytes != check.data_bytes {
             let message = format!(
@@ -205,6 +210,21 @@ impl Check<'_> {
             });
         }
         Ok(())
+    }
+
+    fn cached(&mut self, records: &RecordCache) -> Result<()> {
+        let prefix = self.collection.prefix;
+        records.visit_under(prefix.as_bytes(), |key, document| {
+            let mut is_stored = false;
+            self.snapshot
+                .get(key, &mut |stored| is_stored = stored == document)?;
+            if !is_stored {
+                self.error(format!(
+                    "the cache of records disagrees with the document at {key:02x?}"
+                ));
+            }
+            Ok(())
+        })
     }
 
     fn invalid(&mut self, message: String) {

@@ -1,5 +1,6 @@
 //! A view: one snapshot of one collection, for as long as a batch of results takes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use quarry_bson::RawValue;
@@ -14,11 +15,24 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::index_entry::{IndexEntry, split_unique_value};
 use crate::namespace::Namespace;
+use crate::record_cache::{Reader, RecordCache};
+
+/// Records that one view puts into the cache at most: a long scan does not sweep out what others ask for.
+const RECORDS_KEPT_MAX: u32 = 100;
 
 pub struct View {
     pub collection: Arc<Collection>,
     catalog: Arc<Catalog>,
+    records: Option<CachedRecords>,
     snapshot: Box<dyn Snapshot>,
+}
+
+/// The cache of records as the view reads it.
+struct CachedRecords {
+    cache: Arc<RecordCache>,
+    reader: Reader,
+    /// How many more records the view may put in.
+    left: Cell<u32>,
 }
 
 impl Database {
@@ -29,11 +43,13 @@ impl Database {
                 return Ok(None);
             };
             // Multikey marks are read after the snapshot: what it shows is marked by then.
+            let records = self.records.as_ref().map(CachedRecords::new);
             let snapshot = self.engine.snapshot()?;
             if self.catalog.is_current(&collection)? {
                 return Ok(Some(View {
                     collection,
                     catalog: Arc::clone(&self.catalog),
+                    records,
                     snapshot,
                 }));
             }
@@ -43,7 +59,11 @@ impl Database {
     /// Reads the latest state of one record; false if there is none.
     pub fn get_record(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let _read = quarry_timing::phase(Phase::EngineRead);
-        Ok(self.engine.get(record_key, read)?)
+        let get = |read: &mut dyn FnMut(&[u8])| self.engine.get(record_key, read);
+        Ok(match &self.records {
+            Some(cache) => cache.read(record_key, cache.latest(), read, get)?,
+            None => get(read)?,
+        })
     }
 
     /// The exact number of documents, and their bytes.
@@ -57,13 +77,40 @@ impl Database {
     }
 }
 
+impl CachedRecords {
+    fn new(cache: &Arc<RecordCache>) -> CachedRecords {
+        CachedRecords {
+            cache: Arc::clone(cache),
+            reader: cache.snapshot(),
+            left: Cell::new(RECORDS_KEPT_MAX),
+        }
+    }
+
+    fn next_reader(&self) -> Reader {
+        match self.left.get().checked_sub(1) {
+            Some(left) => {
+                self.left.set(left);
+                self.reader
+            }
+            None => self.reader.without_keeping(),
+        }
+    }
+}
+
 impl View {
     pub fn detail(&self) -> Result<&Detail> {
         self.catalog.detail(&self.collection)
     }
 
-    pub fn get(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self.snapshot.get(record_key, read)?)
+    /// Reads a record or an index entry.
+    pub fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let get = |read: &mut dyn FnMut(&[u8])| self.snapshot.get(key, read);
+        Ok(match &self.records {
+            Some(records) if key.starts_with(self.collection.prefix.as_bytes()) => {
+                records.cache.read(key, records.next_reader(), read, get)?
+            }
+            _ => get(read)?,
+        })
     }
 
     pub fn cursor(&self, range: KeyRange) -> Result<Box<dyn Cursor + '_>> {

@@ -18,6 +18,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 fn options() -> Options {
     Options {
         commit_interval_ms: 0,
+        record_cache_bytes: 64 << 10,
         ..Options::default()
     }
 }

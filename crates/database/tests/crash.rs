@@ -35,6 +35,7 @@ type Model = BTreeMap<i32, Vec<Option<i32>>>;
 fn options() -> Options {
     Options {
         commit_interval_ms: 0,
+        record_cache_bytes: 64 << 10,
         ..Options::default()
     }
 }

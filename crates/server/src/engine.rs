@@ -79,5 +79,6 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
             Durability::Relaxed => 0,
         },
         journal_segment_bytes: None,
+        record_cache_bytes: parameters.record_cache_mb << 20,
     }
 }

@@ -79,6 +79,7 @@ impl Collector for Scrape {
         self.collections(&mut encoder)?;
         self.work(&mut encoder)?;
         self.gauges(&mut encoder)?;
+        self.record_cache(&mut encoder)?;
         self.counters(&mut encoder)?;
         traces(&mut encoder)
     }
@@ -163,8 +164,7 @@ impl Scrape {
                 server.cursors.count().0.unsigned_abs(),
             ),
         ] {
-            let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            gauge.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))?;
+            gauge(encoder, name, help, value)?;
         }
         Ok(())
     }
@@ -240,11 +240,55 @@ impl Scrape {
                 engine.cache_misses,
             ),
         ] {
-            let mut counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            counter.encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
+            counter(encoder, name, help, value)?;
         }
         Ok(())
     }
+
+    fn record_cache(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(cache) = self.server.database.record_cache_counters() else {
+            return Ok(());
+        };
+        for (name, help, value) in [
+            (
+                "quarry_record_cache_hits",
+                "Records found in the cache of records",
+                cache.hits,
+            ),
+            (
+                "quarry_record_cache_misses",
+                "Records asked of the engine",
+                cache.misses,
+            ),
+        ] {
+            counter(encoder, name, help, value)?;
+        }
+        for (name, help, value) in [
+            (
+                "quarry_record_cache_records",
+                "Records in the cache of records",
+                cache.records,
+            ),
+            (
+                "quarry_record_cache_bytes",
+                "Memory of the cache of records",
+                cache.bytes,
+            ),
+        ] {
+            gauge(encoder, name, help, value)?;
+        }
+        Ok(())
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    gauge.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let mut counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    counter.encode_counter::<NoLabelSet, u64, u64>(&value, None)
 }
 
 fn traces(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

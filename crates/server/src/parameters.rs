@@ -6,7 +6,7 @@ use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_query::ErrorCode;
 
 use crate::busy_poll::{BusyPolling, LIMIT_US_MAX};
-use crate::config::{BadOptions, Config};
+use crate::config::{BadOptions, Config, EngineName};
 use crate::error::{CommandError, Result};
 use crate::sessions::SESSION_TIMEOUT_MINUTES;
 
@@ -15,6 +15,9 @@ const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
 /// The sync interval of `--durability journaled`.
 const COMMIT_INTERVAL_MS_DEFAULT: i64 = 100;
 const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
+/// A get of the other engines costs little more than one of the cache.
+const RECORD_CACHE_MB_ROCKSDB: usize = 64;
+const RECORD_CACHE_MB_MAX: usize = 1 << 20;
 /// Of operations that are neither slow nor traced by their client.
 const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
@@ -28,17 +31,20 @@ pub struct Parameters {
     trace_sample_rate: AtomicU64,
     /// Fixed at the start.
     pub commit_interval_ms: i64,
+    /// Fixed at the start.
+    pub record_cache_mb: usize,
     compressors: String,
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "commitIntervalMs",
     "cursorTimeoutMillis",
     "featureCompatibilityVersion",
     "localLogicalSessionTimeoutMinutes",
     "networkMessageCompressors",
     "quiet",
+    "recordCacheMB",
     "slowOpThresholdMs",
     "traceSampleRate",
 ];
@@ -57,6 +63,10 @@ impl Parameters {
             busy_polling: BusyPolling::new(),
             trace_sample_rate: AtomicU64::new(TRACE_SAMPLE_RATE_DEFAULT.to_bits()),
             commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
+            record_cache_mb: match config.engine {
+                EngineName::Rocksdb => RECORD_CACHE_MB_ROCKSDB,
+                EngineName::Mdbx | EngineName::Memory => 0,
+            },
             compressors: compressors.join(","),
         };
         for (name, text) in &config.parameters {
@@ -68,6 +78,12 @@ impl Parameters {
                     .filter(|ms| (1..=COMMIT_INTERVAL_MS_MAX).contains(ms));
                 parameters.commit_interval_ms =
                     ms.ok_or_else(|| bad("not a number of milliseconds from 1 to 60000"))?;
+                continue;
+            }
+            if name == "recordCacheMB" {
+                let mb = text.parse().ok().filter(|mb| *mb <= RECORD_CACHE_MB_MAX);
+                parameters.record_cache_mb =
+                    mb.ok_or_else(|| bad("not a number of MiB from 0 to 1048576"))?;
                 continue;
             }
             let value = match (text.as_str(), text.parse::<i64>(), text.parse::<f64>()) {
@@ -103,6 +119,7 @@ impl Parameters {
             "localLogicalSessionTimeoutMinutes" => reply.append(name, SESSION_TIMEOUT_MINUTES),
             "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
             "quiet" => reply.append(name, self.quiet.load(Relaxed)),
+            "recordCacheMB" => reply.append(name, self.record_cache_mb as i64),
             "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
             "traceSampleRate" => reply.append(name, self.trace_sample_rate()),
             _ => return false,

@@ -16,6 +16,8 @@ pub enum Work {
     CacheHits,
     /// Blocks that it had to read.
     CacheMisses,
+    /// Records that were found in the cache of records, which asks no engine.
+    RecordCacheHits,
     KeysExamined,
     DocsExamined,
     /// Documents in the reply.
@@ -39,7 +41,7 @@ pub enum Work {
 }
 
 /// How many there are.
-pub const WORK_COUNT: usize = 18;
+pub const WORK_COUNT: usize = 19;
 /// Those before this place are amounts and have sums.
 pub(crate) const SUMMED_COUNT: usize = Work::Group as usize;
 
@@ -53,6 +55,7 @@ impl Work {
         Work::BytesWritten,
         Work::CacheHits,
         Work::CacheMisses,
+        Work::RecordCacheHits,
         Work::KeysExamined,
         Work::DocsExamined,
         Work::Returned,
@@ -77,6 +80,7 @@ impl Work {
             Work::BytesWritten => "bytesWritten",
             Work::CacheHits => "cacheHits",
             Work::CacheMisses => "cacheMisses",
+            Work::RecordCacheHits => "recordCacheHits",
             Work::KeysExamined => "keysExamined",
             Work::DocsExamined => "docsExamined",
             Work::Returned => "returned",

@@ -98,12 +98,15 @@ impl Database {
             documents: piece.documents,
             bytes: piece.bytes,
         }];
-        let changes = delta[0].documents != 0 || delta[0].bytes != 0;
         let header = Header {
             flags: if piece.marks.is_empty() { 0 } else { SYSTEM },
             wall_ms: now_ms(),
             collection: Some(collection.uuid),
-            deltas: if changes { &delta } else { &[] },
+            deltas: if piece.operations.is_empty() {
+                &[]
+            } else {
+                &delta
+            },
             operations: &piece.operations,
         };
         let committed = match operation.awaits_sync() {

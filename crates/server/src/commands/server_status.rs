@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DateTime, Document, DocumentBuilder};
+use quarry_database::RecordCacheCounters;
 use quarry_storage::EngineCounters;
 use quarry_timing::{OperationClass, Uses, Window};
 
@@ -227,6 +228,9 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
         section.append("work", work.as_raw());
     }
     engine_counters(server.engine.counters(), &mut section);
+    if let Some(counters) = server.database.record_cache_counters() {
+        record_cache(counters, &mut section);
+    }
     if let Some(tracer) = traces::tracer() {
         let mut shown = section.document("traces");
         tracer.append_status(&mut shown);
@@ -308,6 +312,19 @@ fn engine_counters(counters: EngineCounters, section: &mut DocumentBuilder<'_>) 
         ("unflushedBytes", counters.unflushed_bytes),
         ("cacheBytes", counters.cache_bytes),
         ("diskBytes", counters.disk_bytes),
+    ] {
+        shown.append(name, signed(value));
+    }
+    shown.finish();
+}
+
+fn record_cache(counters: RecordCacheCounters, section: &mut DocumentBuilder<'_>) {
+    let mut shown = section.document("recordCache");
+    for (name, value) in [
+        ("hits", counters.hits),
+        ("misses", counters.misses),
+        ("records", counters.records),
+        ("bytes", counters.bytes),
     ] {
         shown.append(name, signed(value));
     }
