@@ -1,8 +1,9 @@
 """The CRUD workloads from pymongo on one connection: `crud.py [--iterations N] NAME=URI...`, the canned replies first.
 
-Every operation runs on all sides in short turns; the figures, in microseconds, go to standard output as JSON. `added`
-is what a side adds to the first one: the median, over all rounds, of the difference between the medians of their turns
-in the same round. A machine's mood outlasts a round, so that the difference is far steadier than either figure.
+Every operation runs on all sides in short turns, and begins when the processors are idle; the figures, in microseconds,
+go to standard output as JSON. `added` is what a side adds to the first one: the median, over all rounds, of the
+difference between the medians of their turns in the same round. A machine's mood outlasts a round, so that the
+difference is far steadier than either figure.
 *simple*: {_id: "prefix_seq", seq, data: 100 characters}, the `_id` index only. *complex*: about 800 bytes and eleven
 indexes: `_id`, a unique triple, nine compound ones of ten distinct fields each. *shuffled*: the simple documents with
 other names in another order, because a path keyed to this bench would be no path at all.
@@ -27,8 +28,10 @@ PRELOADED = 20_000
 FILLER_BATCHES, FILLER_BATCH, FILLER = 40, 512, "x" * 8192
 TURN = 20
 WARM_UP = 100
-# What preloading leaves to the servers' background threads is over when the processors are idle: so many looks in a row.
-IDLE_LOOKS, LOOK_SECONDS, LOOKS_MAX, BUSY_MAX = 4, 0.5, 240, 0.08
+# What preloading, or the case before, leaves to the servers' background threads is over when the processors are idle: so
+# many looks in a row.
+IDLE_LOOKS, LOOK_SECONDS, BUSY_MAX = 3, 0.5, 0.08
+LOOKS_MAX_AFTER_PRELOADING, LOOKS_MAX_AFTER_A_CASE = 240, 20
 FIELDS = 30
 
 
@@ -194,10 +197,10 @@ def processor_times():
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
-def wait_until_idle():
+def wait_until_idle(looks_max):
     """Flushes, compactions and checkpoints of all sides would be measured as the first operations' time."""
     idle, before = 0, processor_times()
-    for _ in range(LOOKS_MAX):
+    for _ in range(looks_max):
         time.sleep(LOOK_SECONDS)
         now = processor_times()
         busy = (now[0] - before[0]) / max(now[1] - before[1], 1)
@@ -248,7 +251,7 @@ def main():
     for side in sides:
         print(f"preloading {side.name}", file=sys.stderr)
         side.preload()
-    wait_until_idle()
+    wait_until_idle(LOOKS_MAX_AFTER_PRELOADING)
     # As timeit does: a collection in the middle of a call would be counted as the server's.
     gc.disable()
     figures = []
@@ -256,6 +259,7 @@ def main():
         if options.only not in case:
             continue
         rounds = measure(prepare, sides, options.iterations)
+        wait_until_idle(LOOKS_MAX_AFTER_A_CASE)
         bare = rounds[sides[0].name]
         line = []
         for name, turns in rounds.items():

@@ -67,8 +67,8 @@ pub fn run(options: &Options) -> io::Result<()> {
 fn report(figures: &[Figure], ours: &str) -> Report {
     let mut report = Report::new("crud", "CRUD from one connection", "make bench-crud");
     report.note(
-        "pymongo on one connection; all sides take turns within one run, which begins when the processors have become \
-         idle: flushes and compactions of what was loaded are over. `canned` answers every message with a fixed reply: it \
+        "pymongo on one connection; all sides take turns within one run. Each case begins when the processors have become \
+         idle: flushes and compactions of what was loaded, and of the case before, are over. `canned` answers every message with a fixed reply: it \
          is what the driver, the kernel and the loopback cost by themselves. `added p50` is the median over all rounds of \
          the difference between the medians of a side and of `canned` in the same round; it is below 0 where a server \
          meets the next request awake, which `canned` does not.",
