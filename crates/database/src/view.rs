@@ -17,8 +17,8 @@ use crate::index_entry::{IndexEntry, split_unique_value};
 use crate::namespace::Namespace;
 use crate::record_cache::{Reader, RecordCache};
 
-/// Records that one view puts into the cache at most: a long scan does not sweep out what others ask for.
-const RECORDS_KEPT_MAX: u32 = 100;
+/// After so many reads a view puts nothing more into the cache: a long scan does not sweep out what others ask for.
+const READS_KEPT_MAX: u32 = 100;
 
 pub struct View {
     pub collection: Arc<Collection>,
@@ -31,7 +31,7 @@ pub struct View {
 struct CachedRecords {
     cache: Arc<RecordCache>,
     reader: Reader,
-    /// How many more records the view may put in.
+    /// How many more reads may put in what they find.
     left: Cell<u32>,
 }
 
@@ -82,7 +82,7 @@ impl CachedRecords {
         CachedRecords {
             cache: Arc::clone(cache),
             reader: cache.snapshot(),
-            left: Cell::new(RECORDS_KEPT_MAX),
+            left: Cell::new(READS_KEPT_MAX),
         }
     }
 

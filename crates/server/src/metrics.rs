@@ -263,20 +263,8 @@ impl Scrape {
         ] {
             counter(encoder, name, help, value)?;
         }
-        for (name, help, value) in [
-            (
-                "quarry_record_cache_records",
-                "Records in the cache of records",
-                cache.records,
-            ),
-            (
-                "quarry_record_cache_bytes",
-                "Memory of the cache of records",
-                cache.bytes,
-            ),
-        ] {
-            gauge(encoder, name, help, value)?;
-        }
+        let help = "Memory of the cache of records";
+        gauge(encoder, "quarry_record_cache_bytes", help, cache.bytes)?;
         Ok(())
     }
 }

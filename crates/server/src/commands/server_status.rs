@@ -323,7 +323,6 @@ fn record_cache(counters: RecordCacheCounters, section: &mut DocumentBuilder<'_>
     for (name, value) in [
         ("hits", counters.hits),
         ("misses", counters.misses),
-        ("records", counters.records),
         ("bytes", counters.bytes),
     ] {
         shown.append(name, signed(value));
