@@ -13,7 +13,7 @@ fn bad_options_exit_with_2_and_name_the_option() {
     let file = file.to_str().unwrap();
     let dbpath = directory.path().join("data");
     let dbpath = dbpath.to_str().unwrap();
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--journalling"], "--journalling"),
         (&["--engine", "wiredTiger"], "wiredTiger"),
         (&["--port", "123456"], "123456"),
@@ -44,6 +44,10 @@ fn bad_options_exit_with_2_and_name_the_option() {
                 "noSuch=1",
             ],
             "noSuch",
+        ),
+        (
+            &["--dbpath", dbpath, "--setParameter", "recordCacheMB=-1"],
+            "recordCacheMB=-1",
         ),
     ];
     for (arguments, named) in cases {

@@ -93,6 +93,29 @@ fn a_reply_tells_its_own_breakdown_when_asked() {
 }
 
 #[test]
+fn a_document_from_the_cache_of_records_is_counted_as_such() {
+    let cached = ["--adminPort", "off", "--setParameter", "recordCacheMB=1"];
+    let server = Server::start(&cached);
+    let mut client = Client::connect(server.port);
+    insert(&mut client, 1);
+    let mut command = find(1);
+    command.append("$quarry", doc! { "timing": true });
+    let reply = run(&mut client, &command);
+    assert_eq!(number(&reply, "quarry.timing.work.recordCacheHits"), 1.0);
+    assert_eq!(number(&reply, "quarry.timing.work.docsExamined"), 1.0);
+    let status = run(&mut client, &doc! { "serverStatus": 1 });
+    assert_eq!(number(&status, "quarry.recordCache.hits"), 1.0);
+    let parameter = run(&mut client, &doc! { "getParameter": 1, "recordCacheMB": 1 });
+    assert_eq!(number(&parameter, "recordCacheMB"), 1.0);
+    let change = doc! { "setParameter": 1, "recordCacheMB": 2 };
+    assert_eq!(client.run(&change).get_f64("ok"), Some(0.0));
+    // The memory engine needs none.
+    let (_server, mut client) = start();
+    let status = run(&mut client, &doc! { "serverStatus": 1 });
+    assert!(status.get_path("quarry.recordCache").is_none());
+}
+
+#[test]
 fn figures_are_kept_by_kind_collection_and_shape() {
     let (_server, mut client) = start();
     for id in 0..10 {
