@@ -9,7 +9,8 @@
 //!    leader can know: the absolute document counts and data sizes of the collections that the group touches (exact
 //!    after any crash, because they are in the group), and the high-water mark of idents when some were given out.
 //! 3. The group is appended to the journal with one write; then `apply` writes it to the engine as one batch that also
-//!    carries the applied LSN, and asserts that no LSN was skipped.
+//!    carries the applied LSN, and asserts that no LSN was skipped. The batch of a lone writer that is about to reply
+//!    may be held until its reply is out (`late_writes`): to everybody else it is in the engine from here on.
 //! 4. Memory follows the record: counters, high-water mark, catalog cache and multikey marks change in `apply`, for a
 //!    live commit and for replay alike.
 //! 5. Writers wake. Locks and holds go. A writer that asked for `Durable` then waits for a shared sync.
@@ -31,6 +32,7 @@ use crate::catalog::Catalog;
 use crate::changed_records::ChangedRecords;
 use crate::error::{Error, Result};
 use crate::ident::{FIRST_IDENT, Ident};
+use crate::late_writes::LateWrites;
 use crate::layout;
 use crate::payload::{ALLOCATED, Delta, Header, Payload, SYSTEM};
 use crate::record_cache::RecordCache;
@@ -38,6 +40,8 @@ use crate::record_cache::RecordCache;
 /// How long a leader waits for an engine that says it is stalled before the group is refused.
 const STALL_WAIT: Duration = Duration::from_secs(30);
 const STALL_TICK: Duration = Duration::from_millis(1);
+/// The records of a group that has one writer: its own, and the counters.
+const LONE_WRITER_RECORDS_MAX: usize = 2;
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
 
@@ -55,7 +59,7 @@ pub struct Counts {
 
 /// The journal's hooks: what happens at commit order.
 pub struct CommitPath {
-    engine: Arc<dyn Engine>,
+    engine: Arc<LateWrites>,
     catalog: Arc<Catalog>,
     records: Option<Arc<RecordCache>>,
     /// Only the leader writes it; a reader takes it for one look.
@@ -70,7 +74,7 @@ pub struct CommitPath {
 
 impl CommitPath {
     pub fn new(
-        engine: Arc<dyn Engine>,
+        engine: Arc<LateWrites>,
         catalog: Arc<Catalog>,
         records: Option<Arc<RecordCache>>,
     ) -> Result<CommitPath> {
@@ -190,13 +194,18 @@ impl CommitPath {
             .records
             .as_ref()
             .map(|cache| changed.begin(cache, &batch));
-        self.engine.write(&batch)?;
-        if let Some(records) = &records {
-            changed.keep(records, &batch);
+        let may_be_held = !touches_system && payloads.len() <= LONE_WRITER_RECORDS_MAX;
+        let held = may_be_held.then(|| self.engine.hold(&mut batch)).flatten();
+        if held.is_none() {
+            self.engine.write(&batch)?;
         }
-        self.follow(&batch, touches_system);
+        let batch = held.as_deref().unwrap_or(&batch);
+        if let Some(records) = &records {
+            changed.keep(records, batch);
+        }
+        self.follow(batch, touches_system);
         if let Some(applying) = &applying {
-            applying.after(&batch);
+            applying.after(batch);
         }
         self.applied.store(last, Ordering::Release);
         Ok(())

@@ -25,6 +25,7 @@ mod catalog;
 mod checkpoint;
 mod epochs;
 mod hold;
+mod late_writes;
 mod record_cache;
 mod record_locks;
 
@@ -56,6 +57,7 @@ pub use index::{Index, KeyField, KeyPattern};
 pub use index_build::IndexesCreated;
 pub use index_entry::{may_meet_cut_keys, meeting_cut_keys, split_unique_value};
 pub use index_keys::KeyGenerator;
+pub use late_writes::ReplyFirst;
 pub use namespace::{Namespace, check_database};
 pub use operation::Operation;
 pub use path_numbers::PathNumbers;

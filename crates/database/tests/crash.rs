@@ -92,6 +92,8 @@ fn run(seed: u64) {
                 .unwrap();
             has_index = true;
         }
+        // Half of the lives end with a write that the engine does not have yet.
+        let replying_first = (random.below(2) == 0).then(|| database.reply_first());
         for _ in 0..WRITES {
             write(&database, &mut random, &mut model);
             if random.below(12) == 0 {
@@ -115,6 +117,7 @@ fn run(seed: u64) {
         // Image 0 is from before the database was made: its UUID was synced before anything was acknowledged.
         let durable = database.journal().durable_lsn();
         files = shared.crash(crash, seed * LIVES + life);
+        drop(replying_first);
         drop(database);
         let kept: Vec<usize> = images
             .lsns()

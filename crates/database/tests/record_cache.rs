@@ -128,6 +128,7 @@ fn readers_and_writers(record_cache_bytes: usize) {
                 scope.spawn(move || {
                     for n in 1..=ROUNDS {
                         for id in (writer..DOCUMENTS).step_by(WRITERS as usize) {
+                            let _replying_first = (n % 2 == 0).then(|| database.reply_first());
                             if (n + i64::from(id)) % 16 == 0 {
                                 change(database, id, None);
                                 insert(database, &doc! { "_id": id, "n": n });

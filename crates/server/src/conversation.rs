@@ -169,6 +169,7 @@ impl Conversation {
             self.reply.clear();
             let reply_id = next_reply_id();
             let mut reply = ReplyBuilder::new(&mut self.reply, reply_id, response_to);
+            let replying_first = self.server.database.reply_first();
             let outcome = dispatch(self.server, &self.connection, call, reply.body());
             if outcome.is_unanswerable() {
                 let why = outcome.error.map(|error| error.message).unwrap_or_default();
@@ -185,6 +186,7 @@ impl Conversation {
             if !manner.wants_no_reply {
                 self.send(manner.compressor)?;
             }
+            drop(replying_first);
             operation_end::settle(self.server, &self.connection, call, &outcome, &self.reply);
             if !goes_on || manner.wants_no_reply || self.server.shutdown.is_requested() {
                 return Ok(());

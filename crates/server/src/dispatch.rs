@@ -185,6 +185,8 @@ fn run<'a>(
         server.database.sync()?;
     }
     if invocation.generic.wants_timing {
+        // The breakdown tells of all that the operation does.
+        server.database.catch_up();
         operation_end::append_timing(outcome, reply);
     }
     Ok(())

@@ -338,6 +338,14 @@ fn a_slow_engine_shows_in_its_phases() {
     assert_in(&setup.slow(Place::Next, scan), Phase::EngineScan);
     let insert = |setup: &Setup| setup.insert(&doc! { "_id": 10 }, Level::Written);
     assert_in(&setup.slow(Place::Write, insert), Phase::EngineWrite);
+    let insert_late = |setup: &Setup| {
+        let replying_first = setup.database.reply_first();
+        setup.insert(&doc! { "_id": 11 }, Level::Written);
+        let so_far = quarry_timing::breakdown();
+        assert!(Duration::from_nanos(so_far.phase_ns(Phase::EngineWrite)) < DELAY / 2);
+        drop(replying_first);
+    };
+    assert_in(&setup.slow(Place::Write, insert_late), Phase::EngineWrite);
 }
 
 #[test]

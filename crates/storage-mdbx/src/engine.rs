@@ -71,6 +71,10 @@ impl Engine for Mdbx {
         Ok(())
     }
 
+    fn syncs_writes(&self) -> bool {
+        self.steady.is_none()
+    }
+
     fn ready(&self) -> Readiness {
         self.store.ready()
     }

@@ -46,6 +46,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Applies the batch as one: visible on return, not yet durable. On an error nothing of it is.
     fn write(&self, batch: &WriteBatch) -> Result<()>;
 
+    /// Whether a write is durable on return: it must then not be put off.
+    fn syncs_writes(&self) -> bool {
+        false
+    }
+
     /// Whether a write would be taken now. Cheap: asked before every group.
     fn ready(&self) -> Readiness;
 

@@ -26,6 +26,7 @@ struct Switches {
     write_error: Option<(usize, Error)>,
     sync_error: Option<Error>,
     hold_writes: bool,
+    syncs_writes: bool,
     held: usize,
     hold_syncs: bool,
     held_syncs: usize,
@@ -70,6 +71,11 @@ impl Faulty {
     #[must_use]
     pub fn held_writes(&self) -> usize {
         self.switches.lock().held
+    }
+
+    /// [`Engine::syncs_writes`] says so until [`Faulty::heal`].
+    pub fn sync_writes(&self) {
+        self.switches.lock().syncs_writes = true;
     }
 
     /// Syncs stand still inside the call until [`Faulty::heal`].
@@ -137,6 +143,10 @@ impl Engine for Faulty {
     fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.pass_write()?;
         self.inner.write(batch)
+    }
+
+    fn syncs_writes(&self) -> bool {
+        self.switches.lock().syncs_writes || self.inner.syncs_writes()
     }
 
     fn ready(&self) -> Readiness {

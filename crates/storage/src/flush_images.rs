@@ -238,6 +238,10 @@ impl Engine for ImagedEngine {
         self.inner.write(batch)
     }
 
+    fn syncs_writes(&self) -> bool {
+        self.inner.syncs_writes()
+    }
+
     fn ready(&self) -> Readiness {
         self.inner.ready()
     }

@@ -18,6 +18,7 @@ mod key_range;
 mod memory;
 mod memory_cursor;
 mod mirror;
+mod overlay;
 mod thread_work;
 mod write_batch;
 
@@ -30,6 +31,7 @@ pub use free_space::FreeSpace;
 pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};
 pub use mirror::Mirror;
+pub use overlay::Overlay;
 pub use thread_work::{ThreadWork, take_thread_work};
 pub use write_batch::{Op, Ops, WriteBatch};
 

@@ -63,6 +63,10 @@ impl Engine for Mirror {
         }
     }
 
+    fn syncs_writes(&self) -> bool {
+        self.first.syncs_writes() || self.second.syncs_writes()
+    }
+
     fn ready(&self) -> Readiness {
         match self.first.ready() {
             Readiness::Ready => self.second.ready(),

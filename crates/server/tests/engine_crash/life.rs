@@ -155,8 +155,11 @@ impl Life {
     }
 
     fn live_alone(&mut self, random: &mut Random, written: &Written) -> Vec<CrashPoint> {
+        let database = Arc::clone(&self.database);
         let mut crashes = Vec::new();
         while crashes.len() < CRASHES_A_LIFE {
+            // Half of the crashes find a write that is acknowledged and not in the engine.
+            let replying_first = random.one_in(2).then(|| database.reply_first());
             for _ in 0..=random.below(WRITES_BETWEEN_CRASHES) {
                 match random.below(24) {
                     0 => self.drop_collection(random, written),
@@ -165,6 +168,7 @@ impl Life {
             }
             self.make_durable_point(random);
             crashes.push(self.crash(crashes.len(), written));
+            drop(replying_first);
         }
         crashes
     }
@@ -178,6 +182,7 @@ impl Life {
                 let (database, is_over) = (&database, &is_over);
                 scope.spawn(move || {
                     while !is_over.load(Ordering::Relaxed) {
+                        let _replying_first = random.one_in(2).then(|| database.reply_first());
                         write(database, writer, &mut random, written);
                     }
                 });

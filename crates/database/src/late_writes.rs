@@ -1,0 +1,270 @@
+//! Writing to the engine after the reply: a lone writer's client does not wait for what nobody has asked for yet.
+//!
+//! The journal is what an acknowledged write survives in; the engine is where reads find it. Between the two a batch may
+//! be *held*: a connection that is about to reply (`ReplyFirst`) leaves the batch of a group of its own here, replies,
+//! and then hands it to the engine, while its client works on the answer.
+//!
+//! Kept true:
+//! - Nobody sees the difference. Whoever reads the engine, makes a snapshot, writes or syncs hands a held batch over
+//!   first, so that it all happens as if the write had been made before the reply.
+//! - One batch is held at most, and the next group is not appended to the journal before the engine has it.
+//! - If the engine refuses a held batch, reads see the engine with the batch laid over it, writes are refused, and each
+//!   of them offers the batch again first: nothing is skipped, and nothing that was acknowledged disappears.
+//!
+//! It pays while one connection writes. When another one had to hand the batch over, the next groups are written at
+//! once, as are large ones, those of several writers, and all of an engine whose writes are durable by themselves.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use quarry_storage::{
+    BeforeDurable, Engine, EngineCounters, KeyRange, Overlay, Readiness, Reclaimed, Result,
+    Snapshot, WriteBatch,
+};
+use quarry_timing::Phase;
+
+/// A larger batch takes so long to write that the next request would wait for it.
+const HELD_BYTES_MAX: usize = 256 << 10;
+/// So many groups are written at once after a batch was in another thread's way.
+const GROUPS_AT_ONCE: u32 = 64;
+
+thread_local! {
+    static REPLIES: Cell<Replies> = const { Cell::new(Replies::AfterWrites) };
+}
+
+/// What this thread does with a group that it alone writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replies {
+    AfterWrites,
+    First,
+    /// A batch of its own is held, unless somebody has handed it over since.
+    FirstAndHolds,
+}
+
+/// The engine as the database sees it.
+pub struct LateWrites {
+    engine: Arc<dyn Engine>,
+    /// Changes under `held`.
+    is_held: AtomicBool,
+    at_once: AtomicU32,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    batch: WriteBatch,
+    /// The same for readers, once the engine has refused it.
+    refused: Option<Overlay>,
+}
+
+/// While it lives its thread may reply before the engine has what the thread commits; the engine has it when this is
+/// dropped.
+#[must_use = "the engine is written where it is dropped"]
+pub struct ReplyFirst<'d> {
+    engine: &'d LateWrites,
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl LateWrites {
+    pub fn new(engine: Arc<dyn Engine>) -> LateWrites {
+        LateWrites {
+            engine,
+            is_held: AtomicBool::new(false),
+            at_once: AtomicU32::new(0),
+            held: Mutex::default(),
+        }
+    }
+
+    pub fn reply_first(&self) -> ReplyFirst<'_> {
+        REPLIES.set(Replies::First);
+        ReplyFirst {
+            engine: self,
+            _stays_on_its_thread: PhantomData,
+        }
+    }
+
+    /// Takes the batch of a group over, for later, if that is what the group's writer wants; else it has to be written.
+    /// Readers wait until the returned bytes of it are dropped. Called by the leader of a group, after `ready`.
+    pub fn hold(&self, batch: &mut WriteBatch) -> Option<MappedMutexGuard<'_, WriteBatch>> {
+        if REPLIES.get() == Replies::AfterWrites
+            || batch.bytes_len() > HELD_BYTES_MAX
+            || self.engine.syncs_writes()
+            || self.count_at_once()
+        {
+            return None;
+        }
+        let mut held = self.held.lock();
+        if self.is_held.load(Ordering::Relaxed) {
+            return None;
+        }
+        std::mem::swap(&mut held.batch, batch);
+        self.is_held.store(true, Ordering::Release);
+        REPLIES.set(Replies::FirstAndHolds);
+        Some(MutexGuard::map(held, |held| &mut held.batch))
+    }
+
+    /// Whether this group is one of those to be written at once.
+    fn count_at_once(&self) -> bool {
+        let left = self.at_once.load(Ordering::Relaxed);
+        if left > 0 {
+            self.at_once.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
+    }
+
+    /// Hands a held batch to the engine. Fails if the engine refuses it.
+    pub fn catch_up(&self) -> Result<()> {
+        if !self.is_held.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.write(&mut self.lock())
+    }
+
+    /// The same for a reader. What the engine has refused before comes back, locked, so that the reader sees both.
+    #[inline]
+    fn behind(&self) -> Option<MutexGuard<'_, Held>> {
+        if !self.is_held.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut held = self.lock();
+        if held.refused.is_none() {
+            let _ = self.write(&mut held);
+        }
+        held.refused.is_some().then_some(held)
+    }
+
+    #[cold]
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        if REPLIES.get() == Replies::FirstAndHolds {
+            REPLIES.set(Replies::First);
+        } else {
+            self.at_once.store(GROUPS_AT_ONCE, Ordering::Relaxed);
+        }
+        self.held.try_lock().unwrap_or_else(|| {
+            let _wait = quarry_timing::phase(Phase::CommitWait);
+            self.held.lock()
+        })
+    }
+
+    fn write(&self, held: &mut Held) -> Result<()> {
+        if !self.is_held.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let _write = quarry_timing::phase(Phase::EngineWrite);
+        if let Err(refusal) = self.engine.write(&held.batch) {
+            held.refused
+                .get_or_insert_with(|| Overlay::new(&held.batch));
+            return Err(refusal);
+        }
+        held.refused = None;
+        self.is_held.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Drop for ReplyFirst<'_> {
+    fn drop(&mut self) {
+        if REPLIES.replace(Replies::AfterWrites) != Replies::FirstAndHolds {
+            return;
+        }
+        // Whoever has the lock hands it over.
+        if let Some(mut held) = self.engine.held.try_lock() {
+            // A refusal is kept for readers and writers to come.
+            let _ = self.engine.write(&mut held);
+        }
+    }
+}
+
+impl Engine for LateWrites {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn key_bytes_max(&self) -> usize {
+        self.engine.key_bytes_max()
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let refused = self.behind().and_then(|held| held.refused.clone());
+        match refused {
+            None => self.engine.get(key, read),
+            Some(refused) => refused.get(key, read, |read| self.engine.get(key, read)),
+        }
+    }
+
+    fn find_present(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize)) -> Result<()> {
+        if self.behind().is_none() {
+            return self.engine.find_present(keys, found);
+        }
+        for (position, key) in keys.iter().enumerate() {
+            if self.get(key, &mut |_| {})? {
+                found(position);
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        // Locked: no later group may come into the snapshot below what is laid over it.
+        let behind = self.behind();
+        let snapshot = self.engine.snapshot()?;
+        let refused = behind.as_ref().and_then(|held| held.refused.as_ref());
+        Ok(match refused {
+            None => snapshot,
+            Some(refused) => refused.over(snapshot),
+        })
+    }
+
+    fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.catch_up()?;
+        self.engine.write(batch)
+    }
+
+    fn syncs_writes(&self) -> bool {
+        self.engine.syncs_writes()
+    }
+
+    fn ready(&self) -> Readiness {
+        match self.engine.ready() {
+            Readiness::Ready => match self.catch_up() {
+                Ok(()) => Readiness::Ready,
+                Err(refusal) => Readiness::Failed(refusal),
+            },
+            other => other,
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.catch_up()?;
+        self.engine.sync()
+    }
+
+    fn durable_lsn(&self) -> Result<u64> {
+        self.engine.durable_lsn()
+    }
+
+    fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {
+        self.engine.reclaim(range, step_bytes)
+    }
+
+    fn size_estimate(&self, range: &KeyRange) -> Result<u64> {
+        self.engine.size_estimate(range)
+    }
+
+    fn counters(&self) -> EngineCounters {
+        self.engine.counters()
+    }
+
+    fn close(&self) -> Result<()> {
+        // What the engine does not take now the next start replays.
+        let _ = self.catch_up();
+        self.engine.close()
+    }
+
+    fn set_before_durable(&self, hook: BeforeDurable) {
+        self.engine.set_before_durable(hook);
+    }
+}
