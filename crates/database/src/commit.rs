@@ -194,11 +194,8 @@ impl CommitPath {
             .records
             .as_ref()
             .map(|cache| changed.begin(cache, &batch));
-        let may_be_held = !touches_system && payloads.len() <= LONE_WRITER_RECORDS_MAX;
-        let held = may_be_held.then(|| self.engine.hold(&mut batch)).flatten();
-        if held.is_none() {
-            self.engine.write(&batch)?;
-        }
+        let is_alone = payloads.len() <= LONE_WRITER_RECORDS_MAX;
+        let held = (self.engine).apply(&mut batch, is_alone && !touches_system)?;
         let batch = held.as_deref().unwrap_or(&batch);
         if let Some(records) = &records {
             changed.keep(records, batch);

@@ -147,6 +147,7 @@ impl Database {
         let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
         let journal = Journal::open(files, journal_options, identity, applied, hooks);
         let journal = Arc::new(journal.map_err(journal_error)?);
+        late_writes.keep_refused();
         let log = Arc::downgrade(&journal);
         engine.set_before_durable(Box::new(move |lsn| match log.upgrade() {
             Some(journal) if journal.durable_lsn() < lsn => journal

@@ -8,8 +8,9 @@
 //! - Nobody sees the difference. Whoever reads the engine, makes a snapshot, writes or syncs hands a held batch over
 //!   first, so that it all happens as if the write had been made before the reply.
 //! - One batch is held at most, and the next group is not appended to the journal before the engine has it.
-//! - If the engine refuses a held batch, reads see the engine with the batch laid over it, writes are refused, and each
-//!   of them offers the batch again first: nothing is skipped, and nothing that was acknowledged disappears.
+//! - If the engine refuses a batch, behind the reply or before it, the write stands all the same, since the journal has
+//!   it: reads see the engine with the batch laid over it, later writes are refused, and each of them offers the batch
+//!   again first. Nothing is skipped, and nothing that was acknowledged disappears.
 //!
 //! It pays while one connection writes. When another one had to hand the batch over, the next groups are written at
 //! once, as are large ones, those of several writers, and all of an engine whose writes are durable by themselves.
@@ -50,6 +51,7 @@ pub struct LateWrites {
     /// Changes under `held`.
     is_held: AtomicBool,
     at_once: AtomicU32,
+    keeps_refused: AtomicBool,
     held: Mutex<Held>,
 }
 
@@ -74,6 +76,7 @@ impl LateWrites {
             engine,
             is_held: AtomicBool::new(false),
             at_once: AtomicU32::new(0),
+            keeps_refused: AtomicBool::new(false),
             held: Mutex::default(),
         }
     }
@@ -86,24 +89,43 @@ impl LateWrites {
         }
     }
 
-    /// Takes the batch of a group over, for later, if that is what the group's writer wants; else it has to be written.
-    /// Readers wait until the returned bytes of it are dropped. Called by the leader of a group, after `ready`.
-    pub fn hold(&self, batch: &mut WriteBatch) -> Option<MappedMutexGuard<'_, WriteBatch>> {
-        if REPLIES.get() == Replies::AfterWrites
-            || batch.bytes_len() > HELD_BYTES_MAX
-            || self.engine.syncs_writes()
-            || self.count_at_once()
-        {
-            return None;
+    /// From now on a batch that the engine refuses is kept. Replaying a journal has to fail instead.
+    pub fn keep_refused(&self) {
+        self.keeps_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes the batch of a group, or takes it over to write it later: then it comes back, and readers wait until it is
+    /// dropped. Called by the leader of the group, after `ready`.
+    pub fn apply(
+        &self,
+        batch: &mut WriteBatch,
+        may_be_late: bool,
+    ) -> Result<Option<MappedMutexGuard<'_, WriteBatch>>> {
+        self.catch_up()?;
+        let mut refused = None;
+        if may_be_late && self.is_wanted_late(batch) {
+            REPLIES.set(Replies::FirstAndHolds);
+        } else {
+            let Err(refusal) = self.engine.write(batch) else {
+                return Ok(None);
+            };
+            if !self.keeps_refused.load(Ordering::Relaxed) {
+                return Err(refusal);
+            }
+            refused = Some(Overlay::new(batch));
         }
         let mut held = self.held.lock();
-        if self.is_held.load(Ordering::Relaxed) {
-            return None;
-        }
         std::mem::swap(&mut held.batch, batch);
+        held.refused = refused;
         self.is_held.store(true, Ordering::Release);
-        REPLIES.set(Replies::FirstAndHolds);
-        Some(MutexGuard::map(held, |held| &mut held.batch))
+        Ok(Some(MutexGuard::map(held, |held| &mut held.batch)))
+    }
+
+    fn is_wanted_late(&self, batch: &WriteBatch) -> bool {
+        REPLIES.get() != Replies::AfterWrites
+            && batch.bytes_len() <= HELD_BYTES_MAX
+            && !self.engine.syncs_writes()
+            && !self.count_at_once()
     }
 
     /// Whether this group is one of those to be written at once.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quarry_bson::{RawDocument, RawValue, doc};
-use quarry_database::{Change, Database, Error, KeyRange, Namespace, Operation, Options};
+use quarry_database::{Change, Database, Error, KeyRange, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Error as StorageError, Faulty, Memory};
 
@@ -44,12 +44,7 @@ impl Setup {
         let database = open(Arc::clone(&faulty) as _, &files);
         let index = [doc! { "key": { "n": 1 } }];
         database
-            .create_indexes(
-                &namespace(),
-                &index,
-                &Operation::default(),
-                quarry_database::Level::Written,
-            )
+            .create_indexes(&namespace(), &index, &Operation::default(), Level::Written)
             .unwrap();
         let setup = Setup {
             database,
@@ -212,8 +207,7 @@ fn large_batches_and_changes_of_the_catalog_are_written_at_once() {
     assert!(setup.engine_has(1));
     setup.insert(2).unwrap();
     let (namespace, operation) = (namespace(), Operation::default());
-    let dropped =
-        (setup.database).drop_collection(&namespace, &operation, quarry_database::Level::Written);
+    let dropped = (setup.database).drop_collection(&namespace, &operation, Level::Written);
     assert!(dropped.unwrap().is_some());
     assert!(setup.database.collection(&namespace).unwrap().is_none());
     drop(replying_first);
@@ -269,6 +263,31 @@ fn the_journal_takes_nothing_while_the_engine_refuses_what_is_before_it() {
     setup.faulty.heal();
     setup.insert(3).unwrap();
     assert_eq!(setup.ids(), [0, 1, 3]);
+}
+
+#[test]
+fn what_the_engine_refuses_before_the_reply_stands_too() {
+    let setup = Setup::new();
+    let error = StorageError::Io("refused by a test".into());
+    setup.faulty.fail_next_writes(usize::MAX, error.clone());
+    // The journal has it: no client has to guess.
+    setup.delete(0).unwrap();
+    assert!(setup.engine_has(0));
+    assert_eq!(setup.ids(), Vec::<i32>::new());
+    assert!(setup.insert(1).is_err());
+    setup.faulty.heal();
+    setup.insert(2).unwrap();
+    assert_eq!(setup.ids(), [2]);
+
+    setup.faulty.fail_next_writes(usize::MAX, error);
+    let (namespace, operation) = (namespace(), Operation::default());
+    let dropped = (setup.database).drop_collection(&namespace, &operation, Level::Written);
+    assert!(dropped.unwrap().is_some());
+    assert!(setup.database.collection(&namespace).unwrap().is_none());
+    assert!(setup.insert(3).is_err());
+    setup.faulty.heal();
+    setup.insert(4).unwrap();
+    assert_eq!(setup.ids(), [4]);
 }
 
 #[test]
