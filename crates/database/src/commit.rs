@@ -40,8 +40,6 @@ use crate::record_cache::RecordCache;
 /// How long a leader waits for an engine that says it is stalled before the group is refused.
 const STALL_WAIT: Duration = Duration::from_secs(30);
 const STALL_TICK: Duration = Duration::from_millis(1);
-/// The records of a group that has one writer: its own, and the counters.
-const LONE_WRITER_RECORDS_MAX: usize = 2;
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
 
@@ -174,7 +172,7 @@ impl CommitPath {
     fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
         let mut batch = self.batch.lock();
         batch.clear();
-        let mut touches_system = false;
+        let (mut touches_system, mut writers) = (false, 0);
         let mut changed = ChangedRecords::default();
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
@@ -182,6 +180,7 @@ impl CommitPath {
                 changed.note(&payload);
             }
             touches_system |= payload.has(SYSTEM);
+            writers += usize::from(!payload.operations.is_empty());
             batch.extend_from_bytes(payload.batch)?;
         }
         let last = payloads.last_lsn();
@@ -194,8 +193,8 @@ impl CommitPath {
             .records
             .as_ref()
             .map(|cache| changed.begin(cache, &batch));
-        let is_alone = payloads.len() <= LONE_WRITER_RECORDS_MAX;
-        let held = (self.engine).apply(&mut batch, is_alone && !touches_system)?;
+        let may_be_late = writers == 1 && !touches_system;
+        let held = self.engine.apply(&mut batch, may_be_late)?;
         let batch = held.as_deref().unwrap_or(&batch);
         if let Some(records) = &records {
             changed.keep(records, batch);

@@ -224,9 +224,9 @@ impl Database {
         self.late_writes.reply_first()
     }
 
-    /// Hands over to the engine what is still to be written to it. What it refuses it refuses writers later on.
+    /// Hands over to the engine what is still to be written to it, unless it would have to wait.
     pub fn catch_up(&self) {
-        let _ = self.late_writes.catch_up();
+        self.late_writes.catch_up_at_once();
     }
 
     /// Makes everything committed durable.
@@ -345,11 +345,13 @@ impl Database {
         let (engine, journal) = (Arc::clone(&self.engine), Arc::clone(&self.journal));
         let (commit_path, epochs) = (Arc::clone(&self.commit_path), Arc::clone(&self.epochs));
         let checkpoints = Arc::clone(&self.checkpoints);
+        let late_writes = Arc::clone(&self.late_writes);
         let mut last_durable = 0;
         self.background.start("checkpoint", move |stop| {
             let mut reclaimer = crate::reclaim::Reclaimer::default();
             while !stop.wait(CHECKPOINT_TICK) {
                 // Failures latch where they happen and refuse the next write; there is nobody to tell here.
+                let _ = late_writes.catch_up();
                 let _ = checkpoints.step(engine.as_ref(), &journal, &mut last_durable);
                 let _ = reclaimer.step(engine.as_ref(), &journal, &commit_path, &epochs);
             }

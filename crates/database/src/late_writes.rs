@@ -5,12 +5,13 @@
 //! and then hands it to the engine, while its client works on the answer.
 //!
 //! Kept true:
-//! - Nobody sees the difference. Whoever reads the engine, makes a snapshot, writes or syncs hands a held batch over
-//!   first, so that it all happens as if the write had been made before the reply.
+//! - Nobody sees the difference. Whoever reads the engine, makes a snapshot, commits, syncs or reclaims hands a held batch
+//!   over first, so that it all happens as if the write had been made before the reply.
 //! - One batch is held at most, and the next group is not appended to the journal before the engine has it.
-//! - If the engine refuses a batch, behind the reply or before it, the write stands all the same, since the journal has
-//!   it: reads see the engine with the batch laid over it, later writes are refused, and each of them offers the batch
-//!   again first. Nothing is skipped, and nothing that was acknowledged disappears.
+//! - Nobody who reads waits for an engine that is stalled, or fails with one that refuses the batch: reads then see the
+//!   engine with the batch laid over it, and later writers hand it over first. That holds for a batch that was refused
+//!   before the reply, too: the journal has it, so the write stands. Nothing is skipped, and nothing that was
+//!   acknowledged disappears.
 //!
 //! It pays while one connection writes. When another one had to hand the batch over, the next groups are written at
 //! once, as are large ones, those of several writers, and all of an engine whose writes are durable by themselves.
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use quarry_journal::AbortOnPanic;
 use quarry_storage::{
     BeforeDurable, Engine, EngineCounters, KeyRange, Overlay, Readiness, Reclaimed, Result,
     Snapshot, WriteBatch,
@@ -45,7 +47,7 @@ enum Replies {
     FirstAndHolds,
 }
 
-/// The engine as the database sees it.
+/// The engine as the database sees it. Lock order: `handing_over`, then `held`.
 pub struct LateWrites {
     engine: Arc<dyn Engine>,
     /// Changes under `held`.
@@ -53,12 +55,14 @@ pub struct LateWrites {
     at_once: AtomicU32,
     keeps_refused: AtomicBool,
     held: Mutex<Held>,
+    /// Whoever waits for the engine with a batch that it did not take at once.
+    handing_over: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Held {
     batch: WriteBatch,
-    /// The same for readers, once the engine has refused it.
+    /// The same for readers, once the engine did not take it. From then on it is written under `handing_over` alone.
     refused: Option<Overlay>,
 }
 
@@ -78,6 +82,7 @@ impl LateWrites {
             at_once: AtomicU32::new(0),
             keeps_refused: AtomicBool::new(false),
             held: Mutex::default(),
+            handing_over: Mutex::default(),
         }
     }
 
@@ -137,24 +142,39 @@ impl LateWrites {
         left > 0
     }
 
-    /// Hands a held batch to the engine. Fails if the engine refuses it.
+    /// Hands a held batch over, waiting for the engine if it must, and no reader with it. Fails if the engine refuses it.
     pub fn catch_up(&self) -> Result<()> {
-        if !self.is_held.load(Ordering::Acquire) {
+        if self.behind().is_none() {
             return Ok(());
         }
-        self.write(&mut self.lock())
+        let _one = self.handing_over.lock();
+        let batch = {
+            let held = self.held.lock();
+            if !self.is_held.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            held.batch.clone()
+        };
+        let _write = quarry_timing::phase(Phase::EngineWrite);
+        let _abort = AbortOnPanic::new();
+        self.engine.write(&batch)?;
+        self.done(&mut self.held.lock());
+        Ok(())
     }
 
-    /// The same for a reader. What the engine has refused before comes back, locked, so that the reader sees both.
+    /// The same unless it would have to wait.
+    pub fn catch_up_at_once(&self) {
+        drop(self.behind());
+    }
+
+    /// Hands a held batch over if the engine takes it at once. Else it comes back, locked, for the caller to look through.
     #[inline]
     fn behind(&self) -> Option<MutexGuard<'_, Held>> {
         if !self.is_held.load(Ordering::Acquire) {
             return None;
         }
         let mut held = self.lock();
-        if held.refused.is_none() {
-            let _ = self.write(&mut held);
-        }
+        self.try_write(&mut held);
         held.refused.is_some().then_some(held)
     }
 
@@ -171,19 +191,21 @@ impl LateWrites {
         })
     }
 
-    fn write(&self, held: &mut Held) -> Result<()> {
-        if !self.is_held.load(Ordering::Relaxed) {
-            return Ok(());
+    fn try_write(&self, held: &mut Held) {
+        if !self.is_held.load(Ordering::Relaxed) || held.refused.is_some() {
+            return;
         }
         let _write = quarry_timing::phase(Phase::EngineWrite);
-        if let Err(refusal) = self.engine.write(&held.batch) {
-            held.refused
-                .get_or_insert_with(|| Overlay::new(&held.batch));
-            return Err(refusal);
+        let _abort = AbortOnPanic::new();
+        match self.engine.try_write(&held.batch) {
+            Ok(()) => self.done(held),
+            Err(_) => held.refused = Some(Overlay::new(&held.batch)),
         }
+    }
+
+    fn done(&self, held: &mut Held) {
         held.refused = None;
         self.is_held.store(false, Ordering::Release);
-        Ok(())
     }
 }
 
@@ -194,8 +216,7 @@ impl Drop for ReplyFirst<'_> {
         }
         // Whoever has the lock hands it over.
         if let Some(mut held) = self.engine.held.try_lock() {
-            // A refusal is kept for readers and writers to come.
-            let _ = self.engine.write(&mut held);
+            self.engine.try_write(&mut held);
         }
     }
 }
@@ -260,8 +281,10 @@ impl Engine for LateWrites {
     }
 
     fn sync(&self) -> Result<()> {
-        self.catch_up()?;
-        self.engine.sync()
+        let caught_up = self.catch_up();
+        // What a sync frees may be what the engine lacks.
+        self.engine.sync()?;
+        caught_up
     }
 
     fn durable_lsn(&self) -> Result<u64> {
@@ -269,6 +292,8 @@ impl Engine for LateWrites {
     }
 
     fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {
+        // What is reclaimed may have been dropped by a batch that the engine does not have yet.
+        self.catch_up()?;
         self.engine.reclaim(range, step_bytes)
     }
 

@@ -2,7 +2,7 @@
 //! records at commit order (`finish_group`), and handed the accepted group before anyone is woken (`apply`).
 //!
 //! All three run on the leader's thread, one group at a time and in LSN order. A panic in any of them
-//! aborts the process: memory and journal could disagree otherwise.
+//! aborts the process ([`AbortOnPanic`]): memory and journal could disagree otherwise.
 
 use crate::error::HookError;
 use crate::group_header::GROUP_HEADER_BYTES;
@@ -169,5 +169,28 @@ impl<'g> Iterator for PayloadIter<'g> {
         self.lsn += 1;
         self.left -= 1;
         Some((lsn, payload))
+    }
+}
+
+/// Ends the process if a panic begins while this is alive; closing a journal during one is no reason.
+#[must_use = "it guards as long as it is alive"]
+pub struct AbortOnPanic {
+    was_panicking: bool,
+}
+
+impl AbortOnPanic {
+    #[expect(clippy::new_without_default, reason = "a guard has no default")]
+    pub fn new() -> Self {
+        AbortOnPanic {
+            was_panicking: std::thread::panicking(),
+        }
+    }
+}
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.was_panicking {
+            std::process::abort();
+        }
     }
 }

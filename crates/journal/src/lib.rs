@@ -71,7 +71,7 @@ pub use files::real::RealFiles;
 pub use files::simulated::SimulatedFiles;
 pub use files::{File, FileEntry, Files};
 pub use group_header::GroupHeader;
-pub use hooks::{GroupBuilder, Hooks, PayloadIter, Payloads};
+pub use hooks::{AbortOnPanic, GroupBuilder, Hooks, PayloadIter, Payloads};
 pub use journal::Journal;
 pub use log::memory::{MemoryLog, Trouble};
 pub use log::{Log, LogGroup, LogReader, LogTicket, Stage};

@@ -37,6 +37,11 @@ impl Mdbx {
         })
     }
 
+    fn written(&self, batch: &WriteBatch) {
+        self.counters.count_write(batch.bytes_len());
+        self.wake_when_needed();
+    }
+
     fn wake_when_needed(&self) {
         if let Some(steady) = &self.steady
             && self.store.needs_steady_point()
@@ -66,8 +71,13 @@ impl Engine for Mdbx {
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.store.write(batch)?;
-        self.counters.count_write(batch.bytes_len());
-        self.wake_when_needed();
+        self.written(batch);
+        Ok(())
+    }
+
+    fn try_write(&self, batch: &WriteBatch) -> Result<()> {
+        self.store.try_write(batch)?;
+        self.written(batch);
         Ok(())
     }
 

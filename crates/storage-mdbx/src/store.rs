@@ -105,6 +105,19 @@ impl Store {
     /// Applies a batch in one transaction on the calling thread.
     pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
         let _alone = self.writes.lock();
+        self.write_alone(batch)
+    }
+
+    /// The same unless a write, a sync or a reclaim runs.
+    pub(crate) fn try_write(&self, batch: &WriteBatch) -> Result<()> {
+        let Some(_alone) = self.writes.try_lock() else {
+            return Err(Error::Stalled("another write or a sync runs".to_owned()));
+        };
+        self.write_alone(batch)
+    }
+
+    /// Under `writes`.
+    fn write_alone(&self, batch: &WriteBatch) -> Result<()> {
         self.check_open()?;
         batch.check_keys()?;
         if batch.is_empty() {

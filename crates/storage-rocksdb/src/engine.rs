@@ -45,6 +45,8 @@ pub struct RocksDb {
     read_options: ReadOptions,
     persisted: ReadOptions,
     write_options: WriteOptions,
+    /// The same, and a write that would have to wait fails.
+    without_waiting: WriteOptions,
     write_ahead: Arc<WriteAhead>,
     iterators: Arc<IteratorPool>,
     free_space: FreeSpace,
@@ -78,6 +80,7 @@ impl RocksDb {
             read_options: ReadOptions::default(),
             persisted: persisted_only(),
             write_options: without_log(),
+            without_waiting: without_waiting(),
             write_ahead,
             iterators,
             free_space,
@@ -130,6 +133,21 @@ impl RocksDb {
 
     fn property(&self, name: &str) -> u64 {
         self.db.property_int_value(name).ok().flatten().unwrap_or(0)
+    }
+
+    fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let _writes = self.writes.read();
+        self.check_open()?;
+        batch.check_keys()?;
+        if let Some(lsn) = batch.applied_lsn() {
+            self.write_ahead.note_lsn(lsn);
+        }
+        let batch_of_rocksdb = to_rocksdb_batch(batch);
+        self.db
+            .write_opt(&batch_of_rocksdb, options)
+            .map_err(from_rocksdb)?;
+        self.counters.count_write(batch.bytes_len());
+        Ok(())
     }
 
     /// Ends RocksDB's background work without letting a waiting flush become durable.
@@ -192,18 +210,11 @@ impl Engine for RocksDb {
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
-        let _writes = self.writes.read();
-        self.check_open()?;
-        batch.check_keys()?;
-        if let Some(lsn) = batch.applied_lsn() {
-            self.write_ahead.note_lsn(lsn);
-        }
-        let batch_of_rocksdb = to_rocksdb_batch(batch);
-        self.db
-            .write_opt(&batch_of_rocksdb, &self.write_options)
-            .map_err(from_rocksdb)?;
-        self.counters.count_write(batch.bytes_len());
-        Ok(())
+        self.write_with(batch, &self.write_options)
+    }
+
+    fn try_write(&self, batch: &WriteBatch) -> Result<()> {
+        self.write_with(batch, &self.without_waiting)
     }
 
     fn ready(&self) -> Readiness {
@@ -351,6 +362,12 @@ fn to_rocksdb_batch(batch: &WriteBatch) -> rust_rocksdb::WriteBatch {
 fn without_log() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.disable_wal(true);
+    options
+}
+
+fn without_waiting() -> WriteOptions {
+    let mut options = without_log();
+    options.set_no_slowdown(true);
     options
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn from_text(text: String) -> Error {
         return Error::NoSpace(text);
     }
     match text.split(':').next().unwrap_or_default() {
+        "Result incomplete" => Error::Stalled(text),
         "Corruption" => Error::Corruption(text),
         "Not implemented" | "Invalid argument" => Error::Incompatible(text),
         "IO error" if is_lock(&text) => Error::Locked(text),

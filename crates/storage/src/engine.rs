@@ -46,6 +46,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Applies the batch as one: visible on return, not yet durable. On an error nothing of it is.
     fn write(&self, batch: &WriteBatch) -> Result<()>;
 
+    /// The same without waiting: [`Error::Stalled`] where the engine is stalled or somebody else writes.
+    fn try_write(&self, batch: &WriteBatch) -> Result<()> {
+        self.write(batch)
+    }
+
     /// Whether a write is durable on return: it must then not be put off.
     fn syncs_writes(&self) -> bool {
         false

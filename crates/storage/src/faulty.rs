@@ -145,6 +145,13 @@ impl Engine for Faulty {
         self.inner.write(batch)
     }
 
+    fn try_write(&self, batch: &WriteBatch) -> Result<()> {
+        if self.switches.lock().hold_writes {
+            return Err(Error::Stalled("held by a test".into()));
+        }
+        self.write(batch)
+    }
+
     fn syncs_writes(&self) -> bool {
         self.switches.lock().syncs_writes || self.inner.syncs_writes()
     }

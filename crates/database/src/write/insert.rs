@@ -65,7 +65,11 @@ impl Database {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
             self.trim_capped(&collection, detail, capped, &mut rest)?;
-            lsn = self.commit_piece(operation, &collection, rest)?.or(lsn);
+            lsn = match self.commit_piece(operation, &collection, rest) {
+                // What was inserted stays; the next insert trims.
+                Err(Error::WritesRefused { .. }) => lsn,
+                trimmed => trimmed?.or(lsn),
+            };
         }
         Ok(Inserted {
             inserted,

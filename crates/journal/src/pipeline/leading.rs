@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{GATHER_WRITERS_MIN, Pipeline};
 use crate::append::{Appender, Surroundings};
 use crate::error::Result;
+use crate::hooks::AbortOnPanic;
 use crate::queue::{Queue, Taken};
 
 impl Pipeline {
@@ -113,26 +114,5 @@ impl Pipeline {
         let next = Arc::clone(&queue.forming);
         drop(queue);
         next.give_turn();
-    }
-}
-
-/// Ends the process if a panic begins while this is alive; closing a journal during one is no reason.
-struct AbortOnPanic {
-    was_panicking: bool,
-}
-
-impl AbortOnPanic {
-    fn new() -> Self {
-        AbortOnPanic {
-            was_panicking: std::thread::panicking(),
-        }
-    }
-}
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() && !self.was_panicking {
-            std::process::abort();
-        }
     }
 }
