@@ -149,8 +149,10 @@ impl LateWrites {
         }
         let _one = self.handing_over.lock();
         let batch = {
-            let held = self.held.lock();
-            if !self.is_held.load(Ordering::Relaxed) {
+            let mut held = self.held.lock();
+            // It may be another one by now, which somebody else would write as well unless it is refused.
+            self.try_write(&mut held);
+            if held.refused.is_none() {
                 return Ok(());
             }
             held.batch.clone()
