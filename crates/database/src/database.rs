@@ -9,7 +9,7 @@ use quarry_bson::RawValue;
 use quarry_journal::{
     CommitReport, Files, Identity, Journal, Level, RealFiles, SimulatedFiles, Ticket,
 };
-use quarry_storage::{Engine, WriteBatch};
+use quarry_storage::{Engine, Readiness, WriteBatch};
 use quarry_timing::{Phase, Work};
 
 use crate::background::Background;
@@ -350,10 +350,14 @@ impl Database {
         self.background.start("checkpoint", move |stop| {
             let mut reclaimer = crate::reclaim::Reclaimer::default();
             while !stop.wait(CHECKPOINT_TICK) {
+                // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
+                // it is told to, so it writes only where that will not wait.
+                let is_ready = late_writes.ready() == Readiness::Ready;
                 // Failures latch where they happen and refuse the next write; there is nobody to tell here.
-                let _ = late_writes.catch_up();
                 let _ = checkpoints.step(engine.as_ref(), &journal, &mut last_durable);
-                let _ = reclaimer.step(engine.as_ref(), &journal, &commit_path, &epochs);
+                if is_ready {
+                    let _ = reclaimer.step(engine.as_ref(), &journal, &commit_path, &epochs);
+                }
             }
         });
     }

@@ -201,7 +201,10 @@ impl LateWrites {
         let _abort = AbortOnPanic::new();
         match self.engine.try_write(&held.batch) {
             Ok(()) => self.done(held),
-            Err(_) => held.refused = Some(Overlay::new(&held.batch)),
+            Err(_) => {
+                held.refused = Some(Overlay::new(&held.batch));
+                self.at_once.store(GROUPS_AT_ONCE, Ordering::Relaxed);
+            }
         }
     }
 

@@ -248,6 +248,23 @@ fn what_the_engine_refuses_after_the_reply_is_seen_and_kept() {
 }
 
 #[test]
+fn the_engine_catches_up_though_nobody_writes() {
+    let setup = Setup::new();
+    let replying_first = setup.database.reply_first();
+    setup.insert(1).unwrap();
+    setup.faulty.no_space();
+    drop(replying_first);
+    assert_eq!(setup.ids(), [0, 1]);
+    setup.faulty.heal();
+    let begun = Instant::now();
+    while !setup.engine_has(1) {
+        assert!(begun.elapsed() < WAIT_MAX);
+        thread::yield_now();
+    }
+    assert_eq!(setup.ids(), [0, 1]);
+}
+
+#[test]
 fn the_journal_takes_nothing_while_the_engine_refuses_what_is_before_it() {
     let setup = Setup::new();
     let replying_first = setup.database.reply_first();
