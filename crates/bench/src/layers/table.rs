@@ -74,7 +74,8 @@ pub fn markdown(engine: &str, lines: &[Line]) -> String {
          One server on {engine}; the client is the bench's own, on the same machine. A share of the operations is traced, \
          and a line is the mean over those whose time in the server lies within half a percent of the quantile, so that \
          the parts add up. `round trip` is the quantile that the clients measured; what it has beyond `server` is \
-         the client, the kernel and waiting for a processor. Microseconds, and in brackets the share of `server`.\n\n",
+         the client, the kernel and waiting for a processor. On one connection an insert goes to the engine behind its \
+         reply, so that its round trip may be the shorter one. Microseconds, and in brackets the share of `server`.\n\n",
         machine()
     );
     text.push_str("| operation | connections | | wire | query | engine | journal | unattributed | server | round trip |\n");
