@@ -46,7 +46,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Applies the batch as one: visible on return, not yet durable. On an error nothing of it is.
     fn write(&self, batch: &WriteBatch) -> Result<()>;
 
-    /// The same without waiting: [`Error::Stalled`] where the engine is stalled or somebody else writes.
+    /// The same without waiting: [`Error::Stalled`] where the engine is stalled or somebody else writes. An engine whose
+    /// writes never wait need not tell the two apart.
     fn try_write(&self, batch: &WriteBatch) -> Result<()> {
         self.write(batch)
     }
