@@ -22,7 +22,7 @@ ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 FUZZ_SMOKE_SECONDS := 3
 
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
+	bench-durability bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -98,9 +98,9 @@ bench-mdbx: bootstrap ## libmdbx's four sync modes beside its raw C API
 fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
-torture: build bootstrap-drivers ## SIGKILL under load, ROUNDS (100) times on each durable engine and policy, and SEEDS (1000) of crash points
-	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
-	@QUARRY_TORTURE=$${SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
+torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), and ROUNDS of SIGKILL each
+	@QUARRY_TORTURE=$${SEEDS:-5000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
+	@QUARRY_TORTURE=$${ENGINE_SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py
 
 clean-drivers: ## forget the virtual environments and node_modules of the driver tests

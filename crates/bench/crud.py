@@ -1,9 +1,11 @@
-"""The CRUD workloads from pymongo on one connection: `crud.py [--iterations N] NAME=URI...`, the canned replies first.
+"""The CRUD workloads from pymongo on one connection: `crud.py [--passes N] [--iterations N] NAME=URI...`, the canned
+replies first.
 
 Every operation runs on all sides in short turns, and begins when the processors are idle; the figures, in microseconds,
 go to standard output as JSON. `added` is what a side adds to the first one: the median, over all rounds, of the
 difference between the medians of their turns in the same round. A machine's mood outlasts a round, so that the
-difference is far steadier than either figure.
+difference is far steadier than either figure. It also outlasts a case: all cases are gone through several times, and
+the rounds of all passes count alike.
 *simple*: {_id: "prefix_seq", seq, data: 100 characters}, the `_id` index only. *complex*: about 800 bytes and eleven
 indexes: `_id`, a unique triple, nine compound ones of ten distinct fields each. *shuffled*: the simple documents with
 other names in another order, because a path keyed to this bench would be no path at all.
@@ -241,9 +243,19 @@ def added(turns, bare):
     return statistics.median(statistics.median(ours) - statistics.median(its) for ours, its in pairs) / 1000
 
 
+def figures_of(case, rounds):
+    """A figure a side; `rounds` has the first side's first."""
+    bare = next(iter(rounds.values()))
+    for name, turns in rounds.items():
+        taken = sorted(itertools.chain.from_iterable(turns))
+        p50, p90, p99 = (percentile(taken, share) for share in (0.5, 0.9, 0.99))
+        yield {"case": case, "name": name, "p50": p50, "p90": p90, "p99": p99, "added": added(turns, bare)}
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--iterations", type=int, default=1000)
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=300, help="of each case in each pass")
     parser.add_argument("--only", default="")
     parser.add_argument("servers", nargs="+")
     options = parser.parse_args()
@@ -254,21 +266,17 @@ def main():
     wait_until_idle(LOOKS_MAX_AFTER_PRELOADING)
     # As timeit does: a collection in the middle of a call would be counted as the server's.
     gc.disable()
-    figures = []
-    for case, prepare in operations():
-        if options.only not in case:
-            continue
-        rounds = measure(prepare, sides, options.iterations)
-        wait_until_idle(LOOKS_MAX_AFTER_A_CASE)
-        bare = rounds[sides[0].name]
-        line = []
-        for name, turns in rounds.items():
-            taken = sorted(itertools.chain.from_iterable(turns))
-            p50, p90, p99 = (percentile(taken, share) for share in (0.5, 0.9, 0.99))
-            over = added(turns, bare)
-            figures.append({"case": case, "name": name, "p50": p50, "p90": p90, "p99": p99, "added": over})
-            line.append(f"{name} {p50:.1f} (+{over:.1f})")
-        print(f"{case:32} {'  '.join(line)}", file=sys.stderr)
+    cases = [(case, prepare) for case, prepare in operations() if options.only in case]
+    rounds = {case: {side.name: [] for side in sides} for case, _ in cases}
+    for number in range(options.passes):
+        for case, prepare in cases:
+            measured = measure(prepare, sides, options.iterations)
+            wait_until_idle(LOOKS_MAX_AFTER_A_CASE)
+            for name, turns in measured.items():
+                rounds[case][name] += turns
+            line = "  ".join(f"{one['name']} {one['p50']:.1f} ({one['added']:+.1f})" for one in figures_of(case, measured))
+            print(f"{number + 1}/{options.passes} {case:32} {line}", file=sys.stderr)
+    figures = [figure for case, _ in cases for figure in figures_of(case, rounds[case])]
     for side in sides:
         side.client.drop_database(DATABASE)
     json.dump(figures, sys.stdout)

@@ -16,6 +16,7 @@ const SCRIPT: &str = include_str!("../crud.py");
 pub struct Options {
     pub given: Vec<Peer>,
     pub python: String,
+    pub passes: u32,
     pub iterations: u32,
     pub only: Option<String>,
 }
@@ -42,6 +43,7 @@ pub fn run(options: &Options) -> io::Result<()> {
     let mut command = Command::new(&options.python);
     command
         .args(["-c", SCRIPT])
+        .args(["--passes", &options.passes.to_string()])
         .args(["--iterations", &options.iterations.to_string()]);
     if let Some(only) = &options.only {
         command.args(["--only", only]);
@@ -60,19 +62,22 @@ pub fn run(options: &Options) -> io::Result<()> {
         )));
     }
     let figures: Vec<Figure> = serde_json::from_slice(&output.stdout)?;
-    report(&figures, &ours).publish(&ours)?;
+    report(options, &figures, &ours).publish(&ours)?;
     Ok(())
 }
 
-fn report(figures: &[Figure], ours: &str) -> Report {
+fn report(options: &Options, figures: &[Figure], ours: &str) -> Report {
     let mut report = Report::new("crud", "CRUD from one connection", "make bench-crud");
-    report.note(
-        "pymongo on one connection; all sides take turns within one run. Each case begins when the processors have become \
-         idle: flushes and compactions of what was loaded, and of the case before, are over. `canned` answers every message with a fixed reply: it \
-         is what the driver, the kernel and the loopback cost by themselves. `added p50` is the median over all rounds of \
-         the difference between the medians of a side and of `canned` in the same round; it is below 0 where a server \
-         meets the next request awake, which `canned` does not.",
-    );
+    report.note(format!(
+        "pymongo on one connection; all sides take turns within one run. All cases are gone through {passes} times, with \
+         {iterations} operations each time, and begin when the processors have become idle: flushes and compactions of \
+         what was loaded, and of the case before, are over. `canned` answers every message with a fixed reply: it is what \
+         the driver, the kernel and the loopback cost by themselves. `added p50` is the median over all rounds of all \
+         passes of the difference between the medians of a side and of `canned` in the same round; it is below 0 where a \
+         server meets the next request awake, which `canned` does not.",
+        passes = options.passes,
+        iterations = options.iterations,
+    ));
     let mut by_case: BTreeMap<&str, Vec<&Figure>> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
     for figure in figures {
@@ -94,7 +99,7 @@ fn report(figures: &[Figure], ours: &str) -> Report {
             .filter(|figure| figure.name != CANNED)
             .map(|figure| (figure.name.clone(), figure.added))
             .collect();
-        report.push(&format!("{case} added p50"), "us", ours, &over);
+        report.push_differences(&format!("{case} added p50"), "us", ours, &over);
     }
     report
 }

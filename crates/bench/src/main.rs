@@ -29,7 +29,11 @@ enum Command {
         /// A Python that imports pymongo.
         #[arg(long, default_value = "python3")]
         python: String,
-        #[arg(long, default_value_t = 1000)]
+        /// How often all cases are gone through.
+        #[arg(long, default_value_t = 5)]
+        passes: u32,
+        /// Of each case in each pass.
+        #[arg(long, default_value_t = 300)]
         iterations: u32,
         /// Only cases whose name contains this.
         #[arg(long)]
@@ -110,12 +114,14 @@ fn main() -> ExitCode {
         }),
         Command::Crud {
             python,
+            passes,
             iterations,
             only,
             servers,
         } => crud::run(&crud::Options {
             given: servers,
             python,
+            passes,
             iterations,
             only,
         }),

@@ -18,6 +18,9 @@ pub struct Case {
     pub peers: BTreeMap<String, f64>,
     /// What the machine itself allows, where that is measured.
     pub limit: Option<f64>,
+    /// Of figures around zero ratios mean nothing.
+    #[serde(skip)]
+    is_difference: bool,
 }
 
 /// A section of a report, in the order measured.
@@ -46,6 +49,28 @@ impl Report {
 
     /// Adds one case. The side named `ours` is ours, the others are peers.
     pub fn push(&mut self, case: &str, unit: &str, ours: &str, sides: &[(String, f64)]) {
+        self.push_case(case, unit, ours, sides, false);
+    }
+
+    /// The same for differences, which have no ratios.
+    pub fn push_differences(
+        &mut self,
+        case: &str,
+        unit: &str,
+        ours: &str,
+        sides: &[(String, f64)],
+    ) {
+        self.push_case(case, unit, ours, sides, true);
+    }
+
+    fn push_case(
+        &mut self,
+        case: &str,
+        unit: &str,
+        ours: &str,
+        sides: &[(String, f64)],
+        is_difference: bool,
+    ) {
         let mut peers: BTreeMap<String, f64> = sides.iter().cloned().collect();
         let ours = peers.remove(ours);
         self.cases.push(Case {
@@ -54,6 +79,7 @@ impl Report {
             ours,
             peers,
             limit: None,
+            is_difference,
         });
     }
 
@@ -113,7 +139,7 @@ impl Report {
                 };
                 let ratio = case
                     .ours
-                    .filter(|_| peer > 0.0)
+                    .filter(|_| peer > 0.0 && !case.is_difference)
                     .map_or(String::new(), |ours| format!("{:.2}", ours / peer));
                 let _ = write!(text, " {} | {ratio} |", number(peer));
             }
@@ -170,6 +196,8 @@ mod tests {
             "rocksdb",
             &[("rocksdb".into(), 2000.0)],
         );
+        let sides = [("canned".into(), 4.0), ("rocksdb".into(), -8.0)];
+        report.push_differences("added", "us", "rocksdb", &sides);
         let table = report.markdown("rocksdb");
         assert!(
             table.contains("| simple/insert one p50 | us | 60.0 | 50.0 | 1.20 |"),
@@ -177,6 +205,10 @@ mod tests {
         );
         assert!(
             table.contains("| only ours | ops/s | 2000 | | |"),
+            "{table}"
+        );
+        assert!(
+            table.contains("| added | us | -8.00 | 4.00 |  |"),
             "{table}"
         );
     }
