@@ -28,6 +28,7 @@ use crate::operation::Operation;
 use crate::payload::Header;
 use crate::record_cache::{RecordCache, RecordCacheCounters};
 use crate::record_locks::LockTable;
+use crate::refusals::{OnChange, Refusals, RefusedWrites};
 
 const DDL_SHARDS: usize = 16;
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
@@ -71,6 +72,7 @@ pub struct Database {
     pub(crate) builds: Arc<Builds>,
     pub(crate) interrupted_builds: Arc<[InterruptedBuild]>,
     checkpoints: Arc<Checkpoints>,
+    refusals: Arc<Refusals>,
     /// Whether its thread runs (`database_drop`). Taken before the catalog's locks.
     pub(crate) database_cleaner_runs: Arc<Mutex<bool>>,
     ddl: Arc<[Mutex<()>; DDL_SHARDS]>,
@@ -170,6 +172,7 @@ impl Database {
             builds: Arc::default(),
             interrupted_builds: interrupted_builds.into(),
             checkpoints: Arc::default(),
+            refusals: Arc::default(),
             database_cleaner_runs: Arc::default(),
             ddl: Arc::default(),
             background: Background::default(),
@@ -212,10 +215,20 @@ impl Database {
         }
         let _wait = quarry_timing::phase(Phase::SyncWait);
         let ended = self.checkpoints.ended();
-        self.journal.wait_durable(lsn).map_err(journal_error)?;
+        let waited = self.journal.wait_durable(lsn).map_err(journal_error);
+        waited.map_err(|error| self.refusals.failed(error))?;
         self.checkpoints.name_since(ended);
         quarry_timing::name(Work::Sync, self.journal.sync_counters().syncs);
         Ok(())
+    }
+
+    /// Has `on_change` called when writes begin to be refused, and when they are taken again.
+    pub fn on_writes_change(&self, on_change: OnChange) {
+        self.refusals.on_change(on_change);
+    }
+
+    pub fn refused_writes(&self) -> RefusedWrites {
+        self.refusals.so_far()
     }
 
     /// Until it is dropped, what this thread commits is acknowledged before the engine has it, as far as that shortens
@@ -264,7 +277,9 @@ impl Database {
         header.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
         let (before, ended) = (self.commit_path.stalled_ns(), self.checkpoints.ended());
-        let ticket = submit(&self.journal, &record).map_err(journal_error)?;
+        let submitted = submit(&self.journal, &record).map_err(journal_error);
+        let ticket = submitted.map_err(|error| self.refusals.failed(error))?;
+        self.refusals.taken();
         self.account(record.len(), &ticket.report, before);
         self.checkpoints.name_since(ended);
         Ok(ticket.lsn)
@@ -390,6 +405,7 @@ impl Database {
             builds: Arc::clone(&self.builds),
             interrupted_builds: Arc::clone(&self.interrupted_builds),
             checkpoints: Arc::clone(&self.checkpoints),
+            refusals: Arc::clone(&self.refusals),
             database_cleaner_runs: Arc::clone(&self.database_cleaner_runs),
             ddl: Arc::clone(&self.ddl),
             background: Background::default(),

@@ -33,6 +33,16 @@ pub struct KeyPattern {
     pub document: Document,
 }
 
+/// Operators are no fields; those of a DBRef are, below another one.
+fn has_illegal_component(path: &str) -> bool {
+    path.split('.')
+        .enumerate()
+        .any(|(depth, component)| match component {
+            "$ref" | "$id" | "$db" => depth == 0,
+            _ => component.starts_with('$'),
+        })
+}
+
 /// One index of a collection.
 pub struct Index {
     pub name: String,
@@ -61,7 +71,7 @@ impl KeyPattern {
                     "index keys cannot have an empty path component: `{path}`"
                 )));
             }
-            if path.split('.').any(|component| component.starts_with('$')) {
+            if has_illegal_component(&path) {
                 return Err(cannot_create(format!(
                     "index key contains an illegal field name: `{path}`"
                 )));

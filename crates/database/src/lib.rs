@@ -28,6 +28,7 @@ mod hold;
 mod late_writes;
 mod record_cache;
 mod record_locks;
+mod refusals;
 
 mod background;
 mod changed_records;
@@ -65,6 +66,7 @@ pub use plan_summary::PlanSummary;
 pub use quarry_journal::Level;
 pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
 pub use record_cache::RecordCacheCounters;
+pub use refusals::{RefusedWrites, WritesNow};
 pub use stats::{CollStats, DbStats, IndexStats};
 pub use validate::{IndexReport, ValidateReport};
 pub use view::{View, index_record_key};

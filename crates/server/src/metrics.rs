@@ -79,6 +79,7 @@ impl Collector for Scrape {
         self.collections(&mut encoder)?;
         self.work(&mut encoder)?;
         self.gauges(&mut encoder)?;
+        self.refused_writes(&mut encoder)?;
         self.record_cache(&mut encoder)?;
         self.counters(&mut encoder)?;
         traces(&mut encoder)
@@ -87,7 +88,7 @@ impl Collector for Scrape {
 
 impl Scrape {
     fn operations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Time of an operation, first byte in to last byte out";
+        let help = "Time of an operation, from its first byte in to its last byte out and the end of its writes";
         let histogram = MetricType::Histogram;
         let mut family =
             encoder.encode_descriptor("quarry_operation_seconds", help, None, histogram)?;
@@ -243,6 +244,15 @@ impl Scrape {
             counter(encoder, name, help, value)?;
         }
         Ok(())
+    }
+
+    fn refused_writes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let refused = self.server.database.refused_writes();
+        let help = "Writes refused by a full disk, an engine or a journal that fails";
+        counter(encoder, "quarry_writes_refused", help, refused.count)?;
+        let help = "1 while writes are refused";
+        let is_refusing = u64::from(refused.reason.is_some());
+        gauge(encoder, "quarry_is_refusing_writes", help, is_refusing)
     }
 
     fn record_cache(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

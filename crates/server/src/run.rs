@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use quarry_database::Database;
+use quarry_database::{Database, WritesNow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -201,9 +201,23 @@ fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failu
             ],
         );
     }
+    database.on_writes_change(Box::new(log_writes_change));
     Ok(Box::leak(Box::new(Server::new(
         config, parameters, engine, database,
     ))))
+}
+
+fn log_writes_change(now: &WritesNow) {
+    match now {
+        WritesNow::Refused { reason } => {
+            let reason = [("reason", reason.into())];
+            log::error("storage", "writes are refused", &reason);
+        }
+        WritesNow::Taken { refused } => {
+            let refused = [("refused", (*refused).into())];
+            log::info("storage", "writes are taken again", &refused);
+        }
+    }
 }
 
 fn watch_signals(server: &'static Server, mut signals: Signals) {

@@ -127,7 +127,8 @@ impl Store {
             .applied_lsn()
             .unwrap_or_else(|| self.applied_lsn.load(Ordering::SeqCst));
         self.ask_before_commit(lsn)?;
-        self.latch(self.env.begin_write().and_then(|txn| apply(txn, batch)))?;
+        let written = self.env.begin_write().and_then(|txn| apply(txn, batch));
+        self.latch(self.tell_full_disk(written))?;
         self.committed(lsn);
         Ok(())
     }
@@ -141,11 +142,9 @@ impl Store {
         }
         let lsn = self.applied_lsn.load(Ordering::SeqCst);
         self.ask_before_commit(lsn)?;
-        let reclaimed = self.latch(
-            self.env
-                .begin_write()
-                .and_then(|txn| delete_some(txn, range, step_bytes)),
-        )?;
+        let txn = self.env.begin_write();
+        let reclaimed = txn.and_then(|txn| delete_some(txn, range, step_bytes));
+        let reclaimed = self.latch(self.tell_full_disk(reclaimed))?;
         self.committed(lsn);
         Ok(reclaimed)
     }
@@ -263,6 +262,19 @@ impl Store {
         self.durable_lsn.store(lsn, Ordering::SeqCst);
         self.steady_points.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// libmdbx calls a write that came short, as on a device with less room than asked for, an I/O error. What was
+    /// written of the commit is not referred to yet, so that it may be made again; not so if a sync may have failed.
+    fn tell_full_disk<T>(&self, outcome: Result<T>) -> Result<T> {
+        match (outcome, self.sync_mode) {
+            (Err(Error::Io(text)), SyncMode::SafeNoSync | SyncMode::UtterlyNoSync)
+                if self.free_space.check_now().is_err() =>
+            {
+                Err(Error::NoSpace(text))
+            }
+            (outcome, _) => outcome,
+        }
     }
 
     /// Full disks pass, and failures of the hook are the journal's; anything else stays.

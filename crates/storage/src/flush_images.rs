@@ -238,6 +238,13 @@ impl Engine for ImagedEngine {
         self.inner.write(batch)
     }
 
+    fn try_write(&self, batch: &WriteBatch) -> Result<()> {
+        let Some(_shared) = self.writes.try_read() else {
+            return Err(Error::Stalled("an image is being made".into()));
+        };
+        self.inner.try_write(batch)
+    }
+
     fn syncs_writes(&self) -> bool {
         self.inner.syncs_writes()
     }

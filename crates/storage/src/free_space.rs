@@ -46,6 +46,16 @@ impl FreeSpace {
             self.checked_ms.store(now_ms, Relaxed);
             self.measure()?;
         }
+        self.compare(more_bytes)
+    }
+
+    /// As [`FreeSpace::check`], asking the device now.
+    pub fn check_now(&self) -> Result<()> {
+        self.measure()?;
+        self.compare(0)
+    }
+
+    fn compare(&self, more_bytes: u64) -> Result<()> {
         let free_bytes = self.free_bytes.load(Relaxed);
         if free_bytes >= self.free_bytes_min.saturating_add(more_bytes) {
             return Ok(());

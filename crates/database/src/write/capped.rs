@@ -11,7 +11,8 @@ use crate::index_keys::Target;
 use crate::key_buffer::KeyBuffer;
 
 impl Database {
-    /// Removes the oldest documents of a capped collection beyond its bounds. The caller holds it exclusively.
+    /// Removes the oldest documents of a capped collection beyond its bounds, but never the newest, which may be larger
+    /// than the bounds by itself. The caller holds the collection exclusively.
     pub(super) fn trim_capped(
         &self,
         collection: &Collection,
@@ -23,7 +24,9 @@ impl Database {
         let is_over = |piece: &Piece| {
             let documents = counts.documents.saturating_add_signed(piece.documents);
             let bytes = counts.bytes.saturating_add_signed(piece.bytes);
-            bytes > capped.size_bytes || capped.documents_max.is_some_and(|max| documents > max)
+            let is_over = bytes > capped.size_bytes
+                || capped.documents_max.is_some_and(|max| documents > max);
+            is_over && documents > 1
         };
         if !is_over(piece) {
             return Ok(());

@@ -228,6 +228,7 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
         section.append("work", work.as_raw());
     }
     engine_counters(server.engine.counters(), &mut section);
+    refused_writes(server, &mut section);
     if let Some(counters) = server.database.record_cache_counters() {
         record_cache(counters, &mut section);
     }
@@ -314,6 +315,17 @@ fn engine_counters(counters: EngineCounters, section: &mut DocumentBuilder<'_>) 
         ("diskBytes", counters.disk_bytes),
     ] {
         shown.append(name, signed(value));
+    }
+    shown.finish();
+}
+
+/// A reason is there as long as writes are refused.
+fn refused_writes(server: &Server, section: &mut DocumentBuilder<'_>) {
+    let refused = server.database.refused_writes();
+    let mut shown = section.document("refusedWrites");
+    shown.append("count", signed(refused.count));
+    if let Some(reason) = &refused.reason {
+        shown.append("reason", reason.as_str());
     }
     shown.finish();
 }
