@@ -97,7 +97,7 @@ impl SegmentSummary {
 }
 
 /// Hands every group that holds a record at or above `from_lsn` to `visit`, up to the end of the log or
-/// until it breaks off.
+/// until it breaks off. Damage is an error once the groups before it were visited.
 pub fn dump(
     files: &dyn Files,
     from_lsn: u64,
@@ -116,7 +116,10 @@ pub fn dump(
     if is_over {
         return Ok(());
     }
-    followed.map(drop)
+    match followed? {
+        Some(end) => check_tail(&segments, &end),
+        None => Ok(()),
+    }
 }
 
 /// Cuts the log behind `last_lsn`, which must end a group: what follows is zeroed and freed for good.

@@ -21,20 +21,21 @@ pub(crate) fn check_tail(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<()
         } else {
             SEGMENT_HEADER_BYTES as u64
         };
-        let durable_lsn = highest_mark(segment, offset)?;
-        if durable_lsn >= end.link.next_lsn {
+        if highest_mark(segment, offset)?.is_some_and(|lsn| lsn >= end.link.next_lsn) {
             return Err(damage(segments, end)?);
         }
     }
     Ok(())
 }
 
-/// Names the place: the first group of the next segment if that one is broken in itself, else the place
-/// where the chain ends.
+/// Names the place: where the chain ends, or, if that is the end of its segment, the first group of the next one, should
+/// that be broken in itself.
 fn damage(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<Error> {
     let missing_lsn = end.link.next_lsn;
     let (mut index, mut offset, mut reason) = (end.index, end.offset, end.reason);
-    if let Some(next) = segments.get(index + 1)
+    let is_end_of_segment = highest_mark(&segments[end.index], end.offset)?.is_none();
+    if is_end_of_segment
+        && let Some(next) = segments.get(index + 1)
         && let Err(broken) = scanner(next).peek()?
     {
         (index, offset, reason) = (index + 1, SEGMENT_HEADER_BYTES as u64, broken);
@@ -46,20 +47,21 @@ fn damage(segments: &[Arc<Segment>], end: &ChainEnd) -> Result<Error> {
     })
 }
 
-/// The highest durable mark of any whole group of the segment's own incarnation from `offset` on.
-fn highest_mark(segment: &Segment, offset: u64) -> Result<u64> {
+/// The highest durable mark of the whole groups of the segment's own incarnation from `offset` on; none if there is no
+/// such group.
+fn highest_mark(segment: &Segment, offset: u64) -> Result<Option<u64>> {
     let mut scanner = GroupScanner::new(
         Arc::clone(&segment.file),
         &segment.name,
         offset,
         segment.bytes,
     );
-    let mut highest = 0;
+    let mut highest = None;
     while scanner.find_magic()? {
         match scanner.peek()? {
             Ok(header) => {
                 if header.incarnation == segment.header.incarnation {
-                    highest = highest.max(header.durable_lsn);
+                    highest = highest.max(Some(header.durable_lsn));
                 }
                 scanner.skip(&header);
             }

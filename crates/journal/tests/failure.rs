@@ -3,10 +3,11 @@
 mod owner;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use owner::{Owner, identity, options};
 use quarry_journal::files::simulated::{Crash, Fault};
-use quarry_journal::{Error, Journal, Level, SimulatedFiles};
+use quarry_journal::{Error, Journal, Level, Options, SimulatedFiles};
 
 const HEADER_BYTES: usize = 4096;
 
@@ -265,6 +266,50 @@ fn a_flipped_bit_is_named_wherever_it_is() {
         files.replace(&name, whole);
     }
     Owner::new().open(&files, 0).unwrap();
+}
+
+/// The segment that is made ahead of need holds no group yet, and is not what is broken.
+#[test]
+fn a_flipped_bit_is_named_before_a_segment_made_ahead() {
+    let files = SimulatedFiles::new();
+    let options = Options {
+        background: true,
+        ..options()
+    };
+    let journal = Journal::open(
+        Arc::new(files.clone()),
+        options,
+        identity(),
+        0,
+        Owner::new(),
+    )
+    .unwrap();
+    for number in 0..20 {
+        journal.commit(&[number; 300], Level::Durable).unwrap();
+    }
+    let is_blank = |name: &String| {
+        let content = files.content(name).unwrap();
+        content[HEADER_BYTES..].iter().all(|&byte| byte == 0)
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !names(&files).last().is_some_and(is_blank) {
+        assert!(Instant::now() < deadline, "no segment is made ahead");
+        std::thread::yield_now();
+    }
+    journal.close().unwrap();
+    let name = names(&files).into_iter().rfind(|name| !is_blank(name));
+    let name = name.unwrap();
+    let whole = files.content(&name).unwrap();
+    let data_end = whole.iter().rposition(|&byte| byte != 0).unwrap();
+    // All but the last group, which only the mark of closing has behind it.
+    for at in (HEADER_BYTES..data_end - 600).step_by(97) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x10;
+        files.replace(&name, flipped);
+        let (segment, offset) = refusal(&files);
+        assert_eq!(segment, name, "bit at {at}");
+        assert!((offset as usize) <= at && at - (offset as usize) < 600);
+    }
 }
 
 #[test]
