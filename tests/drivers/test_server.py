@@ -196,6 +196,48 @@ def test_max_time_ends_a_long_scan(big):
     assert raised.value.code == 50 and time.monotonic() - started < 1.1
 
 
+RANGE = {"$range": [0, 1_000_000]}
+# 10^12 steps over one document.
+LOOP = {"$reduce": {"input": RANGE, "initialValue": 0, "in": {"$add": ["$$value", {"$reduce": {
+    "input": RANGE, "initialValue": 0, "in": "$$this"}}]}}}
+
+
+def test_max_time_ends_work_within_one_document(collection):
+    strings = ["a" * 30 + "!"] * 400
+    collection.insert_one({"_id": 1, "n": list(range(300_000)), "s": strings, "d": [{"y": 1}] * 50_000})
+    objects = {"$mergeObjects": {"$map": {"input": {"$range": [0, 50_000]}, "in": {"$arrayToObject": [[{
+        "k": {"$toString": "$$this"}, "v": 1}]]}}}}
+    for run in (
+        lambda: collection.find_one({"$expr": LOOP}, max_time_ms=100),
+        lambda: collection.find_one({}, {"computed": LOOP}, max_time_ms=100),
+        lambda: collection.find_one({}, {"computed": objects}, max_time_ms=100),
+        lambda: collection.find_one({"n": {"$all": list(range(200_000, 300_000))}}, max_time_ms=100),
+        lambda: collection.find_one({"s": {"$regex": "^(a+)+$"}}, max_time_ms=100),
+        lambda: collection.aggregate([{"$match": {"$expr": LOOP}}], maxTimeMS=100),
+        lambda: collection.database.command("update", collection.name, maxTimeMS=100, updates=[
+            {"q": {"$expr": LOOP}, "u": {"$set": {"x": 1}}}]),
+        lambda: collection.database.command("update", collection.name, maxTimeMS=100, updates=[
+            {"q": {}, "u": {"$pull": {"d": {"$or": [{"x": i} for i in range(2000)]}}}}]),
+    ):
+        started = time.monotonic()
+        with pytest.raises(OperationFailure) as raised:
+            run()
+        # The regular expression may meet its own bound first.
+        assert raised.value.code in (50, 51156) and time.monotonic() - started < 1.5, raised.value
+
+
+def test_what_is_computed_is_bounded(collection):
+    collection.insert_one({"_id": 1, "a": "x" * 10_000_000, "many": [0] * 200})
+    for run, code in (
+        (lambda: collection.find_one({}, {"b": "$a", "c": "$a"}), 10334),
+        (lambda: collection.find_one({}, {"many.b": "$a"}), 146),
+        (lambda: list(collection.aggregate([{"$addFields": {"many.b": "$a"}}])), 146),
+    ):
+        with pytest.raises(OperationFailure) as raised:
+            run()
+        assert raised.value.code == code, raised.value
+
+
 def test_kill_op_ends_a_long_scan(client, big):
     outcome = {}
 

@@ -252,6 +252,15 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// A number of any type without its fraction, if that is in Int64's range.
+    pub fn as_i64_truncated(&self) -> Option<i64> {
+        match self {
+            Self::Double(d) => f64_to_i64_exact(d.trunc()),
+            Self::Decimal128(d) => d.to_i64_truncated(),
+            _ => self.as_i64_exact(),
+        }
+    }
+
     /// A number of any type, rounded to the nearest Double.
     pub fn as_f64_lossy(&self) -> Option<f64> {
         match self {

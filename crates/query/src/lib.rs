@@ -2,10 +2,13 @@
 //! planner and executor that run them against the database.
 #![forbid(unsafe_code)]
 
+mod empty_timestamps;
 pub mod error;
 pub mod error_code;
 pub mod field_path;
+pub mod interrupts;
 mod name_table;
+mod stored_id;
 
 pub mod exec;
 pub mod expression;

@@ -39,15 +39,11 @@ fn with_documents(documents: &[Document]) -> Fixture {
 impl Fixture {
     fn insert(&self, documents: &[Document], is_ordered: bool) -> InsertOutcome {
         let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
-        exec::insert(
-            &self.database,
-            &self.operation,
-            &self.namespace,
-            &raw,
+        let request = InsertRequest {
             is_ordered,
-            Level::Written,
-        )
-        .unwrap()
+            ..InsertRequest::new(&self.namespace, &raw)
+        };
+        exec::insert(&self.database, &self.operation, request, Level::Written).unwrap()
     }
 
     fn index(&self, spec: &str) {
@@ -106,6 +102,7 @@ impl Fixture {
             is_upsert,
             is_multi,
             hint: None,
+            keeps_empty_timestamps: false,
         };
         exec::update(&self.database, &self.operation, request, Level::Written).unwrap()
     }
@@ -480,6 +477,67 @@ fn a_tailable_cursor_follows_a_capped_collection() {
     fixture.insert(&[json(r#"{"_id": 7}"#)], true);
     assert_eq!(read(&mut executor), [7]);
     assert_eq!(fixture.find(r#"{"_id": 1}"#), [r#"{"_id":1}"#]);
+    // More than the bounds by itself: all others make room for it. The cursor does not skip what it has not read.
+    let large = doc! {"_id": 8, "filler": ("x".repeat(200_000))};
+    fixture.insert(&[json(r#"{"_id": 5}"#), large], true);
+    assert_eq!(fixture.find(r#"{"filler": {"$exists": false}}"#), [""; 0]);
+    assert_eq!(fixture.find(r#"{"_id": 8}"#).len(), 1);
+    executor
+        .restore(&fixture.database, &fixture.operation)
+        .unwrap();
+    let lost = executor
+        .next(&fixture.operation, &mut Vec::new())
+        .unwrap_err();
+    assert_eq!(lost.code(), 136);
+}
+
+#[test]
+fn empty_timestamps_become_the_time_in_inserts_and_replacements() {
+    let stamp = |fixture: &Fixture, path: &str| {
+        let found = fixture.find_with("{}", |_| {}).unwrap();
+        let document = json(&found[0]);
+        match document.as_raw().get_path(path) {
+            Some(RawValue::Timestamp(stamp)) => (stamp.time, stamp.increment),
+            other => panic!("{other:?}"),
+        }
+    };
+    let empty = r#"{"$timestamp": {"t": 0, "i": 0}}"#;
+    let document = format!(r#"{{"_id": {empty}, "t": {empty}, "n": {{"t": {empty}}}}}"#);
+    let fixture = with(&[&document]);
+    let stored = stamp(&fixture, "t");
+    assert!(stored.0 > 1_700_000_000 && stored.1 > 0, "{stored:?}");
+    assert_eq!(
+        (stamp(&fixture, "_id"), stamp(&fixture, "n.t")),
+        ((0, 0), (0, 0))
+    );
+    fixture.update("{}", &format!(r#"{{"r": {empty}}}"#), false, false);
+    assert!(stamp(&fixture, "r") > stored);
+    fixture.update(
+        "{}",
+        &format!(r#"{{"$set": {{"r": {empty}}}}}"#),
+        false,
+        false,
+    );
+    assert_eq!(stamp(&fixture, "r"), (0, 0));
+    let raw = json(&document);
+    let namespace = Namespace::parse("db.kept").unwrap();
+    let fixture = Fixture {
+        namespace: namespace.clone(),
+        ..fixture
+    };
+    let documents = [raw.as_raw()];
+    let request = InsertRequest {
+        keeps_empty_timestamps: true,
+        ..InsertRequest::new(&namespace, &documents)
+    };
+    exec::insert(
+        &fixture.database,
+        &fixture.operation,
+        request,
+        Level::Written,
+    )
+    .unwrap();
+    assert_eq!(stamp(&fixture, "t"), (0, 0));
 }
 
 #[test]
@@ -510,6 +568,14 @@ fn inserts_tell_each_error_by_its_position() {
         (2, vec![(1, 53), (2, 11_000)])
     );
     assert_eq!(unordered.find("{}"), [r#"{"_id":1}"#, r#"{"_id":2,"a":1}"#]);
+    let mut two_ids = json(r#"{"_id": 3}"#);
+    two_ids.append("_id", 4);
+    let operator = json(r#"{"_id": {"a": {"$x": 1}}}"#);
+    let reference = json(r#"{"_id": {"$ref": "c", "$id": 1}}"#);
+    assert_eq!(
+        told(unordered.insert(&[two_ids, operator, reference], false)),
+        (1, vec![(0, 2), (1, 52)])
+    );
     let many: Vec<Document> = (0..1200)
         .map(|n| doc! {"_id": (if n == 1100 { 3 } else { n })})
         .collect();

@@ -24,15 +24,11 @@ impl Fixture {
     fn insert(&self, documents: &[Document]) -> InsertOutcome {
         let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
         let (database, operation) = (&self.database, &self.operation);
-        exec::insert(
-            database,
-            operation,
-            &self.namespace,
-            &raw,
-            false,
-            Level::Written,
-        )
-        .unwrap()
+        let request = InsertRequest {
+            is_ordered: false,
+            ..InsertRequest::new(&self.namespace, &raw)
+        };
+        exec::insert(database, operation, request, Level::Written).unwrap()
     }
 
     fn index(&self, spec: Document) -> Result<()> {
@@ -68,6 +64,7 @@ impl Fixture {
             is_upsert: false,
             is_multi: true,
             hint: None,
+            keeps_empty_timestamps: false,
         };
         exec::update(&self.database, &self.operation, request, Level::Written).unwrap()
     }
@@ -332,7 +329,8 @@ fn a_document_whose_id_is_too_long_is_refused_by_name() {
         .unwrap();
     let raw = [doc! { "_id": (long.as_str()) }];
     let raw = [raw[0].as_raw()];
-    let refused = exec::insert(database, operation, &capped, &raw, true, Level::Written).unwrap();
+    let request = InsertRequest::new(&capped, &raw);
+    let refused = exec::insert(database, operation, request, Level::Written).unwrap();
     assert_eq!(refused.errors[0].1.code(), 17_280);
 }
 

@@ -162,6 +162,7 @@ fn run<'a>(
     });
     quarry_timing::turn(Phase::Execute);
     let _running = RunningGuard(connection);
+    let _interrupts = quarry_query::interrupts::run_as(Arc::clone(&operation));
     outcome.operation = Some(Arc::clone(&operation));
     let mut invocation = Invocation {
         server,

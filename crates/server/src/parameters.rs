@@ -37,7 +37,8 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
+    "busyPollMicros",
     "commitIntervalMs",
     "cursorTimeoutMillis",
     "featureCompatibilityVersion",

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use parking_lot::RwLock;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, doc};
 use quarry_database::{Level, Namespace, Operation};
-use quarry_query::exec;
+use quarry_query::exec::{self, InsertRequest};
 use quarry_query::matcher::Matcher;
 use rustc_hash::FxHashMap;
 
@@ -196,14 +196,8 @@ fn store(server: &Server, database: &str, document: &Document) {
             let documents = [document.as_raw()];
             let operation = Operation::default();
             let level = Level::Written;
-            Ok(exec::insert(
-                &server.database,
-                &operation,
-                &namespace,
-                &documents,
-                true,
-                level,
-            )?)
+            let request = InsertRequest::new(&namespace, &documents);
+            Ok(exec::insert(&server.database, &operation, request, level)?)
         });
     let failure = match stored {
         Ok(outcome) => outcome

@@ -1,5 +1,6 @@
 //! What the write commands share: the bound on a batch, and the level that a write is acknowledged at.
 
+use quarry_bson::RawDocument;
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
 
@@ -54,6 +55,12 @@ pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> R
         database.acknowledge(database.journal().last_lsn(), level)?;
     }
     Ok(())
+}
+
+/// What restores data as it was asks for.
+pub fn keeps_empty_timestamps(body: RawDocument<'_>) -> bool {
+    body.get("bypassEmptyTsReplacement")
+        .is_some_and(|value| value.is_truthy())
 }
 
 /// Variables are not served yet.

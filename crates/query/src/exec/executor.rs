@@ -12,6 +12,7 @@ use super::find::Parsed;
 use super::foreign::Foreign;
 use super::scan::{Flow, Scan};
 use super::sorter::{Sorted, Sorter};
+use crate::expression::bounds;
 use crate::pipeline::{Execution, Run, Source};
 
 /// What is read ahead at most, in documents and in bytes.
@@ -362,7 +363,9 @@ pub(super) fn project(parsed: &Parsed, document: RawDocument<'_>, out: &mut Vec<
     } else {
         None
     };
-    Ok(projection.project(document, &details.unwrap_or_default(), out)?)
+    let start = out.len();
+    projection.project(document, &details.unwrap_or_default(), out)?;
+    Ok(bounds::check_document_bytes(out.len() - start)?)
 }
 
 /// The input of a pipeline. Its own failure is kept as it is: a pipeline's error knows a code and a message only.

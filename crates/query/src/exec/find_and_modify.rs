@@ -19,7 +19,10 @@ pub fn find_and_modify(
     level: Level,
 ) -> Result<FindAndModifyOutcome> {
     let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
-    let update = request.update.map(Update::parse).transpose()?;
+    let mut update = request.update.map(Update::parse).transpose()?;
+    if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
+        update.fill_empty_timestamps();
+    }
     let target = Target::new(
         database,
         operation,

@@ -1,31 +1,34 @@
 //! `insert`: documents with their `_id` brought to the front, or made, and stored in pieces.
 
-use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument, RawValue};
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument};
 use quarry_database::{
     Database, Error, Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX,
 };
 
 use super::error::Result;
-use super::request::InsertOutcome;
-use crate::error_code::ErrorCode;
+use super::request::{InsertOutcome, InsertRequest};
+use crate::empty_timestamps;
+use crate::stored_id::check_id;
 
 pub fn insert(
     database: &Database,
     operation: &Operation,
-    namespace: &Namespace,
-    documents: &[RawDocument<'_>],
-    is_ordered: bool,
+    request: InsertRequest<'_>,
     level: Level,
 ) -> Result<InsertOutcome> {
     let mut insertion = Insertion {
         database,
         operation,
-        namespace,
-        is_ordered,
+        namespace: request.namespace,
+        is_ordered: request.is_ordered,
+        keeps_empty_timestamps: request.keeps_empty_timestamps,
         outcome: InsertOutcome::default(),
         lsn: None,
     };
-    let result = insertion.run(documents);
+    let result = insertion.run(request.documents);
     if let Some(lsn) = insertion.lsn {
         database.acknowledge(lsn, level)?;
     }
@@ -42,9 +45,13 @@ struct Insertion<'i> {
     operation: &'i Operation,
     namespace: &'i Namespace,
     is_ordered: bool,
+    keeps_empty_timestamps: bool,
     outcome: InsertOutcome,
     lsn: Option<u64>,
 }
+
+/// Of a document's length, in front of its elements.
+const LENGTH_BYTES: usize = 4;
 
 /// One document of a piece.
 enum Staged<'d> {
@@ -67,7 +74,7 @@ impl Insertion<'_> {
             {
                 let document = documents[position];
                 position += 1;
-                match normal(document) {
+                match normal(document, self.keeps_empty_timestamps) {
                     Ok(document) => {
                         bytes += document.bytes().len();
                         staged.push(document);
@@ -104,8 +111,13 @@ impl Insertion<'_> {
         let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) if self.outcome.inserted > 0 && is_of_documents(&error) => {
-                self.outcome.errors.push((positions[0], error));
-                return Ok(false);
+                let refused = match self.is_ordered {
+                    true => &positions[..1],
+                    false => positions,
+                };
+                let errors = refused.iter().map(|&position| (position, error.clone()));
+                self.outcome.errors.extend(errors);
+                return Ok(!self.is_ordered);
             }
             Err(error) => return Err(error),
         };
@@ -137,13 +149,35 @@ impl Staged<'_> {
     }
 }
 
-/// The document with its `_id` first.
-fn normal(document: RawDocument<'_>) -> crate::Result<Staged<'_>> {
-    let id = document.get_element("_id");
+/// Whether the elements behind the first one have to be looked at one by one, because another one may be called `_id`, or
+/// be an empty timestamp. To search for bytes costs a small part of that.
+fn is_special(elements: &[u8]) -> bool {
+    static ID: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_id\0"));
+    empty_timestamps::may_hold_one(elements) || ID.find(elements).is_some()
+}
+
+/// The document with its `_id` first and, unless they are kept, without empty timestamps.
+fn normal(document: RawDocument<'_>, keeps_empty_timestamps: bool) -> crate::Result<Staged<'_>> {
+    if let Some(first) = document.first().filter(|first| first.name() == "_id")
+        && !is_special(&document.as_bytes()[LENGTH_BYTES + first.as_bytes().len()..])
+    {
+        check_id(first.value())?;
+        return Ok(Staged::AsGiven(document));
+    }
+    let (mut id, mut is_filled) = (None, false);
+    for element in document {
+        if element.name() == "_id" && id.replace(element).is_some() {
+            let text = "can't have multiple _id fields in one document";
+            return Err(crate::Error::bad_value(text));
+        }
+        is_filled |= empty_timestamps::asks(element);
+    }
+    is_filled &= !keeps_empty_timestamps;
     if let Some(id) = id {
         check_id(id.value())?;
     }
-    if id.is_some() && document.first().is_some_and(|first| first.name() == "_id") {
+    let is_first = document.first().is_some_and(|first| first.name() == "_id");
+    if is_first && !is_filled {
         return Ok(Staged::AsGiven(document));
     }
     let mut bytes = Vec::with_capacity(document.as_bytes().len() + 17);
@@ -153,7 +187,11 @@ fn normal(document: RawDocument<'_>) -> crate::Result<Staged<'_>> {
         None => builder.append("_id", ObjectId::generate()),
     };
     for element in document.iter().filter(|element| element.name() != "_id") {
-        builder.append_element(element);
+        if is_filled {
+            empty_timestamps::append(&mut builder, element);
+        } else {
+            builder.append_element(element);
+        }
     }
     builder.finish();
     if bytes.len() > DOCUMENT_BYTES_MAX {
@@ -164,15 +202,4 @@ fn normal(document: RawDocument<'_>) -> crate::Result<Staged<'_>> {
         return Err(crate::Error::bad_value(text));
     }
     Ok(Staged::Rewritten(bytes))
-}
-
-fn check_id(id: RawValue<'_>) -> crate::Result<()> {
-    let refused = match id {
-        RawValue::Array(_) => "array",
-        RawValue::Regex(_) => "regex",
-        RawValue::Undefined => "undefined",
-        _ => return Ok(()),
-    };
-    let text = format!("The '_id' value cannot be of type {refused}");
-    Err(crate::Error::new(ErrorCode::INVALID_ID_FIELD, text))
 }

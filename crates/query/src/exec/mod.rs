@@ -33,7 +33,7 @@ pub use find_and_modify::find_and_modify;
 pub use insert::insert;
 pub use request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,
-    FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome, UpdateRequest,
+    FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, UpdateOutcome, UpdateRequest,
 };
 pub use update::update;
 

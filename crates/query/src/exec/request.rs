@@ -40,6 +40,16 @@ pub struct DistinctRequest<'a> {
 }
 
 #[derive(Clone, Copy)]
+pub struct InsertRequest<'a> {
+    pub namespace: &'a Namespace,
+    pub documents: &'a [RawDocument<'a>],
+    /// Stops at the first document that is refused.
+    pub is_ordered: bool,
+    /// Stores `Timestamp(0, 0)` as it is instead of the time.
+    pub keeps_empty_timestamps: bool,
+}
+
+#[derive(Clone, Copy)]
 pub struct UpdateRequest<'a> {
     pub namespace: &'a Namespace,
     pub filter: RawDocument<'a>,
@@ -47,6 +57,8 @@ pub struct UpdateRequest<'a> {
     pub is_upsert: bool,
     pub is_multi: bool,
     pub hint: Option<RawValue<'a>>,
+    /// Of a replacement, as for an insert.
+    pub keeps_empty_timestamps: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -68,6 +80,8 @@ pub struct FindAndModifyRequest<'a> {
     pub returns_new: bool,
     pub is_upsert: bool,
     pub hint: Option<RawValue<'a>>,
+    /// Of a replacement, as for an insert.
+    pub keeps_empty_timestamps: bool,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +106,17 @@ pub struct FindAndModifyOutcome {
     pub upserted: Option<Value>,
     /// The document before or after the change.
     pub value: Option<Document>,
+}
+
+impl<'a> InsertRequest<'a> {
+    pub fn new(namespace: &'a Namespace, documents: &'a [RawDocument<'a>]) -> InsertRequest<'a> {
+        InsertRequest {
+            namespace,
+            documents,
+            is_ordered: true,
+            keeps_empty_timestamps: false,
+        }
+    }
 }
 
 impl<'a> FindRequest<'a> {
@@ -153,6 +178,7 @@ impl<'a> FindAndModifyRequest<'a> {
             returns_new: false,
             is_upsert: false,
             hint: None,
+            keeps_empty_timestamps: false,
         }
     }
 }

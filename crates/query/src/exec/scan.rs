@@ -11,6 +11,7 @@ use quarry_database::{Cursor, Index, KeyRange, Operation, View, index_record_key
 use quarry_timing::{Phase, phase};
 
 use super::error::{Result, memory_exceeded};
+use crate::error_code::ErrorCode;
 use crate::planner::{Access, Plan};
 
 /// What a scan of an index with arrays may hold to know documents again.
@@ -135,7 +136,7 @@ impl Scan {
                 self.is_done = true;
                 break;
             };
-            self.enter(&mut *cursor, range)?;
+            self.enter(view, &mut *cursor, range)?;
             while cursor.valid() && self.is_inside(cursor.key()) {
                 operation.step(&mut steps)?;
                 let flow = match index {
@@ -250,7 +251,13 @@ impl Scan {
     }
 
     /// Goes to the first key of the range that was not read.
-    fn enter(&self, cursor: &mut dyn Cursor, range: &KeyRange) -> Result<()> {
+    fn enter(&self, view: &View, cursor: &mut dyn Cursor, range: &KeyRange) -> Result<()> {
+        if let Some(last) = &self.last_key
+            && self.has_lost(view, cursor, last)?
+        {
+            let text = "CollectionScan died due to position in capped collection being deleted";
+            return Err(crate::Error::new(ErrorCode::CAPPED_POSITION_LOST, text).into());
+        }
         match (&self.last_key, self.plan.is_reversed) {
             (None, false) => cursor.seek(&range.start)?,
             (None, true) if range.end.is_empty() => cursor.last()?,
@@ -264,6 +271,17 @@ impl Scan {
             }
         }
         Ok(())
+    }
+
+    /// Whether what comes behind the last key may be gone: of a capped collection the oldest documents make room for new
+    /// ones, and a reader that was overtaken has to hear of it. One that changes what it reads looks for itself.
+    fn has_lost(&self, view: &View, cursor: &mut dyn Cursor, last: &[u8]) -> Result<bool> {
+        let is_of_records = matches!(self.plan.access, Access::Collection);
+        if view.collection.is_clustered() || !is_of_records || self.remembers_all {
+            return Ok(false);
+        }
+        cursor.seek(last)?;
+        Ok(!cursor.valid() || cursor.key() != last)
     }
 
     fn visit_record(&mut self, cursor: &dyn Cursor, visit: &mut Visit<'_>) -> Result<Flow> {

@@ -30,7 +30,10 @@ pub fn update(
         request.hint,
     )
     .parse()?;
-    let update = Update::parse(request.update)?;
+    let mut update = Update::parse(request.update)?;
+    if !request.keeps_empty_timestamps {
+        update.fill_empty_timestamps();
+    }
     if request.is_multi && update.is_replacement() {
         let text = "multi update is not supported for replacement-style update";
         return Err(QueryError::failed_to_parse(text).into());

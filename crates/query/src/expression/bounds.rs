@@ -1,7 +1,7 @@
 //! What keeps expressions and stages from building without end: no result nests deeper than a document may, and
 //! no single value outgrows `VALUE_BYTES_MAX`.
 
-use quarry_bson::{RawDocument, RawValue};
+use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue};
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -19,6 +19,17 @@ pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
     } else {
         Err(too_large())
     }
+}
+
+/// Checks the size of a document that leaves for the client.
+pub(crate) fn check_document_bytes(bytes: usize) -> Result<()> {
+    if bytes <= DOCUMENT_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {DOCUMENT_BYTES_MAX}(16MB)"
+    );
+    Err(Error::new(ErrorCode::BSON_OBJECT_TOO_LARGE, text))
 }
 
 #[cold]

@@ -5,6 +5,7 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawStr, 
 use super::operator::{Arguments, Operator};
 use super::{Call, Context, Evaluated, bounds};
 use crate::error::{Error, Result};
+use crate::interrupts;
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -57,6 +58,7 @@ pub(crate) fn merge_into(merged: &mut Vec<u8>, value: RawValue<'_>) -> Result<()
     match value {
         RawValue::Null | RawValue::Undefined => Ok(()),
         RawValue::Document(over) => {
+            interrupts::check()?;
             *merged = merge(RawDocument::new(merged)?, over);
             bounds::check_bytes(merged.len())
         }

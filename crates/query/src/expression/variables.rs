@@ -7,6 +7,7 @@ use quarry_bson::RawDocument;
 
 use super::Evaluated;
 use crate::error::{Error, Result};
+use crate::interrupts;
 
 /// Bindings in one expression.
 const SLOTS_MAX: usize = 10_000;
@@ -99,8 +100,9 @@ impl<'a> Context<'a> {
     pub(super) fn step(&mut self) -> Result<()> {
         self.steps = self.steps.wrapping_add(1);
         match self.interrupt {
-            Some(interrupt) if self.steps.is_multiple_of(STEPS_BETWEEN_CHECKS) => interrupt(),
-            _ => Ok(()),
+            _ if !self.steps.is_multiple_of(STEPS_BETWEEN_CHECKS) => Ok(()),
+            Some(interrupt) => interrupt(),
+            None => interrupts::check(),
         }
     }
 

@@ -34,7 +34,7 @@ impl ModPredicate {
     }
 
     pub fn matches(self, value: RawValue<'_>) -> bool {
-        let whole = whole_part(value);
+        let whole = value.as_i64_truncated();
         whole.is_some_and(|whole| whole.wrapping_rem(self.divisor) == self.remainder)
     }
 }
@@ -45,18 +45,7 @@ fn part(value: RawValue<'_>, name: &str) -> Result<i64> {
             "malformed mod, {name} not a number"
         )));
     }
-    whole_part(value)
+    value
+        .as_i64_truncated()
         .ok_or_else(|| Error::bad_value(format!("malformed mod, {name} value is invalid: {value}")))
-}
-
-/// A number without its fraction, if it fits an Int64.
-pub(super) fn whole_part(value: RawValue<'_>) -> Option<i64> {
-    const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
-    if let Some(whole) = value.as_i64_exact() {
-        return Some(whole);
-    }
-    let whole = value.as_f64_lossy()?.trunc();
-    (-TWO_POW_63..TWO_POW_63)
-        .contains(&whole)
-        .then_some(whole as i64)
 }

@@ -16,6 +16,11 @@ use super::{MatchDetails, Matcher};
 use crate::error::{Error, Result};
 use crate::expression::Context;
 use crate::field_path::PathPart;
+use crate::interrupts;
+
+/// Elements of arrays between two looks at the operation, and how many a regular expression counts for.
+const STEPS_BETWEEN_CHECKS: u32 = 1024;
+const STEPS_OF_A_REGEX: u32 = 64;
 
 /// What one evaluation carries along.
 #[derive(Default)]
@@ -23,6 +28,7 @@ pub(super) struct Walk {
     pub details: MatchDetails,
     /// The first test that could not be carried out.
     pub failure: Option<Error>,
+    steps: u32,
 }
 
 /// The document, and what stands in the top-level fields that the filter names.
@@ -66,6 +72,19 @@ impl Walk {
     #[inline]
     pub fn matches_field(&mut self, field: &FieldPredicate, first: Option<RawValue<'_>>) -> bool {
         self.follow(first, &field.path.parts()[1..], &field.predicate)
+    }
+
+    /// Whether an array need not be looked through any more: a test has failed, or the operation is to end.
+    #[inline]
+    fn is_over(&mut self) -> bool {
+        self.steps += 1;
+        if self.steps >= STEPS_BETWEEN_CHECKS {
+            self.steps = 0;
+            if let Err(error) = interrupts::check() {
+                self.failure.get_or_insert(error);
+            }
+        }
+        self.failure.is_some()
     }
 
     /// A branch that fails takes back the position it found on the way.
@@ -115,6 +134,9 @@ impl Walk {
             return false;
         };
         for (index, element) in (0u32..).zip(array.iter()) {
+            if self.is_over() {
+                return false;
+            }
             if let RawValue::Document(document) = element
                 && self.follow(document.get(part.name()), after, predicate)
             {
@@ -154,6 +176,9 @@ impl Walk {
             && predicate.opens_arrays()
         {
             for (index, element) in (0u32..).zip(array.iter()) {
+                if self.is_over() {
+                    return false;
+                }
                 if self.test(Some(element), predicate) {
                     self.details.array_index = Some(index);
                     return true;
@@ -177,6 +202,7 @@ impl Walk {
             (Predicate::Mod(modulo), Some(value)) => modulo.matches(value),
             (Predicate::Bits(bits), Some(value)) => bits.matches(value),
             (Predicate::Regex(regex), Some(value)) => {
+                self.steps += STEPS_OF_A_REGEX;
                 keep_failure(regex.matches(value), &mut self.failure)
             }
             (Predicate::Size(size), Some(RawValue::Array(array))) => {
@@ -200,6 +226,9 @@ impl Walk {
         mut test: impl FnMut(&mut Walk, RawValue<'_>) -> bool,
     ) -> bool {
         for (index, element) in (0u32..).zip(array.iter()) {
+            if self.is_over() {
+                return false;
+            }
             if test(self, element) {
                 self.details.array_index = Some(index);
                 return true;

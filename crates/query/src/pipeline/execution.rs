@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue};
+use quarry_bson::{RawDocument, RawValue};
 
-use crate::error::{Error, Result};
-use crate::error_code::ErrorCode;
+use crate::error::Result;
 use crate::expression::{Context, Interrupt, bounds};
 
 /// Where documents come from.
@@ -71,7 +70,7 @@ impl Execution {
             now_ms: self.now_ms,
         };
         let result = upstream.next(out).and_then(|found| {
-            check_result(out.len() - start)?;
+            bounds::check_document_bytes(out.len() - start)?;
             Ok(found)
         });
         if !matches!(result, Ok(true)) {
@@ -87,16 +86,6 @@ impl fmt::Debug for Execution {
             .field("stages", &self.stages.len())
             .finish_non_exhaustive()
     }
-}
-
-fn check_result(bytes: usize) -> Result<()> {
-    if bytes <= DOCUMENT_BYTES_MAX {
-        return Ok(());
-    }
-    let text = format!(
-        "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {DOCUMENT_BYTES_MAX}(16MB)"
-    );
-    Err(Error::new(ErrorCode::BSON_OBJECT_TOO_LARGE, text))
 }
 
 /// The running form of a stage.

@@ -330,6 +330,7 @@ impl Tree {
                 }
                 _ => {}
             }
+            bounds::check_bytes(out.len_bytes())?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::Mode;
 use super::node::{Branch, Node};
 use crate::error::{Error, Result};
-use crate::expression::Context;
+use crate::expression::{Context, bounds};
 use crate::matcher::{MatchDetails, Matcher};
 
 /// One projection of one document.
@@ -125,9 +125,11 @@ impl Run<'_, '_> {
         branch: &Branch,
         out: &mut ArrayBuilder<'_>,
     ) -> Result<()> {
-        array
-            .elements()
-            .try_for_each(|member| self.member(member, branch, out))
+        for member in array.elements() {
+            self.member(member, branch, out)?;
+            bounds::check_bytes(out.len_bytes())?;
+        }
+        Ok(())
     }
 
     fn member(
@@ -168,6 +170,7 @@ impl Run<'_, '_> {
                     let value = expression.evaluate(&mut context)?;
                     if let Some(value) = value.as_raw() {
                         out.append(name, value);
+                        bounds::check_bytes(out.len_bytes())?;
                     }
                 }
                 Node::ElemMatch(filter) => {

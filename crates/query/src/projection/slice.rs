@@ -46,7 +46,7 @@ impl Slice {
 
 /// Fractions are cut off, as MongoDB does.
 fn whole(value: RawValue<'_>) -> Option<i64> {
-    value.as_i64_exact().or_else(|| {
+    value.as_i64_truncated().or_else(|| {
         value
             .as_f64_lossy()
             .filter(|number| number.is_finite())

@@ -18,6 +18,7 @@ mod upsert;
 
 use quarry_bson::{DOCUMENT_BYTES_MAX, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
+use crate::empty_timestamps;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
@@ -77,6 +78,15 @@ impl Update {
         Ok(Update {
             kind: parse::parse(update, array_filters)?,
         })
+    }
+
+    /// Puts the time where a replacement asks for it with an empty timestamp.
+    pub fn fill_empty_timestamps(&mut self) {
+        if let Kind::Replacement(replacement) = &mut self.kind
+            && let Some(filled) = empty_timestamps::filled(replacement.as_raw())
+        {
+            *replacement = filled;
+        }
     }
 
     pub fn is_replacement(&self) -> bool {

@@ -5,6 +5,7 @@ use quarry_bson::compare::values_equal;
 use quarry_bson::{RawElement, RawValue, Value};
 
 use crate::error::Result;
+use crate::interrupts;
 use crate::matcher::Matcher;
 
 #[derive(Debug)]
@@ -35,6 +36,7 @@ impl PullCondition {
     }
 
     pub fn takes(&self, element: RawElement<'_>) -> Result<bool> {
+        interrupts::check()?;
         match self {
             PullCondition::Filter(filter) => match element.value() {
                 RawValue::Document(document) => filter.try_matches(document),

@@ -1,7 +1,7 @@
 //! The document that an upsert inserts. Equalities that the filter requires (in `$and` and one-armed `$or`
 //! too) become fields; of a replacement only `_id` comes from the filter.
 
-use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawElement, RawValue, Value};
+use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value};
 
 use super::modifier::Modifier;
 use super::tree::{Branch, Leaf, Step};
@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, MatchExpression, Matcher, Predicate};
+use crate::stored_id::check_id;
 
 pub(super) fn document(update: &Update, filter: &Matcher, now_ms: i64) -> Result<Document> {
     let mut equalities = Vec::new();
@@ -110,6 +111,16 @@ fn overlaps(a: &FieldPath, b: &FieldPath) -> bool {
 }
 
 fn id_of(equalities: &[Equality<'_>]) -> Result<Document> {
+    if let Some((path, _)) = equalities
+        .iter()
+        .find(|(path, _)| path.as_str().starts_with("_id."))
+    {
+        let text = format!(
+            "field at '_id' must be exactly specified, field at sub-path '{}' found",
+            path.as_str()
+        );
+        return Err(Error::new(ErrorCode::NOT_EXACT_VALUE_FIELD, text));
+    }
     let mut ids = equalities.iter().filter(|(path, _)| path.as_str() == "_id");
     let mut base = Document::new();
     if let Some((_, id)) = ids.next() {
@@ -125,7 +136,7 @@ fn id_of(equalities: &[Equality<'_>]) -> Result<Document> {
 fn with_id_first(document: RawDocument<'_>) -> Result<Document> {
     let id = document.get_element("_id");
     if let Some(id) = id {
-        check_id(id)?;
+        check_id(id.value())?;
         if document.first().is_some_and(|first| first.name() == "_id") {
             return Ok(document.to_owned_document());
         }
@@ -140,16 +151,4 @@ fn with_id_first(document: RawDocument<'_>) -> Result<Document> {
             builder.append_element(element);
         }
     }))
-}
-
-/// `_id` cannot be of a type that a filter would not find it by.
-fn check_id(id: RawElement<'_>) -> Result<()> {
-    let refused = match id.value() {
-        RawValue::Array(_) => "array",
-        RawValue::Regex(_) => "regex",
-        RawValue::Undefined => "undefined",
-        _ => return Ok(()),
-    };
-    let text = format!("The '_id' value cannot be of type {refused}");
-    Err(Error::new(ErrorCode::INVALID_ID_FIELD, text))
 }

@@ -71,7 +71,6 @@ pub fn parse<'a>(
 ) -> Result<(FindRequest<'a>, CursorOptions)> {
     let mut request = FindRequest::new(namespace);
     let mut options = CursorOptions::default();
-    let mut is_negative = false;
     for element in body.iter().skip(1) {
         let value = element.value();
         let name = element.name();
@@ -82,12 +81,8 @@ pub fn parse<'a>(
             b"hint" => request.hint = some_hint(value)?,
             b"skip" => request.skip = count("skip", value)?,
             b"limit" => {
-                let limit = value
-                    .as_i64_exact()
-                    .ok_or_else(|| not_a_number("limit", value))?;
-                // A negative limit asks for one batch; only very old clients send it.
-                is_negative = limit < 0;
-                request.limit = (limit != 0).then(|| limit.unsigned_abs());
+                let limit = count("limit", value)?;
+                request.limit = (limit != 0).then_some(limit);
             }
             b"batchSize" => options.first_batch.documents_max = count("batchSize", value)?,
             b"singleBatch" => options.first_batch.is_only = boolean("singleBatch", value)?,
@@ -114,7 +109,6 @@ pub fn parse<'a>(
             "Cannot set 'awaitData' without also setting 'tailable'",
         ));
     }
-    options.first_batch.is_only |= is_negative;
     request.is_tailable = options.is_tailable;
     options.first_batch.limit = request.limit;
     Ok((request, options))
@@ -156,8 +150,9 @@ fn boolean(field: &str, value: RawValue<'_>) -> Result<bool> {
 }
 
 fn count(field: &str, value: RawValue<'_>) -> Result<u64> {
+    // A fraction is cut off, as MongoDB does.
     let number = value
-        .as_i64_exact()
+        .as_i64_truncated()
         .ok_or_else(|| not_a_number(field, value))?;
     u64::try_from(number).map_err(|_| {
         let message = format!("BSON field '{field}' value must be >= 0, actual value '{number}'");

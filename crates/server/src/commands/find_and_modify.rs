@@ -81,7 +81,10 @@ pub fn parse<'a>(
     namespace: &'a Namespace,
     body: RawDocument<'a>,
 ) -> Result<FindAndModifyRequest<'a>> {
-    let mut request = FindAndModifyRequest::new(namespace);
+    let mut request = FindAndModifyRequest {
+        keeps_empty_timestamps: writes::keeps_empty_timestamps(body),
+        ..FindAndModifyRequest::new(namespace)
+    };
     let mut is_remove = false;
     for element in body.iter().skip(1) {
         let value = element.value();

@@ -1,7 +1,7 @@
 //! `insert`: stores documents.
 
 use quarry_bson::{DocumentBuilder, RawValue};
-use quarry_query::exec;
+use quarry_query::exec::{self, InsertRequest};
 use quarry_timing::OperationKind;
 
 use crate::command::{Command, Fields, Invocation};
@@ -28,15 +28,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let documents = invocation.documents("documents")?;
     writes::check_batch(documents.len())?;
-    let is_ordered = is_ordered(invocation)?;
+    let request = InsertRequest {
+        is_ordered: is_ordered(invocation)?,
+        keeps_empty_timestamps: writes::keeps_empty_timestamps(invocation.body),
+        ..InsertRequest::new(&namespace, &documents)
+    };
     let level = writes::level(invocation);
     writes::announce(invocation, level, 1);
     let outcome = exec::insert(
         &invocation.server.database,
         invocation.operation,
-        &namespace,
-        &documents,
-        is_ordered,
+        request,
         level,
     )?;
     let lane = invocation.connection.id;

@@ -36,7 +36,12 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let is_ordered = is_ordered(invocation)?;
     let requests = statements
         .iter()
-        .map(|statement| parse(&namespace, *statement))
+        .map(|statement| {
+            Ok(UpdateRequest {
+                keeps_empty_timestamps: writes::keeps_empty_timestamps(invocation.body),
+                ..parse(&namespace, *statement)?
+            })
+        })
         .collect::<Result<Vec<_>>>()?;
     let level = writes::level(invocation);
     writes::announce(invocation, level, statements.len());
@@ -142,6 +147,7 @@ pub fn parse<'a>(
         is_upsert,
         is_multi,
         hint,
+        keeps_empty_timestamps: false,
     })
 }
 
