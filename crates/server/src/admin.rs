@@ -3,6 +3,7 @@
 //! `/` is the console, a page for people. `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
 //! accepts it; `/health` says whether the server is up. It listens on the first address only and takes no commands.
 
+use std::sync::Arc;
 use std::thread;
 
 use tiny_http::{Header, Request, Response, StatusCode};
@@ -11,6 +12,9 @@ use crate::config::AdminPort;
 use crate::console;
 use crate::metrics::{self, Format};
 use crate::server::Server;
+
+/// Requests answered beside each other.
+const ANSWERS_AT_ONCE: usize = 64;
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
@@ -47,12 +51,31 @@ pub fn start(server: &'static Server) -> Result<Option<u16>, String> {
     thread::Builder::new()
         .name("admin".into())
         .spawn(move || {
+            let slots = Arc::new(());
             for request in http.incoming_requests() {
-                answer(server, request);
+                answer_apart(server, request, &slots);
             }
         })
         .map_err(|error| format!("cannot start the admin thread: {error}"))?;
     Ok(port)
+}
+
+/// Answers on a thread of its own, because a client may be slow to send the rest of its request or to take the answer.
+/// With too many of those under way the answer is given here.
+fn answer_apart(server: &'static Server, request: Request, slots: &Arc<()>) {
+    if Arc::strong_count(slots) > ANSWERS_AT_ONCE {
+        answer(server, request);
+        return;
+    }
+    let slot = Arc::clone(slots);
+    let answer = move || {
+        answer(server, request);
+        drop(slot);
+    };
+    // Without a thread the request is dropped, which ends its connection.
+    let _ = thread::Builder::new()
+        .name("admin-answer".into())
+        .spawn(answer);
 }
 
 fn answer(server: &'static Server, request: Request) {

@@ -14,7 +14,7 @@ use quarry_bson::{Document, RawValue, doc};
 use quarry_database::{Database, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_journal::files::{File, FileEntry, Files};
-use quarry_query::exec::{self, FindRequest, UpdateRequest};
+use quarry_query::exec::{self, FindRequest, InsertRequest, UpdateRequest};
 use quarry_storage::{
     BeforeDurable, Cursor, Engine, EngineCounters, Faulty, KeyRange, Memory, Readiness, Reclaimed,
     Result, Snapshot, WriteBatch,
@@ -256,14 +256,9 @@ impl Setup {
     fn insert(&self, document: &Document, level: Level) {
         let documents = [document.as_raw()];
         let operation = Operation::default();
-        let outcome = exec::insert(
-            &self.database,
-            &operation,
-            &namespace(),
-            &documents,
-            true,
-            level,
-        );
+        let namespace = namespace();
+        let request = InsertRequest::new(&namespace, &documents);
+        let outcome = exec::insert(&self.database, &operation, request, level);
         assert!(outcome.unwrap().errors.is_empty());
     }
 
@@ -290,6 +285,7 @@ impl Setup {
             is_upsert: false,
             is_multi: false,
             hint: None,
+            keeps_empty_timestamps: false,
         };
         let operation = Operation::default();
         let outcome = exec::update(&self.database, &operation, request, Level::Written).unwrap();

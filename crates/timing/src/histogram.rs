@@ -2,8 +2,8 @@
 //!
 //! The bucket of a value is the upper bits of its floating-point form, the exponent and what follows it, which costs a
 //! few instructions. Buckets end at the powers of two of a microsecond and halfway between them, so that coarser counts
-//! of microseconds follow from them. Quantiles are exact to 1/64 of the value, sums and counts are exact. The buckets grow with the
-//! largest value met, so that a histogram of microseconds takes 4 KB.
+//! of microseconds follow from them. Quantiles are at most 1/32 above the value, sums and counts are exact. The buckets
+//! grow with the largest value met, so that a histogram of microseconds takes 4 KB.
 
 const SUB_BITS: u32 = 5;
 /// Longer values are counted in the last of them (about 18 minutes), which bounds what a histogram holds.

@@ -32,13 +32,13 @@ impl Distribution {
         micros(self.0.sum_ns as f64) / (self.0.count as f64).max(1.0)
     }
 
-    /// The time that the share `quantile` of the operations did not exceed, exact to 1/64 of it.
+    /// The time that the share `quantile` of the operations did not exceed, or up to 1/32 more.
     #[must_use]
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         self.0.quantile_us(quantile)
     }
 
-    /// No operation took longer.
+    /// No operation took longer, and one took at least 31/32 of it.
     #[must_use]
     pub fn max_us(&self) -> f64 {
         self.0.max_us()

@@ -133,10 +133,10 @@ pub struct Serve {
     /// Form of the log lines [default: human on a terminal, else json]
     #[arg(long = "logFormat", value_enum)]
     pub log_format: Option<LogFormat>,
-    /// Connections served at once
+    /// Connections served at once [default: 20000]
     #[arg(long = "maxConns", value_name = "COUNT")]
     pub max_conns: Option<usize>,
-    /// Compressors offered to clients: snappy, zstd, zlib, or `disabled`
+    /// Compressors offered to clients: snappy, zstd, zlib, or `disabled` [default: snappy,zstd,zlib]
     #[arg(long = "networkMessageCompressors", value_name = "NAMES")]
     pub network_message_compressors: Option<String>,
     /// Operations slower than this are logged [default: 100]

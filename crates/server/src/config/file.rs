@@ -1,6 +1,7 @@
 //! The configuration file: YAML in the layout of mongod.conf. Every key is known or the start is refused.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -121,15 +122,15 @@ impl Scalar {
 impl ConfigFile {
     pub fn read(path: &Path) -> Result<ConfigFile, BadOptions> {
         let bad = |why: String| BadOptions(format!("config: {}: {why}", path.display()));
-        let size = std::fs::metadata(path)
-            .map_err(|error| bad(error.to_string()))?
-            .len();
-        if size > FILE_BYTES_MAX {
-            return Err(bad(format!(
-                "the file has {size} bytes, more than {FILE_BYTES_MAX}"
-            )));
+        let file = std::fs::File::open(path).map_err(|error| bad(error.to_string()))?;
+        let mut text = String::new();
+        // A device has no size to ask for.
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        read.map_err(|error| bad(error.to_string()))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let why = format!("the file has more than {FILE_BYTES_MAX} bytes");
+            return Err(bad(why));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
         if text.trim().is_empty() {
             return Ok(ConfigFile::default());
         }

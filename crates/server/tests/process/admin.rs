@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use quarry_bson::doc;
 
@@ -71,6 +72,22 @@ fn a_scraper_that_accepts_openmetrics_gets_exemplars() {
 }
 
 #[test]
+fn a_client_that_does_not_finish_its_request_holds_up_nobody() {
+    let server = Server::start(&["--logFormat", "json"]);
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut stream = connect(&server);
+        stream
+            .write_all(b"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n")
+            .unwrap();
+        slow.push(stream);
+    }
+    for _ in 0..20 {
+        assert!(get(&server, "/health", "").ends_with("ok\n"));
+    }
+}
+
+#[test]
 fn the_console_is_one_page_and_its_figures_are_the_commands() {
     let server = Server::start(&["--logFormat", "json", "--slowms", "0"]);
     let mut client = Client::connect(server.port);
@@ -115,11 +132,19 @@ fn the_console_is_one_page_and_its_figures_are_the_commands() {
 }
 
 /// The whole answer of the admin port.
-fn get(server: &Server, path: &str, headers: &str) -> String {
+fn connect(server: &Server) -> TcpStream {
     let line = server.line("adminPort");
     let port = line.split("\"adminPort\":").nth(1).unwrap();
     let port = port.trim_end_matches(['}', '\n']).parse::<u16>().unwrap();
-    let mut http = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream
+}
+
+fn get(server: &Server, path: &str, headers: &str) -> String {
+    let mut http = connect(server);
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: quarry\r\nConnection: close\r\n{headers}\r\n");
     http.write_all(request.as_bytes()).unwrap();
