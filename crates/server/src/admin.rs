@@ -2,35 +2,74 @@
 //!
 //! `/` is the console, a page for people. `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
 //! accepts it; `/health` says whether the server is up. It listens on the first address only and takes no commands.
+//!
+//! One thread serves all connections; what takes long to write is written on another, so that a client that is slow to
+//! ask or to take its answer holds up nobody. Connections, their time and their headers are bounded.
 
+use std::convert::Infallible;
+use std::future::Future;
+use std::net;
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use tiny_http::{Header, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{self, Runtime};
+use tokio::sync::Semaphore;
+use tokio::time;
 
 use crate::config::AdminPort;
 use crate::console;
+use crate::log;
 use crate::metrics::{self, Format};
 use crate::server::Server;
 
-/// Requests answered beside each other.
-const ANSWERS_AT_ONCE: usize = 64;
+/// Connections served at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+/// Answers written at once.
+const WRITERS_MAX: usize = 4;
+/// A request's head is read for so long, which is also how long a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection takes no more requests after so long.
+const CONNECTION_LIFE: Duration = Duration::from_secs(300);
+/// What a client that no longer may ask has to take its last answer.
+const LAST_ANSWER: Duration = Duration::from_secs(30);
+/// A head is refused when more than this has been read and its end has not come.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// How long to wait when no connection can be accepted, for want of descriptors for instance.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// One answer.
 struct Page {
-    status: u16,
+    status: StatusCode,
     content_type: &'static str,
-    body: String,
+    body: Bytes,
 }
 
 impl Page {
-    fn ok(content_type: &'static str, body: impl Into<String>) -> Page {
+    fn ok(content_type: &'static str, body: impl Into<Bytes>) -> Page {
         Page {
-            status: 200,
+            status: StatusCode::OK,
             content_type,
             body: body.into(),
+        }
+    }
+
+    fn refused(status: StatusCode, reason: impl Into<Bytes>) -> Page {
+        Page {
+            status,
+            content_type: PLAIN_TEXT,
+            body: reason.into(),
         }
     }
 }
@@ -45,79 +84,127 @@ pub fn start(server: &'static Server) -> Result<Option<u16>, String> {
         .addresses
         .first()
         .map_or("127.0.0.1", String::as_str);
-    let http = tiny_http::Server::http((address, port))
+    let (runtime, listener, port) = listen(address, port)
         .map_err(|error| format!("cannot listen on {address}:{port} (adminPort): {error}"))?;
-    let port = http.server_addr().to_ip().map(|address| address.port());
     thread::Builder::new()
         .name("admin".into())
-        .spawn(move || {
-            let slots = Arc::new(());
-            for request in http.incoming_requests() {
-                answer_apart(server, request, &slots);
-            }
-        })
+        .spawn(move || runtime.block_on(accept(server, listener)))
         .map_err(|error| format!("cannot start the admin thread: {error}"))?;
-    Ok(port)
+    Ok(Some(port))
 }
 
-/// Answers on a thread of its own, because a client may be slow to send the rest of its request or to take the answer.
-/// With too many of those under way the answer is given here.
-fn answer_apart(server: &'static Server, request: Request, slots: &Arc<()>) {
-    if Arc::strong_count(slots) > ANSWERS_AT_ONCE {
-        answer(server, request);
-        return;
-    }
-    let slot = Arc::clone(slots);
-    let answer = move || {
-        answer(server, request);
-        drop(slot);
+fn listen(address: &str, port: u16) -> std::io::Result<(Runtime, TcpListener, u16)> {
+    let listener = net::TcpListener::bind((address, port))?;
+    listener.set_nonblocking(true)?;
+    let port = listener.local_addr()?.port();
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(WRITERS_MAX)
+        .thread_name("admin-writer")
+        .build()?;
+    let listener = {
+        let _entered = runtime.enter();
+        TcpListener::from_std(listener)?
     };
-    // Without a thread the request is dropped, which ends its connection.
-    let _ = thread::Builder::new()
-        .name("admin-answer".into())
-        .spawn(answer);
+    Ok((runtime, listener, port))
 }
 
-fn answer(server: &'static Server, request: Request) {
-    let path = request.url().split('?').next().unwrap_or_default();
-    let page = match path {
-        "/metrics" => metrics(server, &request),
-        "/health" => Page::ok(PLAIN_TEXT, "ok\n"),
-        "/" => Page::ok("text/html; charset=utf-8", console::PAGE),
-        "/timing.json" => Page::ok("application/json", console::json(server)),
-        _ => Page {
-            status: 404,
-            content_type: PLAIN_TEXT,
-            body: "not found: /, /timing.json, /metrics and /health are served\n".to_owned(),
-        },
-    };
-    let mut response = Response::from_string(page.body)
-        .with_status_code(StatusCode(page.status))
-        .with_chunked_threshold(usize::MAX);
-    for (name, value) in [
-        ("Content-Type", page.content_type),
-        ("Content-Security-Policy", console::PAGE_POLICY),
-    ] {
-        if let Ok(header) = Header::from_bytes(name, value) {
-            response = response.with_header(header);
+async fn accept(server: &'static Server, listener: TcpListener) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(async move {
+                    serve(server, stream).await;
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                let reason = [("error", error.to_string().into())];
+                log::warning("network", "the admin port cannot accept", &reason);
+                time::sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
-    // A client that went away before its answer is not worth a line.
-    let _ = request.respond(response);
 }
 
-fn metrics(server: &'static Server, request: &Request) -> Page {
-    let accept = request
-        .headers()
-        .iter()
-        .find(|header| header.field.equiv("Accept"));
-    let format = Format::accepted(accept.map(|header| header.value.as_str()));
+/// What goes wrong on a connection ends it and is not worth a line.
+async fn serve(server: &'static Server, stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| respond(server, request));
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    if time::timeout(CONNECTION_LIFE, connection.as_mut())
+        .await
+        .is_err()
+    {
+        connection.as_mut().graceful_shutdown();
+        let _ = time::timeout(LAST_ANSWER, connection).await;
+    }
+}
+
+async fn respond(
+    server: &'static Server,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let page = page(server, &request).await;
+    let mut response = Response::new(Full::new(page.body));
+    *response.status_mut() = page.status;
+    let headers = response.headers_mut();
+    let content_type = HeaderValue::from_static(page.content_type);
+    headers.insert(header::CONTENT_TYPE, content_type);
+    let policy = HeaderValue::from_static(console::PAGE_POLICY);
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    if page.status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    Ok(response)
+}
+
+async fn page(server: &'static Server, request: &Request<Incoming>) -> Page {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let reason = "only GET and HEAD are served\n";
+        return Page::refused(StatusCode::METHOD_NOT_ALLOWED, reason);
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            let accept = request.headers().get(header::ACCEPT);
+            let format = Format::accepted(accept.and_then(|accept| accept.to_str().ok()));
+            written_apart(move || metrics(server, format)).await
+        }
+        "/health" => Page::ok(PLAIN_TEXT, "ok\n"),
+        "/" => Page::ok("text/html; charset=utf-8", console::PAGE),
+        "/timing.json" => {
+            written_apart(move || Page::ok("application/json", console::json(server))).await
+        }
+        _ => Page::refused(
+            StatusCode::NOT_FOUND,
+            "not found: /, /timing.json, /metrics and /health are served\n",
+        ),
+    }
+}
+
+fn written_apart(write: impl FnOnce() -> Page + Send + 'static) -> impl Future<Output = Page> {
+    let written = tokio::task::spawn_blocking(write);
+    async {
+        written.await.unwrap_or_else(|error| {
+            let reason = format!("the answer was not written: {error}\n");
+            Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
+        })
+    }
+}
+
+fn metrics(server: &'static Server, format: Format) -> Page {
     match metrics::text(server, format) {
         Ok(text) => Page::ok(format.content_type(), text),
-        Err(error) => Page {
-            status: 500,
-            content_type: PLAIN_TEXT,
-            body: format!("the figures cannot be written: {error}\n"),
-        },
+        Err(error) => {
+            let reason = format!("the figures cannot be written: {error}\n");
+            Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
+        }
     }
 }

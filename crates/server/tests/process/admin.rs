@@ -75,16 +75,47 @@ fn a_scraper_that_accepts_openmetrics_gets_exemplars() {
 fn a_client_that_does_not_finish_its_request_holds_up_nobody() {
     let server = Server::start(&["--logFormat", "json"]);
     let mut slow = Vec::new();
-    for _ in 0..8 {
-        let mut stream = connect(&server);
-        stream
-            .write_all(b"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n")
-            .unwrap();
-        slow.push(stream);
+    for _ in 0..16 {
+        for unfinished in [
+            "GET /metrics HTTP/1.1\r\nHost:",
+            "POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n",
+            "",
+        ] {
+            let mut stream = connect(&server);
+            stream.write_all(unfinished.as_bytes()).unwrap();
+            slow.push(stream);
+        }
     }
     for _ in 0..20 {
         assert!(get(&server, "/health", "").ends_with("ok\n"));
     }
+}
+
+#[test]
+fn what_is_no_request_for_a_page_is_refused() {
+    let server = Server::start(&["--logFormat", "json"]);
+    let posted = ask(
+        &server,
+        "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n",
+    );
+    assert!(posted.starts_with("HTTP/1.1 405"), "{posted}");
+    assert!(
+        posted.to_lowercase().contains("allow: get, head"),
+        "{posted}"
+    );
+    let missing = get(&server, "/nowhere", "");
+    assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
+    let head = ask(&server, "HEAD /health HTTP/1.1\r\nHost: x\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+    let long = format!("X-Long: {}\r\n", "x".repeat(1 << 20));
+    let long = get(&server, "/health", &long);
+    assert!(long.starts_with("HTTP/1.1 431"), "{long}");
+    let many: String = (0..200).map(|n| format!("X-{n}: x\r\n")).collect();
+    let many = get(&server, "/health", &many);
+    assert!(many.starts_with("HTTP/1.1 431"), "{many}");
 }
 
 #[test]
@@ -131,7 +162,6 @@ fn the_console_is_one_page_and_its_figures_are_the_commands() {
     assert_eq!(&ops[..2], &["query", "insert"]);
 }
 
-/// The whole answer of the admin port.
 fn connect(server: &Server) -> TcpStream {
     let line = server.line("adminPort");
     let port = line.split("\"adminPort\":").nth(1).unwrap();
@@ -143,14 +173,23 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
+/// The whole answer of the admin port.
 fn get(server: &Server, path: &str, headers: &str) -> String {
+    ask(
+        server,
+        &format!("GET {path} HTTP/1.1\r\nHost: quarry\r\n{headers}"),
+    )
+}
+
+/// The answer to a request without a body.
+fn ask(server: &Server, head: &str) -> String {
     let mut http = connect(server);
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: quarry\r\nConnection: close\r\n{headers}\r\n");
-    http.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    http.read_to_string(&mut text).unwrap();
-    text
+    // A server that refuses a head need not have read it to its end.
+    let _ = http.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes());
+    let mut answer = Vec::new();
+    let ended = http.read_to_end(&mut answer);
+    assert!(ended.is_ok() || !answer.is_empty(), "{ended:?}");
+    String::from_utf8(answer).unwrap()
 }
 
 #[test]
