@@ -11,6 +11,8 @@
 mod hunt;
 mod level;
 
+use std::collections::HashMap;
+
 use crate::{DEPTH_MAX, ElementType, RawDocument, RawElement, document::split_path};
 use hunt::{Hunt, Stop};
 use level::{Level, NAMES_MAX, Name};
@@ -29,8 +31,9 @@ impl FieldSet {
             levels: vec![Level::default()],
             slots: 0,
         };
+        let mut crowd = Crowd::default();
         for path in paths {
-            set.insert(path.as_bytes());
+            set.insert(path.as_bytes(), &mut crowd);
         }
         set
     }
@@ -55,7 +58,7 @@ impl FieldSet {
         }
     }
 
-    fn insert(&mut self, path: &[u8]) {
+    fn insert<'p>(&mut self, path: &'p [u8], crowd: &mut Crowd<'p>) {
         let slot = self.slots;
         self.slots += 1;
         // A name cannot hold NUL, and such a path leads nowhere; as a key it would look like a shorter name. A
@@ -66,7 +69,7 @@ impl FieldSet {
         let (mut level, mut rest) = (0, path);
         loop {
             let (part, after) = split_path(rest);
-            let (at, name) = self.place(level, part);
+            let (at, name) = self.place(level, part, crowd);
             match after {
                 None => {
                     self.levels[at].names[name].fills(slot);
@@ -89,36 +92,44 @@ impl FieldSet {
     }
 
     /// Finds or makes the entry of a name at a level or its continuations.
-    fn place(&mut self, level: usize, name: &[u8]) -> (usize, usize) {
-        let mut at = level;
-        loop {
-            if let Some(found) = self.levels[at].names.iter().position(|n| n.is_named(name)) {
-                return (at, found);
-            }
-            match self.levels[at].more {
-                Some(more) => at = more,
-                None if self.levels[at].names.len() < NAMES_MAX => break,
-                None => {
-                    self.levels.push(Level::default());
-                    self.levels[at].more = Some(self.levels.len() - 1);
-                }
-            }
+    fn place<'p>(&mut self, level: usize, name: &'p [u8], crowd: &mut Crowd<'p>) -> (usize, usize) {
+        let names = &self.levels[level].names;
+        if let Some(found) = names.iter().position(|n| n.is_named(name)) {
+            return (level, found);
+        }
+        if names.len() < NAMES_MAX {
+            self.levels[level].push(name);
+            return (level, self.levels[level].names.len() - 1);
+        }
+        if let Some(place) = crowd.places.get(&(level, name)) {
+            return *place;
+        }
+        let mut at = crowd.last.get(&level).copied().unwrap_or(level);
+        if self.levels[at].names.len() == NAMES_MAX {
+            let more = self.levels.len();
+            self.levels.push(Level::default());
+            self.levels[at].more = Some(more);
+            crowd.last.insert(level, more);
+            at = more;
         }
         self.levels[at].push(name);
-        (at, self.levels[at].names.len() - 1)
+        let place = (at, self.levels[at].names.len() - 1);
+        crowd.places.insert((level, name), place);
+        place
     }
 
     #[inline(never)]
     fn walk<'a>(&self, at: usize, document: &'a [u8], slots: &mut [Option<RawElement<'a>>]) {
-        let level = &self.levels[at];
-        if let Some(hunt) = Hunt::begin(level, document) {
-            let hunt = hunt.follow(slots);
-            if !hunt.is_over() {
-                self.search(hunt, slots);
+        let mut level = &self.levels[at];
+        loop {
+            if let Some(hunt) = Hunt::begin(level, document) {
+                let hunt = hunt.follow(slots);
+                if !hunt.is_over() {
+                    self.search(hunt, slots);
+                }
             }
-        }
-        if let Some(more) = level.more {
-            self.walk(more, document, slots);
+            let Some(more) = level.more else { return };
+            level = &self.levels[more];
         }
     }
 
@@ -150,6 +161,15 @@ impl FieldSet {
             self.walk(below, element.value_bytes(), slots);
         }
     }
+}
+
+/// What compiling knows of levels with continuations, so that many names cost no search through all of them.
+#[derive(Default)]
+struct Crowd<'p> {
+    /// Where a name of a level is, if it is in one of its continuations.
+    places: HashMap<(usize, &'p [u8]), (usize, usize)>,
+    /// The last continuation of a level.
+    last: HashMap<usize, usize>,
 }
 
 #[cfg(test)]
@@ -255,5 +275,16 @@ mod tests {
         let set = FieldSet::new(names.iter().map(String::as_str));
         let wanted: Vec<String> = (0..200).map(|i| i.to_string()).collect();
         assert_eq!(extracted(&set, &document), wanted);
+    }
+
+    #[test]
+    fn a_great_many_names_cost_neither_their_square_nor_the_stack() {
+        let names: Vec<String> = (0..300_000).map(|i| format!("f{i}.x")).collect();
+        let set = FieldSet::new(names.iter().chain(&names).map(String::as_str));
+        let mut slots = vec![None; set.len()];
+        let document = doc! { "f299999": { "x": 7 } };
+        set.extract(document.as_raw(), &mut slots);
+        let found: Vec<usize> = (0..set.len()).filter(|&i| slots[i].is_some()).collect();
+        assert_eq!(found, [299_999, 599_999]);
     }
 }

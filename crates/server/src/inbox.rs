@@ -23,14 +23,16 @@ const SMALL_MESSAGES: u32 = 64;
 #[derive(Default)]
 pub struct Inbox {
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that came from the client.
+    /// Where the bytes begin that came from the client and are not consumed.
+    start: usize,
+    /// Where they end.
     filled: usize,
     small_messages: u32,
 }
 
 /// What came.
 pub enum Arrival {
-    /// A whole message of that length, at the start of the buffer.
+    /// A whole message of that length.
     Message {
         bytes: usize,
         started: Instant,
@@ -52,7 +54,7 @@ impl Inbox {
         waiting: &mut Waiting<'_>,
     ) -> io::Result<Arrival> {
         let mut was_awake = false;
-        if self.filled == 0 {
+        if self.unread() == 0 {
             self.make_room();
             let read = waiting.read(stream, &mut self.buffer)?;
             self.filled = read.bytes;
@@ -64,27 +66,26 @@ impl Inbox {
         let started = Instant::now();
         // A message that has come whole is read, and who asks nothing of a session need not be known.
         quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
-        let came = self.filled;
-        while self.filled < HEADER_BYTES {
+        let came = self.unread();
+        while self.unread() < HEADER_BYTES {
             if !self.read_some(stream)? {
                 return Ok(Arrival::Malformed(format!(
                     "the connection ended after {} bytes of a header",
-                    self.filled
+                    self.unread()
                 )));
             }
         }
-        let header = self
-            .buffer
+        let header = self.buffer[self.start..]
             .first_chunk()
             .expect("the loop above read a whole header");
         let bytes = match Header::parse(header) {
             Ok(header) => header.message_bytes,
             Err(error) => return Ok(Arrival::Malformed(error.to_string())),
         };
-        if self.filled < bytes && !self.read_rest(stream, bytes)? {
+        if self.unread() < bytes && !self.read_rest(stream, bytes)? {
             return Ok(Arrival::Malformed(format!(
                 "the connection ended after {} of {bytes} bytes",
-                self.filled
+                self.unread()
             )));
         }
         if came < bytes {
@@ -98,18 +99,21 @@ impl Inbox {
     }
 
     pub fn message(&self, bytes: usize) -> &[u8] {
-        &self.buffer[..bytes]
+        &self.buffer[self.start..self.start + bytes]
     }
 
     /// Whether bytes of a further message are here already.
     pub fn has_more(&self, bytes: usize) -> bool {
-        self.filled > bytes
+        self.unread() > bytes
     }
 
-    /// Forgets the message.
+    /// Forgets the message. What came after it stays where it is, so that many small messages in one read are not
+    /// moved once each.
     pub fn consume(&mut self, bytes: usize) {
-        self.buffer.copy_within(bytes..self.filled, 0);
-        self.filled -= bytes;
+        self.start += bytes;
+        if self.unread() == 0 {
+            (self.start, self.filled) = (0, 0);
+        }
         if self.buffer.len() <= KEPT_BYTES {
             return;
         }
@@ -118,10 +122,23 @@ impl Inbox {
         } else {
             self.small_messages + 1
         };
-        if self.small_messages >= SMALL_MESSAGES && self.filled <= WINDOW_BYTES {
+        if self.small_messages >= SMALL_MESSAGES && self.unread() <= WINDOW_BYTES {
+            self.move_to_front();
             self.buffer.truncate(WINDOW_BYTES);
             self.buffer.shrink_to_fit();
             self.small_messages = 0;
+        }
+    }
+
+    fn unread(&self) -> usize {
+        self.filled - self.start
+    }
+
+    fn move_to_front(&mut self) {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.filled, 0);
+            self.filled -= self.start;
+            self.start = 0;
         }
     }
 
@@ -134,6 +151,7 @@ impl Inbox {
     /// One read; false at the end of the stream.
     fn read_some(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
         quarry_timing::turn(Phase::Read);
+        self.move_to_front();
         self.make_room();
         loop {
             match stream.read(&mut self.buffer[self.filled..]) {
@@ -150,6 +168,7 @@ impl Inbox {
     /// Reads up to `bytes` in all; false when the stream ends before.
     fn read_rest(&mut self, stream: &TcpStream, bytes: usize) -> io::Result<bool> {
         quarry_timing::turn(Phase::Read);
+        self.move_to_front();
         self.buffer.truncate(self.filled);
         while self.filled < bytes {
             let step = (bytes - self.filled).min(STEP_BYTES);

@@ -75,7 +75,10 @@ fn floor<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
 fn whole<'a>(call: &'a Call, context: &mut Context<'a>, mode: Mode) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let number = plain_numeric(&value, call)?;
-    Ok(number.map_or(Evaluated::NULL, |number| at_place(number, 0, mode).into()))
+    match number {
+        Some(number) => Ok(at_place(number, 0, mode, call)?.into()),
+        None => Ok(Evaluated::NULL),
+    }
 }
 
 fn round<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -108,7 +111,7 @@ fn at_given_place<'a>(
     } else {
         0
     };
-    Ok(at_place(number, place, mode).into())
+    Ok(at_place(number, place, mode, call)?.into())
 }
 
 fn precision(call: &Call, place: &Evaluated<'_>) -> Result<i32> {
@@ -128,25 +131,25 @@ fn precision(call: &Call, place: &Evaluated<'_>) -> Result<i32> {
 }
 
 /// Rounds at a decimal place: 2 keeps hundredths, -2 hundreds.
-fn at_place(number: Number, place: i32, mode: Mode) -> Number {
-    match number {
-        Number::Int32(n) => Number::int(integer_at_place(i64::from(n), place, mode)),
-        Number::Int64(n) => Number::Int64(integer_at_place(n, place, mode)),
+fn at_place(number: Number, place: i32, mode: Mode, call: &Call) -> Result<Number> {
+    Ok(match number {
+        Number::Int32(n) => Number::int(integer_at_place(i64::from(n), place, mode, call)?),
+        Number::Int64(n) => Number::Int64(integer_at_place(n, place, mode, call)?),
         Number::Double(d) if place == 0 || !d.is_finite() => Number::Double(whole_double(d, mode)),
         Number::Double(d) => Number::Double(double_at_place(d, place, mode)),
         Number::Decimal(d) => Number::Decimal(decimal_at_place(d, place, mode)),
-    }
+    })
 }
 
-/// The nearest multiple of 10^-place; one that leaves Int64 is brought back to its edge.
-fn integer_at_place(n: i64, place: i32, mode: Mode) -> i64 {
+/// The nearest multiple of 10^-place, which may lie beyond Int64.
+fn integer_at_place(n: i64, place: i32, mode: Mode, call: &Call) -> Result<i64> {
     if place >= 0 {
-        return n;
+        return Ok(n);
     }
     let unit = 10_i128.pow(place.unsigned_abs());
-    let n = i128::from(n);
-    let below = n.div_euclid(unit) * unit;
-    let rest = n - below;
+    let whole = i128::from(n);
+    let below = whole.div_euclid(unit) * unit;
+    let rest = whole - below;
     let up = match mode {
         Mode::Down => false,
         Mode::Up => rest > 0,
@@ -154,7 +157,13 @@ fn integer_at_place(n: i64, place: i32, mode: Mode) -> i64 {
         Mode::HalfToEven => rest * 2 > unit || (rest * 2 == unit && (below / unit) % 2 != 0),
     };
     let rounded = if up { below + unit } else { below };
-    rounded.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    i64::try_from(rounded).map_err(|_| {
+        let text = format!(
+            "invalid conversion from Decimal128 result in {} resulting from arguments: [{n}, {place}]",
+            call.name()
+        );
+        Error::location(51080, text)
+    })
 }
 
 fn whole_double(d: f64, mode: Mode) -> f64 {

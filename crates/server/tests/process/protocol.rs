@@ -1,6 +1,8 @@
 //! The protocol over a socket: malformed bytes, the forms of a message, and the arguments that all commands take.
 
+use std::io::Write;
 use std::net::Shutdown;
+use std::thread;
 
 use quarry_bson::{Document, RawDocument, Value, doc};
 use quarry_wire::Compressor;
@@ -71,6 +73,29 @@ fn a_message_may_come_in_pieces_and_several_at_once() {
     }
     let large = doc! { "ping": 1, "comment": ("x".repeat(3_000_000)) };
     assert_eq!(client.run(&large).get_f64("ok"), Some(1.0));
+}
+
+#[test]
+fn what_comes_behind_a_large_message_is_answered_in_order() {
+    let server = Server::start(&[]);
+    let mut client = Client::connect(server.port);
+    let large = doc! { "ping": 1, "comment": ("x".repeat(3_000_000)) };
+    let mut bytes = message(large.as_raw(), 0);
+    let names: Vec<String> = (0..4000).map(|number| format!("nothing{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let mut command = Document::new();
+        command.append(name, "y".repeat(number % 37 * 29));
+        bytes.extend(message(command.as_raw(), 0));
+    }
+    let mut sender = client.stream.try_clone().unwrap();
+    let sent = thread::spawn(move || sender.write_all(&bytes).unwrap());
+    assert_eq!(client.reply().document.get_f64("ok"), Some(1.0));
+    for name in &names {
+        let reply = client.reply().document;
+        let refusal = reply.get_str("errmsg").unwrap();
+        assert!(refusal.ends_with(&format!("'{name}'")), "{refusal}");
+    }
+    sent.join().unwrap();
 }
 
 #[test]
