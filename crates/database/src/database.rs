@@ -265,6 +265,15 @@ impl Database {
         self.commit_by(Journal::submit_to_sync, header, batch)
     }
 
+    /// The same where nobody waits for what the caller holds: it sleeps once, until the sync is over.
+    pub(crate) fn commit_through_sync(
+        &self,
+        header: &Header<'_>,
+        batch: &WriteBatch,
+    ) -> Result<u64> {
+        self.commit_by(Journal::submit_through_sync, header, batch)
+    }
+
     fn commit_by(
         &self,
         submit: fn(&Journal, &[u8]) -> quarry_journal::Result<Ticket>,
@@ -305,6 +314,7 @@ impl Database {
         quarry_timing::add(Phase::EngineWrite, report.apply_ns);
         if report.sync_wait_ns > 0 {
             quarry_timing::add(Phase::SyncWait, report.sync_wait_ns);
+            quarry_timing::name(Work::Sync, self.journal.sync_counters().syncs);
         }
     }
 

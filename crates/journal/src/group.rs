@@ -1,9 +1,9 @@
 //! One group as its writers see it: the word they sleep on, and what became of it. Groups are reused,
 //! so that a commit allocates nothing in steady state.
 //!
-//! Who waits for Durable sleeps twice, here and then for the sync, unless the sync is over by the time the group is
-//! applied: one of those writers makes it while the leader applies. (One sleep for both, with the leader syncing and
-//! waking the rest, was tried and showed nothing; and locks would be held over the sync.)
+//! Who will wait for Durable sleeps on a word of its own, `call`: one of those writers is woken when the group is written
+//! and syncs while the leader applies. The others sleep until the group is applied, and then once more for the sync; or,
+//! if they say so, once until both are over, which with many writers about saves each of them a wake-up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -35,6 +35,8 @@ pub(crate) struct Group {
     /// The word that writers sleep on who will wait for Durable: one of them is to sync once the group is written.
     call: AtomicU32,
     callable: AtomicU32,
+    /// Of the callable those that go on when the group is applied.
+    until_applied: AtomicU32,
     /// Set when the writer that waits to lead the group may begin.
     turn: AtomicU32,
     pub number: AtomicU64,
@@ -44,6 +46,14 @@ pub(crate) struct Group {
     pub appended_ns: AtomicU64,
     pub applied_ns: AtomicU64,
     failure: Mutex<Option<Error>>,
+}
+
+/// How long a writer that will wait for Durable sleeps, unless it is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    Applied,
+    /// Until the sync of the group is over. Beside writers that go on when it is applied that may be too early.
+    Synced,
 }
 
 /// Where a writer's record is.
@@ -61,6 +71,12 @@ impl Place {
 }
 
 impl Group {
+    /// Once the group is written.
+    pub fn last_lsn(&self) -> u64 {
+        let writers = u64::from(self.writers.load(Ordering::Relaxed));
+        self.first_lsn.load(Ordering::Relaxed) + writers - 1
+    }
+
     pub fn reset(&mut self) {
         *self.word.get_mut() = FORMING;
         *self.call.get_mut() = UNCALLED;
@@ -85,22 +101,26 @@ impl Group {
         self.outcome()
     }
 
-    /// Sleeps until the group is applied or failed (false), or until this writer is to sync (true).
-    pub fn wait_for_call(&self) -> bool {
-        let is_over = || self.is_done() || self.call.load(Ordering::Relaxed) == CALLED;
-        yield_until(&is_over);
+    /// Sleeps until the group failed or what `until` says (false), or until this writer is to sync (true).
+    pub fn wait_for_call(&self, until: Until) -> bool {
+        let is_called = || self.call.load(Ordering::Relaxed) == CALLED;
+        yield_until(&|| self.is_done() || is_called());
+        let goes_on_when_applied = u32::from(until == Until::Applied);
+        (self.until_applied).fetch_add(goes_on_when_applied, Ordering::SeqCst);
         self.callable.fetch_add(1, Ordering::SeqCst);
         let is_called = loop {
-            if self.is_done() {
+            if until == Until::Applied && self.is_done() {
                 break false;
             }
             match self.call.load(Ordering::SeqCst) {
                 CALLED if self.answer() => break true,
-                CALLED | OVER => {}
+                OVER => break false,
+                CALLED => {}
                 seen => atomic_wait::wait(&self.call, seen),
             }
         };
         self.callable.fetch_sub(1, Ordering::SeqCst);
+        (self.until_applied).fetch_sub(goes_on_when_applied, Ordering::SeqCst);
         is_called
     }
 
@@ -138,6 +158,13 @@ impl Group {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             atomic_wait::wake_all(&self.word);
         }
+        if word == FAILED || self.until_applied.load(Ordering::SeqCst) > 0 {
+            self.end_call();
+        }
+    }
+
+    /// Nobody need sync any more, or sleep for it.
+    pub fn end_call(&self) {
         self.call.store(OVER, Ordering::SeqCst);
         if self.callable.load(Ordering::SeqCst) > 0 {
             atomic_wait::wake_all(&self.call);

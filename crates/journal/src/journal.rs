@@ -122,12 +122,18 @@ impl Journal {
 
     /// Accepts and applies a record; returns before it is durable. Locks may go after this.
     pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
-        self.pipeline.submit(payload, Level::Written)
+        self.pipeline.submit(payload)
     }
 
     /// As `submit`, for a record that `wait_durable` will be called for: its sync may begin while it is being applied.
     pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
-        self.pipeline.submit(payload, Level::Durable)
+        self.pipeline.submit_to_sync(payload)
+    }
+
+    /// As `submit_to_sync`, but returns after the sync in one sleep, for a writer whose locks nobody waits for. The sync
+    /// may have failed, and beside records of `submit_to_sync` it may go on: `wait_durable` is called all the same.
+    pub fn submit_through_sync(&self, payload: &[u8]) -> Result<Ticket> {
+        self.pipeline.submit_through_sync(payload)
     }
 
     /// Accepts, applies and acknowledges a record at `level`.

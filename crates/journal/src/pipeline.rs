@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use crate::append::Appender;
 use crate::error::{Error, Result};
-use crate::group::{Group, Place};
+use crate::group::{Group, Place, Until};
 use crate::hooks::Hooks;
 use crate::latch::Latch;
 use crate::log::{Log, LogTicket, Stage};
@@ -88,23 +88,38 @@ impl Pipeline {
         self.clock.unix_ms(self.now_ns())
     }
 
-    /// Returns when the record is accepted and applied. With `Durable` its sync may begin before that.
-    pub fn submit(&self, payload: &[u8], level: Level) -> Result<Ticket> {
-        let (place, synced_ns) = self.enter_and_wait(payload, level)?;
+    /// Returns when the record is accepted and applied.
+    pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
+        let place = self.enter(payload)?;
+        place.group.wait()?;
+        Ok(self.ticket(&place))
+    }
+
+    /// The same; its sync may begin before that.
+    pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
+        let (place, synced_ns) = self.enter_to_sync(payload, Until::Applied)?;
         let Ticket { lsn, mut report } = self.ticket(&place);
         report.sync_wait_ns = synced_ns.min(report.wait_ns);
         report.wait_ns -= report.sync_wait_ns;
         Ok(Ticket { lsn, report })
     }
 
+    /// Returns when the record is accepted and applied, and its sync is usually over.
+    pub fn submit_through_sync(&self, payload: &[u8]) -> Result<Ticket> {
+        let (place, _) = self.enter_to_sync(payload, Until::Synced)?;
+        let Committed { lsn, report } = self.durable(&place);
+        Ok(Ticket { lsn, report })
+    }
+
     /// Also returns the nanoseconds that this writer spent with a sync on the way.
-    fn enter_and_wait(&self, payload: &[u8], level: Level) -> Result<(Place, u64)> {
+    fn enter_to_sync(&self, payload: &[u8], until: Until) -> Result<(Place, u64)> {
         let place = self.enter(payload)?;
         let mut synced_ns = 0;
-        if level == Level::Durable && place.group.wait_for_call() {
+        if place.group.wait_for_call(until) {
             let begun_ns = self.now_ns();
             // A failure latches; whoever waits for Durable learns of it there.
-            let _ = self.wait_durable(place.lsn());
+            let _ = self.wait_durable(place.group.last_lsn());
+            place.group.end_call();
             synced_ns = self.now_ns().saturating_sub(begun_ns);
         }
         place.group.wait()?;
@@ -113,7 +128,7 @@ impl Pipeline {
 
     /// Returns when the record is durable.
     pub fn commit_durable(&self, payload: &[u8]) -> Result<Committed> {
-        let (place, _) = self.enter_and_wait(payload, Level::Durable)?;
+        let (place, _) = self.enter_to_sync(payload, Until::Synced)?;
         self.wait_durable(place.lsn())?;
         Ok(self.durable(&place))
     }

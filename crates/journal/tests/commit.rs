@@ -153,10 +153,15 @@ fn a_group_is_synced_while_it_is_applied() {
     let journal = Arc::new(journal);
     engine.journal.set(Arc::downgrade(&journal)).unwrap();
     std::thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| {
+        for thread in 0..16 {
+            let submit = match thread % 2 {
+                0 => Journal::submit_to_sync,
+                _ => Journal::submit_through_sync,
+            };
+            let journal = &journal;
+            scope.spawn(move || {
                 for _ in 0..50 {
-                    let ticket = journal.submit_to_sync(b"to sync").unwrap();
+                    let ticket = submit(journal, b"to sync").unwrap();
                     journal.wait_durable(ticket.lsn).unwrap();
                 }
             });
@@ -165,6 +170,33 @@ fn a_group_is_synced_while_it_is_applied() {
     assert!(engine.groups_of_several.load(Ordering::Relaxed) > 0);
     assert_eq!(engine.late.load(Ordering::Relaxed), 0);
     assert_eq!((journal.last_lsn(), journal.durable_lsn()), (800, 800));
+}
+
+#[test]
+fn a_record_submitted_through_its_sync_is_durable() {
+    let options = Options {
+        background: false,
+        ..options()
+    };
+    let files = Arc::new(SimulatedFiles::new());
+    let journal = Journal::open(files, options, identity(), 0, Owner::new()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..12 {
+            let journal = &journal;
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    // Who asks for less shares the groups.
+                    if thread % 3 == 0 {
+                        journal.submit(b"written").unwrap();
+                        continue;
+                    }
+                    let ticket = journal.submit_through_sync(b"through").unwrap();
+                    assert!(journal.durable_lsn() >= ticket.lsn);
+                }
+            });
+        }
+    });
+    assert_eq!(journal.last_lsn(), 1200);
 }
 
 #[test]

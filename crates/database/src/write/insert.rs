@@ -8,8 +8,8 @@ use quarry_timing::Phase;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::Piece;
 use super::duplicate::{duplicate_id, duplicate_key};
+use super::{LocksOver, Piece};
 use crate::collection::{Collection, Detail};
 use crate::database::{Database, append_record_key};
 use crate::error::{Error, Result};
@@ -60,12 +60,17 @@ impl Database {
         if ordered {
             errors.truncate(1);
         }
-        let mut lsn = self.commit_piece(operation, &collection, piece)?;
+        // Several documents may be one piece of many, and a capped collection is held alone.
+        let locks = match documents {
+            [_] if collection.is_clustered() => LocksOver::Sync,
+            _ => LocksOver::Apply,
+        };
+        let mut lsn = self.commit_piece(operation, &collection, piece, locks)?;
         if let Some(capped) = collection.capped {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
             self.trim_capped(&collection, detail, capped, &mut rest)?;
-            lsn = match self.commit_piece(operation, &collection, rest) {
+            lsn = match self.commit_piece(operation, &collection, rest, LocksOver::Apply) {
                 // What was inserted stays; the next insert trims.
                 Err(Error::WritesRefused { .. }) => lsn,
                 trimmed => trimmed?.or(lsn),

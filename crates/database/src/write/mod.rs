@@ -76,6 +76,15 @@ impl Piece {
     }
 }
 
+/// How long the locks of a piece are held that will be waited for until it is durable.
+#[derive(Clone, Copy)]
+enum LocksOver {
+    /// Others may go on before the sync.
+    Apply,
+    /// Only who wants the same new keys has to wait, and the writer is woken once instead of twice.
+    Sync,
+}
+
 impl Database {
     /// Commits a piece, if it changes anything.
     fn commit_piece(
@@ -83,6 +92,7 @@ impl Database {
         operation: &Operation,
         collection: &Collection,
         mut piece: Piece,
+        locks: LocksOver,
     ) -> Result<Option<u64>> {
         if piece.puts.is_empty() && piece.deletes.is_empty() {
             return Ok(None);
@@ -109,9 +119,10 @@ impl Database {
             },
             operations: &piece.operations,
         };
-        let committed = match operation.awaits_sync() {
-            true => self.commit_to_sync(&header, &batch),
-            false => self.commit(&header, &batch),
+        let committed = match (operation.awaits_sync(), locks) {
+            (false, _) => self.commit(&header, &batch),
+            (true, LocksOver::Apply) => self.commit_to_sync(&header, &batch),
+            (true, LocksOver::Sync) => self.commit_through_sync(&header, &batch),
         };
         committed.map(Some)
     }

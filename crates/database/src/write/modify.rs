@@ -2,8 +2,8 @@
 
 use quarry_bson::RawDocument;
 
-use super::Piece;
 use super::modified_keys::ModifiedKeys;
+use super::{LocksOver, Piece};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ident::Ident;
@@ -84,7 +84,7 @@ impl Database {
             }
             keys.stage(position, detail, &mut piece);
         }
-        outcome.lsn = self.commit_piece(operation, &collection, piece)?;
+        outcome.lsn = self.commit_piece(operation, &collection, piece, LocksOver::Apply)?;
         Ok(outcome)
     }
 
