@@ -61,7 +61,7 @@ impl LogTicket {
 
 /// A group as it is offered: its records, and room before them for a header that a log may put there.
 pub struct LogGroup<'g> {
-    pub(crate) buffer: &'g mut [u8],
+    pub(crate) buffer: &'g mut Vec<u8>,
     pub(crate) count: u32,
     pub(crate) first_lsn: u64,
     pub(crate) unix_ms: u64,
@@ -69,7 +69,7 @@ pub struct LogGroup<'g> {
 
 impl<'g> LogGroup<'g> {
     /// `buffer` begins with the room that a `GroupBuilder` leaves.
-    pub(crate) fn new(buffer: &'g mut [u8], first_lsn: u64, count: u32, unix_ms: u64) -> Self {
+    pub(crate) fn new(buffer: &'g mut Vec<u8>, first_lsn: u64, count: u32, unix_ms: u64) -> Self {
         debug_assert!(buffer.len() >= GROUP_HEADER_BYTES);
         LogGroup {
             buffer,

@@ -1,6 +1,9 @@
 //! The log in segment files: one write a group, shared syncs. A group is accepted when its write has
 //! returned, so that a ticket never waits for that.
 //!
+//! A write that enters a page of the file fills it up with zeros, which are there anyway: the kernel would otherwise have
+//! to read the page from the disk first, if it no longer keeps what the segment was made with.
+//!
 //! Lock order: `tail`, then those of `Segments` and `Syncer`.
 
 use std::io;
@@ -23,6 +26,9 @@ use crate::wakeups::Wakeups;
 
 /// A buffer for compressed groups beyond this is given back.
 const PACKED_BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
+
+/// What kernels cache files by, or a divisor of it.
+const PAGE_BYTES: u64 = 4096;
 
 pub(crate) struct LocalLog {
     pub segments: Arc<Segments>,
@@ -73,7 +79,7 @@ impl LocalLog {
     pub fn mark(&self, unix_ms: u64) -> Result<()> {
         self.latch.check()?;
         let mut tail = self.tail.lock();
-        let mut room = [0; GROUP_HEADER_BYTES];
+        let mut room = vec![0; GROUP_HEADER_BYTES];
         if fits(tail.offset, room.len() as u64, tail.segment.bytes) {
             let header = tail.header(0, 0, unix_ms);
             self.write(&mut tail, header, &mut room)?;
@@ -101,7 +107,7 @@ impl LocalLog {
     }
 
     /// `group` is the room for the header and the body as it is to be on disk.
-    fn write(&self, tail: &mut Tail, mut header: GroupHeader, group: &mut [u8]) -> Result<()> {
+    fn write(&self, tail: &mut Tail, mut header: GroupHeader, group: &mut Vec<u8>) -> Result<()> {
         header.body_bytes =
             u32::try_from(group.len() - GROUP_HEADER_BYTES).map_err(|_| Error::RecordTooLarge {
                 record_bytes: group.len(),
@@ -110,7 +116,11 @@ impl LocalLog {
         self.make_room(tail, group.len() as u64, header.unix_ms)?;
         header.durable_lsn = self.syncer.durable_lsn();
         header.crc = header.seal(group);
-        if let Err(error) = write_all_at(&*tail.segment.file, group, tail.offset) {
+        let group_len = group.len();
+        group.resize(group_len + tail.padding_bytes(group_len), 0);
+        let written = write_all_at(&*tail.segment.file, group, tail.offset);
+        group.truncate(group_len);
+        if let Err(error) = written {
             return Err(self.cut_off(tail, &error));
         }
         tail.advance(&header);
@@ -170,6 +180,16 @@ impl Tail {
             plain_bytes,
             unix_ms,
         }
+    }
+
+    /// The zeros that fill the last page of a group of that length, unless groups before it have.
+    fn padding_bytes(&self, group_bytes: usize) -> usize {
+        let end = self.offset + group_bytes as u64;
+        if end <= self.offset.next_multiple_of(PAGE_BYTES) {
+            return 0;
+        }
+        let filled = end.next_multiple_of(PAGE_BYTES).min(self.segment.bytes);
+        (filled - end) as usize
     }
 
     fn advance(&mut self, header: &GroupHeader) {
