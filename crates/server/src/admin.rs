@@ -7,7 +7,6 @@
 //! ask or to take its answer holds up nobody. Connections, their time and their headers are bounded.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::net;
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ const WRITERS_MAX: usize = 4;
 /// A request's head is read for so long, which is also how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection takes no more requests after so long.
-const CONNECTION_LIFE: Duration = Duration::from_secs(300);
+const CONNECTION_LIFE: Duration = Duration::from_secs(60);
 /// What a client that no longer may ask has to take its last answer.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
 /// A head is refused when more than this has been read and its end has not come.
@@ -109,13 +108,26 @@ fn listen(address: &str, port: u16) -> std::io::Result<(Runtime, TcpListener, u1
     Ok((runtime, listener, port))
 }
 
+/// What the connections share.
+#[derive(Clone)]
+struct Admin {
+    server: &'static Server,
+    /// A permit a writer. An answer is written to its end even if nobody waits for it any more.
+    writers: Arc<Semaphore>,
+}
+
 async fn accept(server: &'static Server, listener: TcpListener) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let admin = Admin {
+        server,
+        writers: Arc::new(Semaphore::new(WRITERS_MAX)),
+    };
     while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
+                let admin = admin.clone();
                 tokio::spawn(async move {
-                    serve(server, stream).await;
+                    serve(admin, stream).await;
                     drop(slot);
                 });
             }
@@ -129,9 +141,9 @@ async fn accept(server: &'static Server, listener: TcpListener) {
 }
 
 /// What goes wrong on a connection ends it and is not worth a line.
-async fn serve(server: &'static Server, stream: TcpStream) {
+async fn serve(admin: Admin, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| respond(server, request));
+    let service = service_fn(|request| respond(&admin, request));
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -149,10 +161,10 @@ async fn serve(server: &'static Server, stream: TcpStream) {
 }
 
 async fn respond(
-    server: &'static Server,
+    admin: &Admin,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let page = page(server, &request).await;
+    let page = page(admin, &request).await;
     let mut response = Response::new(Full::new(page.body));
     *response.status_mut() = page.status;
     let headers = response.headers_mut();
@@ -166,7 +178,8 @@ async fn respond(
     Ok(response)
 }
 
-async fn page(server: &'static Server, request: &Request<Incoming>) -> Page {
+async fn page(admin: &Admin, request: &Request<Incoming>) -> Page {
+    let server = admin.server;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let reason = "only GET and HEAD are served\n";
         return Page::refused(StatusCode::METHOD_NOT_ALLOWED, reason);
@@ -175,12 +188,13 @@ async fn page(server: &'static Server, request: &Request<Incoming>) -> Page {
         "/metrics" => {
             let accept = request.headers().get(header::ACCEPT);
             let format = Format::accepted(accept.and_then(|accept| accept.to_str().ok()));
-            written_apart(move || metrics(server, format)).await
+            admin.write(move || metrics(server, format)).await
         }
         "/health" => Page::ok(PLAIN_TEXT, "ok\n"),
         "/" => Page::ok("text/html; charset=utf-8", console::PAGE),
         "/timing.json" => {
-            written_apart(move || Page::ok("application/json", console::json(server))).await
+            let json = move || Page::ok("application/json", console::json(server));
+            admin.write(json).await
         }
         _ => Page::refused(
             StatusCode::NOT_FOUND,
@@ -189,9 +203,15 @@ async fn page(server: &'static Server, request: &Request<Incoming>) -> Page {
     }
 }
 
-fn written_apart(write: impl FnOnce() -> Page + Send + 'static) -> impl Future<Output = Page> {
-    let written = tokio::task::spawn_blocking(write);
-    async {
+impl Admin {
+    /// Writes an answer on another thread.
+    async fn write(&self, write: impl FnOnce() -> Page + Send + 'static) -> Page {
+        let permit = Arc::clone(&self.writers).acquire_owned().await;
+        let written = tokio::task::spawn_blocking(move || {
+            let page = write();
+            drop(permit);
+            page
+        });
         written.await.unwrap_or_else(|error| {
             let reason = format!("the answer was not written: {error}\n");
             Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
