@@ -265,7 +265,7 @@ impl Database {
         self.commit_by(Journal::submit_to_sync, header, batch)
     }
 
-    /// The same where nobody waits for what the caller holds: it sleeps once, until the sync is over.
+    /// The same where hardly anybody waits for what the caller holds: it sleeps once, until the sync is over.
     pub(crate) fn commit_through_sync(
         &self,
         header: &Header<'_>,

@@ -15,6 +15,7 @@ pub const STEPS_BETWEEN_CHECKS: u32 = 128;
 pub struct Operation {
     killed: AtomicBool,
     awaits_sync: AtomicBool,
+    commits_once: AtomicBool,
     deadline: Option<Instant>,
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     pub keys_examined: AtomicU64,
@@ -50,8 +51,18 @@ impl Operation {
         self.awaits_sync.store(true, Ordering::Relaxed);
     }
 
+    /// The same for an operation that commits once and then only waits.
+    pub fn await_sync_alone(&self) {
+        self.await_sync();
+        self.commits_once.store(true, Ordering::Relaxed);
+    }
+
     pub fn awaits_sync(&self) -> bool {
         self.awaits_sync.load(Ordering::Relaxed)
+    }
+
+    pub fn commits_once(&self) -> bool {
+        self.commits_once.load(Ordering::Relaxed)
     }
 
     pub fn deadline(&self) -> Option<Instant> {

@@ -94,7 +94,7 @@ pub(crate) fn walk(
             Some(next) if next.header.begins_incarnation() => {
                 link = begin_incarnation(&end, segment, next)?;
             }
-            Some(next) if continues(next, &link)? => {}
+            Some(_) if continues(&segments[index + 1..], &link)? => {}
             _ => return Ok(end),
         }
         index += 1;
@@ -128,7 +128,16 @@ fn begin_incarnation(end: &ChainEnd, segment: &Segment, next: &Segment) -> Resul
     })
 }
 
-fn continues(next: &Segment, link: &Link) -> Result<bool> {
-    let first = scanner(next).peek()?;
-    Ok(first.is_ok_and(|header| link.accepts(&header)))
+/// Whether the first of these segments that holds a group goes on where the chain is: one stays empty whose first write
+/// met a full disk, if the next group needs a longer one.
+fn continues(later: &[Arc<Segment>], link: &Link) -> Result<bool> {
+    for segment in later {
+        if segment.header.begins_incarnation() {
+            return Ok(false);
+        }
+        if let Ok(header) = scanner(segment).peek()? {
+            return Ok(link.accepts(&header));
+        }
+    }
+    Ok(false)
 }

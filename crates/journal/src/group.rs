@@ -85,7 +85,7 @@ impl Group {
     }
 
     pub fn is_done(&self) -> bool {
-        self.word.load(Ordering::Acquire) != FORMING
+        self.word.load(Ordering::SeqCst) != FORMING
     }
 
     /// Sleeps until the group is applied or failed.
@@ -103,13 +103,16 @@ impl Group {
 
     /// Sleeps until the group failed or what `until` says (false), or until this writer is to sync (true).
     pub fn wait_for_call(&self, until: Until) -> bool {
-        let is_called = || self.call.load(Ordering::Relaxed) == CALLED;
-        yield_until(&|| self.is_done() || is_called());
+        yield_until(&|| self.is_done() || self.call.load(Ordering::Relaxed) == CALLED);
         let goes_on_when_applied = u32::from(until == Until::Applied);
         (self.until_applied).fetch_add(goes_on_when_applied, Ordering::SeqCst);
         self.callable.fetch_add(1, Ordering::SeqCst);
         let is_called = loop {
             if until == Until::Applied && self.is_done() {
+                // The call may have woken this writer, and another one sleeps on.
+                if self.call.load(Ordering::SeqCst) == CALLED {
+                    atomic_wait::wake_one(&self.call);
+                }
                 break false;
             }
             match self.call.load(Ordering::SeqCst) {

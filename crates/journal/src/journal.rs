@@ -130,7 +130,7 @@ impl Journal {
         self.pipeline.submit_to_sync(payload)
     }
 
-    /// As `submit_to_sync`, but returns after the sync in one sleep, for a writer whose locks nobody waits for. The sync
+    /// As `submit_to_sync`, but returns after the sync in one sleep, for a writer whose locks hardly anybody waits for. The sync
     /// may have failed, and beside records of `submit_to_sync` it may go on: `wait_durable` is called all the same.
     pub fn submit_through_sync(&self, payload: &[u8]) -> Result<Ticket> {
         self.pipeline.submit_through_sync(payload)

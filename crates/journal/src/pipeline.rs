@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::append::Appender;
 use crate::error::{Error, Result};
@@ -48,6 +48,8 @@ pub(crate) struct Pipeline {
     pub wakeups: Arc<Wakeups>,
     appender: Mutex<Appender>,
     queue: Mutex<Queue>,
+    /// Nobody has the turn, or waits for it, in a closed queue.
+    turn_ended: Condvar,
     accepted_lsn: AtomicU64,
     /// The engine refused a group that the log holds.
     is_behind: AtomicBool,
@@ -75,6 +77,7 @@ impl Pipeline {
             wakeups,
             accepted_lsn: AtomicU64::new(next_lsn - 1),
             queue: Mutex::new(Queue::new()),
+            turn_ended: Condvar::new(),
             is_behind: AtomicBool::new(false),
             clock: Clock::new(),
         }
@@ -241,8 +244,10 @@ impl Pipeline {
             false => drop(queue),
         }
         self.flush();
-        // Whoever has the turn ends it under this lock.
-        drop(self.appender.lock());
+        let mut queue = self.queue.lock();
+        while queue.turn_taken {
+            self.turn_ended.wait(&mut queue);
+        }
     }
 
     /// The queue with room in the forming group, which may first have to be led.

@@ -117,6 +117,10 @@ impl Syncer {
             return Ok(None);
         }
         if latch.is_thrown() {
+            // One of those who wait for the next round is woken to make it, and this may be the one.
+            let next_word = (state.round.wrapping_add(1) & 1) as usize;
+            self.words[next_word].fetch_add(1, Ordering::Release);
+            atomic_wait::wake_all(&self.words[next_word]);
             return Err(Error::OutcomeUnknown {
                 cause: latch.cause().unwrap_or_default(),
             });
@@ -196,5 +200,90 @@ impl Syncer {
                 .map_err(|e| format!("sync of journal segment `{}` failed: {e}", segment.name))?;
             index += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+    use crate::files::File;
+    use crate::options::Identity;
+    use crate::segment_header::SegmentHeader;
+
+    /// Says when a sync begins, and lets it end.
+    struct GatedFile {
+        begun: Mutex<Sender<()>>,
+        goes_on: Mutex<Receiver<()>>,
+    }
+
+    impl File for GatedFile {
+        fn write_at(&self, bytes: &[u8], _offset: u64) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn read_at(&self, _bytes: &mut [u8], _offset: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            self.begun.lock().send(()).map_err(io::Error::other)?;
+            self.goes_on.lock().recv().map_err(io::Error::other)
+        }
+
+        fn set_len(&self, _bytes: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn who_waits_for_the_next_sync_learns_of_a_latch_thrown_meanwhile() {
+        let (begun, has_begun) = channel();
+        let (go_on, goes_on) = channel();
+        let file = Arc::new(GatedFile {
+            begun: Mutex::new(begun),
+            goes_on: Mutex::new(goes_on),
+        });
+        let header = SegmentHeader {
+            identity: Identity {
+                database: [1; 16],
+                engine: "test".into(),
+            },
+            sequence: 1,
+            incarnation: 1,
+            segment_bytes: 4096,
+            first_lsn: 1,
+            previous_end_lsn: 0,
+            created_unix_ms: 0,
+        };
+        let segment = Segment::new("1".into(), header, 0, file, 4096);
+        let (syncer, latch) = (Syncer::new(1, Arc::new(segment)), Latch::default());
+        syncer.note_written(1);
+        std::thread::scope(|scope| {
+            let wait = |lsn| {
+                let (syncer, latch) = (&syncer, &latch);
+                scope.spawn(move || syncer.wait_durable(lsn, latch))
+            };
+            let first = wait(1);
+            has_begun.recv().unwrap();
+            syncer.note_written(4);
+            let later = [wait(2), wait(3), wait(4)];
+            while syncer.state.lock().next_round_waiters < 3 {
+                std::thread::yield_now();
+            }
+            latch.throw("an append failed");
+            go_on.send(()).unwrap();
+            assert!(first.join().unwrap().is_ok());
+            for one in later {
+                assert!(one.join().unwrap().is_err());
+            }
+        });
+        assert_eq!(syncer.durable_lsn(), 1);
     }
 }

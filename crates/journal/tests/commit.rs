@@ -3,10 +3,12 @@
 mod owner;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use owner::{Owner, identity, options};
+use parking_lot::Mutex;
 use quarry_journal::{
     Error, Files, GroupBuilder, HookError, HookErrorKind, Hooks, Journal, Level, Options, Payloads,
     RealFiles, SimulatedFiles,
@@ -197,6 +199,95 @@ fn a_record_submitted_through_its_sync_is_durable() {
         }
     });
     assert_eq!(journal.last_lsn(), 1200);
+}
+
+#[test]
+fn writers_of_all_kinds_in_one_group_go_on() {
+    let options = Options {
+        background: false,
+        ..options()
+    };
+    let files = Arc::new(SimulatedFiles::new());
+    let journal = Journal::open(files, options, identity(), 0, Owner::new()).unwrap();
+    let journal = &journal;
+    std::thread::scope(|scope| {
+        // One alone that goes on when its group is applied, as an update among inserts.
+        scope.spawn(move || {
+            for _ in 0..3000 {
+                journal.submit_to_sync(b"to sync").unwrap();
+            }
+        });
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for _ in 0..3000 {
+                    match thread % 2 {
+                        0 => journal.submit_through_sync(b"through sync"),
+                        _ => journal.submit(b"written"),
+                    }
+                    .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(journal.last_lsn(), 27_000);
+}
+
+/// Applies a group when it is told to.
+struct GatedEngine {
+    begun: Mutex<Sender<()>>,
+    goes_on: Mutex<Receiver<()>>,
+}
+
+impl Hooks for GatedEngine {
+    fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+
+    fn apply(&self, _first_lsn: u64, _payloads: &Payloads<'_>) -> Result<(), HookError> {
+        self.begun.lock().send(()).unwrap();
+        self.goes_on.lock().recv().unwrap();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_close_waits_for_whoever_waits_to_lead() {
+    for round in 0..100 {
+        let options = Options {
+            background: false,
+            ..options()
+        };
+        let (begun, has_begun) = channel();
+        let (go_on, goes_on) = channel();
+        let engine = Arc::new(GatedEngine {
+            begun: Mutex::new(begun),
+            goes_on: Mutex::new(goes_on),
+        });
+        let files = Arc::new(SimulatedFiles::new());
+        let journal = Journal::open(files, options, identity(), 0, engine).unwrap();
+        let journal = &journal;
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| journal.submit(b"first"));
+            has_begun.recv().unwrap();
+            let pending = journal.submit_async(b"second", Level::Written).unwrap();
+            // Whoever of the two comes first leads the second group when the first one is over.
+            let second = scope.spawn(move || journal.wait(&pending));
+            let closing = scope.spawn(move || {
+                (0..round).for_each(|_| std::thread::yield_now());
+                journal.close()
+            });
+            (0..round).for_each(|_| std::thread::yield_now());
+            go_on.send(()).unwrap();
+            has_begun.recv().unwrap();
+            assert!(!closing.is_finished());
+            go_on.send(()).unwrap();
+            assert!(first.join().unwrap().is_ok() && second.join().unwrap().is_ok());
+            assert!(closing.join().unwrap().is_ok());
+        });
+        assert_eq!((journal.last_lsn(), journal.durable_lsn()), (2, 2));
+    }
 }
 
 #[test]

@@ -139,6 +139,38 @@ fn a_full_disk_refuses_and_goes_on_by_itself() {
 }
 
 #[test]
+fn a_segment_that_a_full_disk_left_empty_is_passed_over() {
+    // Two records fill the first segment, the third needs another one.
+    let record = [7; 6000];
+    let fill = |files: &SimulatedFiles, owner: &Arc<Owner>| {
+        let journal = owner.open(files, 0).unwrap();
+        journal.submit(&record).unwrap();
+        journal.commit(&record, Level::Durable).unwrap();
+        journal
+    };
+    let steps_to_the_third_write = {
+        let files = SimulatedFiles::new();
+        let journal = fill(&files, &Owner::new());
+        let before = files.steps();
+        journal.submit(&record).unwrap();
+        files.steps() - 1 - before
+    };
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = fill(&files, &owner);
+    files.inject(files.steps() + steps_to_the_third_write, Fault::NoSpace);
+    assert!(journal.submit(&record).unwrap_err().is_no_space());
+    // It does not fit the segment that was made for the third.
+    let longer = [8; 20_000];
+    assert_eq!(journal.commit(&longer, Level::Durable).unwrap().lsn, 3);
+    drop(journal);
+    let after = Owner::new();
+    after.open(&files.crash(Crash::Drop, 0), 0).unwrap();
+    assert_eq!(after.records().len(), 3);
+    assert!(after.records() == owner.records());
+}
+
+#[test]
 fn an_append_that_meets_a_full_disk_is_cut_off() {
     let files = SimulatedFiles::new();
     let owner = Owner::new();

@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> io::Result<()> {
     report.note(
         "`driver` is the `mongodb` crate, `raw` the bench's own client, which costs next to nothing. `{w: 1}` waits for no \
          sync. On 64 connections both levels use up the processors, which they share with the client: a durable insert pays \
-         its part of a sync, which runs while its group goes to the engine, and sleeps once more if the sync takes longer.",
+         its part of a sync, which runs while its group goes to the engine, and a longer sleep.",
     );
     for engine in &options.engines {
         let mut server = Server::start(engine, &scratch.join(engine))?;

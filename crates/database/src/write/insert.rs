@@ -60,10 +60,10 @@ impl Database {
         if ordered {
             errors.truncate(1);
         }
-        // Several documents may be one piece of many, and a capped collection is held alone.
-        let locks = match documents {
-            [_] if collection.is_clustered() => LocksOver::Sync,
-            _ => LocksOver::Apply,
+        // A capped collection is held alone: all its writers would wait.
+        let locks = match operation.commits_once() && collection.is_clustered() {
+            true => LocksOver::Sync,
+            false => LocksOver::Apply,
         };
         let mut lsn = self.commit_piece(operation, &collection, piece, locks)?;
         if let Some(capped) = collection.capped {

@@ -79,9 +79,10 @@ impl Piece {
 /// How long the locks of a piece are held that will be waited for until it is durable.
 #[derive(Clone, Copy)]
 enum LocksOver {
-    /// Others may go on before the sync.
+    /// The next writer of a record goes on before the sync.
     Apply,
-    /// Only who wants the same new keys has to wait, and the writer is woken once instead of twice.
+    /// The writer is woken once instead of twice. Who wants to change the document that it has just inserted waits for
+    /// the sync, and so does who wants the collection for itself.
     Sync,
 }
 

@@ -109,6 +109,9 @@ impl Pipeline {
         );
         if !queue.leader_waits {
             queue.turn_taken = false;
+            if queue.closed {
+                self.turn_ended.notify_all();
+            }
             return;
         }
         let next = Arc::clone(&queue.forming);

@@ -1,6 +1,7 @@
 //! `insert`: stores documents.
 
 use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_journal::Level;
 use quarry_query::exec::{self, InsertRequest};
 use quarry_timing::OperationKind;
 
@@ -34,7 +35,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ..InsertRequest::new(&namespace, &documents)
     };
     let level = writes::level(invocation);
-    writes::announce(invocation, level, 1);
+    match documents.len() {
+        1 if level == Level::Durable => invocation.operation.await_sync_alone(),
+        _ => writes::announce(invocation, level, 1),
+    }
     let outcome = exec::insert(
         &invocation.server.database,
         invocation.operation,
