@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::group_header::GROUP_HEADER_BYTES;
-use crate::hooks::{GroupBuilder, Hooks, Payloads};
+use crate::hooks::{GroupBuilder, Hooks, Payloads, push_record};
 use crate::latch::Latch;
 use crate::log::{Log, LogGroup, Stage};
+use crate::queue::is_kept;
 
 pub(crate) struct Appender {
     log: Arc<dyn Log>,
     pub next_lsn: u64,
     unapplied: Option<Unapplied>,
+    /// Of writers that are alone.
+    buffer: Vec<u8>,
 }
 
 /// A group that the log has and the engine does not.
@@ -44,6 +47,22 @@ impl Appender {
             log,
             next_lsn,
             unapplied: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// A group of one record, in a buffer that is to be given back.
+    pub fn group_of(&mut self, payload: &[u8]) -> Vec<u8> {
+        let mut group = std::mem::take(&mut self.buffer);
+        group.clear();
+        group.resize(GROUP_HEADER_BYTES, 0);
+        push_record(&mut group, payload);
+        group
+    }
+
+    pub fn keep_buffer(&mut self, buffer: Vec<u8>, group_bytes_max: usize) {
+        if is_kept(&buffer, group_bytes_max) {
+            self.buffer = buffer;
         }
     }
 

@@ -148,6 +148,13 @@ impl Group {
         Err(self.failure.lock().clone().unwrap_or(Error::Closed))
     }
 
+    /// Before the outcome is published.
+    pub fn note_times(&self, begun_ns: u64, appended_ns: u64, applied_ns: u64) {
+        self.begun_ns.store(begun_ns, Ordering::Relaxed);
+        self.appended_ns.store(appended_ns, Ordering::Relaxed);
+        self.applied_ns.store(applied_ns, Ordering::Relaxed);
+    }
+
     /// Publishes the outcome and wakes everyone.
     pub fn finish(&self, result: &Result<()>) {
         let word = match result {

@@ -40,6 +40,7 @@
 
 mod append;
 mod chain;
+mod clock;
 mod compression;
 mod error;
 pub mod files;

@@ -10,6 +10,9 @@
 //! With many writers about, the first one lets the others run before it leads, and gives the lead to whoever makes the
 //! group half of them (`Queue::share`): the other half then works while this one is written, applied and synced.
 //!
+//! A writer that finds the queue empty and the turn free is *alone*: it takes the turn for its own record, which never enters
+//! the queue, so that nothing is shared, counted or woken for it. Whoever comes meanwhile forms the next group.
+//!
 //! Kept true: groups are written and applied in the order in which they formed, one at a time; nothing is
 //! applied before the log has it; a lone writer never leaves its thread. A panic here aborts the process,
 //! because memory, journal and engine could no longer be known to agree.
@@ -18,11 +21,11 @@ mod leading;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::append::Appender;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::group::{Group, Place, Until};
 use crate::hooks::Hooks;
@@ -93,14 +96,22 @@ impl Pipeline {
 
     /// Returns when the record is accepted and applied.
     pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
-        let place = self.enter(payload)?;
-        place.group.wait()?;
-        Ok(self.ticket(&place))
+        match self.enter(payload)? {
+            Entered::Alone(ticket) => Ok(ticket),
+            Entered::Group(place) => {
+                place.group.wait()?;
+                Ok(self.ticket(&place))
+            }
+        }
     }
 
     /// The same; its sync may begin before that.
     pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
-        let (place, synced_ns) = self.enter_to_sync(payload, Until::Applied)?;
+        let place = match self.enter(payload)? {
+            Entered::Alone(ticket) => return Ok(ticket),
+            Entered::Group(place) => place,
+        };
+        let synced_ns = self.wait_or_sync(&place, Until::Applied)?;
         let Ticket { lsn, mut report } = self.ticket(&place);
         report.sync_wait_ns = synced_ns.min(report.wait_ns);
         report.wait_ns -= report.sync_wait_ns;
@@ -109,14 +120,31 @@ impl Pipeline {
 
     /// Returns when the record is accepted and applied, and its sync is usually over.
     pub fn submit_through_sync(&self, payload: &[u8]) -> Result<Ticket> {
-        let (place, _) = self.enter_to_sync(payload, Until::Synced)?;
-        let Committed { lsn, report } = self.durable(&place);
+        let Committed { lsn, report } = match self.enter(payload)? {
+            Entered::Alone(ticket) => {
+                let begun_ns = self.now_ns();
+                // As below: a failure latches.
+                let _ = self.wait_durable(ticket.lsn);
+                self.synced_since(begun_ns, ticket)
+            }
+            Entered::Group(place) => {
+                self.wait_or_sync(&place, Until::Synced)?;
+                self.durable(&place)
+            }
+        };
         Ok(Ticket { lsn, report })
     }
 
-    /// Also returns the nanoseconds that this writer spent with a sync on the way.
-    fn enter_to_sync(&self, payload: &[u8], until: Until) -> Result<(Place, u64)> {
-        let place = self.enter(payload)?;
+    /// Returns when the record is durable.
+    pub fn commit_durable(&self, payload: &[u8]) -> Result<Committed> {
+        let ticket = self.submit_through_sync(payload)?;
+        let begun_ns = self.now_ns();
+        self.wait_durable(ticket.lsn)?;
+        Ok(self.synced_since(begun_ns, ticket))
+    }
+
+    /// Sleeps as long as `until` says, or syncs for the group; returns the nanoseconds spent with a sync on the way.
+    fn wait_or_sync(&self, place: &Place, until: Until) -> Result<u64> {
         let mut synced_ns = 0;
         if place.group.wait_for_call(until) {
             let begun_ns = self.now_ns();
@@ -126,21 +154,18 @@ impl Pipeline {
             synced_ns = self.now_ns().saturating_sub(begun_ns);
         }
         place.group.wait()?;
-        Ok((place, synced_ns))
+        Ok(synced_ns)
     }
 
-    /// Returns when the record is durable.
-    pub fn commit_durable(&self, payload: &[u8]) -> Result<Committed> {
-        let (place, _) = self.enter_to_sync(payload, Until::Synced)?;
-        self.wait_durable(place.lsn())?;
-        Ok(self.durable(&place))
-    }
-
-    /// The receipt of a record that has just become durable: what follows apply is waiting for the sync.
+    /// The receipt of a record of a group that has just become durable: what follows apply is waiting for the sync.
     fn durable(&self, place: &Place) -> Committed {
         let applied_ns = place.group.applied_ns.load(Ordering::Relaxed);
-        let Ticket { lsn, mut report } = self.ticket_at(place, applied_ns);
-        report.sync_wait_ns = self.now_ns().saturating_sub(applied_ns);
+        self.synced_since(applied_ns, self.ticket_at(place, applied_ns))
+    }
+
+    fn synced_since(&self, begun_ns: u64, ticket: Ticket) -> Committed {
+        let Ticket { lsn, mut report } = ticket;
+        report.sync_wait_ns += self.now_ns().saturating_sub(begun_ns);
         Committed { lsn, report }
     }
 
@@ -155,9 +180,13 @@ impl Pipeline {
         }
     }
 
-    /// Puts a record into the forming group and leads that group if it falls to this writer.
-    fn enter(&self, payload: &[u8]) -> Result<Place> {
+    /// Has the record written and applied if this writer is alone; else puts it into the forming group, and leads that
+    /// group if it falls to this writer.
+    fn enter(&self, payload: &[u8]) -> Result<Entered> {
         let mut queue = self.room_for(payload.len())?;
+        if queue.is_idle() && queue.share() < GATHER_WRITERS_MIN {
+            return self.lead_alone(queue, payload).map(Entered::Alone);
+        }
         let place = queue.push(payload, self.now_ns());
         queue.waiting += 1;
         if !queue.leader_waits {
@@ -165,7 +194,7 @@ impl Pipeline {
         } else if queue.is_gathering && queue.waiting >= queue.share() {
             self.lead_gathered(queue);
         }
-        Ok(place)
+        Ok(Entered::Group(place))
     }
 
     /// Goes on at once. The group is led here when it has gathered long enough and nobody is writing.
@@ -285,6 +314,14 @@ impl Pipeline {
     }
 }
 
+/// What became of a record that its writer waits for.
+enum Entered {
+    /// It is applied: the writer was alone.
+    Alone(Ticket),
+    /// It is in a group, which may still have to be applied.
+    Group(Place),
+}
+
 /// What is not append and not apply is waiting: for the turn before, for being woken after.
 fn report(group: &Group, submitted_ns: u64, now_ns: u64) -> CommitReport {
     let begun_ns = group.begun_ns.load(Ordering::Relaxed);
@@ -303,31 +340,5 @@ fn report(group: &Group, submitted_ns: u64, now_ns: u64) -> CommitReport {
         sync_wait_ns: 0,
         group: group.number.load(Ordering::Relaxed),
         group_writers: group.writers.load(Ordering::Relaxed),
-    }
-}
-
-/// One clock read gives both the monotonic and the wall time of a group.
-struct Clock {
-    begun: Instant,
-    begun_unix_ms: u64,
-}
-
-impl Clock {
-    fn new() -> Self {
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Clock {
-            begun: Instant::now(),
-            begun_unix_ms: unix.as_millis() as u64,
-        }
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.begun.elapsed().as_nanos() as u64
-    }
-
-    fn unix_ms(&self, now_ns: u64) -> u64 {
-        self.begun_unix_ms + now_ns / 1_000_000
     }
 }

@@ -87,12 +87,25 @@ impl Queue {
         self.recent_waiting.iter().sum::<u32>() / 2
     }
 
+    /// Nothing is queued, and nobody has the turn.
+    pub fn is_idle(&self) -> bool {
+        self.count == 0 && !self.turn_taken
+    }
+
+    /// The turn is taken for one writer's record that is not queued; returns the number of its group.
+    pub fn take_turn(&mut self) -> u64 {
+        self.turn_taken = true;
+        self.next_number(1)
+    }
+
+    /// Takes what is queued; the turn is taken for it.
     pub fn take(&mut self) -> Taken {
-        self.recent_waiting = [self.recent_waiting[1], self.waiting];
-        self.groups_formed += 1;
+        (self.leader_waits, self.is_gathering) = (false, false);
+        self.turn_taken = true;
+        let number = self.next_number(self.waiting);
         let fresh = self.fresh_group();
         let group = std::mem::replace(&mut self.forming, fresh);
-        group.number.store(self.groups_formed, Ordering::Relaxed);
+        group.number.store(number, Ordering::Relaxed);
         group.writers.store(self.writers, Ordering::Relaxed);
         let mut fresh = self.spare_buffers.pop().unwrap_or_default();
         fresh.resize(GROUP_HEADER_BYTES, 0);
@@ -105,6 +118,12 @@ impl Queue {
         };
         (self.count, self.writers, self.waiting, self.wants_sync) = (0, 0, 0, false);
         taken
+    }
+
+    fn next_number(&mut self, waiting: u32) -> u64 {
+        self.recent_waiting = [self.recent_waiting[1], waiting];
+        self.groups_formed += 1;
+        self.groups_formed
     }
 
     fn fresh_group(&mut self) -> Arc<Group> {
@@ -127,12 +146,15 @@ impl Queue {
     }
 
     pub fn keep_buffer(&mut self, buffer: Vec<u8>, bytes_max: usize) {
-        // One outsized record must not keep its memory for ever.
-        let is_usual = buffer.capacity() <= 2 * bytes_max.max(4096);
-        if is_usual && self.spare_buffers.len() < SPARE_BUFFERS_MAX {
+        if is_kept(&buffer, bytes_max) && self.spare_buffers.len() < SPARE_BUFFERS_MAX {
             let mut buffer = buffer;
             buffer.clear();
             self.spare_buffers.push(buffer);
         }
     }
+}
+
+/// Whether a group's buffer is worth keeping: one outsized record must not keep its memory for ever.
+pub(crate) fn is_kept(buffer: &Vec<u8>, group_bytes_max: usize) -> bool {
+    buffer.capacity() <= 2 * group_bytes_max.max(4096)
 }

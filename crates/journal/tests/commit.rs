@@ -106,6 +106,35 @@ fn writers_that_go_on_are_acknowledged_later() {
     assert_eq!(owner.records().len(), 101);
 }
 
+#[test]
+fn who_waits_does_not_overtake_who_went_on() {
+    let options = quarry_journal::Options {
+        // Nobody leads who goes on.
+        gather_ns: u64::MAX,
+        ..options()
+    };
+    let files = Arc::new(SimulatedFiles::new());
+    let journal = Journal::open(files, options, identity(), 0, Owner::new()).unwrap();
+    let mut expected = 0;
+    for round in 0..50u64 {
+        for level in [Level::Written, Level::Durable] {
+            let gone_on: Vec<_> = (0..round % 4)
+                .map(|_| journal.submit_async(b"first", Level::Written).unwrap())
+                .collect();
+            let waited_for = journal.commit(b"then", level).unwrap();
+            for pending in &gone_on {
+                expected += 1;
+                assert_eq!(journal.wait(pending).unwrap().lsn, expected);
+            }
+            expected += 1;
+            assert_eq!(waited_for.lsn, expected);
+        }
+    }
+    // A group for each of those who waited.
+    let alone = journal.commit(b"alone", Level::Written).unwrap();
+    assert_eq!(alone.report.group, 101);
+}
+
 /// Applies a group of several only once it is durable.
 #[derive(Default)]
 struct SlowEngine {

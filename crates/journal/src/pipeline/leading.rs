@@ -1,5 +1,5 @@
 //! One writer leads one group: waits for the turn or gathers, takes the group out of the queue, has it written and applied,
-//! and hands the turn on.
+//! and hands the turn on. A writer that is alone does so with its own record.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 use super::{GATHER_WRITERS_MIN, Pipeline};
 use crate::append::{Appender, Surroundings};
 use crate::error::Result;
+use crate::group::Group;
 use crate::hooks::AbortOnPanic;
 use crate::queue::{Queue, Taken};
+use crate::ticket::{CommitReport, Ticket};
 
 impl Pipeline {
     /// Leads the forming group: now, or when the running turn ends. Called while no leader waits.
@@ -36,44 +38,93 @@ impl Pipeline {
 
     /// Leads the forming group now. The turn is free, or given to whoever leads this group.
     pub(super) fn lead_gathered(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
-        (queue.leader_waits, queue.is_gathering) = (false, false);
-        queue.turn_taken = true;
         let taken = queue.take();
         drop(queue);
         self.lead(taken);
     }
 
+    /// Takes the turn for a record that is not in the queue. The queue is idle.
+    pub(super) fn lead_alone(
+        &self,
+        mut queue: parking_lot::MutexGuard<'_, Queue>,
+        payload: &[u8],
+    ) -> Result<Ticket> {
+        let number = queue.take_turn();
+        drop(queue);
+        let _abort = AbortOnPanic::new();
+        let begun_ns = self.now_ns();
+        let mut appender = self.appender.lock();
+        let mut group = appender.group_of(payload);
+        let result = self.append_and_apply(&mut appender, &mut group, 1, begun_ns, None);
+        appender.keep_buffer(group, self.options.group_bytes_max);
+        drop(appender);
+        self.end_turn(self.queue.lock());
+        let done = result?;
+        let report = CommitReport {
+            append_ns: done.appended_ns.saturating_sub(begun_ns),
+            apply_ns: done.applied_ns.saturating_sub(done.appended_ns),
+            group: number,
+            group_writers: 1,
+            ..CommitReport::default()
+        };
+        Ok(Ticket {
+            lsn: done.first_lsn,
+            report,
+        })
+    }
+
     fn lead(&self, mut taken: Taken) {
         let _abort = AbortOnPanic::new();
         let begun_ns = self.now_ns();
-        taken.group.begun_ns.store(begun_ns, Ordering::Relaxed);
-        let result = self.append_and_apply(&mut taken, begun_ns);
-        self.end_turn(&mut taken);
-        taken.group.finish(&result);
+        let (group, buffer) = (&taken.group, &mut taken.buffer);
+        let result = self.append_and_apply(
+            &mut self.appender.lock(),
+            buffer,
+            taken.count,
+            begun_ns,
+            Some(group),
+        );
+        let result =
+            result.map(|done| group.note_times(begun_ns, done.appended_ns, done.applied_ns));
+        let mut queue = self.queue.lock();
+        queue.keep_group(group);
+        queue.keep_buffer(std::mem::take(buffer), self.options.group_bytes_max);
+        self.end_turn(queue);
+        group.finish(&result);
         if taken.wants_sync && result.is_ok() {
             self.wakeups.request_sync();
         }
     }
 
-    fn append_and_apply(&self, taken: &mut Taken, begun_ns: u64) -> Result<()> {
-        let mut appender = self.appender.lock();
+    /// `group` is what its writers see of the records, unless there is one writer and it leads.
+    fn append_and_apply(
+        &self,
+        appender: &mut Appender,
+        records: &mut Vec<u8>,
+        count: u32,
+        begun_ns: u64,
+        group: Option<&Group>,
+    ) -> Result<Done> {
         let around = self.surroundings(begun_ns);
-        self.apply_refused(&mut appender, &around)?;
-        let accepted = appender.append(&mut taken.buffer, taken.count, &around)?;
+        self.apply_refused(appender, &around)?;
+        let accepted = appender.append(records, count, &around)?;
         self.accepted_lsn
             .store(appender.next_lsn - 1, Ordering::Release);
-        let group = &taken.group;
-        group.first_lsn.store(accepted.first_lsn, Ordering::Relaxed);
-        group.call_for_sync();
+        if let Some(group) = group {
+            group.first_lsn.store(accepted.first_lsn, Ordering::Relaxed);
+            group.call_for_sync();
+        }
         let appended_ns = self.now_ns();
-        group.appended_ns.store(appended_ns, Ordering::Relaxed);
-        if let Err(refusal) = appender.apply(&mut taken.buffer, accepted, &around) {
+        if let Err(refusal) = appender.apply(records, accepted, &around) {
             self.is_behind.store(true, Ordering::Release);
             return Err(refusal);
         }
-        group.applied_ns.store(self.now_ns(), Ordering::Relaxed);
         self.wakeups.note_applied(appender.next_lsn - 1);
-        Ok(())
+        Ok(Done {
+            first_lsn: accepted.first_lsn,
+            appended_ns,
+            applied_ns: self.now_ns(),
+        })
     }
 
     fn apply_refused(&self, appender: &mut Appender, around: &Surroundings<'_>) -> Result<()> {
@@ -100,13 +151,7 @@ impl Pipeline {
     }
 
     /// Hands the turn to the leader that waits for it, or leaves it free.
-    fn end_turn(&self, taken: &mut Taken) {
-        let mut queue = self.queue.lock();
-        queue.keep_group(&taken.group);
-        queue.keep_buffer(
-            std::mem::take(&mut taken.buffer),
-            self.options.group_bytes_max,
-        );
+    fn end_turn(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
         if !queue.leader_waits {
             queue.turn_taken = false;
             if queue.closed {
@@ -118,4 +163,11 @@ impl Pipeline {
         drop(queue);
         next.give_turn();
     }
+}
+
+/// A group that is written and applied, and when it was.
+struct Done {
+    first_lsn: u64,
+    appended_ns: u64,
+    applied_ns: u64,
 }
