@@ -10,7 +10,7 @@ use quarry_journal::{
 };
 
 use crate::limits;
-use crate::place::{Place, SEGMENT_BYTES};
+use crate::place::{Place, SEGMENT_BYTES, Zeros};
 use crate::table::{CASE_TIME, REPETITIONS, Table};
 
 /// Of one repetition.
@@ -39,41 +39,56 @@ pub struct Bounds {
     pub records: u64,
 }
 
+/// The case that is asked for, on segments as the journal makes them.
+const BY_PAGES: (Level, u64, u64) = (Level::Written, 1, 256);
+
 pub fn measure(place: &mut Place, table: &mut Table) {
     for level in [Level::Written, Level::Durable] {
         for producers in [1, 8, 64] {
             for bytes in [64, 256, 4096, 65_536] {
                 let name = format!("append/{level:?}/{producers} x {bytes} B");
-                if !table.wants(&name) {
-                    continue;
+                case(place, table, &name, Zeros::Large, level, producers, bytes);
+                if (level, producers, bytes) == BY_PAGES {
+                    let name = format!("{name}, zeroed by pages");
+                    case(place, table, &name, Zeros::Page, level, producers, bytes);
                 }
-                let time = match level {
-                    Level::Written => WRITTEN_TIME,
-                    Level::Durable => DURABLE_TIME,
-                };
-                let bounds = Bounds {
-                    time,
-                    records: (SEGMENT_BYTES - SEGMENT_BYTES / 16) / (bytes + 68),
-                };
-                let (mut ours, mut bare) = (0f64, 0f64);
-                let begun = Instant::now();
-                for repetition in 0..REPETITIONS {
-                    if repetition > 0 && begun.elapsed() > CASE_TIME {
-                        break;
-                    }
-                    bare = bare.max(limits::append(
-                        place.bare(),
-                        level,
-                        producers,
-                        bytes,
-                        bounds,
-                    ));
-                    ours = ours.max(append(&place.recycled(), level, producers, bytes, bounds));
-                }
-                table.add(&name, "ops/s", ours, Some(bare));
             }
         }
     }
+}
+
+fn case(
+    place: &mut Place,
+    table: &mut Table,
+    name: &str,
+    zeros: Zeros,
+    level: Level,
+    producers: u64,
+    bytes: u64,
+) {
+    if !table.wants(name) {
+        return;
+    }
+    place.renew(zeros);
+    let time = match level {
+        Level::Written => WRITTEN_TIME,
+        Level::Durable => DURABLE_TIME,
+    };
+    let bounds = Bounds {
+        time,
+        records: (SEGMENT_BYTES - SEGMENT_BYTES / 16) / (bytes + 68),
+    };
+    let (mut ours, mut bare) = (0f64, 0f64);
+    let begun = Instant::now();
+    for repetition in 0..REPETITIONS {
+        if repetition > 0 && begun.elapsed() > CASE_TIME {
+            break;
+        }
+        let rate = limits::append(&place.bare(), level, producers, bytes, bounds);
+        bare = bare.max(rate);
+        ours = ours.max(append(&place.recycled(), level, producers, bytes, bounds));
+    }
+    table.add(name, "ops/s", ours, Some(bare));
 }
 
 pub fn open(directory: &Path) -> Journal {

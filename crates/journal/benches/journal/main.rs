@@ -54,7 +54,7 @@ fn machine(place: &mut Place, table: &mut Table, when: &str) {
         ("machine/write 4 KiB", limits::write_us),
     ] {
         let best_us = (0..table::REPETITIONS)
-            .map(|_| measure(place.bare()))
+            .map(|_| measure(&place.bare()))
             .fold(f64::INFINITY, f64::min);
         table.add(&format!("{name}{when}"), "us", best_us, None);
     }

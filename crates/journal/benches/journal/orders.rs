@@ -12,7 +12,7 @@ use quarry_journal::{Level, Options, RealFiles};
 use crate::book::{Critical, ORDER_BYTES};
 use crate::limits;
 use crate::order_log::{self, Run};
-use crate::place::Place;
+use crate::place::{Place, Zeros};
 use crate::table::{CASE_TIME, REPETITIONS, Table};
 
 /// Repetitions of the long runs, which are steadier.
@@ -55,6 +55,7 @@ fn case(
     critical: Critical,
     repetitions: usize,
 ) {
+    place.renew(Zeros::Large);
     let mut best: Option<Run> = None;
     let mut bare = 0f64;
     let begun = Instant::now();
@@ -66,7 +67,7 @@ fn case(
             Critical::OneIn(every) => every,
             Critical::All => 1,
         };
-        let rate = limits::orders(place.bare(), producers, orders, every, ORDER_BYTES);
+        let rate = limits::orders(&place.bare(), producers, orders, every, ORDER_BYTES);
         bare = bare.max(rate);
         let files = RealFiles::open(place.recycled()).expect("the directory is ours");
         let (journal, _book) =

@@ -1,51 +1,73 @@
 //! The directory of a bench run: a journal's segments, kept and used again as a server does after its
-//! checkpoints, and one zero-written file for the bare loops.
+//! checkpoints. The bare loops write into the segment that the journal takes next, so that both meet the same pages.
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// As many as a journal keeps by default.
 const SPARES: u32 = 2;
 pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How much one write of zeros covers when a segment is made. The kernel caches a file in pieces as large as it was written
+/// in, and a small write into a large piece costs it more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Zeros {
+    /// As a copy or a preallocation leaves a file.
+    Large = 1024 * 1024,
+    /// As the journal makes its segments.
+    Page = 4096,
+}
+
 /// Removed with everything in it when it is dropped.
 pub struct Place {
     root: PathBuf,
-    bare: File,
+    names_given: u64,
 }
 
 impl Place {
     pub fn new(parent: &Path) -> Self {
         let root = parent.join(format!("journal-{}", std::process::id()));
-        fs::create_dir_all(root.join("journal")).expect("the target directory is writable");
-        let bare = zeroed(&root.join("bare"));
-        for number in 0..SPARES {
-            zeroed(&root.join(format!("journal/{number}.free")));
+        let mut place = Place {
+            root,
+            names_given: 0,
+        };
+        place.renew(Zeros::Large);
+        place
+    }
+
+    /// Makes all segments anew: a case meets the same pages wherever it stands in a run.
+    pub fn renew(&mut self, zeros: Zeros) {
+        let path = self.root.join("journal");
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the target directory is writable");
+        for _ in 0..SPARES {
+            zeroed(&path.join(self.free_name()), zeros);
         }
-        Place { root, bare }
     }
 
-    /// A file of `SEGMENT_BYTES`, written before and synced.
-    pub fn bare(&mut self) -> &File {
-        self.bare.sync_all().expect("the disk works");
-        &self.bare
+    /// The segment that a journal opened in `recycled` begins with, written before and synced.
+    pub fn bare(&mut self) -> File {
+        let next = files(&self.recycled()).pop();
+        let next = next.expect("there are spares");
+        let file = File::options().read(true).write(true).open(next);
+        let file = file.expect("the directory is ours");
+        file.sync_all().expect("the disk works");
+        file
     }
 
-    /// A journal's directory that holds only segments freed by an earlier run.
+    /// A journal's directory that holds only segments freed by an earlier run, in the same order.
     pub fn recycled(&mut self) -> PathBuf {
         let path = self.root.join("journal");
         let mut kept = 0;
-        let entries = fs::read_dir(&path).expect("the directory is ours");
-        for entry in entries.map(|entry| entry.expect("the directory is ours")) {
-            let bytes = entry.metadata().expect("nobody removes it").len();
+        for file in files(&path) {
+            let bytes = fs::metadata(&file).expect("nobody removes it").len();
             if bytes == SEGMENT_BYTES && kept < SPARES {
-                let name = path.join(format!("{}-{kept}.free", std::process::id()));
-                fs::rename(entry.path(), name).expect("the directory is ours");
+                let free = path.join(self.free_name());
+                fs::rename(file, free).expect("the directory is ours");
                 kept += 1;
             } else {
-                fs::remove_file(entry.path()).expect("the directory is ours");
+                fs::remove_file(file).expect("the directory is ours");
             }
         }
         path
@@ -56,6 +78,12 @@ impl Place {
         let _ = fs::remove_dir_all(&path);
         path
     }
+
+    /// Names grow, so that no file replaces another, and the order of the files stays.
+    fn free_name(&mut self) -> String {
+        self.names_given += 1;
+        format!("{:010}.free", self.names_given)
+    }
 }
 
 impl Drop for Place {
@@ -64,21 +92,20 @@ impl Drop for Place {
     }
 }
 
-fn zeroed(path: &Path) -> File {
-    let file = File::options()
-        .create(true)
-        .truncate(true)
-        .read(true)
-        .write(true)
-        .open(path);
-    let mut file = file.expect("the directory is ours");
-    let zeros = vec![0; 1024 * 1024];
+/// By name.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).expect("the directory is ours");
+    let entries = entries.map(|entry| entry.expect("the directory is ours").path());
+    let mut files: Vec<_> = entries.collect();
+    files.sort();
+    files
+}
+
+fn zeroed(path: &Path, zeros: Zeros) {
+    let mut file = File::create_new(path).expect("the directory is ours");
+    let zeros = vec![0; zeros as usize];
     for _ in 0..SEGMENT_BYTES / zeros.len() as u64 {
         file.write_all(&zeros).expect("there is space");
     }
     file.sync_all().expect("the disk works");
-    // The first pages are in memory and clean from here on, as those of a segment in use.
-    file.read_exact_at(&mut zeros.clone(), 0)
-        .expect("the disk works");
-    file
 }
