@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -216,7 +216,7 @@ impl Journal {
     /// not want zeros written beside the first records waits for it here.
     pub fn prepare_segment(&self) -> Result<()> {
         match &self.local {
-            Some(local) => local.segments.prepare(self.pipeline.now_unix_ms()),
+            Some(local) => local.segments.prepare(self.pipeline.clock.now_unix_ms()),
             None => Ok(()),
         }
     }
@@ -230,7 +230,7 @@ impl Journal {
         let lsn = lsn.min(self.last_lsn());
         local
             .segments
-            .free_through(lsn, self.pipeline.now_unix_ms())
+            .free_through(lsn, self.pipeline.clock.now_unix_ms())
     }
 
     /// Bytes of the files that hold the log; 0 if it is not in files of this journal.
@@ -272,7 +272,7 @@ impl Journal {
         }
         self.sync()?;
         match &self.local {
-            Some(local) => local.mark(self.pipeline.now_unix_ms()),
+            Some(local) => local.mark(self.pipeline.clock.now_unix_ms()),
             None => Ok(()),
         }
     }
@@ -311,6 +311,7 @@ fn run_sync(pipeline: &Pipeline) {
     let interval_ms = pipeline.options.commit_interval_ms;
     let interval = (interval_ms > 0).then(|| Duration::from_millis(interval_ms));
     while pipeline.wakeups.wait_sync(interval) {
+        pipeline.clock.adjust(SystemTime::now());
         pipeline.flush_if_idle();
         // A failure latches; every writer is told, so there is nothing to do with it here.
         let _ = pipeline.wait_durable(pipeline.accepted_lsn());
@@ -320,7 +321,7 @@ fn run_sync(pipeline: &Pipeline) {
 fn run_space(pipeline: &Pipeline, local: &LocalLog) {
     while pipeline.wakeups.wait_space() {
         // Without a segment made ahead the next leader makes it, and meets the same error itself.
-        let _ = local.segments.prepare(pipeline.now_unix_ms());
+        let _ = local.segments.prepare(pipeline.clock.now_unix_ms());
     }
 }
 
@@ -331,6 +332,6 @@ fn salt() -> u32 {
 }
 
 fn unix_ms() -> u64 {
-    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let unix = SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     unix.unwrap_or_default().as_millis() as u64
 }

@@ -57,7 +57,7 @@ pub(crate) struct Pipeline {
     /// The engine refused a group that the log holds.
     is_behind: AtomicBool,
     pace: Pace,
-    clock: Clock,
+    pub clock: Clock,
 }
 
 impl Pipeline {
@@ -86,12 +86,8 @@ impl Pipeline {
         }
     }
 
-    pub fn now_ns(&self) -> u64 {
+    fn now_ns(&self) -> u64 {
         self.clock.now_ns()
-    }
-
-    pub fn now_unix_ms(&self) -> u64 {
-        self.clock.unix_ms(self.now_ns())
     }
 
     /// Returns when the record is accepted and applied.
