@@ -41,6 +41,12 @@ pub struct Options {
     pub commit_interval_ms: u64,
     /// `None`: the journal's default on a disk, less in memory.
     pub journal_segment_bytes: Option<u64>,
+    /// So many bytes of segments are kept that no checkpoint needs any more.
+    pub journal_retain_bytes: u64,
+    /// They are kept so long after their last write.
+    pub journal_retain_ms: u64,
+    /// Groups of more bytes are compressed; `None`: none is.
+    pub journal_compress_above_bytes: Option<usize>,
     /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
     pub record_cache_bytes: usize,
 }
@@ -51,6 +57,9 @@ impl Default for Options {
             journal_directory: None,
             commit_interval_ms: 100,
             journal_segment_bytes: None,
+            journal_retain_bytes: 0,
+            journal_retain_ms: 0,
+            journal_compress_above_bytes: None,
             record_cache_bytes: 0,
         }
     }
@@ -134,8 +143,13 @@ impl Database {
             database: uuid,
             engine: engine.name().to_owned(),
         };
+        let knows_journal = knows_journal(engine.as_ref())?;
         let mut journal_options = quarry_journal::Options {
             commit_interval_ms: options.commit_interval_ms,
+            must_exist: knows_journal,
+            retain_bytes: options.journal_retain_bytes,
+            retain_ms: options.journal_retain_ms,
+            compress_above_bytes: options.journal_compress_above_bytes,
             ..quarry_journal::Options::default()
         };
         if options.journal_directory.is_none() {
@@ -149,6 +163,9 @@ impl Database {
         let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
         let journal = Journal::open(files, journal_options, identity, applied, hooks);
         let journal = Arc::new(journal.map_err(journal_error)?);
+        if !knows_journal {
+            note_journal(engine.as_ref())?;
+        }
         late_writes.keep_refused();
         let log = Arc::downgrade(&journal);
         engine.set_before_durable(Box::new(move |lsn| match log.upgrade() {
@@ -220,6 +237,12 @@ impl Database {
         self.checkpoints.name_since(ended);
         quarry_timing::name(Work::Sync, self.journal.sync_counters().syncs);
         Ok(())
+    }
+
+    /// The same for a whole command that committed up to `lsn`. One that changed nothing waits for what it saw: whoever asks
+    /// again for a change that was acknowledged at a lower level, and is told that it is there, relies on it.
+    pub fn settle(&self, lsn: Option<u64>, level: Level) -> Result<()> {
+        self.acknowledge(lsn.unwrap_or_else(|| self.journal.accepted_lsn()), level)
     }
 
     /// Has `on_change` called when writes begin to be refused, and when they are taken again.
@@ -478,12 +501,26 @@ fn identify(engine: &dyn Engine) -> Result<[u8; 16]> {
             put_version(&mut batch);
             batch.put(layout::DATABASE_UUID_KEY, &uuid);
             batch.put(layout::ENGINE_NAME_KEY, engine.name().as_bytes());
-            batch.put(layout::APPLIED_LSN_KEY, &0u64.to_le_bytes());
             engine.write(&batch)?;
             engine.sync()?;
             Ok(uuid)
         }
     }
+}
+
+/// Whether the engine knows of a journal: from then on a start without one would forget what the engine did not have.
+fn knows_journal(engine: &dyn Engine) -> Result<bool> {
+    Ok(read_u64(engine, layout::APPLIED_LSN_KEY)?.is_some())
+}
+
+/// The database's first journal is begun.
+fn note_journal(engine: &dyn Engine) -> Result<()> {
+    if !knows_journal(engine)? {
+        let mut batch = WriteBatch::new();
+        batch.put(layout::APPLIED_LSN_KEY, &0u64.to_le_bytes());
+        engine.write(&batch)?;
+    }
+    Ok(engine.sync()?)
 }
 
 fn put_version(batch: &mut WriteBatch) {

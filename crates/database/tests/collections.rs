@@ -386,7 +386,6 @@ fn data_of_the_version_before_is_opened_and_named_anew_and_that_of_a_later_one_i
         let mut batch = WriteBatch::new();
         batch.put(&version_key, &version.to_le_bytes());
         batch.put(&[0x00, 0x01], &[7; 16]);
-        batch.put(&[0x01, 0x00], &0u64.to_le_bytes());
         batch.put(&[0x01, 0x01], b"memory");
         engine.write(&batch).unwrap();
         let opened = Database::open(Arc::clone(&engine) as Arc<dyn Engine>, Options::default());

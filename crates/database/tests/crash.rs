@@ -44,6 +44,20 @@ fn namespace() -> Namespace {
     Namespace::parse("db.c").unwrap()
 }
 
+/// Whatever the engine did not have yet was in it.
+#[test]
+fn a_database_does_not_start_without_its_journal() {
+    let engine: Arc<dyn Engine> = Arc::new(quarry_storage::Memory::new());
+    let files = SimulatedFiles::new();
+    let open = |files: &SimulatedFiles| {
+        Database::open_on(Arc::clone(&engine), Arc::new(files.clone()), options())
+    };
+    drop(open(&files).unwrap());
+    let error = open(&SimulatedFiles::new()).err().unwrap().to_string();
+    assert!(error.contains("journal"), "{error}");
+    open(&files).unwrap();
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_half_is_found() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();

@@ -11,9 +11,10 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::group_header::GroupHeader;
 use crate::hooks::Payloads;
-use crate::recovery::open_segments;
+use crate::recovery::{Prefix, check_lengths, open_prefix, open_segments};
 use crate::segment::Segment;
 use crate::segment_header::SegmentHeader;
+use crate::segments::discard;
 use crate::tail::{check_tail, cut};
 
 /// What `verify` found.
@@ -55,6 +56,7 @@ pub struct DumpedGroup<'g> {
 /// not an error: it lies behind `end_offset`. Damage to durable records is.
 pub fn verify(files: &dyn Files) -> Result<Verified> {
     let segments = open_segments(files, None)?;
+    check_lengths(&segments)?;
     let mut verified = empty(&segments);
     let end = follow(&segments, &mut |group| {
         let summary = verified
@@ -103,7 +105,9 @@ pub fn dump(
     from_lsn: u64,
     visit: &mut dyn FnMut(&DumpedGroup<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    let segments = open_segments(files, None)?;
+    let Prefix {
+        segments, damage, ..
+    } = open_prefix(files, None)?;
     let mut is_over = false;
     let followed = follow(&segments, &mut |group| {
         if group.header.next_lsn() > from_lsn && visit(&group).is_break() {
@@ -116,17 +120,22 @@ pub fn dump(
     if is_over {
         return Ok(());
     }
-    match followed? {
-        Some(end) => check_tail(&segments, &end),
-        None => Ok(()),
+    if let Some(end) = followed? {
+        check_tail(&segments, &end)?;
+        check_lengths(&segments)?;
     }
+    damage.map_or(Ok(()), Err)
 }
 
 /// Cuts the log behind `last_lsn`, which must end a group: what follows is zeroed and freed for good.
 /// This is how a person gives up damaged records. Returns the number of groups kept. If no group ends
 /// there, nothing is changed, and the error's `next_lsn` follows the last group that could be kept.
 pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
-    let mut segments = open_segments(files, None)?;
+    let Prefix {
+        mut segments,
+        damage,
+        rest,
+    } = open_prefix(files, None)?;
     let next_lsn = last_lsn.saturating_add(1);
     let mut kept = 0;
     let mut cut_at = None;
@@ -147,11 +156,17 @@ pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
     });
     let Some((name, offset)) = cut_at else {
         walked?;
-        return Err(Error::PositionMoved {
-            expected_lsn: next_lsn,
-            next_lsn: nearest_lsn + 1,
+        return Err(match damage {
+            Some(damage) if segments.is_empty() => damage,
+            _ => Error::PositionMoved {
+                expected_lsn: next_lsn,
+                next_lsn: nearest_lsn + 1,
+            },
         });
     };
+    for name in rest.iter().rev() {
+        discard(files, name)?;
+    }
     let index = segments
         .iter()
         .position(|segment| segment.name == name)

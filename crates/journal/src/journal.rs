@@ -47,7 +47,7 @@ impl Journal {
         identity.check()?;
         let mut options = options;
         options.segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
-        let recovered = recover(&*files, &identity, applied_lsn, &*hooks)?;
+        let recovered = recover(&*files, &identity, options.must_exist, applied_lsn, &*hooks)?;
         let incarnation = u64::from(recovered.incarnation_number) << 32 | u64::from(salt());
         let segments = Segments::new(
             files,
@@ -192,6 +192,11 @@ impl Journal {
         self.pipeline.log.durable_lsn()
     }
 
+    /// The last record that is accepted; it is applied, or will be before any later one.
+    pub fn accepted_lsn(&self) -> u64 {
+        self.pipeline.accepted_lsn()
+    }
+
     /// The last record that is accepted and applied.
     pub fn last_lsn(&self) -> u64 {
         self.pipeline.wakeups.applied_lsn()
@@ -320,8 +325,12 @@ fn run_sync(pipeline: &Pipeline) {
 
 fn run_space(pipeline: &Pipeline, local: &LocalLog) {
     while pipeline.wakeups.wait_space() {
-        // Without a segment made ahead the next leader makes it, and meets the same error itself.
-        let _ = local.segments.prepare(pipeline.clock.now_unix_ms());
+        match local.segments.prepare(pipeline.clock.now_unix_ms()) {
+            Ok(()) | Err(Error::Closed) => {}
+            // The next leader makes the segment, should there be space by then.
+            Err(error) if error.is_no_space() => {}
+            Err(error) => pipeline.latch.throw(&error.to_string()),
+        }
     }
 }
 

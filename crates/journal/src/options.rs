@@ -19,6 +19,8 @@ pub struct Options {
     pub group_bytes_max: usize,
     /// Interval of the background sync. 0 = off: only waiters and `sync` sync.
     pub commit_interval_ms: u64,
+    /// Refuses to begin a journal where there is none: its owner knows that there was one.
+    pub must_exist: bool,
     /// Runs the threads `journal-sync` and `journal-space`. Without them nothing happens in the background.
     pub background: bool,
     /// Freed segments beyond this number are deleted instead of kept for reuse.
@@ -41,6 +43,7 @@ impl Default for Options {
             segment_bytes: 64 * 1024 * 1024,
             group_bytes_max: 1024 * 1024,
             commit_interval_ms: 100,
+            must_exist: false,
             background: true,
             spare_segments_max: 2,
             compress_above_bytes: None,

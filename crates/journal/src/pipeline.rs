@@ -195,8 +195,9 @@ impl Pipeline {
 
     /// Goes on at once. The group is led here when it has gathered long enough and nobody is writing.
     pub fn submit_async(&self, payload: &[u8], level: Level) -> Result<Pending> {
-        let mut queue = self.room_for(payload.len())?;
+        // Making room may mean to write another group.
         let now_ns = self.now_ns();
+        let mut queue = self.room_for(payload.len())?;
         let place = queue.push(payload, now_ns);
         queue.wants_sync |= level == Level::Durable;
         let gather_ns = self.pace.gather_ns(&*self.log);

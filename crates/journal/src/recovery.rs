@@ -2,6 +2,7 @@
 //! - damage at or below the highest durable mark refuses, naming segment and offset, and changes nothing;
 //! - the tail above it is cut: zeroed, later segments taken out, all of it synced before anything is applied;
 //! - everything kept is synced before it is applied, so the engine never gets ahead of the journal;
+//! - a segment has its whole length before it has its name: a shorter file lost its end, durable or not, and is refused;
 //! - segments wholly below the engine's applied LSN are not read (`inspect::verify` reads all).
 
 use std::sync::Arc;
@@ -29,18 +30,20 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(
     files: &dyn Files,
     identity: &Identity,
+    must_exist: bool,
     applied_lsn: u64,
     hooks: &dyn Hooks,
 ) -> Result<Recovered> {
     let mut segments = open_segments(files, Some(identity))?;
     if segments.is_empty() {
-        return fresh(applied_lsn);
+        return fresh(must_exist, applied_lsn);
     }
     let newest = segments
         .iter()
         .map(|segment| segment.header.incarnation_number())
         .max();
     let begin = first_needed(&segments, applied_lsn)?;
+    check_lengths(&segments[begin..])?;
     let link = initial_link(&segments[begin], applied_lsn)?;
     let end = walk(&segments[begin..], link, &mut |segment, _, header, _| {
         if header.count > 0 {
@@ -66,8 +69,8 @@ pub(crate) fn recover(
     })
 }
 
-fn fresh(applied_lsn: u64) -> Result<Recovered> {
-    if applied_lsn > 0 {
+fn fresh(must_exist: bool, applied_lsn: u64) -> Result<Recovered> {
+    if must_exist || applied_lsn > 0 {
         return Err(Error::HistoryMissing {
             needed_lsn: applied_lsn + 1,
             first_lsn: 0,
@@ -90,31 +93,81 @@ pub(crate) fn open_segments(
     files: &dyn Files,
     identity: Option<&Identity>,
 ) -> Result<Vec<Arc<Segment>>> {
+    let prefix = open_prefix(files, identity)?;
+    prefix.damage.map_or(Ok(prefix.segments), Err)
+}
+
+/// The segments up to the first that cannot be one of this journal.
+pub(crate) struct Prefix {
+    pub segments: Vec<Arc<Segment>>,
+    pub damage: Option<Error>,
+    /// The names of the other ones, in order.
+    pub rest: Vec<String>,
+}
+
+pub(crate) fn open_prefix(files: &dyn Files, identity: Option<&Identity>) -> Result<Prefix> {
     let entries = files.list().map_err(|e| Error::io("list", "journal", &e))?;
-    let mut named: Vec<_> = entries
-        .into_iter()
-        .filter_map(|entry| segment_sequence(&entry.name).map(|sequence| (sequence, entry)))
+    let named = entries.into_iter().map(|entry| entry.name);
+    let mut named: Vec<_> = named
+        .filter_map(|name| segment_sequence(&name).map(|sequence| (sequence, name)))
         .collect();
     named.sort();
     let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(named.len());
-    for (sequence, entry) in named {
-        if let Some(before) = segments.last()
-            && before.header.sequence + 1 != sequence
-        {
+    let mut damage = None;
+    for (sequence, name) in &named {
+        let before = segments.last().map(|before| before.header.sequence);
+        match open_next(files, name, *sequence, before, identity) {
+            Ok(segment) => segments.push(Arc::new(segment)),
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(error) => {
+                damage = Some(error);
+                break;
+            }
+        }
+    }
+    let rest = named
+        .drain(segments.len()..)
+        .map(|(_, name)| name)
+        .collect();
+    Ok(Prefix {
+        segments,
+        damage,
+        rest,
+    })
+}
+
+fn open_next(
+    files: &dyn Files,
+    name: &str,
+    sequence: u64,
+    before: Option<u64>,
+    identity: Option<&Identity>,
+) -> Result<Segment> {
+    match before {
+        Some(before) if before + 1 != sequence => Err(Error::Damaged {
+            segment: segment_name(before + 1),
+            offset: 0,
+            reason: "the segment is missing".to_owned(),
+        }),
+        _ => open_segment(files, name, sequence, identity),
+    }
+}
+
+/// Whether each file is as long as its header says.
+pub(crate) fn check_lengths(segments: &[Arc<Segment>]) -> Result<()> {
+    for segment in segments {
+        if segment.bytes < segment.header.segment_bytes {
             return Err(Error::Damaged {
-                segment: segment_name(before.header.sequence + 1),
-                offset: 0,
-                reason: "the segment is missing".to_owned(),
+                segment: segment.name.clone(),
+                offset: segment.bytes,
+                reason: format!(
+                    "the file ends here instead of at {}",
+                    segment.header.segment_bytes
+                ),
             });
         }
-        segments.push(Arc::new(open_segment(
-            files,
-            &entry.name,
-            sequence,
-            identity,
-        )?));
     }
-    Ok(segments)
+    Ok(())
 }
 
 fn open_segment(
@@ -166,9 +219,15 @@ fn first_needed(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<usize> {
     let mut first_known = None;
     let mut begin = None;
     for (index, segment) in segments.iter().enumerate() {
-        let Some(first_lsn) = begin_lsn(segment)? else {
+        let Some((first_lsn, unix_ms)) = beginning(segment)? else {
             continue;
         };
+        if let Some(before) = index.checked_sub(1) {
+            // Not before its last group, and close enough for the age of what is kept.
+            segments[before]
+                .last_unix_ms
+                .store(unix_ms, Ordering::Relaxed);
+        }
         first_known.get_or_insert(first_lsn);
         if segment.first_lsn.load(Ordering::Relaxed) == 0 {
             segment.first_lsn.store(first_lsn, Ordering::Relaxed);
@@ -195,23 +254,24 @@ fn first_needed(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<usize> {
     Ok(begin)
 }
 
-/// The LSN that a segment begins with, if its header or its first group says.
-fn begin_lsn(segment: &Segment) -> Result<Option<u64>> {
-    if segment.header.begins_incarnation() {
-        return Ok(Some(segment.header.first_lsn));
+/// The LSN that a segment begins with, and when, if its header or its first group says.
+fn beginning(segment: &Segment) -> Result<Option<(u64, u64)>> {
+    let header = &segment.header;
+    if header.begins_incarnation() {
+        return Ok(Some((header.first_lsn, header.created_unix_ms)));
     }
     let first = scanner(segment).peek()?;
     Ok(first
         .ok()
-        .filter(|header| header.incarnation == segment.header.incarnation)
-        .map(|header| header.first_lsn))
+        .filter(|group| group.incarnation == header.incarnation)
+        .map(|group| (group.first_lsn, group.unix_ms)))
 }
 
 /// Inside an incarnation the first group is believed; without one, the engine's own position.
 fn initial_link(segment: &Segment, applied_lsn: u64) -> Result<Link> {
     Ok(Link::before(
         segment,
-        begin_lsn(segment)?.unwrap_or(applied_lsn + 1),
+        beginning(segment)?.map_or(applied_lsn + 1, |(first_lsn, _)| first_lsn),
     ))
 }
 

@@ -126,6 +126,8 @@ impl Segments {
     /// Makes the next segment ahead of need. Called by the space thread.
     pub fn prepare(&self, unix_ms: u64) -> Result<()> {
         let _making = self.making.lock();
+        // Whoever hurried before was in a hurry for another segment, or met somebody who freed one.
+        self.urgent.store(false, Ordering::Relaxed);
         if self.table.lock().prepared.is_some() {
             return Ok(());
         }

@@ -80,6 +80,7 @@ pub(crate) fn cut(
 ) -> Result<()> {
     let last = begin + end.index;
     zero_from(&segments[last], end.offset)?;
+    restore_length(&segments[last])?;
     for segment in &segments[begin..=last] {
         sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))?;
     }
@@ -111,4 +112,14 @@ fn zero_from(segment: &Segment, mut offset: u64) -> Result<()> {
         }
         offset += filled as u64;
     }
+}
+
+/// Gives a file that lost its end its length back. Nothing is written to it any more, so the end may be a hole.
+fn restore_length(segment: &Segment) -> Result<()> {
+    let bytes = segment.header.segment_bytes;
+    if segment.bytes == bytes {
+        return Ok(());
+    }
+    let restored = segment.file.set_len(bytes);
+    restored.map_err(|e| Error::io("set the length of", &segment.name, &e))
 }

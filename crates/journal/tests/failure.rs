@@ -363,33 +363,63 @@ fn a_truncated_or_zeroed_segment_is_refused() {
 }
 
 /// The last segment is refused as well while the mark of the closed journal stands behind the damage.
-/// Without it there is nothing that tells the damage from an unsynced tail: the log ends there.
 #[test]
-fn of_the_last_segment_only_the_mark_tells_damage_from_a_tail() {
-    use quarry_journal::Files;
+fn the_mark_tells_damage_of_the_last_segment_from_a_tail() {
     let (files, segments) = closed_journal();
-    let all = Owner::new();
-    drop(all.open(&files, 0).unwrap());
-    let (files, _) = closed_journal();
     let name = names(&files)[segments - 1].clone();
-    let whole = files.content(&name).unwrap();
-    let mark = whole.iter().rposition(|&byte| byte != 0).unwrap() / 64 * 64;
-    let mut zeroed = whole.clone();
+    let mut zeroed = files.content(&name).unwrap();
+    let mark = zeroed.iter().rposition(|&byte| byte != 0).unwrap() / 64 * 64;
     zeroed[HEADER_BYTES..mark - 64].fill(0);
     files.replace(&name, zeroed);
-    assert_eq!(refusal(&files), (name.clone(), HEADER_BYTES as u64));
-    let cut = whole[..HEADER_BYTES + 900].to_vec();
-    files.replace(&name, cut);
+    assert_eq!(refusal(&files), (name, HEADER_BYTES as u64));
+}
+
+/// A segment has its whole length before it has its name: no crash makes it shorter.
+#[test]
+fn a_last_segment_that_was_cut_short_is_refused() {
+    let (files, segments) = closed_journal();
+    let name = names(&files)[segments - 1].clone();
+    let whole = files.content(&name).unwrap();
+    for bytes in [HEADER_BYTES, HEADER_BYTES + 900, whole.len() - 1] {
+        files.replace(&name, whole[..bytes].to_vec());
+        assert_eq!(refusal(&files), (name.clone(), bytes as u64));
+    }
+    files.replace(&name, whole);
+    Owner::new().open(&files, 0).unwrap();
+}
+
+/// Nothing tells a last segment that somebody removed from one that never was: the log ends before it.
+#[test]
+fn without_its_last_segment_a_journal_ends_before_it() {
+    use quarry_journal::Files;
+    let (files, segments) = closed_journal();
+    files.remove(&names(&files)[segments - 1]).unwrap();
     let kept = Owner::new();
     drop(kept.open(&files, 0).unwrap());
-    let kept = kept.records();
-    assert!(kept.len() < all.records().len() && kept == all.records()[..kept.len()]);
-    let (files, _) = closed_journal();
-    files.remove(&name).unwrap();
-    let kept = Owner::new();
-    drop(kept.open(&files, 0).unwrap());
-    let kept = kept.records();
-    assert!(kept.len() < all.records().len() && kept == all.records()[..kept.len()]);
+    let all = Owner::new();
+    drop(all.open(&closed_journal().0, 0).unwrap());
+    let (kept, all) = (kept.records(), all.records());
+    assert!(kept.len() < all.len() && kept == all[..kept.len()]);
+}
+
+#[test]
+fn a_journal_that_must_exist_is_not_begun_anew() {
+    let open = |files: &SimulatedFiles| {
+        let options = Options {
+            must_exist: true,
+            ..options()
+        };
+        let files = Arc::new(files.clone());
+        Journal::open(files, options, identity(), 0, Owner::new())
+    };
+    let error = open(&SimulatedFiles::new()).err();
+    assert!(
+        matches!(error, Some(Error::HistoryMissing { needed_lsn: 1, .. })),
+        "{error:?}"
+    );
+    let files = SimulatedFiles::new();
+    drop(Owner::new().open(&files, 0).unwrap());
+    open(&files).unwrap();
 }
 
 #[test]

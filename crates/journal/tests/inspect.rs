@@ -120,6 +120,52 @@ fn truncate_gives_up_what_is_damaged() {
     assert!(inspect::truncate(&SimulatedFiles::new(), 5).is_err());
 }
 
+/// What refuses a start before any group of a segment is read, too: a person sees what is whole and keeps it.
+#[test]
+fn what_lies_before_a_lost_segment_can_be_kept() {
+    let damages: [fn(&SimulatedFiles, &[String]); 6] = [
+        |files, names| {
+            let mut content = files.content(&names[2]).unwrap();
+            content[20] ^= 1;
+            files.replace(&names[2], content);
+        },
+        |files, names| files.replace(&names[2], vec![0; 16 * 1024]),
+        |files, names| files.replace(&names[2], Vec::new()),
+        |files, names| files.replace(&names[2], files.content(&names[1]).unwrap()),
+        |files, names| files.remove(&names[2]).unwrap(),
+        |files, names| {
+            let content = files.content(&names[2]).unwrap();
+            files.replace(&names[2], content[..6000].to_vec());
+        },
+    ];
+    for (number, damage) in damages.iter().enumerate() {
+        let (files, records) = journal_of(120);
+        let names = segment_names(&files);
+        assert!(names.len() > 4);
+        damage(&files, &names);
+        let refused = Owner::new().open(&files, 0).err();
+        assert!(
+            refused.is_some_and(|error| error.is_corruption()),
+            "{number}"
+        );
+        let mut last_lsn = 0;
+        let dumped = inspect::dump(&files, 1, &mut |group| {
+            last_lsn = group.payloads.last_lsn();
+            ControlFlow::Continue(())
+        });
+        assert!(dumped.unwrap_err().is_corruption(), "{number}");
+        assert!(last_lsn > 20 && last_lsn < 120, "{number}: {last_lsn}");
+        assert!(inspect::truncate(&files, last_lsn + 1).is_err(), "{number}");
+        inspect::truncate(&files, last_lsn).unwrap();
+        inspect::verify(&files).unwrap();
+        let owner = Owner::new();
+        let journal = owner.open(&files, 0).unwrap();
+        assert_eq!(owner.records().len() as u64, last_lsn, "{number}");
+        assert!(owner.records() == records[..last_lsn as usize]);
+        assert_eq!(journal.submit(b"goes on").unwrap().lsn, last_lsn + 1);
+    }
+}
+
 /// Whatever the bytes are: an error or a prefix of what was written, never a panic, never another record.
 #[test]
 fn arbitrary_damage_yields_a_prefix_or_an_error() {

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use quarry_journal::files::real::create_durably;
 use rustix::fs::{FlockOperation, flock};
 
 const LOCK_FILE: &str = "quarry.lock";
@@ -22,7 +23,7 @@ impl DataDirectory {
     pub fn lock(path: &Path) -> Result<DataDirectory, String> {
         let bad =
             |why: &dyn std::fmt::Display| format!("data directory `{}`: {why}", path.display());
-        fs::create_dir_all(path).map_err(|error| bad(&error))?;
+        create_durably(path).map_err(|error| bad(&error))?;
         let mut lock = OpenOptions::new()
             .create(true)
             .read(true)

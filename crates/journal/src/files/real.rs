@@ -23,7 +23,7 @@ impl RealFiles {
     /// Opens `path`, creating it if it is missing. Fails with `WouldBlock` if another process holds it.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
-        fs::create_dir_all(&path)?;
+        create_durably(&path)?;
         let lock = fs::File::options()
             .create(true)
             .truncate(false)
@@ -37,6 +37,27 @@ impl RealFiles {
             directory,
             _lock: lock,
         })
+    }
+}
+
+/// Makes the directory and those above it that are missing. The entry of each survives power loss, except in a directory
+/// that this process must not read.
+pub fn create_durably(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    create_durably(parent)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    match fs::File::open(parent) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        opened => opened?.sync_all(),
     }
 }
 

@@ -287,6 +287,7 @@ fn open(engine: &Arc<ImagedEngine>, journal: &Path, writers: u64) -> Arc<Databas
         commit_interval_ms: if writers == 1 { 0 } else { COMMIT_INTERVAL_MS },
         journal_segment_bytes: Some(JOURNAL_SEGMENT_BYTES),
         record_cache_bytes: 256 << 10,
+        ..Options::default()
     };
     let files = RealFiles::open(journal).unwrap();
     Arc::new(Database::open_on(Arc::clone(engine) as _, Arc::new(files), options).unwrap())
