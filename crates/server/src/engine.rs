@@ -79,6 +79,9 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
             Durability::Relaxed => 0,
         },
         journal_segment_bytes: None,
+        journal_retain_bytes: config.journal.retain_bytes,
+        journal_retain_ms: config.journal.retain_ms,
+        journal_compress_above_bytes: config.journal.compress_above_bytes,
         record_cache_bytes: parameters.record_cache_mb << 20,
     }
 }

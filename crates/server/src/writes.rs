@@ -52,7 +52,7 @@ pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> R
     if statements > 1 {
         let database = &invocation.server.database;
         // Applied before the statement returned; what others wrote meanwhile is synced along.
-        database.acknowledge(database.journal().last_lsn(), level)?;
+        database.settle(None, level)?;
     }
     Ok(())
 }

@@ -29,9 +29,7 @@ pub fn insert(
         lsn: None,
     };
     let result = insertion.run(request.documents);
-    if let Some(lsn) = insertion.lsn {
-        database.acknowledge(lsn, level)?;
-    }
+    database.settle(insertion.lsn, level)?;
     result?;
     insertion
         .outcome

@@ -270,9 +270,7 @@ impl<'t> Target<'t> {
 impl Totals {
     /// Waits for what was committed, then tells the error, if any.
     pub fn settle(&mut self, database: &Database, level: quarry_database::Level) -> Result<()> {
-        if let Some(lsn) = self.lsn {
-            database.acknowledge(lsn, level)?;
-        }
+        database.settle(self.lsn, level)?;
         self.error.take().map_or(Ok(()), Err)
     }
 }

@@ -15,6 +15,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if invocation.boolean("lock")? {
         return Err(CommandError::not_supported("the option 'lock'"));
     }
+    if !invocation.server.config.can_promise_durability() {
+        return Err(CommandError::bad_value(
+            "fsync promises nothing under --mdbx-sync utterly-no-sync",
+        ));
+    }
     invocation.server.database.sync()?;
     reply.append("numFiles", 1);
     Ok(())

@@ -36,6 +36,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if let Some(mode) = config.mdbx_sync {
         storage.append("mdbxSync", mode.as_str());
     }
+    let journal = &config.journal;
+    if journal.retain_bytes > 0 {
+        storage.append("journalRetentionMB", journal.retention_mb());
+    }
+    if journal.retain_ms > 0 {
+        storage.append("journalRetentionHours", journal.retention_hours());
+    }
+    if let Some(bytes) = journal.compress_above_bytes {
+        storage.append("journalCompressAboveKB", (bytes >> 10) as i64);
+    }
     storage.finish();
     if let Some(path) = &config.log_path {
         let mut log = parsed.document("systemLog");

@@ -127,6 +127,15 @@ pub struct Serve {
     /// What libmdbx syncs at a commit; for the engine mdbx alone [default: safe-no-sync]
     #[arg(long = "mdbx-sync", value_enum, value_name = "MODE")]
     pub mdbx_sync: Option<MdbxSync>,
+    /// Megabytes of journal that are kept though no checkpoint needs them any more [default: 0]
+    #[arg(long = "journalRetentionMB", value_name = "MB")]
+    pub journal_retention_mb: Option<u64>,
+    /// Hours that journal segments are kept after their last write though no checkpoint needs them any more [default: 0]
+    #[arg(long = "journalRetentionHours", value_name = "HOURS")]
+    pub journal_retention_hours: Option<f64>,
+    /// Compress groups of writes above so many kilobytes in the journal [default: none is]
+    #[arg(long = "journalCompressAboveKB", value_name = "KB")]
+    pub journal_compress_above_kb: Option<u64>,
     /// Port of the admin HTTP server, 0 for a free one, or `off` [default: port + 1000]
     #[arg(long = "adminPort", value_name = "PORT|off")]
     pub admin_port: Option<String>,

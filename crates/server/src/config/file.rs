@@ -31,6 +31,11 @@ pub struct Storage {
     pub engine: Option<EngineName>,
     pub durability: Option<Durability>,
     pub mdbx_sync: Option<MdbxSync>,
+    #[serde(rename = "journalRetentionMB")]
+    pub journal_retention_mb: Option<u64>,
+    pub journal_retention_hours: Option<f64>,
+    #[serde(rename = "journalCompressAboveKB")]
+    pub journal_compress_above_kb: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -5,6 +5,7 @@
 
 mod command_line;
 mod file;
+mod journal_settings;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use crate::traces::Endpoint;
 
 pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
+pub use journal_settings::JournalSettings;
 
 /// mongod's exit code for options that make no sense.
 pub const EXIT_BAD_OPTIONS: u8 = 2;
@@ -40,6 +42,7 @@ pub struct Config {
     pub durability: Durability,
     /// What libmdbx syncs by itself; another engine has none.
     pub mdbx_sync: Option<MdbxSync>,
+    pub journal: JournalSettings,
     pub addresses: Vec<String>,
     pub port: u16,
     pub admin_port: AdminPort,
@@ -81,11 +84,12 @@ impl EngineName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// {w: 1} survives a killed process; {j: true} and {w: "majority"} survive power loss; a sync every 100 ms
+    /// {w: 1} survives a killed process, and a power loss takes at most the writes since the last background sync, which
+    /// runs every commitIntervalMs (100); {j: true} and {w: "majority"} survive power loss
     Journaled,
     /// every acknowledged write survives power loss
     Strict,
-    /// as journaled, without the sync every 100 ms: only {j: true}, {w: "majority"} and checkpoints sync
+    /// as journaled, without the background sync: only {j: true}, {w: "majority"} and checkpoints sync
     Relaxed,
 }
 
@@ -247,6 +251,14 @@ impl Config {
             engine,
             durability,
             mdbx_sync,
+            journal: JournalSettings::new(
+                line.journal_retention_mb
+                    .or(file.storage.journal_retention_mb),
+                line.journal_retention_hours
+                    .or(file.storage.journal_retention_hours),
+                line.journal_compress_above_kb
+                    .or(file.storage.journal_compress_above_kb),
+            )?,
             addresses: parse_addresses(&addresses)?,
             port,
             admin_port,
