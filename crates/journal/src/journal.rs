@@ -156,11 +156,14 @@ impl Journal {
         self.pipeline.wait(pending)
     }
 
-    /// Whether `wait` would return at once.
+    /// Whether `wait` would return at once, with a receipt or with an error.
     pub fn is_acknowledged(&self, pending: &Pending) -> bool {
         let place = &pending.place;
-        let is_durable = || self.durable_lsn() >= place.lsn();
-        place.group.is_done() && (pending.level == Level::Written || is_durable())
+        let is_over = || {
+            let is_failed = place.group.outcome().is_err();
+            is_failed || self.durable_lsn() >= place.lsn() || self.pipeline.latch.is_thrown()
+        };
+        place.group.is_done() && (pending.level == Level::Written || is_over())
     }
 
     /// Accepts everything queued without waiting.

@@ -81,7 +81,7 @@ pub(crate) fn cut(
     let last = begin + end.index;
     zero_from(&segments[last], end.offset)?;
     restore_length(&segments[last])?;
-    for segment in &segments[begin..=last] {
+    for segment in &segments[..=last] {
         sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))?;
     }
     // Names could still be unsynced if the process was killed between a rename and its sync.
