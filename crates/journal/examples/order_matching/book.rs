@@ -2,10 +2,13 @@
 //! applying records only, so that a restart makes the same book and the same trades.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::ParseIntError;
 
 pub const ORDER_BYTES: usize = 32;
 /// Orders of at least this quantity are critical: acknowledged when durable.
 pub const CRITICAL_QUANTITY: u32 = 1_000_000;
+/// An order's id is its producer, then a number of this many bits.
+const NUMBER_BITS: u32 = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -36,6 +39,11 @@ pub struct Order {
 impl Order {
     pub fn is_critical(&self) -> bool {
         self.kind == Kind::Liquidation || self.quantity >= CRITICAL_QUANTITY
+    }
+
+    /// Who made the order, or the one that it cancels.
+    pub fn producer(&self) -> u64 {
+        self.id >> NUMBER_BITS
     }
 
     /// kind, side, 2 unused, price, quantity, 4 unused, id, account; little-endian.
@@ -216,9 +224,23 @@ pub struct OrderStream {
 /// Which orders of a stream are critical.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Critical {
-    /// One in this many.
+    /// One in this many, at least 1.
     OneIn(u64),
     All,
+}
+
+impl Critical {
+    /// `all`, `1%`, or about how many of `orders`, evenly spread.
+    pub fn parse(text: &str, orders: u64) -> Result<Critical, ParseIntError> {
+        Ok(match text {
+            "all" => Critical::All,
+            "1%" => Critical::OneIn(100),
+            number => {
+                let every = orders.checked_div(number.parse()?);
+                Critical::OneIn(every.map_or(u64::MAX, |every| every.max(1)))
+            }
+        })
+    }
 }
 
 impl OrderStream {
@@ -243,7 +265,7 @@ impl OrderStream {
     pub fn next_order(&mut self) -> Order {
         self.made += 1;
         let random = self.random();
-        let id = self.producer << 40 | self.made;
+        let id = self.producer << NUMBER_BITS | self.made;
         let is_critical = match self.critical {
             Critical::All => true,
             Critical::OneIn(every) => (self.before + self.made) % every == every / 2,
@@ -272,7 +294,7 @@ impl OrderStream {
             price_ticks,
             quantity: 1 + ((random >> 32) % 100) as u32,
             id: if kind == Kind::Cancel {
-                self.producer << 40 | cancelled
+                self.producer << NUMBER_BITS | cancelled
             } else {
                 id
             },

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
@@ -62,6 +63,7 @@ pub fn open(
 
 /// What one run measured.
 pub struct Run {
+    /// Acknowledged, the critical ones included.
     pub orders: u64,
     pub critical: u64,
     pub seconds: f64,
@@ -77,6 +79,7 @@ impl Run {
         self.last_acknowledged_lsn = self.last_acknowledged_lsn.max(committed.lsn);
         self.latency_ns.saturating_record(report.total_ns());
         self.orders += 1;
+        self.critical += u64::from(level == Level::Durable);
         let slowest = &mut self.slowest[level as usize];
         if report.total_ns() > slowest.total_ns() {
             *slowest = report;
@@ -120,17 +123,17 @@ impl Run {
 pub fn run(journal: &Journal, orders: u64, producers: u64, critical: Critical) -> Run {
     let begun = Instant::now();
     let share = orders / producers;
+    let part = |producer, orders| {
+        let stream = OrderStream::after(producer * share, producer, critical);
+        measure(journal, stream, orders)
+    };
     let parts: Vec<Run> = std::thread::scope(|scope| {
-        let spawn =
-            |producer| scope.spawn(move || produce(journal, producer, share, share, critical));
+        let spawn = |producer| scope.spawn(move || part(producer, share));
         let others: Vec<_> = (1..producers).map(spawn).collect();
-        let rest = orders - (producers - 1) * share;
-        let mut parts = vec![produce(journal, 0, rest, share, critical)];
-        parts.extend(
-            others
-                .into_iter()
-                .map(|producer| producer.join().expect("a producer finishes")),
-        );
+        let mut parts = vec![part(0, orders - (producers - 1) * share)];
+        let finished =
+            |other: ScopedJoinHandle<'_, Run>| other.join().expect("a producer finishes");
+        parts.extend(others.into_iter().map(finished));
         parts
     });
     let mut all = Run {
@@ -155,52 +158,61 @@ fn empty_run() -> Run {
     }
 }
 
-/// Ordinary orders never wait behind critical ones: each level has its own queue.
-fn produce(journal: &Journal, producer: u64, orders: u64, share: u64, critical: Critical) -> Run {
-    let mut stream = OrderStream::after(producer * share, producer, critical);
-    let mut queues = [
-        VecDeque::with_capacity(IN_FLIGHT_MAX),
-        VecDeque::with_capacity(IN_FLIGHT_MAX),
-    ];
+fn measure(journal: &Journal, stream: OrderStream, orders: u64) -> Run {
     let mut run = empty_run();
+    produce(journal, stream, orders, &mut |committed, level| {
+        run.note(committed, level);
+    });
+    run
+}
+
+/// Submits orders of the stream and goes on; says of each when it is acknowledged. Ordinary orders never wait
+/// behind critical ones: each level has its own queue. Generic because it is timed.
+pub fn produce(
+    journal: &Journal,
+    mut stream: OrderStream,
+    orders: u64,
+    note: &mut impl FnMut(&Committed, Level),
+) {
+    let mut queues = [(); 2].map(|()| Queue::with_capacity(IN_FLIGHT_MAX));
     for _ in 0..orders {
         let order = stream.next_order();
-        let level = if order.is_critical() {
-            Level::Durable
-        } else {
-            Level::Written
-        };
-        run.critical += u64::from(order.is_critical());
+        let level = level_of(&order);
         let pending = journal
             .submit_async(&order.encode(), level)
             .expect("the journal accepts orders");
         queues[level as usize].push_back(pending);
         for under_way in &mut queues {
-            while under_way
-                .front()
-                .is_some_and(|first| journal.is_acknowledged(first))
-            {
-                acknowledge(journal, under_way, &mut run);
-            }
-            if under_way.len() == IN_FLIGHT_MAX {
-                acknowledge(journal, under_way, &mut run);
+            while is_acknowledged(journal, under_way) || under_way.len() == IN_FLIGHT_MAX {
+                acknowledge(journal, under_way, note);
             }
         }
     }
     for under_way in &mut queues {
         while !under_way.is_empty() {
-            acknowledge(journal, under_way, &mut run);
+            acknowledge(journal, under_way, note);
         }
     }
-    run
 }
 
-fn acknowledge(journal: &Journal, under_way: &mut Queue, run: &mut Run) {
+pub fn level_of(order: &Order) -> Level {
+    match order.is_critical() {
+        true => Level::Durable,
+        false => Level::Written,
+    }
+}
+
+/// Whether the oldest is.
+fn is_acknowledged(journal: &Journal, under_way: &Queue) -> bool {
+    (under_way.front()).is_some_and(|first| journal.is_acknowledged(first))
+}
+
+fn acknowledge(journal: &Journal, under_way: &mut Queue, note: &mut impl FnMut(&Committed, Level)) {
     let Some(pending) = under_way.pop_front() else {
         return;
     };
     let committed = journal
         .wait(&pending)
         .expect("an accepted order is acknowledged");
-    run.note(&committed, pending.level());
+    note(&committed, pending.level());
 }
