@@ -55,7 +55,7 @@ fn case(
     critical: Critical,
     repetitions: usize,
 ) {
-    place.renew(Zeros::Large);
+    place.renew(Zeros::Page);
     let mut best: Option<Run> = None;
     let mut bare = 0f64;
     let begun = Instant::now();

@@ -13,9 +13,10 @@ const COMMAND: &str = "make bench-journal";
 const PREAMBLE: &str = "\
 `limit` is the bare loop: the same bytes with one write call each into a file that was written and synced before, and for
 Durable an fdatasync shared by everyone who waits. Ours and the bare loop take turns in the same file, which each case makes
-anew by writes of 1 MiB; each repetition lasts for a fixed time, and the best of each is shown. The kernel keeps a file in
-pieces as large as it was written in, and small writes into large pieces cost it more: so the journal makes its segments
-page by page, and one case shows both sides in such a file. A producer of the order log takes a ticket and goes on, so that one sync serves many
+anew; each repetition lasts for a fixed time, and the best of each is shown. The kernel keeps a file in pieces as large as it
+was written in, and small writes into large pieces cost it more: so the journal makes its segments page by page. The
+order log runs on such ones; raw appends, which are compared with the write call, on files written by 1 MiB as most are, and in
+one case on both. A producer of the order log takes a ticket and goes on, so that one sync serves many
 critical orders of one producer; the bare loop waits for each of its syncs. Latency runs from submission to
 acknowledgement. More producers than cores only wait longer in turn: each has up to 1,024 orders of a level under way.
 The p99 of 31 critical in 50k counts the interruptions of 31 syncs: 1 % of 50,000 are 500 orders, some 16 a sync. The disk's
