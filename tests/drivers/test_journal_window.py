@@ -1,0 +1,67 @@
+"""How much of the journal is kept, and in what form, as an operator asks for it and finds it."""
+
+import contextlib
+import random
+import subprocess
+import time
+
+import pytest
+from pymongo import MongoClient
+
+from quarry_process import Quarry, binary
+
+MIB = 1 << 20
+WINDOWS = [["--journalRetentionHours", "1"], ["--journalRetentionMB", "1000"]]
+
+
+@contextlib.contextmanager
+def server(directory, engine, arguments):
+    """A client of a server that is stopped afterwards."""
+    quarry = Quarry(directory, engine, arguments).start()
+    try:
+        with MongoClient(quarry.uri) as client:
+            yield client
+        assert quarry.stop() == 0, quarry.tail()
+    finally:
+        if quarry.running():
+            quarry.kill()
+
+
+@pytest.mark.parametrize("engine", ["rocksdb", "mdbx"])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_segments_within_the_window_outlive_checkpoints(engine, window, tmp_path):
+    first = "journal/0000000001.segment"
+    kept, freed = tmp_path / "kept", tmp_path / "freed"
+    chance = random.Random(7)
+    # The second round leaves the first segment behind.
+    for _ in range(2):
+        with server(kept, engine, window) as one, server(freed, engine, []) as other:
+            for client in (one, other):
+                for _ in range(10):
+                    client.db.things.insert_one({"b": chance.randbytes(MIB)})
+                client.admin.command("fsync")
+    with server(kept, engine, window) as one, server(freed, engine, []) as other:
+        for client in (one, other):
+            client.db.things.insert_one({})
+            client.admin.command("fsync")
+        deadline = time.monotonic() + 30
+        while (freed / first).exists():
+            assert time.monotonic() < deadline, "no checkpoint frees anything"
+            time.sleep(0.05)
+    assert (kept / first).exists()
+
+
+@pytest.mark.parametrize("engine", ["rocksdb", "mdbx"])
+@pytest.mark.parametrize("above, is_compressed", [("1", True), ("4000", False)])
+def test_large_groups_are_compressed_above_a_size(engine, above, is_compressed, tmp_path):
+    data = tmp_path / "data"
+    documents = [{"_id": n, "text": "over and over " * 100} for n in range(300)]
+    with server(data, engine, ["--journalCompressAboveKB", above]) as client:
+        asked = client.admin.command("getCmdLineOpts")["parsed"]["storage"]
+        assert asked["journalCompressAboveKB"] == int(above)
+        client.db.things.insert_many(documents)
+    command = [binary(), "journal", "dump", "--dbpath", str(data)]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert ("bytes with LZ4" in listed) == is_compressed
+    with server(data, engine, []) as client:
+        assert list(client.db.things.find().sort("_id")) == documents
