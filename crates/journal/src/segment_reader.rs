@@ -17,6 +17,8 @@ pub(crate) struct SegmentReader {
     /// Says how far the log is written.
     syncer: Arc<Syncer>,
     next_lsn: u64,
+    /// What was read ahead holds everything up to here; beyond it may be groups of the file's older use.
+    read_ahead_lsn: u64,
     segment: Arc<Segment>,
     scanner: GroupScanner,
 }
@@ -38,6 +40,7 @@ impl SegmentReader {
             segments,
             syncer,
             next_lsn,
+            read_ahead_lsn: 0,
             scanner: scanner(&segment),
             segment,
         })
@@ -65,10 +68,13 @@ impl SegmentReader {
 
 impl LogReader for SegmentReader {
     fn next_group(&mut self) -> Result<Option<Payloads<'_>>> {
-        if self.syncer.written_lsn() < self.next_lsn {
-            return Ok(None);
+        if self.read_ahead_lsn < self.next_lsn {
+            self.read_ahead_lsn = self.syncer.written_lsn();
+            if self.read_ahead_lsn < self.next_lsn {
+                return Ok(None);
+            }
+            self.scanner.refresh();
         }
-        self.scanner.refresh();
         let header = loop {
             match self.scanner.peek()? {
                 Ok(header) if header.incarnation == self.segment.header.incarnation => {
