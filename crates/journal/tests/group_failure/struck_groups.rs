@@ -1,0 +1,195 @@
+//! Each failure, and what everybody in the group hears of it.
+
+use super::*;
+
+#[test]
+fn a_failed_write_answers_the_whole_group_and_latches() {
+    for kinds in MIXES {
+        let struck = strike(kinds, |files, _| {
+            files.inject(files.steps(), Fault::Io);
+            Ok(())
+        });
+        let error = struck.error();
+        assert!(matches!(error, Error::Latched { .. }), "{error}");
+        assert!(!error.is_outcome_unknown() && !error.is_retryable());
+        struck.check_no_trace();
+        struck.check_latched();
+        struck.check_no_trace();
+    }
+}
+
+#[test]
+fn of_a_group_that_cannot_be_cut_off_nobody_knows_the_outcome() {
+    for kinds in MIXES {
+        let struck = strike(kinds, |files, _| {
+            files.inject(files.steps(), Fault::Io);
+            files.inject(files.steps() + 1, Fault::Io);
+            Ok(())
+        });
+        let error = struck.error();
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+        assert!(error.is_outcome_unknown() && !error.is_retryable());
+        struck.check_only_first_is_visible();
+        struck.check_latched();
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_answers_the_whole_group_and_latches() {
+    for kinds in MIXES {
+        let struck = strike_behind(3000, kinds, |files, _| {
+            files.inject(files.steps(), Fault::Io);
+            Ok(())
+        });
+        let error = struck.error();
+        assert!(matches!(error, Error::Io { .. }), "{error}");
+        assert!(!error.is_outcome_unknown() && !error.is_retryable());
+        struck.check_no_trace();
+        struck.check_latched();
+        struck.check_no_trace();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_the_whole_group_and_leaves_no_hole() {
+    for kinds in MIXES {
+        let in_the_write = strike(kinds, |files, _| {
+            files.inject(files.steps(), Fault::NoSpace);
+            Ok(())
+        });
+        let in_the_next_segment = strike_behind(3000, kinds, |files, _| {
+            files.inject(files.steps() + 1, Fault::NoSpace);
+            Ok(())
+        });
+        for struck in [in_the_write, in_the_next_segment] {
+            let error = struck.error();
+            assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+            assert!(error.is_no_space() && error.is_retryable() && !error.is_outcome_unknown());
+            struck.check_goes_on();
+        }
+    }
+}
+
+const KINDS_OF_REFUSAL: [HookErrorKind; 3] = [
+    HookErrorKind::NoSpace,
+    HookErrorKind::Stalled,
+    HookErrorKind::Failed,
+];
+
+#[test]
+fn an_engine_that_is_not_ready_refuses_the_whole_group() {
+    let strikes: [Strike; 3] = [
+        |_, _| Err(refusal(HookErrorKind::NoSpace)),
+        |_, _| Err(refusal(HookErrorKind::Stalled)),
+        |_, _| Err(refusal(HookErrorKind::Failed)),
+    ];
+    for (kind, told_to_refuse) in KINDS_OF_REFUSAL.into_iter().zip(strikes) {
+        let struck = strike(&Kind::ALL, told_to_refuse);
+        let error = struck.error();
+        assert_eq!(error, Error::Refused(refusal(kind)));
+        assert!(!error.is_outcome_unknown());
+        assert_eq!(error.is_retryable(), kind != HookErrorKind::Failed);
+        assert_eq!(error.is_no_space(), kind == HookErrorKind::NoSpace);
+        assert_eq!(struck.steps, 0, "nothing is written");
+        struck.check_goes_on();
+    }
+}
+
+/// The log has the group, and the engine does not take it.
+fn strike_apply(kinds: Kinds) -> Struck {
+    let struck = strike(kinds, |_, owner| {
+        owner.refuse(Some(refusal(HookErrorKind::NoSpace)));
+        Ok(())
+    });
+    let error = struck.error();
+    assert_eq!(error, Error::Unapplied(refusal(HookErrorKind::NoSpace)));
+    assert!(error.is_outcome_unknown() && error.is_no_space() && error.is_retryable());
+    assert!(struck.journal.is_latched());
+    struck.check_only_first_is_visible();
+    let refused = Err(Error::Refused(refusal(HookErrorKind::NoSpace)));
+    assert_eq!(struck.behind, vec![refused.clone(); BEHIND]);
+    for kind in Kind::ALL {
+        assert_eq!(struck.commit(kind), refused, "{kind:?}");
+    }
+    struck.check_only_first_is_visible();
+    struck
+}
+
+#[test]
+fn a_group_that_the_engine_refused_is_applied_first_and_once() {
+    for (next, kinds) in Kind::ALL.into_iter().zip(MIXES.into_iter().cycle()) {
+        let struck = strike_apply(kinds);
+        struck.owner.refuse(None);
+        assert_eq!(struck.commit(next), Ok(STRUCK_LSN + 1), "{next:?}");
+        assert!(!struck.journal.is_latched());
+        let records = struck.owner.records();
+        struck.check_group_in(&records);
+        // What was refused meanwhile has left nothing behind.
+        assert_eq!(records[STRUCK_LSN as usize].1, b"later");
+        assert_eq!(records.len() as u64, STRUCK_LSN + 2);
+        assert_eq!(struck.close(), Ok(()));
+        assert_eq!(found_in(&struck.files.crash(Crash::Drop, 0)), records);
+    }
+}
+
+#[test]
+fn a_group_that_the_engine_refused_is_offered_again_without_a_write() {
+    let struck = strike_apply(&Kind::ALL);
+    let retry = || {
+        let journal = Arc::clone(&struck.journal);
+        end(&begin(move || journal.retry_refused()))
+    };
+    assert!(matches!(retry(), Err(Error::Refused(_))));
+    assert!(struck.journal.is_latched());
+    struck.owner.refuse(None);
+    assert_eq!((retry(), retry()), (Ok(()), Ok(())));
+    assert!(!struck.journal.is_latched());
+    let records = struck.owner.records();
+    struck.check_group_in(&records);
+    assert_eq!(struck.journal.last_lsn(), STRUCK_LSN);
+    assert_eq!(struck.close(), Ok(()));
+}
+
+#[test]
+fn a_restart_replays_a_group_that_the_engine_refused() {
+    let struck = strike_apply(&Kind::ALL);
+    let killed = found_in(&struck.files.crash(Crash::Kill, 0));
+    struck.check_group_in(&killed);
+    assert_eq!(struck.close(), Ok(()), "what the log has is synced");
+    let closed = found_in(&struck.files.crash(Crash::Drop, 0));
+    assert!(closed == killed);
+}
+
+#[test]
+fn a_failed_sync_answers_those_of_the_group_who_wait_for_it() {
+    for kinds in MIXES {
+        let struck = strike(kinds, |files, _| {
+            files.fail_syncs(true);
+            Ok(())
+        });
+        let records = struck.owner.records();
+        struck.check_group_in(&records);
+        for (&writer, answer) in &struck.answers {
+            let kind = kind_in(kinds, writer);
+            match (kind.level(), answer) {
+                (Level::Written, Ok(lsn)) => {
+                    assert!(records.contains(&(*lsn, record_of(writer))));
+                }
+                (Level::Durable, Err(error)) => {
+                    let is_unknown = matches!(error, Error::OutcomeUnknown { .. });
+                    assert!(is_unknown && !error.is_retryable(), "{error}");
+                }
+                _ => panic!("{kind:?}: {answer:?}"),
+            }
+        }
+        struck.files.fail_syncs(false);
+        let syncs = struck.journal.sync_counters().syncs;
+        let again = struck.journal.wait_durable(STRUCK_LSN).unwrap_err();
+        assert!(again.is_outcome_unknown(), "a second sync would lie");
+        struck.check_latched();
+        assert_eq!(struck.journal.sync_counters().syncs, syncs);
+        assert_eq!(struck.journal.durable_lsn(), 0);
+        let killed = found_in(&struck.files.crash(Crash::Kill, 0));
+        assert!(killed == records, "a killed process loses nothing");
+    }
+}
