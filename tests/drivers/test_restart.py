@@ -1,7 +1,10 @@
-"""What a clean stop keeps, and what the process says when it cannot start."""
+"""What a clean stop keeps, that a first start may be cut off, and what the process says when it cannot start."""
 
+import random
 import subprocess
+import time
 
+import pytest
 from pymongo import MongoClient
 
 from quarry_process import Quarry, binary
@@ -30,6 +33,29 @@ def test_everything_is_there_after_a_restart(durable):
         assert client.kept.validate_collection("things", full=True)["valid"] is True
         kept.insert_one({"_id": "new", "a": 3})
         assert kept.count_documents({"a": 3}) == 201
+
+
+@pytest.mark.parametrize("engine", ["rocksdb", "mdbx"])
+def test_a_first_start_that_was_killed_is_made_up_for(engine, tmp_path):
+    seed = time.time_ns() % 1_000_000
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for number in range(20):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        quarry = Quarry(directory, engine)
+        command = [binary(), "serve", "--dbpath", str(directory), "--engine", engine, "--port", "0", "--adminPort", "off"]
+        with open(quarry.log, "ab") as log:
+            first = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        time.sleep(chance.uniform(0, 0.03))
+        first.kill()
+        first.wait()
+        quarry.start()
+        try:
+            with MongoClient(quarry.uri) as client:
+                client.db.things.insert_one({"_id": number})
+        finally:
+            quarry.kill()
 
 
 def test_a_second_server_over_the_same_directory_is_refused(durable):

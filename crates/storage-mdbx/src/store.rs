@@ -14,7 +14,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use quarry_storage::{
     APPLIED_LSN_KEY, BeforeDurable, Error, FreeSpace, KeyRange, Op, Readiness, Reclaimed, Result,
-    WriteBatch,
+    WriteBatch, creation,
 };
 
 use crate::{
@@ -65,11 +65,16 @@ impl Store {
     /// handed to the system before it, and is read and synced by whoever opens the journal next.
     pub(crate) fn open(directory: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let directory = directory.as_ref();
-        fs::create_dir_all(directory)?;
-        refuse_foreign_files(directory)?;
+        let creation = creation::begin(directory)?;
+        if creation.is_none() {
+            refuse_foreign_files(directory)?;
+        }
         let env = Arc::new(Env::open(directory, options)?);
-        if !env.info()?.is_steady {
+        if creation.is_some() || !env.info()?.is_steady {
             env.sync()?;
+        }
+        if let Some(creation) = creation {
+            creation.finish()?;
         }
         let readers = Arc::new(Readers::new(&env));
         let applied_lsn = stored_lsn(readers.take()?.txn())?;

@@ -275,6 +275,19 @@ fn two_handles_on_one_store_are_refused() {
     assert!(matches!(second, Error::Locked(_)), "{second:?}");
 }
 
+/// A process that is killed while it makes a store leaves an empty file, for example.
+#[test]
+fn a_store_that_was_never_finished_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(quarry_storage::creation::begin(directory.path()).unwrap());
+    fs::write(directory.path().join("mdbx.dat"), b"").unwrap();
+    let engine = open(directory.path());
+    write(&engine, 1);
+    engine.close().unwrap();
+    drop(engine);
+    assert!(has(&open(directory.path()), 1));
+}
+
 #[test]
 fn foreign_and_damaged_directories_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    fs,
     path::Path,
     sync::{
         Arc,
@@ -13,7 +12,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use quarry_storage::{
     APPLIED_LSN_KEY, BeforeDurable, CounterCells, Engine, EngineCounters, Error, FreeSpace,
-    KEY_BYTES_MAX, KeyRange, Readiness, Reclaimed, Result, Snapshot, WriteBatch,
+    KEY_BYTES_MAX, KeyRange, Readiness, Reclaimed, Result, Snapshot, WriteBatch, creation,
 };
 use rust_rocksdb::{
     Cache, DB, FlushOptions, Range, ReadOptions, ReadTier, SizeApproximationOptions, WriteOptions,
@@ -62,8 +61,10 @@ impl RocksDb {
     /// Opens the store in `directory`, or makes one when the directory is absent or empty.
     pub fn open(directory: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let directory = directory.as_ref();
-        fs::create_dir_all(directory)?;
-        refuse_foreign_files(directory)?;
+        let creation = creation::begin(directory)?;
+        if creation.is_none() {
+            refuse_foreign_files(directory)?;
+        }
         let write_ahead = Arc::new(WriteAhead::default());
         let cache = Cache::new_hyper_clock_cache(options.cache_bytes, 0);
         let free_space = FreeSpace::new(directory, options.free_bytes_min)?;
@@ -74,6 +75,9 @@ impl RocksDb {
         };
         let options = options.to_rocksdb(&cache, listener)?;
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;
+        if let Some(creation) = creation {
+            creation.finish()?;
+        }
         let engine = Self {
             db: Arc::new(db),
             cache,

@@ -204,6 +204,21 @@ fn two_handles_on_one_store_are_refused() {
     ));
 }
 
+/// A process that is killed while it makes a store leaves some of its files.
+#[test]
+fn a_store_that_was_never_finished_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(quarry_storage::creation::begin(directory.path()).unwrap());
+    for name in ["IDENTITY", "LOG", "MANIFEST-000001"] {
+        fs::write(directory.path().join(name), b"half").unwrap();
+    }
+    let engine = open(directory.path());
+    write(&engine, 1);
+    engine.close().unwrap();
+    drop(engine);
+    assert!(has(&open(directory.path()), 1));
+}
+
 #[test]
 fn foreign_and_damaged_directories_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@
 
 pub mod conformance;
 mod counter_cells;
+pub mod creation;
 mod engine;
 mod error;
 mod faulty;
