@@ -1,0 +1,181 @@
+//! An index changes how documents are found, and never which.
+
+use super::*;
+
+#[test]
+fn elements_of_one_array_may_meet_one_predicate_each() {
+    let fixture = with(&[r#"{"_id": 1, "a": [{"b": 1, "c": 8}, {"b": 9, "c": 2}]}"#]);
+    for pattern in [r#"{"a.b": 1, "a.c": 1}"#, r#"{"a.b": 1}"#] {
+        fixture.index(&format!(r#"{{"key": {pattern}}}"#));
+        let hint = Value::from(json(pattern));
+        for filter in [
+            r#"{"a.b": {"$gt": 2, "$lt": 5}}"#,
+            r#"{"a.b": 1, "a.c": 2}"#,
+            r#"{"$and": [{"a.b": 1}, {"a.b": 9}]}"#,
+        ] {
+            let filter = json(filter);
+            let mut request = FindRequest::new(&fixture.namespace);
+            request.filter = filter.as_raw();
+            request.hint = Some(hint.as_raw());
+            let executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+            assert_eq!(fixture.drain(executor).len(), 1, "{filter} by {pattern}");
+        }
+    }
+}
+
+fn scalar() -> BoxedStrategy<String> {
+    prop_oneof![
+        12 => (0i32..3).prop_map(|n| n.to_string()),
+        1 => (0i32..2).prop_map(|n| format!("{n}.5")),
+        2 => "[ab]{0,2}".prop_map(|text| format!("\"{text}\"")),
+        1 => Just("null".to_owned()),
+        1 => Just("true".to_owned()),
+        1 => Just(r#"{"$minKey": 1}"#.to_owned()),
+        1 => Just(r#"{"$maxKey": 1}"#.to_owned()),
+        1 => Just(r#"{"$numberDouble": "NaN"}"#.to_owned()),
+        1 => Just(r#"{"$numberDouble": "Infinity"}"#.to_owned()),
+        1 => Just(r#"{"x": 1}"#.to_owned()),
+        // Keys of 255 end in 0xFF.
+        2 => (253i32..258).prop_map(|ms| format!(r#"{{"$date": {{"$numberLong": "{ms}"}}}}"#)),
+    ]
+    .boxed()
+}
+
+fn value() -> BoxedStrategy<String> {
+    prop_oneof![
+        5 => scalar(),
+        4 => proptest::collection::vec(scalar(), 0..4).prop_map(|list| format!("[{}]", list.join(","))),
+        2 => (scalar(), scalar()).prop_map(|(b, c)| format!(r#"{{"b": {b}, "c": {c}}}"#)),
+        1 => scalar().prop_map(|b| format!(r#"{{"b": {b}}}"#)),
+        4 => proptest::collection::vec((scalar(), scalar()), 0..4).prop_map(|list| {
+            let list: Vec<String> = list.iter().map(|(b, c)| format!(r#"{{"b": {b}, "c": {c}}}"#)).collect();
+            format!("[{}]", list.join(","))
+        }),
+        1 => scalar().prop_map(|inner| format!("[[{inner}], 1]")),
+        1 => scalar().prop_map(|inner| format!(r#"[[{{"b": {inner}}}]]"#)),
+    ]
+    .boxed()
+}
+
+fn document() -> BoxedStrategy<String> {
+    (
+        proptest::option::of(value()),
+        proptest::option::of(scalar()),
+    )
+        .prop_map(|(a, d)| {
+            let fields = [
+                a.map(|a| format!("\"a\": {a}")),
+                d.map(|d| format!("\"d\": {d}")),
+            ];
+            fields.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        })
+        .boxed()
+}
+
+fn path() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("a"), Just("a.b"), Just("a.c"), Just("a.0"), Just("d")]
+}
+
+fn condition() -> BoxedStrategy<String> {
+    let op = prop_oneof![
+        Just("$eq"),
+        Just("$gt"),
+        Just("$gte"),
+        Just("$lt"),
+        Just("$lte"),
+        Just("$ne")
+    ];
+    let with_array = prop_oneof![6 => scalar(), 1 => value()];
+    let simple = (path(), op.clone(), with_array)
+        .prop_map(|(path, op, value)| format!(r#"{{"{path}": {{"{op}": {value}}}}}"#));
+    let both = (path(), op.clone(), scalar(), op, scalar())
+        .prop_filter("two operators", |(_, a, _, b, _)| a != b)
+        .prop_map(|(path, a, x, b, y)| format!(r#"{{"{path}": {{"{a}": {x}, "{b}": {y}}}}}"#));
+    let list = (path(), proptest::collection::vec(scalar(), 0..4))
+        .prop_map(|(path, list)| format!(r#"{{"{path}": {{"$in": [{}]}}}}"#, list.join(",")));
+    let regex = (
+        path(),
+        prop_oneof![Just("^a"), Just("^ab*"), Just("b"), Just("^")],
+    )
+        .prop_map(|(path, regex)| format!(r#"{{"{path}": {{"$regex": "{regex}"}}}}"#));
+    let exists = (path(), any::<bool>())
+        .prop_map(|(path, exists)| format!(r#"{{"{path}": {{"$exists": {exists}}}}}"#));
+    prop_oneof![4 => simple, 2 => both, 2 => list, 1 => regex, 1 => exists].boxed()
+}
+
+/// Equalities alone: what an index answers without a look at the document.
+fn equalities() -> BoxedStrategy<String> {
+    proptest::collection::btree_map(path(), prop_oneof![6 => scalar(), 1 => value()], 1..4)
+        .prop_map(|fields| {
+            let fields = fields.iter();
+            let fields: Vec<String> = fields
+                .map(|(path, value)| format!(r#""{path}": {value}"#))
+                .collect();
+            format!("{{{}}}", fields.join(", "))
+        })
+        .boxed()
+}
+
+fn filter() -> BoxedStrategy<String> {
+    prop_oneof![
+        2 => equalities(),
+        2 => condition(),
+        3 => proptest::collection::vec(condition(), 1..4).prop_map(|all| format!(r#"{{"$and": [{}]}}"#, all.join(","))),
+        1 => proptest::collection::vec(condition(), 1..3).prop_map(|any| format!(r#"{{"$or": [{}]}}"#, any.join(","))),
+    ]
+    .boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_index_finds_what_a_scan_finds(
+        documents in proptest::collection::vec(document(), 1..30),
+        filters in proptest::collection::vec(filter(), 10..20),
+    ) {
+        let documents: Vec<Document> = documents.iter().enumerate()
+            .map(|(id, fields)| json(&format!(r#"{{"_id": {id}{}{fields}}}"#, if fields.is_empty() { "" } else { ", " })))
+            .collect();
+        let fixture = with_documents(&documents);
+        let patterns = [r#"{"a": 1}"#, r#"{"a.b": 1, "a.c": -1}"#, r#"{"d": -1, "a.b": 1}"#, r#"{"a.0": 1}"#, r#"{"d": 1}"#];
+        for pattern in patterns {
+            fixture.index(&format!(r#"{{"key": {pattern}}}"#));
+        }
+        fixture.index(r#"{"key": {"d": 1, "a": 1}, "name": "sparse", "sparse": true}"#);
+        for filter in &filters {
+            let natural = Value::from(doc! {"$natural": 1});
+            let raw = json(filter);
+            let find = |hint: Option<RawValue<'_>>| {
+                let mut request = FindRequest::new(&fixture.namespace);
+                request.filter = raw.as_raw();
+                request.hint = hint;
+                let mut found = fixture.drain(exec::find(&fixture.database, &fixture.operation, request).unwrap());
+                found.sort();
+                found
+            };
+            let wanted = find(Some(natural.as_raw()));
+            prop_assert_eq!(&find(None), &wanted, "{} by {}", filter, fixture.plan(filter, None));
+            for pattern in patterns {
+                let hint = Value::from(json(pattern));
+                prop_assert_eq!(&find(Some(hint.as_raw())), &wanted, "{} by {}", filter, pattern);
+            }
+            for sort in [r#"{"d": 1}"#, r#"{"d": -1, "a": 1}"#, r#"{"_id": -1}"#] {
+                let sort_by = json(sort);
+                let mut request = FindRequest::new(&fixture.namespace);
+                request.filter = raw.as_raw();
+                request.sort = Some(sort_by.as_raw());
+                let executor = exec::find(&fixture.database, &fixture.operation, request);
+                // Two arrays side by side have no order.
+                let Ok(executor) = executor else { continue };
+                let found = fixture.drain(executor);
+                prop_assert_eq!(found.len(), wanted.len());
+                let pattern = quarry_query::sort::SortPattern::parse(sort_by.as_raw()).unwrap();
+                for pair in found.windows(2) {
+                    let (a, b) = (json(&pair[0]), json(&pair[1]));
+                    prop_assert!(pattern.compare(a.as_raw(), b.as_raw()).unwrap().is_le(), "{} by {}", filter, sort);
+                }
+            }
+        }
+    }
+}

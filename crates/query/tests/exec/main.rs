@@ -1,0 +1,182 @@
+//! Reads and writes through the executor, on the memory engine: an index changes how documents are found and never
+//! which; writes change what matches and nothing else; cursors go on where they were saved.
+
+mod agreement;
+mod levels;
+mod plans;
+mod reads;
+mod writes;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use proptest::prelude::*;
+use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
+use quarry_database::{Database, Level, Namespace, Operation};
+use quarry_query::exec::{self, *};
+
+struct Fixture {
+    database: Database,
+    operation: Operation,
+    namespace: Namespace,
+}
+
+fn json(text: &str) -> Document {
+    extjson::parse(text).unwrap()
+}
+
+fn with(documents: &[&str]) -> Fixture {
+    let documents: Vec<Document> = documents.iter().map(|text| json(text)).collect();
+    with_documents(&documents)
+}
+
+fn with_documents(documents: &[Document]) -> Fixture {
+    let fixture = Fixture {
+        database: Database::open_in_memory().unwrap(),
+        operation: Operation::new(None),
+        namespace: Namespace::parse("db.c").unwrap(),
+    };
+    if !documents.is_empty() {
+        let outcome = fixture.insert(documents, true);
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+    }
+    fixture
+}
+
+impl Fixture {
+    fn insert(&self, documents: &[Document], is_ordered: bool) -> InsertOutcome {
+        self.insert_at(Level::Written, documents, is_ordered)
+    }
+
+    fn insert_at(&self, level: Level, documents: &[Document], is_ordered: bool) -> InsertOutcome {
+        let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+        let request = InsertRequest {
+            is_ordered,
+            ..InsertRequest::new(&self.namespace, &raw)
+        };
+        exec::insert(&self.database, &self.operation, request, level).unwrap()
+    }
+
+    fn index(&self, spec: &str) {
+        self.database
+            .create_indexes(
+                &self.namespace,
+                &[json(spec)],
+                &self.operation,
+                Level::Written,
+            )
+            .unwrap();
+    }
+
+    fn drain(&self, mut executor: Executor) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut document = Vec::new();
+        while executor.next(&self.operation, &mut document).unwrap() {
+            found.push(extjson::relaxed(RawDocument::new(&document).unwrap()));
+            document.clear();
+        }
+        found
+    }
+
+    fn find_with(
+        &self,
+        filter: &str,
+        adjust: impl FnOnce(&mut FindRequest<'_>),
+    ) -> Result<Vec<String>> {
+        let filter = json(filter);
+        let mut request = FindRequest::new(&self.namespace);
+        request.filter = shorten(&filter);
+        adjust(&mut request);
+        let executor = exec::find(&self.database, &self.operation, request)?;
+        Ok(self.drain(executor))
+    }
+
+    fn find(&self, filter: &str) -> Vec<String> {
+        self.find_with(filter, |_| {}).unwrap()
+    }
+
+    fn sorted(&self, filter: &str, sort: &str, skip: u64, limit: Option<u64>) -> Vec<String> {
+        let (filter, sort) = (json(filter), json(sort));
+        let mut request = FindRequest::new(&self.namespace);
+        request.filter = filter.as_raw();
+        request.sort = Some(sort.as_raw());
+        (request.skip, request.limit) = (skip, limit);
+        self.drain(exec::find(&self.database, &self.operation, request).unwrap())
+    }
+
+    fn update(&self, filter: &str, update: &str, is_multi: bool, is_upsert: bool) -> UpdateOutcome {
+        self.update_at(Level::Written, filter, update, is_multi, is_upsert)
+    }
+
+    fn update_at(
+        &self,
+        level: Level,
+        filter: &str,
+        update: &str,
+        is_multi: bool,
+        is_upsert: bool,
+    ) -> UpdateOutcome {
+        let (filter, update) = (json(filter), json(update));
+        let request = UpdateRequest {
+            namespace: &self.namespace,
+            filter: filter.as_raw(),
+            update: RawValue::Document(update.as_raw()),
+            is_upsert,
+            is_multi,
+            hint: None,
+            keeps_empty_timestamps: false,
+        };
+        exec::update(&self.database, &self.operation, request, level).unwrap()
+    }
+
+    fn delete(&self, filter: &str, is_multi: bool) -> u64 {
+        self.delete_at(Level::Written, filter, is_multi)
+    }
+
+    fn delete_at(&self, level: Level, filter: &str, is_multi: bool) -> u64 {
+        let filter = json(filter);
+        let request = DeleteRequest {
+            namespace: &self.namespace,
+            filter: filter.as_raw(),
+            is_multi,
+            hint: None,
+        };
+        exec::delete(&self.database, &self.operation, request, level).unwrap()
+    }
+
+    fn explain(&self, filter: &str, sort: Option<&str>) -> Document {
+        let (filter, sort) = (json(filter), sort.map(json));
+        let mut request = FindRequest::new(&self.namespace);
+        request.filter = filter.as_raw();
+        request.sort = sort.as_ref().map(Document::as_raw);
+        let mut failure = Ok(());
+        let shown = Document::build(|reply| {
+            failure = exec::explain(
+                &self.database,
+                &self.operation,
+                Explained::Find(request),
+                Verbosity::ExecutionStats,
+                reply,
+            );
+        });
+        failure.unwrap();
+        shown
+    }
+
+    /// The stages of the winning plan from the outermost in, and the index.
+    fn plan(&self, filter: &str, sort: Option<&str>) -> String {
+        let explained = self.explain(filter, sort);
+        let mut stage = explained.as_raw().get_path("queryPlanner.winningPlan");
+        let mut names = Vec::new();
+        while let Some(RawValue::Document(document)) = stage {
+            names.push(document.get_str("stage").unwrap().to_owned());
+            names.extend(document.get_str("indexName").map(str::to_owned));
+            stage = document.get("inputStage");
+        }
+        names.join(" ")
+    }
+}
+
+/// Keeps the borrow of a request apart from its maker.
+fn shorten(document: &Document) -> RawDocument<'_> {
+    document.as_raw()
+}

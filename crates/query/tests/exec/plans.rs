@@ -1,0 +1,215 @@
+//! What is planned, what explain says of it, and what it costs.
+
+use super::*;
+
+#[test]
+fn plans_follow_the_shape_of_the_filter() {
+    let fixture = with(&[r#"{"_id": 1, "a": 1, "b": 2}"#]);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    fixture.index(r#"{"key": {"a": 1, "b": -1}, "name": "a_1_b_-1"}"#);
+    fixture.index(r#"{"key": {"u": 1}, "name": "u_1", "unique": true}"#);
+    fixture.index(r#"{"key": {"s": 1}, "name": "s_1", "sparse": true}"#);
+    for (filter, sort, wanted) in [
+        ("{}", None, "COLLSCAN"),
+        (r#"{"_id": 1}"#, None, "IDHACK"),
+        (r#"{"_id": {"$gt": 1}}"#, None, "FETCH IXSCAN _id_"),
+        (r#"{"a": 1}"#, None, "FETCH IXSCAN a_1"),
+        (r#"{"a": 1, "b": 2}"#, None, "FETCH IXSCAN a_1_b_-1"),
+        (r#"{"a": 1, "u": 2}"#, None, "FETCH IXSCAN u_1"),
+        (r#"{"a": {"$gt": 1}}"#, None, "FETCH IXSCAN a_1"),
+        (r#"{"b": 1}"#, None, "COLLSCAN"),
+        (r#"{"s": null}"#, None, "COLLSCAN"),
+        (r#"{"s": 1}"#, None, "FETCH IXSCAN s_1"),
+        (r#"{"$or": [{"a": 1}, {"b": 1}]}"#, None, "COLLSCAN"),
+        (r#"{"a": 1}"#, Some(r#"{"b": 1}"#), "FETCH IXSCAN a_1_b_-1"),
+        (r#"{}"#, Some(r#"{"a": -1}"#), "FETCH IXSCAN a_1"),
+        (
+            r#"{}"#,
+            Some(r#"{"a": -1, "b": 1}"#),
+            "FETCH IXSCAN a_1_b_-1",
+        ),
+        (r#"{}"#, Some(r#"{"a": 1, "b": 1}"#), "SORT COLLSCAN"),
+        (r#"{}"#, Some(r#"{"_id": -1}"#), "FETCH IXSCAN _id_"),
+    ] {
+        assert_eq!(fixture.plan(filter, sort), wanted, "{filter} {sort:?}");
+    }
+}
+
+/// What explain and currentOp call examined is what the engine itself counted: entries that a cursor stood on, and
+/// gets that found something.
+#[test]
+fn what_is_examined_is_what_the_engine_counted() {
+    let documents: Vec<Document> = (0..60)
+        .map(|n| doc! {"_id": n, "a": (n % 10), "tags": [(n % 7), (n % 5 + 100)]})
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    fixture.index(r#"{"key": {"tags": 1}, "name": "tags_1"}"#);
+    // The catalog is read before anything is counted.
+    fixture.find(r#"{"a": 1}"#);
+
+    // Filter, its cursor's ranges (each ends on one entry beyond, or at the end), whether documents are gotten.
+    for (filter, ranges, fetches) in [
+        (r#"{}"#, 1, false),
+        (r#"{"unknown": 1}"#, 1, false),
+        (r#"{"a": 3}"#, 1, true),
+        (r#"{"a": {"$gte": 4}}"#, 1, true),
+        (r#"{"a": {"$in": [1, 5, 9]}}"#, 3, true),
+        (r#"{"_id": {"$in": [1, 50, 59, 1000]}}"#, 0, true),
+        (r#"{"_id": {"$gte": 25}}"#, 1, false),
+        (r#"{"_id": 17}"#, 0, true),
+    ] {
+        let before = fixture.database.engine().counters();
+        let examined = || {
+            (
+                fixture.operation.keys_examined.load(Relaxed),
+                fixture.operation.docs_examined.load(Relaxed),
+            )
+        };
+        let (keys, docs) = examined();
+        fixture.find(filter);
+        let (keys, docs) = (examined().0 - keys, examined().1 - docs);
+        let after = fixture.database.engine().counters();
+        let stood_on = (after.seeks + after.nexts) - (before.seeks + before.nexts);
+        let gets = after.gets - before.gets;
+        if ranges == 0 {
+            assert_eq!((stood_on, gets), (0, keys), "{filter}");
+            assert!(docs <= keys, "{filter}");
+        } else if fetches {
+            assert_eq!((stood_on - ranges, gets), (keys, docs), "{filter}");
+        } else {
+            assert_eq!((stood_on - ranges, gets), (docs, 0), "{filter}");
+        }
+    }
+}
+
+/// The key of 255 milliseconds ends in 0xFF, and begins the ends of ranges of a descending index.
+#[test]
+fn descending_keys_bound_one_value() {
+    let documents: Vec<Document> = (0..600)
+        .map(|n| doc! {"_id": n, "a": (quarry_bson::DateTime(i64::from(n))), "u": (quarry_bson::DateTime(i64::from(n)))})
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": -1}, "name": "a"}"#);
+    fixture.index(r#"{"key": {"u": -1}, "name": "u", "unique": true}"#);
+    let date = |ms: i32| format!(r#"{{"$date": {{"$numberLong": "{ms}"}}}}"#);
+    for field in ["a", "u"] {
+        for ms in [0, 254, 255, 256, 511] {
+            let found = fixture.find(&format!(r#"{{"{field}": {}}}"#, date(ms)));
+            assert_eq!(found.len(), 1, "{field} {ms}: {found:?}");
+            let list = format!(r#"{{"{field}": {{"$in": [{}, {}]}}}}"#, date(ms), date(599));
+            assert_eq!(fixture.find(&list).len(), 2, "{list}");
+        }
+    }
+}
+
+/// A unique entry names one record: whole keys of it need no cursor. Keys that are cut, or a field without a value, do.
+#[test]
+fn whole_unique_keys_are_gotten() {
+    let long = "x".repeat(3000);
+    let documents: Vec<Document> = (0..40)
+        .map(|n| {
+            doc! {
+                "_id": n, "a": (n % 10), "b": (n / 10), "tags": [(n * 2), (n * 2 + 1)],
+                "long": (format!("{long}{n}"))
+            }
+        })
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1, "b": -1}, "name": "a_b", "unique": true}"#);
+    fixture.index(r#"{"key": {"tags": 1}, "name": "tags", "unique": true}"#);
+    fixture.index(r#"{"key": {"long": 1}, "name": "long", "unique": true}"#);
+    let of_long = format!(r#"{{"long": "{long}7"}}"#);
+    // The catalog is read before anything is counted.
+    fixture.find(r#"{"a": 1, "b": 1}"#);
+
+    // Filter, what it finds, the keys looked for; none for those that take a cursor.
+    for (filter, found, keys) in [
+        (r#"{"a": 3, "b": 2}"#, vec![23], Some(1)),
+        (r#"{"b": 2, "a": 3.0}"#, vec![23], Some(1)),
+        (r#"{"a": 3, "b": 9}"#, vec![], Some(1)),
+        (r#"{"a": 3, "b": 2, "_id": {"$gt": 30}}"#, vec![], Some(1)),
+        (
+            r#"{"a": {"$in": [1, 2]}, "b": {"$in": [0, 9]}}"#,
+            vec![1, 2],
+            Some(4),
+        ),
+        (r#"{"tags": {"$in": [8, 9, 500]}}"#, vec![4], Some(3)),
+        (r#"{"a": 3}"#, vec![33, 23, 13, 3], None),
+        (&of_long, vec![7], None),
+    ] {
+        let before = fixture.database.engine().counters();
+        let ids: Vec<i32> = fixture
+            .find(filter)
+            .iter()
+            .map(|text| {
+                let document = json(text);
+                document.as_raw().get("_id").unwrap().as_i32().unwrap()
+            })
+            .collect();
+        assert_eq!(ids, found, "{filter}");
+        let after = fixture.database.engine().counters();
+        let gets = after.gets - before.gets;
+        match keys {
+            Some(keys) => {
+                assert_eq!(after.seeks, before.seeks, "{filter}");
+                assert!(
+                    (keys..=keys + found.len().max(1) as u64).contains(&gets),
+                    "{filter}: {gets} gets"
+                );
+            }
+            None => assert!(after.seeks > before.seeks, "{filter}"),
+        }
+    }
+}
+
+#[test]
+fn explain_measures_what_is_examined() {
+    let documents: Vec<Document> = (0..100).map(|n| doc! {"_id": n, "a": (n % 10)}).collect();
+    let fixture = with_documents(&documents);
+    let examined = |explained: &Document| {
+        ["nReturned", "totalKeysExamined", "totalDocsExamined"].map(|field| {
+            explained
+                .as_raw()
+                .get_path(format!("executionStats.{field}"))
+                .unwrap()
+                .as_i64_exact()
+                .unwrap()
+        })
+    };
+    assert_eq!(
+        examined(&fixture.explain(r#"{"a": 3}"#, None)),
+        [10, 0, 100]
+    );
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    let explained = fixture.explain(r#"{"a": 3}"#, None);
+    assert_eq!(examined(&explained), [10, 10, 10]);
+    let bounds = explained
+        .as_raw()
+        .get_path("queryPlanner.winningPlan.inputStage.indexBounds");
+    assert_eq!(
+        bounds.unwrap().to_value(),
+        Value::from(doc! {"a": ["[3, 3]"]})
+    );
+    assert_eq!(examined(&fixture.explain(r#"{"_id": 7}"#, None)), [1, 1, 1]);
+}
+
+#[test]
+fn hints_are_followed_or_refused() {
+    let fixture = with(&[r#"{"_id": 1, "a": 2}"#, r#"{"_id": 2, "a": 1}"#]);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    let hinted = |hint: Value| {
+        fixture.find_with("{}", |request| {
+            // The hint lives as long as the program's test.
+            let hint: &'static Value = Box::leak(Box::new(hint));
+            request.hint = Some(hint.as_raw());
+        })
+    };
+    let by_a = [r#"{"_id":2,"a":1}"#, r#"{"_id":1,"a":2}"#];
+    let by_id = [r#"{"_id":1,"a":2}"#, r#"{"_id":2,"a":1}"#];
+    assert_eq!(hinted(Value::from("a_1")).unwrap(), by_a);
+    assert_eq!(hinted(Value::from(doc! {"a": 1})).unwrap(), by_a);
+    assert_eq!(hinted(Value::from("_id_")).unwrap(), by_id);
+    assert_eq!(hinted(Value::from(doc! {"$natural": (-1)})).unwrap(), by_a);
+    assert_eq!(hinted(Value::from("none")).unwrap_err().code(), 2);
+}

@@ -1,0 +1,186 @@
+//! Sorted and counted, and cursors that go on where they were saved.
+
+use super::*;
+
+#[test]
+fn sorts_skip_and_limit() {
+    let documents: Vec<Document> = (0..500)
+        .map(|n| doc! {"_id": n, "a": (n * 7 % 500)})
+        .collect();
+    let fixture = with_documents(&documents);
+    let wanted: Vec<String> = (0..500)
+        .map(|n| {
+            format!(
+                r#"{{"_id":{},"a":{n}}}"#,
+                (0..500).find(|id| id * 7 % 500 == n).unwrap()
+            )
+        })
+        .collect();
+    for _ in 0..2 {
+        assert_eq!(fixture.sorted("{}", r#"{"a": 1}"#, 0, None), wanted);
+        assert_eq!(
+            fixture.sorted("{}", r#"{"a": 1}"#, 5, Some(10)),
+            wanted[5..15]
+        );
+        let backward: Vec<String> = wanted.iter().rev().take(3).cloned().collect();
+        assert_eq!(fixture.sorted("{}", r#"{"a": -1}"#, 0, Some(3)), backward);
+        assert_eq!(
+            fixture.sorted(r#"{"a": {"$in": [9, 3, 400]}}"#, r#"{"a": 1}"#, 1, None),
+            [wanted[9].clone(), wanted[400].clone()]
+        );
+        fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    }
+}
+
+#[test]
+fn a_saved_cursor_goes_on_and_ends_with_its_collection() {
+    let documents: Vec<Document> = (0..1000).map(|n| doc! {"_id": n, "a": (n % 3)}).collect();
+    for with_index in [false, true] {
+        let fixture = with_documents(&documents);
+        if with_index {
+            fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+        }
+        let filter = doc! {"a": 1};
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+        let (mut count, mut out) = (0, Vec::new());
+        while executor.next(&fixture.operation, &mut out).unwrap() {
+            out.clear();
+            count += 1;
+            executor.save().unwrap();
+            executor
+                .restore(&fixture.database, &fixture.operation)
+                .unwrap();
+        }
+        assert_eq!(count, 333);
+        let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+        assert!(executor.next(&fixture.operation, &mut out).unwrap());
+        executor.save().unwrap();
+        fixture
+            .database
+            .drop_collection(&fixture.namespace, &fixture.operation, Level::Written)
+            .unwrap();
+        let error = executor
+            .restore(&fixture.database, &fixture.operation)
+            .unwrap_err();
+        assert_eq!(error.code(), 175);
+    }
+}
+
+#[test]
+fn a_tailable_cursor_follows_a_capped_collection() {
+    let fixture = with(&[]);
+    let options = doc! {"capped": true, "size": 100_000};
+    fixture
+        .database
+        .create_collection(
+            &fixture.namespace,
+            options.as_raw(),
+            &fixture.operation,
+            Level::Written,
+        )
+        .unwrap();
+    let tail = || {
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.is_tailable = true;
+        exec::find(&fixture.database, &fixture.operation, request).unwrap()
+    };
+    let mut out = Vec::new();
+    let mut empty = tail();
+    assert!(!empty.next(&fixture.operation, &mut out).unwrap());
+    assert!(empty.is_dead());
+    fixture.insert(&[json(r#"{"_id": 2}"#), json(r#"{"_id": 1}"#)], true);
+    let mut executor = tail();
+    let read = |executor: &mut Executor| {
+        executor
+            .restore(&fixture.database, &fixture.operation)
+            .unwrap();
+        let mut ids = Vec::new();
+        let mut out = Vec::new();
+        while executor.next(&fixture.operation, &mut out).unwrap() {
+            ids.push(RawDocument::new(&out).unwrap().get_i32("_id").unwrap());
+            out.clear();
+        }
+        executor.save().unwrap();
+        ids
+    };
+    assert_eq!(read(&mut executor), [2, 1]);
+    assert_eq!(read(&mut executor), [0; 0]);
+    assert!(!executor.is_dead());
+    fixture.insert(&[json(r#"{"_id": 7}"#)], true);
+    assert_eq!(read(&mut executor), [7]);
+    assert_eq!(fixture.find(r#"{"_id": 1}"#), [r#"{"_id":1}"#]);
+    // More than the bounds by itself: all others make room for it. The cursor does not skip what it has not read.
+    let large = doc! {"_id": 8, "filler": ("x".repeat(200_000))};
+    fixture.insert(&[json(r#"{"_id": 5}"#), large], true);
+    assert_eq!(fixture.find(r#"{"filler": {"$exists": false}}"#), [""; 0]);
+    assert_eq!(fixture.find(r#"{"_id": 8}"#).len(), 1);
+    executor
+        .restore(&fixture.database, &fixture.operation)
+        .unwrap();
+    let lost = executor
+        .next(&fixture.operation, &mut Vec::new())
+        .unwrap_err();
+    assert_eq!(lost.code(), 136);
+}
+
+#[test]
+fn a_tailable_cursor_needs_a_capped_collection() {
+    let fixture = with(&[r#"{"_id": 1}"#]);
+    let refused = fixture.find_with("{}", |request| request.is_tailable = true);
+    assert_eq!(refused.unwrap_err().code(), 2);
+}
+
+#[test]
+fn counts_distinct_values_and_pipelines() {
+    let fixture = with(&[
+        r#"{"_id": 1, "a": [1, 2], "b": {"c": 1}}"#,
+        r#"{"_id": 2, "a": 2, "b": [{"c": 1}, {"c": 3}]}"#,
+        r#"{"_id": 3, "a": 2.0}"#,
+    ]);
+    let count = |filter: &str, skip: u64, limit: Option<u64>| {
+        let filter = json(filter);
+        let request = CountRequest {
+            filter: filter.as_raw(),
+            skip,
+            limit,
+            ..CountRequest::new(&fixture.namespace)
+        };
+        exec::count(&fixture.database, &fixture.operation, request).unwrap()
+    };
+    assert_eq!(
+        [
+            count("{}", 0, None),
+            count("{}", 1, Some(1)),
+            count(r#"{"a": 2}"#, 0, None),
+            count(r#"{"a": 2}"#, 2, None)
+        ],
+        [3, 1, 3, 1]
+    );
+    assert_eq!(count(r#"{"a": 2}"#, 0, Some(2)), 2);
+    let distinct = |key: &str| {
+        let request = DistinctRequest::new(&fixture.namespace, key);
+        exec::distinct(&fixture.database, &fixture.operation, request).unwrap()
+    };
+    assert_eq!(distinct("a"), [1, 2].map(Value::from));
+    assert_eq!(distinct("b.c"), [1, 3].map(Value::from));
+    let aggregate = |stages: &str| {
+        let pipeline = json(&format!(r#"{{"p": {stages}}}"#));
+        let request = AggregateRequest::new(
+            &fixture.namespace,
+            pipeline.as_raw().get_array("p").unwrap(),
+        );
+        fixture.drain(exec::aggregate(&fixture.database, &fixture.operation, request).unwrap())
+    };
+    assert_eq!(
+        aggregate(r#"[{"$match": {"_id": {"$gt": 1}}}, {"$count": "n"}]"#),
+        [r#"{"n":2}"#]
+    );
+    assert_eq!(
+        aggregate(
+            r#"[{"$match": {"_id": 3}}, {"$lookup": {"from": "c", "localField": "a", "foreignField": "a", "as": "x"}}, {"$project": {"x._id": 1}}]"#
+        ),
+        [r#"{"_id":3,"x":[{"_id":1},{"_id":2},{"_id":3}]}"#]
+    );
+}

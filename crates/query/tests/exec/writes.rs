@@ -1,0 +1,209 @@
+//! Writes change what matches and nothing else.
+
+use super::*;
+
+#[test]
+fn empty_timestamps_become_the_time_in_inserts_and_replacements() {
+    let stamp = |fixture: &Fixture, path: &str| {
+        let found = fixture.find_with("{}", |_| {}).unwrap();
+        let document = json(&found[0]);
+        match document.as_raw().get_path(path) {
+            Some(RawValue::Timestamp(stamp)) => (stamp.time, stamp.increment),
+            other => panic!("{other:?}"),
+        }
+    };
+    let empty = r#"{"$timestamp": {"t": 0, "i": 0}}"#;
+    let document = format!(r#"{{"_id": {empty}, "t": {empty}, "n": {{"t": {empty}}}}}"#);
+    let fixture = with(&[&document]);
+    let stored = stamp(&fixture, "t");
+    assert!(stored.0 > 1_700_000_000 && stored.1 > 0, "{stored:?}");
+    assert_eq!(
+        (stamp(&fixture, "_id"), stamp(&fixture, "n.t")),
+        ((0, 0), (0, 0))
+    );
+    fixture.update("{}", &format!(r#"{{"r": {empty}}}"#), false, false);
+    assert!(stamp(&fixture, "r") > stored);
+    fixture.update(
+        "{}",
+        &format!(r#"{{"$set": {{"r": {empty}}}}}"#),
+        false,
+        false,
+    );
+    assert_eq!(stamp(&fixture, "r"), (0, 0));
+    let raw = json(&document);
+    let namespace = Namespace::parse("db.kept").unwrap();
+    let fixture = Fixture {
+        namespace: namespace.clone(),
+        ..fixture
+    };
+    let documents = [raw.as_raw()];
+    let request = InsertRequest {
+        keeps_empty_timestamps: true,
+        ..InsertRequest::new(&namespace, &documents)
+    };
+    exec::insert(
+        &fixture.database,
+        &fixture.operation,
+        request,
+        Level::Written,
+    )
+    .unwrap();
+    assert_eq!(stamp(&fixture, "t"), (0, 0));
+}
+
+#[test]
+fn inserts_tell_each_error_by_its_position() {
+    let documents = [
+        r#"{"_id": 1}"#,
+        r#"{"_id": [1]}"#,
+        r#"{"_id": 1}"#,
+        r#"{"a": 1, "_id": 2}"#,
+    ];
+    let documents = documents.map(json);
+    let told = |outcome: InsertOutcome| {
+        let errors = outcome.errors.iter().map(|(at, error)| (*at, error.code()));
+        (outcome.inserted, errors.collect::<Vec<_>>())
+    };
+    let ordered = with(&[]);
+    assert_eq!(told(ordered.insert(&documents, true)), (1, vec![(1, 53)]));
+    let unordered = with(&[]);
+    assert_eq!(
+        told(unordered.insert(&documents, false)),
+        (2, vec![(1, 53), (2, 11_000)])
+    );
+    assert_eq!(unordered.find("{}"), [r#"{"_id":1}"#, r#"{"_id":2,"a":1}"#]);
+    let mut two_ids = json(r#"{"_id": 3}"#);
+    two_ids.append("_id", 4);
+    let operator = json(r#"{"_id": {"a": {"$x": 1}}}"#);
+    let reference = json(r#"{"_id": {"$ref": "c", "$id": 1}}"#);
+    assert_eq!(
+        told(unordered.insert(&[two_ids, operator, reference], false)),
+        (1, vec![(0, 2), (1, 52)])
+    );
+    let many: Vec<Document> = (0..1200)
+        .map(|n| doc! {"_id": (if n == 1100 { 3 } else { n })})
+        .collect();
+    let fixture = with(&[]);
+    assert_eq!(
+        told(fixture.insert(&many, true)),
+        (1100, vec![(1100, 11_000)])
+    );
+}
+
+#[test]
+fn updates_change_what_matches_once() {
+    let documents: Vec<Document> = (0..2000).map(|n| doc! {"_id": n, "a": n}).collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    // Every changed document moves ahead of the scan of its index.
+    let outcome = fixture.update(
+        r#"{"a": {"$gte": 0}}"#,
+        r#"{"$inc": {"a": 5000}}"#,
+        true,
+        false,
+    );
+    assert_eq!((outcome.matched, outcome.modified), (2000, 2000));
+    assert_eq!(fixture.find(r#"{"a": {"$lt": 5000}}"#).len(), 0);
+    assert_eq!(fixture.find(r#"{"a": 6999}"#), [r#"{"_id":1999,"a":6999}"#]);
+    let same = fixture.update(r#"{"_id": 5}"#, r#"{"$set": {"a": 5005}}"#, false, false);
+    assert_eq!((same.matched, same.modified), (1, 0));
+    let one = fixture.update(
+        r#"{"a": {"$gt": 6000}}"#,
+        r#"{"$set": {"b": 1}}"#,
+        false,
+        false,
+    );
+    assert_eq!((one.matched, one.modified), (1, 1));
+    assert_eq!(fixture.delete(r#"{"b": 1}"#, true), 1);
+    assert_eq!(fixture.delete(r#"{"a": {"$gt": 0}}"#, false), 1);
+    assert_eq!(fixture.delete("{}", true), 1998);
+}
+
+#[test]
+fn upserts_insert_once() {
+    let fixture = with(&[]);
+    let first = fixture.update(
+        r#"{"_id": 4, "k": "x"}"#,
+        r#"{"$inc": {"n": 1}}"#,
+        false,
+        true,
+    );
+    assert_eq!(first.upserted, Some(Value::from(4)));
+    let second = fixture.update(r#"{"_id": 4}"#, r#"{"$inc": {"n": 1}}"#, false, true);
+    assert_eq!((second.matched, second.upserted), (1, None));
+    assert_eq!(fixture.find("{}"), [r#"{"_id":4,"k":"x","n":2}"#]);
+}
+
+#[test]
+fn racing_upserts_of_one_key_make_one_document() {
+    let fixture = with(&[]);
+    fixture.index(r#"{"key": {"k": 1}, "name": "k_1", "unique": true}"#);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for key in 0..50 {
+                    fixture.update(
+                        &format!(r#"{{"k": {key}}}"#),
+                        r#"{"$inc": {"n": 1}}"#,
+                        false,
+                        true,
+                    );
+                }
+            });
+        }
+    });
+    assert_eq!(fixture.find(r#"{"n": 4}"#).len(), 50);
+    assert_eq!(fixture.find("{}").len(), 50);
+}
+
+#[test]
+fn find_and_modify_takes_the_first_in_order() {
+    let fixture = with(&[
+        r#"{"_id": 1, "p": 2}"#,
+        r#"{"_id": 2, "p": 9}"#,
+        r#"{"_id": 3, "p": 5}"#,
+    ]);
+    let run = |filter: &str, update: Option<&str>, returns_new: bool, is_upsert: bool| {
+        let (filter, sort, update) = (json(filter), doc! {"p": (-1)}, update.map(json));
+        let fields = doc! {"_id": 0};
+        let mut request = FindAndModifyRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        request.sort = Some(sort.as_raw());
+        request.projection = Some(fields.as_raw());
+        request.update = update
+            .as_ref()
+            .map(|update| RawValue::Document(update.as_raw()));
+        (request.returns_new, request.is_upsert) = (returns_new, is_upsert);
+        let outcome = exec::find_and_modify(
+            &fixture.database,
+            &fixture.operation,
+            request,
+            Level::Written,
+        )
+        .unwrap();
+        let value = outcome.value.map(|value| extjson::relaxed(value.as_raw()));
+        (outcome.matched, outcome.upserted, value)
+    };
+    let shown = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        run("{}", Some(r#"{"$inc": {"p": -1}}"#), false, false),
+        (true, None, shown(r#"{"p":9}"#))
+    );
+    assert_eq!(
+        run("{}", Some(r#"{"$inc": {"p": -7}}"#), true, false),
+        (true, None, shown(r#"{"p":1}"#))
+    );
+    assert_eq!(
+        run("{}", None, false, false),
+        (true, None, shown(r#"{"p":5}"#))
+    );
+    assert_eq!(
+        run(r#"{"_id": 8}"#, None, false, false),
+        (false, None, None)
+    );
+    assert_eq!(
+        run(r#"{"_id": 8}"#, Some(r#"{"$set": {"p": 3}}"#), true, true),
+        (false, Some(Value::from(8)), shown(r#"{"p":3}"#))
+    );
+    assert_eq!(fixture.find("{}").len(), 3);
+}
