@@ -41,19 +41,18 @@ impl RealFiles {
 }
 
 /// Makes the directory and those above it that are missing. The entry of each survives power loss, except in a directory
-/// that this process must not read.
+/// that this process must not read; that of `path` itself even if a process made it that was killed before it could see to that.
 pub fn create_durably(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    create_durably(parent)?;
-    match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    if !path.is_dir() {
+        create_durably(parent)?;
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
     }
     match fs::File::open(parent) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
