@@ -101,7 +101,8 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), and ROUNDS of SIGKILL each
 	@QUARRY_TORTURE=$${SEEDS:-5000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
 	@QUARRY_TORTURE=$${ENGINE_SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
-	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py
+	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py \
+		tests/drivers/test_history.py
 	@cargo run -q --release -p quarry-journal --example order_matching -- power $${SEEDS:-5000}
 	@cargo run -q --release -p quarry-journal --example order_matching -- kill $${ROUNDS:-100}
 

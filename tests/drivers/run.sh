@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
-#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the crash test, and `monitoring`: what
+#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the crash and history tests, and `monitoring`: what
 #   Prometheus' tools, a browser and a terminal see.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
 # SUITES="pymongo-newest node" runs only those.
@@ -120,11 +120,11 @@ cd "$here"
 for suite in $suites; do
     printf '\n==> %s\n' "$suite"
     case $suite in
-        pymongo-newest) run_pytest "$suite" newest --ignore=test_crash.py --ignore=monitoring ;;
-        pymongo-4.17.0) run_pytest "$suite" 4.17.0 --ignore=test_crash.py --ignore=monitoring ;;
+        pymongo-newest) run_pytest "$suite" newest --ignore=test_crash.py --ignore=test_history.py --ignore=monitoring ;;
+        pymongo-4.17.0) run_pytest "$suite" 4.17.0 --ignore=test_crash.py --ignore=test_history.py --ignore=monitoring ;;
         node) run_node ;;
         mongosh) run_mongosh ;;
-        crash) run_pytest "$suite" newest -s test_crash.py ;;
+        crash) run_pytest "$suite" newest -s test_crash.py test_history.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         *) echo "unknown suite $suite" >&2 && exit 2 ;;
     esac
