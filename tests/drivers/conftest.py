@@ -11,6 +11,8 @@ from pymongo import MongoClient
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from quarry_process import Quarry  # noqa: E402  (found through the line above)
+from validation import validate_database, validate_everything  # noqa: E402
+from wire_client import WireClient  # noqa: E402
 
 ENGINES = os.environ.get("QUARRY_ENGINES", "rocksdb,mdbx,memory").split(",")
 NAMES = itertools.count(1)
@@ -33,9 +35,12 @@ def client(server):
 
 
 @pytest.fixture
-def database(client):
+def database(client, server):
+    """An empty database, whose collections must all be valid when the test has ended."""
     name = f"test_{next(NAMES)}"
     yield client[name]
+    with WireClient(server.port) as connection:
+        validate_database(connection, name)
     client.drop_database(name)
 
 
@@ -51,4 +56,5 @@ def durable(request, tmp_path):
     quarry.start()
     yield quarry
     if quarry.running():
+        validate_everything(quarry.port)
         quarry.kill()

@@ -1,7 +1,7 @@
 // The Node driver against a running server: `QUARRY_URI=mongodb://... node --test crud.test.mjs`.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
-import { after, before, beforeEach, test } from "node:test";
+import { after, afterEach, before, beforeEach, test } from "node:test";
 
 const require = createRequire(process.env.QUARRY_NODE_MODULES + "/");
 const { MongoClient, ObjectId, Long, Decimal128 } = require("mongodb");
@@ -12,6 +12,12 @@ const things = database.collection("things");
 
 before(() => client.connect());
 beforeEach(() => database.dropDatabase());
+afterEach(async () => {
+  for (const { name } of await database.listCollections({ type: "collection" }, { nameOnly: true }).toArray()) {
+    const result = await database.command({ validate: name, full: true });
+    assert.deepEqual([name, result.valid, result.errors], [name, true, []]);
+  }
+});
 after(async () => {
   await database.dropDatabase();
   await client.close();

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 
+from validation import validate_everything
+
 START_SECONDS_MAX = 30
 LOOK_SECONDS = 0.01
 START_LOOKS_MAX = int(START_SECONDS_MAX / LOOK_SECONDS)
@@ -85,7 +87,8 @@ class Quarry:
         return self.log.read_text(errors="replace")[-4000:]
 
     def stop(self):
-        """SIGTERM and wait; returns the exit code."""
+        """SIGTERM and wait; returns the exit code. What a test leaves must be valid: every collection is validated first."""
+        validate_everything(self.port)
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_SECONDS_MAX)
 
