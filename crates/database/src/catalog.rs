@@ -128,6 +128,11 @@ impl Catalog {
         }
     }
 
+    /// Returns when the catalog has followed every record that the engine shows.
+    pub fn wait_until_applied(&self) {
+        drop(self.gate.lock());
+    }
+
     /// The collection that went with its database and still has its entry under `namespace`.
     pub fn dead(&self, namespace: &Namespace) -> Result<Option<Collection>> {
         let _gate = self.gate.lock();

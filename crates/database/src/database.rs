@@ -18,7 +18,6 @@ use crate::catalog::Catalog;
 use crate::checkpoint::{CHECKPOINT_TICK, Checkpoints};
 use crate::collection::Collection;
 use crate::commit::{CommitPath, read_u64};
-use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Holds};
 use crate::late_writes::{LateWrites, ReplyFirst};
@@ -26,6 +25,7 @@ use crate::layout;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
 use crate::payload::Header;
+use crate::reads::Reads;
 use crate::record_cache::{RecordCache, RecordCacheCounters};
 use crate::record_locks::LockTable;
 use crate::refusals::{OnChange, Refusals, RefusedWrites};
@@ -73,11 +73,11 @@ pub struct Database {
     pub(crate) journal: Arc<Journal>,
     pub(crate) commit_path: Arc<CommitPath>,
     pub(crate) catalog: Arc<Catalog>,
-    pub(crate) records: Option<Arc<RecordCache>>,
+    /// All reads but the catalog's and the commit path's own.
+    pub(crate) reads: Reads,
     pub(crate) holds: Holds,
     pub(crate) record_locks: LockTable,
     pub(crate) unique_locks: LockTable,
-    pub(crate) epochs: Arc<Epochs>,
     pub(crate) builds: Arc<Builds>,
     pub(crate) interrupted_builds: Arc<[InterruptedBuild]>,
     checkpoints: Arc<Checkpoints>,
@@ -176,16 +176,15 @@ impl Database {
         }));
         let interrupted_builds = crate::builds::interrupted(engine.as_ref())?;
         let database = Database {
+            reads: Reads::new(Arc::clone(&engine), records),
             engine,
             late_writes,
             journal,
             commit_path,
             catalog,
-            records,
             holds: Holds::default(),
             record_locks: LockTable::default(),
             unique_locks: LockTable::default(),
-            epochs: Arc::new(Epochs::default()),
             builds: Arc::default(),
             interrupted_builds: interrupted_builds.into(),
             checkpoints: Arc::default(),
@@ -210,7 +209,7 @@ impl Database {
 
     /// What the cache of records did so far; `None` without one.
     pub fn record_cache_counters(&self) -> Option<RecordCacheCounters> {
-        self.records.as_ref().map(|records| records.counters())
+        self.reads.records().map(|records| records.counters())
     }
 
     pub fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
@@ -391,7 +390,8 @@ impl Database {
 
     fn start_checkpoints(&self) {
         let (engine, journal) = (Arc::clone(&self.engine), Arc::clone(&self.journal));
-        let (commit_path, epochs) = (Arc::clone(&self.commit_path), Arc::clone(&self.epochs));
+        let (commit_path, catalog) = (Arc::clone(&self.commit_path), Arc::clone(&self.catalog));
+        let epochs = Arc::clone(self.reads.epochs());
         let checkpoints = Arc::clone(&self.checkpoints);
         let late_writes = Arc::clone(&self.late_writes);
         let mut last_durable = 0;
@@ -404,7 +404,8 @@ impl Database {
                 // Failures latch where they happen and refuse the next write; there is nobody to tell here.
                 let _ = checkpoints.step(engine.as_ref(), &journal, &mut last_durable);
                 if is_ready {
-                    let _ = reclaimer.step(engine.as_ref(), &journal, &commit_path, &epochs);
+                    let _ =
+                        reclaimer.step(engine.as_ref(), &journal, &commit_path, &catalog, &epochs);
                 }
             }
         });
@@ -430,11 +431,10 @@ impl Database {
             journal: Arc::clone(&self.journal),
             commit_path: Arc::clone(&self.commit_path),
             catalog: Arc::clone(&self.catalog),
-            records: self.records.clone(),
+            reads: self.reads.clone(),
             holds: self.holds.clone(),
             record_locks: self.record_locks.clone(),
             unique_locks: self.unique_locks.clone(),
-            epochs: Arc::clone(&self.epochs),
             builds: Arc::clone(&self.builds),
             interrupted_builds: Arc::clone(&self.interrupted_builds),
             checkpoints: Arc::clone(&self.checkpoints),

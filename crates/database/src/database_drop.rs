@@ -125,8 +125,8 @@ impl Database {
 
     /// The next dead collections, and whether there are no more. Nobody makes new ones meanwhile.
     fn next_dead(&self, name: &str, cleaned: &mut Cleaned) -> Result<(Vec<Collection>, bool)> {
-        let snapshot = self.engine.snapshot()?;
-        let mut entries = Entries::open(snapshot.as_ref(), name, cleaned.behind.as_deref())?;
+        let snapshot = self.reads.snapshot()?;
+        let mut entries = Entries::open(&snapshot, name, cleaned.behind.as_deref())?;
         let mut dead = Vec::new();
         for _ in 0..PIECE_ENTRIES {
             let Some((collection, is_dead)) = entries.next()? else {

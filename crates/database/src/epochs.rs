@@ -1,8 +1,10 @@
-//! Grace periods: when has every operation older than now ended?
+//! Grace periods: when has every reader and writer that began before now ended?
 //!
-//! An operation enters the current generation and leaves it at its end. `Epochs::advance` starts the next generation;
-//! once `old_is_empty`, nothing that began before is still running, so what was dropped then can be reclaimed.
+//! Who reads what the catalog names enters the current generation and leaves it at the end (`Epoch`). `Epochs::advance`
+//! starts the next generation; once `old_is_empty`, nobody who began before is still there, so that what was dropped
+//! then can be reclaimed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SHARDS: usize = 16;
@@ -17,20 +19,28 @@ pub struct Epochs {
     active: [[Counter; SHARDS]; 2],
 }
 
-/// Membership of one running operation in a generation.
-pub struct Entered<'e> {
-    counter: &'e AtomicU64,
+/// Membership in a generation, until it is dropped. It may end on another thread than it began on.
+pub struct Epoch {
+    epochs: Arc<Epochs>,
+    generation: u8,
+    shard: u8,
 }
 
 impl Epochs {
-    pub fn enter(&self) -> Entered<'_> {
+    pub fn enter(epochs: &Arc<Epochs>) -> Epoch {
         let shard = thread_shard();
         loop {
-            let generation = self.generation.load(Ordering::SeqCst);
-            let counter = &self.active[(generation & 1) as usize][shard].0;
+            let generation = epochs.generation.load(Ordering::SeqCst);
+            let side = (generation & 1) as u8;
+            let counter = epochs.counter(side, shard);
             counter.fetch_add(1, Ordering::SeqCst);
-            if self.generation.load(Ordering::SeqCst) == generation {
-                return Entered { counter };
+            // Else the generation ended in between, and whoever advanced it may not have seen the count.
+            if epochs.generation.load(Ordering::SeqCst) == generation {
+                return Epoch {
+                    epochs: Arc::clone(epochs),
+                    generation: side,
+                    shard,
+                };
             }
             counter.fetch_sub(1, Ordering::SeqCst);
         }
@@ -45,28 +55,36 @@ impl Epochs {
         true
     }
 
-    /// Whether every operation of the generation before the current has ended.
+    /// Whether everybody of the generation before the current has ended.
     pub fn old_is_empty(&self) -> bool {
         let old = (self.generation.load(Ordering::SeqCst) & 1) ^ 1;
         self.active[old as usize]
             .iter()
             .all(|counter| counter.0.load(Ordering::SeqCst) == 0)
     }
-}
 
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.counter.fetch_sub(1, Ordering::SeqCst);
+    fn counter(&self, generation: u8, shard: u8) -> &AtomicU64 {
+        &self.active[usize::from(generation)][usize::from(shard)].0
     }
 }
 
-fn thread_shard() -> usize {
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        let before = self
+            .epochs
+            .counter(self.generation, self.shard)
+            .fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "an epoch ends once");
+    }
+}
+
+fn thread_shard() -> u8 {
     use std::cell::Cell;
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    thread_local!(static SHARD: Cell<usize> = const { Cell::new(usize::MAX) });
+    thread_local!(static SHARD: Cell<u8> = const { Cell::new(u8::MAX) });
     SHARD.with(|shard| {
-        if shard.get() == usize::MAX {
-            shard.set(NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS);
+        if shard.get() == u8::MAX {
+            shard.set((NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS as u64) as u8);
         }
         shard.get()
     })
@@ -78,15 +96,24 @@ mod tests {
 
     #[test]
     fn an_old_operation_holds_the_generation_open() {
-        let epochs = Epochs::default();
-        let old = epochs.enter();
+        let epochs = Arc::new(Epochs::default());
+        let old = Epochs::enter(&epochs);
         assert!(epochs.advance());
-        let new = epochs.enter();
+        let new = Epochs::enter(&epochs);
         assert!(!epochs.old_is_empty());
         assert!(!epochs.advance(), "two generations at most are told apart");
         drop(old);
         assert!(epochs.old_is_empty());
         drop(new);
         assert!(epochs.advance());
+    }
+
+    #[test]
+    fn an_epoch_ends_on_whatever_thread_drops_it() {
+        let epochs = Arc::new(Epochs::default());
+        let moved = Epochs::enter(&epochs);
+        assert!(epochs.advance());
+        std::thread::spawn(move || drop(moved)).join().unwrap();
+        assert!(epochs.old_is_empty());
     }
 }

@@ -3,7 +3,7 @@
 //! An index is registered as *building* under the exclusive hold; from then on every writer keeps it up to date. The
 //! build then walks the collection in pieces: it locks the records of a piece, reads the latest, and puts their entries
 //! through the commit path. At the end the index becomes visible to plans. A duplicate fails the build and removes it; when it counts as one is
-//! told in `unique_build`.//! What a crash leaves of a build is dropped after the next start (`builds`).
+//! told in `unique_build`. What a crash leaves of a build is dropped after the next start (`builds`).
 
 use std::sync::Arc;
 
@@ -188,7 +188,7 @@ impl Database {
         let mut from: Vec<u8> = Vec::new();
         loop {
             operation.check()?;
-            let _epoch = self.epochs.enter();
+            let _epoch = self.reads.enter();
             let Some((collection, _hold)) = self.hold_shared(namespace, operation)? else {
                 return Err(Error::QueryPlanKilled(format!(
                     "collection `{namespace}` was dropped"
@@ -208,7 +208,7 @@ impl Database {
     }
 
     fn next_record_keys(&self, collection: &Arc<Collection>, from: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.reads.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         if from.is_empty() {
             cursor.first()?;
@@ -292,7 +292,7 @@ impl Database {
             if index.unique {
                 let own = split_unique_value(value).map(|(own, _)| own);
                 let mut is_taken = !taken.insert(key);
-                self.engine.get(key, &mut |value| {
+                self.reads.get(key, &mut |value| {
                     is_taken |= split_unique_value(value).map(|(owner, _)| owner) != own;
                 })?;
                 if is_taken {

@@ -26,6 +26,7 @@ mod checkpoint;
 mod epochs;
 mod hold;
 mod late_writes;
+mod reads;
 mod record_cache;
 mod record_locks;
 mod refusals;

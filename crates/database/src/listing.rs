@@ -3,7 +3,7 @@
 //! Leaves out the collections of a database that was dropped and is still being cleaned up (`database_drop`).
 
 use quarry_bson::Document;
-use quarry_storage::{KeyRange, Snapshot};
+use quarry_storage::KeyRange;
 
 use crate::collection::Collection;
 use crate::database::Database;
@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::ident::Ident;
 use crate::layout;
 use crate::namespace::Namespace;
+use crate::reads::ReadSnapshot;
 
 /// The entries of one database in a snapshot, behind a key or from the first.
 pub(crate) struct Entries<'s> {
@@ -22,7 +23,7 @@ pub(crate) struct Entries<'s> {
 
 impl<'s> Entries<'s> {
     pub fn open(
-        snapshot: &'s dyn Snapshot,
+        snapshot: &'s ReadSnapshot,
         database: &'s str,
         behind: Option<&str>,
     ) -> Result<Entries<'s>> {
@@ -78,7 +79,7 @@ impl<'s> Entries<'s> {
 
 impl Database {
     pub fn list_databases(&self) -> Result<Vec<String>> {
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.reads.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(layout::CATALOG))?;
         cursor.first()?;
         let mut names = Vec::new();
@@ -87,7 +88,7 @@ impl Database {
                 return Err(Error::Corrupt("a catalog key is broken".to_owned()));
             };
             let mut next = layout::catalog_key(database, "");
-            if is_there(snapshot.as_ref(), database)? {
+            if is_there(&snapshot, database)? {
                 names.push(database.to_owned());
             }
             // The byte behind the separator ends the range of this database.
@@ -99,8 +100,8 @@ impl Database {
 
     /// The collections of a database, by name.
     pub fn list_collections(&self, database: &str) -> Result<Vec<Collection>> {
-        let snapshot = self.engine.snapshot()?;
-        let mut entries = Entries::open(snapshot.as_ref(), database, None)?;
+        let snapshot = self.reads.snapshot()?;
+        let mut entries = Entries::open(&snapshot, database, None)?;
         let mut collections = Vec::new();
         while let Some(collection) = entries.next_live()? {
             collections.push(collection);
@@ -109,12 +110,12 @@ impl Database {
     }
 
     pub(crate) fn has_collections(&self, database: &str) -> Result<bool> {
-        is_there(self.engine.snapshot()?.as_ref(), database)
+        is_there(&self.reads.snapshot()?, database)
     }
 }
 
 /// Whether the database has a collection.
-fn is_there(snapshot: &dyn Snapshot, database: &str) -> Result<bool> {
+fn is_there(snapshot: &ReadSnapshot, database: &str) -> Result<bool> {
     let mut entries = Entries::open(snapshot, database, None)?;
     Ok(entries.next_live()?.is_some())
 }

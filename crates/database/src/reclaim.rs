@@ -1,11 +1,14 @@
 //! Space of dropped collections and indexes comes back in the background, in bounded, restartable steps.
 //!
-//! A drop leaves a mark for each ident. When every operation older than the mark has ended, the range of the ident is
-//! given back to the engine a step at a time; the mark goes when the engine has made that durable.
+//! A drop leaves a mark for each ident. When every reader and writer has ended that may have asked the catalog before the
+//! drop, the range of the ident is given back to the engine a step at a time; the mark goes when the engine has made that
+//! durable. The order is: the mark is seen in the engine; the catalog has followed the group that made it; a new epoch
+//! begins; the epochs before it end. Whoever enters the new epoch asks a catalog that does not name the ident any more.
 
 use quarry_journal::Journal;
 use quarry_storage::{Engine, KeyRange, WriteBatch};
 
+use crate::catalog::Catalog;
 use crate::commit::CommitPath;
 use crate::database::journal_error;
 use crate::epochs::Epochs;
@@ -31,6 +34,7 @@ impl Reclaimer {
         engine: &dyn Engine,
         journal: &Journal,
         commit_path: &CommitPath,
+        catalog: &Catalog,
         epochs: &Epochs,
     ) -> Result<()> {
         if self.waiting.is_empty() {
@@ -40,6 +44,8 @@ impl Reclaimer {
             }
             self.waiting = marks(engine)?;
             self.applied_seen = applied;
+            // The engine shows a mark before the catalog's cache has forgotten what was dropped.
+            catalog.wait_until_applied();
             if !self.waiting.is_empty() && !epochs.advance() {
                 self.waiting.clear();
                 self.applied_seen = 0;

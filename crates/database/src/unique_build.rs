@@ -78,7 +78,7 @@ impl Database {
     /// Whether the unique entry `key` stands and names the record with the suffix `own`.
     pub(crate) fn owns_entry(&self, key: &[u8], own: &[u8]) -> Result<bool> {
         let mut owns = false;
-        self.engine.get(key, &mut |value| {
+        self.reads.get(key, &mut |value| {
             owns = split_unique_value(value).is_some_and(|(owner, _)| owner == own);
         })?;
         Ok(owns)
@@ -123,7 +123,7 @@ impl Database {
                 let (key, value) = (keys.key(entry), keys.value(entry));
                 let mut owner = put.get(key).cloned();
                 if owner.is_none() {
-                    self.engine.get(key, &mut |value| {
+                    self.reads.get(key, &mut |value| {
                         owner = split_unique_value(value).map(|(owner, _)| owner.into());
                     })?;
                 }

@@ -5,7 +5,7 @@
 //! be what the engine holds.
 
 use quarry_bson::RawDocument;
-use quarry_storage::{KeyRange, Snapshot};
+use quarry_storage::KeyRange;
 
 use crate::collection::{Collection, Detail};
 use crate::database::{Database, append_record_key};
@@ -14,6 +14,7 @@ use crate::index_keys::Target;
 use crate::key_buffer::KeyBuffer;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
+use crate::reads::ReadSnapshot;
 use crate::record_cache::RecordCache;
 
 /// Errors that one report lists at most.
@@ -47,11 +48,11 @@ impl Database {
             )));
         };
         let detail = self.catalog.detail(&collection)?;
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.reads.snapshot()?;
         let mut check = Check {
             collection: &collection,
             detail,
-            snapshot: snapshot.as_ref(),
+            snapshot: &snapshot,
             operation,
             report: ValidateReport::default(),
             expected: vec![0; detail.indexes.len()],
@@ -60,7 +61,7 @@ impl Database {
         };
         check.documents(full)?;
         check.indexes()?;
-        if let Some(records) = self.records.as_ref().filter(|_| full) {
+        if let Some(records) = self.reads.records().filter(|_| full) {
             check.cached(records)?;
         }
         let counts = self.counts(&collection)?;
@@ -78,7 +79,7 @@ impl Database {
 struct Check<'c> {
     collection: &'c Collection,
     detail: &'c Detail,
-    snapshot: &'c dyn Snapshot,
+    snapshot: &'c ReadSnapshot,
     operation: &'c Operation,
     report: ValidateReport,
     /// Entries that the documents ask for, by index.

@@ -1,10 +1,9 @@
 //! A view: one snapshot of one collection, for as long as a batch of results takes.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use quarry_bson::RawValue;
-use quarry_storage::{Cursor, KeyRange, Snapshot};
+use quarry_storage::{Cursor, KeyRange};
 use quarry_timing::Phase;
 
 use crate::catalog::Catalog;
@@ -15,41 +14,31 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::index_entry::{IndexEntry, split_unique_value};
 use crate::namespace::Namespace;
-use crate::record_cache::{Reader, RecordCache};
+use crate::reads::ReadSnapshot;
 
-/// After so many reads a view puts nothing more into the cache: a long scan does not sweep out what others ask for.
-const READS_KEPT_MAX: u32 = 100;
-
+/// One collection in one snapshot. Neither the collection nor an index of it loses its space while the view lives, even
+/// when it is dropped meanwhile.
 pub struct View {
     pub collection: Arc<Collection>,
     catalog: Arc<Catalog>,
-    records: Option<CachedRecords>,
-    snapshot: Box<dyn Snapshot>,
-}
-
-/// The cache of records as the view reads it.
-struct CachedRecords {
-    cache: Arc<RecordCache>,
-    reader: Reader,
-    /// How many more reads may put in what they find.
-    left: Cell<u32>,
+    snapshot: ReadSnapshot,
 }
 
 impl Database {
     /// A snapshot, and the collection as it is in it.
     pub fn view(&self, namespace: &Namespace) -> Result<Option<View>> {
         loop {
+            // Before the catalog is asked: what it names is not reclaimed from here on.
+            let epoch = self.reads.enter();
             let Some(collection) = self.catalog.get(namespace)? else {
                 return Ok(None);
             };
             // Multikey marks are read after the snapshot: what it shows is marked by then.
-            let records = self.records.as_ref().map(CachedRecords::new);
-            let snapshot = self.engine.snapshot()?;
+            let snapshot = self.reads.snapshot_in(epoch)?;
             if self.catalog.is_current(&collection)? {
                 return Ok(Some(View {
                     collection,
                     catalog: Arc::clone(&self.catalog),
-                    records,
                     snapshot,
                 }));
             }
@@ -59,11 +48,7 @@ impl Database {
     /// Reads the latest state of one record; false if there is none.
     pub fn get_record(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let _read = quarry_timing::phase(Phase::EngineRead);
-        let get = |read: &mut dyn FnMut(&[u8])| self.engine.get(record_key, read);
-        Ok(match &self.records {
-            Some(cache) => cache.read(record_key, cache.latest(), read, get)?,
-            None => get(read)?,
-        })
+        self.reads.get_record(record_key, read)
     }
 
     /// The exact number of documents, and their bytes.
@@ -77,26 +62,6 @@ impl Database {
     }
 }
 
-impl CachedRecords {
-    fn new(cache: &Arc<RecordCache>) -> CachedRecords {
-        CachedRecords {
-            cache: Arc::clone(cache),
-            reader: cache.snapshot(),
-            left: Cell::new(READS_KEPT_MAX),
-        }
-    }
-
-    fn next_reader(&self) -> Reader {
-        match self.left.get().checked_sub(1) {
-            Some(left) => {
-                self.left.set(left);
-                self.reader
-            }
-            None => self.reader.without_keeping(),
-        }
-    }
-}
-
 impl View {
     pub fn detail(&self) -> Result<&Detail> {
         self.catalog.detail(&self.collection)
@@ -104,17 +69,14 @@ impl View {
 
     /// Reads a record or an index entry.
     pub fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let get = |read: &mut dyn FnMut(&[u8])| self.snapshot.get(key, read);
-        Ok(match &self.records {
-            Some(records) if key.starts_with(self.collection.prefix.as_bytes()) => {
-                records.cache.read(key, records.next_reader(), read, get)?
-            }
-            _ => get(read)?,
-        })
+        match key.starts_with(self.collection.prefix.as_bytes()) {
+            true => self.snapshot.get_record(key, read),
+            false => self.snapshot.get(key, read),
+        }
     }
 
     pub fn cursor(&self, range: KeyRange) -> Result<Box<dyn Cursor + '_>> {
-        Ok(self.snapshot.cursor(range)?)
+        self.snapshot.cursor(range)
     }
 
     /// The record key of the document with this `_id`, if it is there.

@@ -31,7 +31,7 @@ impl Database {
         if !is_over(piece) {
             return Ok(());
         }
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.reads.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         cursor.first()?;
         let mut keys = KeyBuffer::default();

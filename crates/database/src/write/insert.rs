@@ -36,7 +36,7 @@ impl Database {
         documents: &[RawDocument<'_>],
         ordered: bool,
     ) -> Result<Inserted> {
-        let _epoch = self.epochs.enter();
+        let _epoch = self.reads.enter();
         let (collection, _hold) = loop {
             match self.hold_shared(namespace, operation)? {
                 Some(held) => break held,
@@ -140,7 +140,7 @@ impl<'i> InsertPiece<'i> {
     /// Capped: the next RecordIds. The hold is exclusive, so the last key cannot move.
     fn make_record_ids(&mut self) -> Result<()> {
         let prefix = self.collection.prefix.as_bytes();
-        let snapshot = self.database.engine.snapshot()?;
+        let snapshot = self.database.reads.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(prefix))?;
         cursor.last()?;
         let last = if cursor.valid() {
@@ -196,7 +196,7 @@ impl<'i> InsertPiece<'i> {
             }
         }
         let mut note = |at: usize| known.push(asked[at]);
-        self.database.engine.find_present(&keys, &mut note)?;
+        self.database.reads.find_present(&keys, &mut note)?;
         known.sort_unstable();
         if self.ordered {
             known.truncate(1);
@@ -328,7 +328,7 @@ impl<'i> InsertPiece<'i> {
         let mut note = |at: usize| {
             stored.insert(keys[at]);
         };
-        self.database.engine.find_present(&keys, &mut note)?;
+        self.database.reads.find_present(&keys, &mut note)?;
         Ok(stored)
     }
 

@@ -164,7 +164,7 @@ impl ModifiedKeys {
                     Some(owner) => owner.is_some_and(|owner| owner != position),
                     None => {
                         let mut taken = false;
-                        database.engine.get(key, &mut |value| {
+                        database.reads.get(key, &mut |value| {
                             taken = split_unique_value(value).is_none_or(|(owner, _)| owner != own);
                         })?;
                         taken
