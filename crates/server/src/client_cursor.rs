@@ -33,7 +33,7 @@ pub struct ClientCursor {
     pub namespace: String,
     pub session: Option<SessionId>,
     pub source: Source,
-    /// A document that was made and did not fit into the last batch.
+    /// A document that a stage has made and that did not fit into the last batch.
     overflow: Vec<u8>,
     /// What is left of the maxTimeMS of the command that made it.
     pub time_left: Option<Duration>,
@@ -131,7 +131,7 @@ impl ClientCursor {
                 }
                 is_full = count > 0 && out.len() - start > room;
                 if is_full {
-                    self.overflow.extend_from_slice(&out[start..]);
+                    self.put_back(&out[start..]);
                 }
                 Ok::<bool, CommandError>(!is_full)
             })?;
@@ -209,6 +209,18 @@ impl ClientCursor {
         match &self.source {
             Source::Executor(executor) => executor.is_dead(),
             Source::Documents(_) => true,
+        }
+    }
+
+    /// Leaves a document that `next` has handed out to the next batch: read again where it can be, as it was made
+    /// elsewhere.
+    fn put_back(&mut self, document: &[u8]) {
+        let is_read_again = match &mut self.source {
+            Source::Executor(executor) => executor.put_back(document.len()),
+            Source::Documents(_) => false,
+        };
+        if !is_read_again {
+            self.overflow.extend_from_slice(document);
         }
     }
 

@@ -1,7 +1,10 @@
 //! A read between two batches: a view while a batch is made, a plan with its position, and what was read ahead.
 //!
 //! Documents are read in chunks, matched and projected into one buffer, and copied from it to the reply; no
-//! engine cursor is open between two calls. A sort reads all its input first.
+//! engine cursor is open between two calls. What of a chunk was not handed out when the snapshot is given up is read again
+//! from the next one, so that a batch shows nothing that was changed or deleted before it was asked for. A sort is the
+//! exception: it reads all its input first, and its rows are as old as the batch that began it. So are the stages of a
+//! pipeline that hold documents.
 
 use quarry_bson::RawDocument;
 use quarry_database::{Database, Error, Ident, Namespace, Operation, View};
@@ -52,6 +55,8 @@ pub(super) struct Reading {
     scan: Scan,
     parsed: Parsed,
     skip: u64,
+    /// As it was before the chunk.
+    skip_before: u64,
     left: u64,
     wanted: Option<u64>,
     ahead: Ahead,
@@ -59,10 +64,14 @@ pub(super) struct Reading {
     is_finished: bool,
 }
 
+/// Documents that were read and not handed out yet.
 #[derive(Default)]
 struct Ahead {
     bytes: Vec<u8>,
     position: usize,
+    /// How many documents of the chunk were handed out, and how many it had.
+    taken: usize,
+    documents: usize,
 }
 
 impl Executor {
@@ -122,9 +131,23 @@ impl Executor {
         }
     }
 
-    /// Gives up the snapshot.
+    /// Takes the last document back that `next` handed out, which had `bytes` bytes: it is the next one again. False where
+    /// a stage has made it, which cannot make it again.
+    pub fn put_back(&mut self, bytes: usize) -> bool {
+        if self.rest.is_some() {
+            return false;
+        }
+        match &mut self.input {
+            Input::Documents { position, .. } => *position -= bytes,
+            Input::Reading(viewed) => viewed.reading.ahead.put_back(bytes),
+        }
+        true
+    }
+
+    /// Gives up the snapshot, and what was read ahead from it.
     pub fn save(&mut self) -> Result<()> {
         if let Input::Reading(viewed) = &mut self.input {
+            viewed.reading.give_back();
             viewed.view = None;
         }
         if let Some(rest) = &mut self.rest {
@@ -218,12 +241,21 @@ impl Viewed {
 
 impl Ahead {
     fn take(&mut self, out: &mut Vec<u8>) -> bool {
-        let taken = take(&self.bytes, &mut self.position, out);
-        if !taken {
-            self.bytes.clear();
-            self.position = 0;
-        }
-        taken
+        let is_taken = take(&self.bytes, &mut self.position, out);
+        self.taken += usize::from(is_taken);
+        is_taken
+    }
+
+    fn put_back(&mut self, bytes: usize) {
+        self.position -= bytes;
+        self.taken -= 1;
+    }
+
+    /// Makes room for the next chunk.
+    fn clear(&mut self) {
+        debug_assert!(self.is_empty(), "a document that was read ahead is lost");
+        self.bytes.clear();
+        (self.position, self.taken, self.documents) = (0, 0, 0);
     }
 
     fn is_empty(&self) -> bool {
@@ -237,6 +269,7 @@ impl Reading {
             scan,
             parsed,
             skip,
+            skip_before: skip,
             left: limit.unwrap_or(u64::MAX),
             wanted: limit.map(|limit| limit.saturating_add(skip)),
             ahead: Ahead::default(),
@@ -250,8 +283,26 @@ impl Reading {
         self.scan.resume();
     }
 
+    /// Has the scan go back to the first document that was read and not handed out. Rows of a sort stay: they cannot be
+    /// read again without the others.
+    fn give_back(&mut self) {
+        let left_over = self.ahead.documents - self.ahead.taken;
+        if left_over == 0 || self.sorted.is_some() {
+            return;
+        }
+        self.scan.rewind(self.ahead.taken);
+        self.left += left_over as u64;
+        if self.ahead.taken == 0 {
+            self.skip = self.skip_before;
+        }
+        self.is_finished = false;
+        self.ahead.position = self.ahead.bytes.len();
+        self.ahead.clear();
+    }
+
     /// Reads the next chunk.
     fn fill(&mut self, view: &View, operation: &Operation) -> Result<()> {
+        self.ahead.clear();
         if self.is_finished || self.left == 0 {
             return Ok(());
         }
@@ -262,6 +313,7 @@ impl Reading {
             scan,
             parsed,
             skip,
+            skip_before,
             left,
             ahead,
             ..
@@ -269,6 +321,7 @@ impl Reading {
         let chunk = CHUNK_DOCUMENTS.min(*left);
         let is_answered = scan.plan().answers_filter;
         let mut count = 0;
+        *skip_before = *skip;
         let more = scan.run(view, operation, &mut |_, document| {
             if !is_answered && !matches(parsed, document)? {
                 return Ok(Flow::Continue);
@@ -281,8 +334,12 @@ impl Reading {
             *left -= 1;
             count += 1;
             let is_full = count >= chunk || ahead.bytes.len() >= CHUNK_BYTES;
-            Ok(if is_full { Flow::Stop } else { Flow::Continue })
+            Ok(match is_full {
+                true => Flow::KeepAndStop,
+                false => Flow::Keep,
+            })
         })?;
+        ahead.documents = count as usize;
         self.is_finished = !more || self.left == 0;
         Ok(())
     }
@@ -315,6 +372,7 @@ impl Reading {
                 count += 1;
             }
         }
+        self.ahead.documents = count as usize;
         Ok(())
     }
 

@@ -2,13 +2,18 @@
 //!
 //! Keeps true: every document once, even where an index holds it under several keys; nothing is held between two
 //! runs but the position. What was written behind the position between two runs may or may not be met.
+//!
+//! Whoever keeps documents for later (`Flow::Keep`) can have the scan go back behind any of them (`Scan::rewind`): what
+//! was kept and not used before the snapshot is given up is read again from the next one.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hashbrown::HashSet;
+use hashbrown::DefaultHashBuilder;
+use indexmap::IndexSet;
 use quarry_bson::RawDocument;
 use quarry_database::{Cursor, Index, KeyRange, Operation, View, index_record_key};
 use quarry_timing::{Phase, phase};
+use smallvec::SmallVec;
 
 use super::error::{Result, memory_exceeded};
 use crate::error_code::ErrorCode;
@@ -23,7 +28,40 @@ const SEEN_ENTRY_BYTES: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     Continue,
+    /// Goes on, and marks its position: the document was put aside and may not be used after all.
+    Keep,
+    /// Like `Keep`, but stops.
+    KeepAndStop,
     Stop,
+}
+
+/// Where a scan stood at one moment.
+#[derive(Debug, Clone, Default)]
+struct Position {
+    /// Counts from the first range to be read.
+    range: usize,
+    /// Where in the range the scan stands.
+    last_key: Option<Vec<u8>>,
+    is_done: bool,
+    /// How many documents it knew again.
+    seen: usize,
+}
+
+/// Where a scan stood behind each document that was kept, and before the first of them.
+#[derive(Debug, Default)]
+struct Marks {
+    before: Position,
+    behind: SmallVec<[Mark; 2]>,
+    /// The keys of all marks, one after the other.
+    keys: SmallVec<[u8; 64]>,
+}
+
+#[derive(Debug)]
+struct Mark {
+    range: usize,
+    /// Where its key ends in the marks' keys.
+    key_end: usize,
+    seen: usize,
 }
 
 pub struct Scan {
@@ -33,7 +71,9 @@ pub struct Scan {
     /// Where in the range the scan stands.
     last_key: Option<Vec<u8>>,
     is_done: bool,
-    seen: HashSet<Box<[u8]>>,
+    marks: Marks,
+    /// In the order in which they were met.
+    seen: IndexSet<Box<[u8]>, DefaultHashBuilder>,
     seen_bytes: usize,
     /// Documents may move along the index while it is read.
     remembers_all: bool,
@@ -51,7 +91,8 @@ impl Scan {
             range: 0,
             last_key: None,
             is_done: false,
-            seen: HashSet::new(),
+            marks: Marks::default(),
+            seen: IndexSet::default(),
             seen_bytes: 0,
             remembers_all: false,
             keys_examined: 0,
@@ -83,6 +124,35 @@ impl Scan {
         self.range = self.range.min(self.plan.ranges.len().saturating_sub(1));
     }
 
+    /// Goes back to where the scan stood behind the first `used` documents that its last run kept, in the order in which
+    /// it met them; with 0 to where that run began. The documents behind come again, if they still match.
+    pub fn rewind(&mut self, used: usize) {
+        let marks = &self.marks;
+        assert!(used <= marks.behind.len(), "only kept documents are used");
+        let seen = match used.checked_sub(1) {
+            None => {
+                self.range = marks.before.range;
+                self.last_key.clone_from(&marks.before.last_key);
+                self.is_done = marks.before.is_done;
+                marks.before.seen
+            }
+            Some(last) => {
+                let mark = &marks.behind[last];
+                let key_start = last
+                    .checked_sub(1)
+                    .map_or(0, |before| marks.behind[before].key_end);
+                self.range = mark.range;
+                self.last_key = Some(marks.keys[key_start..mark.key_end].to_vec());
+                self.is_done = false;
+                mark.seen
+            }
+        };
+        for forgotten in self.seen.drain(seen..) {
+            self.seen_bytes -= forgotten.len() + SEEN_ENTRY_BYTES;
+        }
+        self.marks.begin(Position::default());
+    }
+
     /// Hands over documents until `visit` stops it or there are no more; says whether there may be more.
     pub fn run(
         &mut self,
@@ -92,6 +162,12 @@ impl Scan {
     ) -> Result<bool> {
         let (keys, docs) = (self.keys_examined, self.docs_examined);
         operation.plan.get_or_init(|| self.plan.summary());
+        self.marks.begin(Position {
+            range: self.range,
+            last_key: self.last_key.clone(),
+            is_done: self.is_done,
+            seen: self.seen.len(),
+        });
         let _scope = phase(Phase::EngineScan);
         let outcome = self.run_ranges(view, operation, visit);
         operation
@@ -147,7 +223,10 @@ impl Scan {
                         self.visit_entry(view, index, &record, visit)?
                     }
                 };
-                if flow == Flow::Stop {
+                if matches!(flow, Flow::Keep | Flow::KeepAndStop) {
+                    self.marks.add(self.range, cursor.key(), self.seen.len());
+                }
+                if matches!(flow, Flow::Stop | Flow::KeepAndStop) {
                     self.remember(cursor.key());
                     return Ok(true);
                 }
@@ -188,7 +267,10 @@ impl Scan {
                 }
                 Some(index) => self.get_entry(view, index, &key, visit)?,
             };
-            if flow == Flow::Stop {
+            if matches!(flow, Flow::Keep | Flow::KeepAndStop) {
+                self.marks.add(self.range, &key, self.seen.len());
+            }
+            if matches!(flow, Flow::Stop | Flow::KeepAndStop) {
                 self.remember(&key);
                 return Ok(true);
             }
@@ -329,5 +411,23 @@ impl Scan {
         }
         self.seen.insert(record.into());
         Ok(true)
+    }
+}
+
+impl Marks {
+    /// Forgets the marks of the run before; `before` is where the next one begins.
+    fn begin(&mut self, before: Position) {
+        self.before = before;
+        self.behind.clear();
+        self.keys.clear();
+    }
+
+    fn add(&mut self, range: usize, key: &[u8], seen: usize) {
+        self.keys.extend_from_slice(key);
+        self.behind.push(Mark {
+            range,
+            key_end: self.keys.len(),
+            seen,
+        });
     }
 }

@@ -68,6 +68,156 @@ fn a_saved_cursor_goes_on_and_ends_with_its_collection() {
     }
 }
 
+/// Reads `first` documents, gives the snapshot up, has `change` change something, and reads the rest: their `_id`s.
+fn ids_after(
+    fixture: &Fixture,
+    request: FindRequest<'_>,
+    first: usize,
+    change: impl FnOnce(&Fixture),
+) -> (Vec<i32>, Vec<i32>) {
+    let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+    let mut out = Vec::new();
+    let mut next = |executor: &mut Executor| {
+        out.clear();
+        let found = executor.next(&fixture.operation, &mut out).unwrap();
+        found.then(|| RawDocument::new(&out).unwrap().get_i32("_id").unwrap())
+    };
+    let before = (0..first).map_while(|_| next(&mut executor)).collect();
+    executor.save().unwrap();
+    change(fixture);
+    executor
+        .restore(&fixture.database, &fixture.operation)
+        .unwrap();
+    (before, std::iter::from_fn(|| next(&mut executor)).collect())
+}
+
+/// What a batch shows is as new as the batch, by whatever way its documents are found.
+#[test]
+fn nothing_that_went_before_a_batch_is_in_it() {
+    let ids = |range: std::ops::Range<i32>| range.collect::<Vec<i32>>();
+    let in_40: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    let in_40 = format!(r#"{{"_id": {{"$in": [{}]}}}}"#, in_40.join(","));
+    // The filter, the index to use, the sort, and whether the documents come in descending order.
+    for (filter, hint, sort, is_reversed) in [
+        ("{}", None, None, false),
+        ("{}", None, Some(r#"{"_id": -1}"#), true),
+        (r#"{"_id": {"$gte": 0}}"#, None, None, false),
+        (in_40.as_str(), None, None, false),
+        (r#"{"a": {"$gte": 0}}"#, Some(r#"{"a": 1}"#), None, false),
+        (
+            r#"{"a": {"$gte": 0}}"#,
+            Some(r#"{"a": 1}"#),
+            Some(r#"{"a": -1}"#),
+            true,
+        ),
+        (
+            r#"{"list": {"$gte": 0}}"#,
+            Some(r#"{"list": 1}"#),
+            None,
+            false,
+        ),
+        (
+            r#"{"unique": {"$in": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}"#,
+            Some(r#"{"unique": 1}"#),
+            None,
+            false,
+        ),
+    ] {
+        let documents: Vec<Document> = (0..40)
+            .map(|n| doc! {"_id": n, "a": n, "list": [n, n + 1, n + 2], "unique": n})
+            .collect();
+        let fixture = with_documents(&documents);
+        fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+        fixture.index(r#"{"key": {"list": 1}, "name": "list_1"}"#);
+        fixture.index(r#"{"key": {"unique": 1}, "name": "unique_1", "unique": true}"#);
+        let (filter, hint, sort) = (json(filter), hint.map(json), sort.map(json));
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        request.hint = hint.as_ref().map(|hint| RawValue::Document(hint.as_raw()));
+        request.sort = sort.as_ref().map(Document::as_raw);
+        let whole =
+            fixture.drain(exec::find(&fixture.database, &fixture.operation, request).unwrap());
+        let last = whole.len() as i32;
+        let (before, after) = ids_after(&fixture, request, 3, |fixture| {
+            // Of the second half one is left, and one that matched does not match any more.
+            let (low, high) = if is_reversed { (0, 20) } else { (6, 40) };
+            fixture.delete(
+                &format!(r#"{{"_id": {{"$gte": {low}, "$lt": {high}, "$ne": 10}}}}"#),
+                true,
+            );
+        });
+        let expected = match (is_reversed, last) {
+            (true, _) => {
+                let mut rest = ids(20..37);
+                rest.insert(0, 10);
+                rest.reverse();
+                (vec![39, 38, 37], rest)
+            }
+            (false, _) => (ids(0..3), [ids(3..6), vec![10]].concat()),
+        };
+        assert_eq!((before, after), expected, "{filter} {hint:?} {sort:?}");
+    }
+}
+
+#[test]
+fn what_a_batch_left_is_read_again_with_its_skip_and_limit() {
+    let documents: Vec<Document> = (0..100).map(|n| doc! {"_id": n, "a": 1}).collect();
+    for first in [0, 1, 5, 19, 20] {
+        let fixture = with_documents(&documents);
+        let filter = json(r#"{"a": 1}"#);
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        (request.skip, request.limit) = (10, Some(20));
+        let (before, after) = ids_after(&fixture, request, first, |fixture| {
+            let changed = fixture.update(
+                r#"{"_id": {"$gte": 15, "$lt": 20}}"#,
+                r#"{"$set": {"a": 2}}"#,
+                true,
+                false,
+            );
+            assert_eq!(changed.modified, 5);
+        });
+        assert_eq!(before, (10..10 + first as i32).collect::<Vec<_>>());
+        assert_eq!(before.len() + after.len(), 20, "{first}");
+        let is_old = |id: &i32| (15..20).contains(id);
+        assert!(!after.iter().any(is_old), "{first}: {after:?}");
+        assert!(after.is_sorted());
+    }
+}
+
+#[test]
+fn a_document_that_is_put_back_comes_again_as_it_is_then() {
+    let documents: Vec<Document> = (0..5).map(|n| doc! {"_id": n, "a": n}).collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    for filter in [
+        "{}",
+        r#"{"a": {"$gte": 0}}"#,
+        r#"{"_id": {"$in": [0, 1, 2]}}"#,
+    ] {
+        fixture.update(r#"{"_id": 0}"#, r#"{"$set": {"b": 1}}"#, false, false);
+        let filter = json(filter);
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+        let mut out = Vec::new();
+        assert!(executor.next(&fixture.operation, &mut out).unwrap());
+        assert!(executor.put_back(out.len()));
+        executor.save().unwrap();
+        fixture.update(r#"{"_id": 0}"#, r#"{"$set": {"b": 2}}"#, false, false);
+        executor
+            .restore(&fixture.database, &fixture.operation)
+            .unwrap();
+        out.clear();
+        assert!(executor.next(&fixture.operation, &mut out).unwrap());
+        let document = RawDocument::new(&out).unwrap();
+        assert_eq!(
+            (document.get_i32("_id"), document.get_i32("b")),
+            (Some(0), Some(2))
+        );
+    }
+}
+
 #[test]
 fn a_tailable_cursor_follows_a_capped_collection() {
     let fixture = with(&[]);
