@@ -50,6 +50,12 @@ impl Parsed {
         }
     }
 
+    /// Whether the projection asks which element of an array the filter went through.
+    pub fn uses_matched_element(&self) -> bool {
+        let projection = self.projection.as_ref();
+        projection.is_some_and(Projection::uses_matched_element)
+    }
+
     pub fn plan(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
         self.choose(view, hint, false)
     }

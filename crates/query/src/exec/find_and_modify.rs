@@ -1,4 +1,6 @@
 //! `findAndModify`: changes or removes the first document in an order and answers it as it was or as it is.
+//!
+//! Keeps true: what is answered is made before anything is written, so that nothing is refused after the write.
 
 use quarry_bson::{Document, RawDocument};
 use quarry_database::{Change, Database, Error, Level, Operation};
@@ -9,7 +11,7 @@ use super::find::Parsed;
 use super::modify::Target;
 use super::now_ms;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
-use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, upsert};
+use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
 use crate::update::Update;
 
 pub fn find_and_modify(
@@ -19,6 +21,10 @@ pub fn find_and_modify(
     level: Level,
 ) -> Result<FindAndModifyOutcome> {
     let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
+    if request.returns_new && parsed.uses_matched_element() {
+        let text = "cannot use a positional projection and return the new document";
+        return Err(crate::Error::bad_value(text).into());
+    }
     let mut update = request.update.map(Update::parse).transpose()?;
     if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
         update.fill_empty_timestamps();
@@ -41,12 +47,11 @@ pub fn find_and_modify(
                 Some(update) => applying(update, now_ms)(document, details, out)?,
             };
             let is_new = request.returns_new && change == Change::Replace;
-            let shown = if is_new {
-                RawDocument::new(out)?
+            image = Some(if is_new {
+                shown(parsed, RawDocument::new(out)?)?
             } else {
-                document
-            };
-            image = Some(shown.to_owned_document());
+                shown(parsed, document)?
+            });
             Ok(change)
         })?;
         totals.settle(database, level)?;
@@ -54,26 +59,33 @@ pub fn find_and_modify(
             return Ok(FindAndModifyOutcome {
                 matched: true,
                 upserted: None,
-                value: image.map(|image| shown(parsed, &image)).transpose()?,
+                value: image,
             });
         }
         let Some(update) = update.as_ref().filter(|_| request.is_upsert) else {
             return Ok(FindAndModifyOutcome::default());
         };
-        if let Some(document) = upsert(&target, update, now_ms, level)? {
-            let value = request.returns_new.then(|| shown(parsed, &document));
+        let document = update.upsert_document(&parsed.matcher, now_ms)?;
+        let returned = request
+            .returns_new
+            .then(|| shown(parsed, document.as_raw()));
+        let value = returned.transpose()?;
+        if insert_upserted(&target, &document, level)? {
             return Ok(FindAndModifyOutcome {
                 matched: false,
                 upserted: id_of(&document),
-                value: value.transpose()?,
+                value,
             });
         }
     }
     Err(Error::WriteConflict)
 }
 
-fn shown(parsed: &Parsed, document: &Document) -> Result<Document> {
+fn shown(parsed: &Parsed, document: RawDocument<'_>) -> Result<Document> {
+    if parsed.projection.is_none() {
+        return Ok(document.to_owned_document());
+    }
     let mut bytes = Vec::new();
-    project(parsed, document.as_raw(), &mut bytes)?;
+    project(parsed, document, &mut bytes)?;
     Ok(Document::from_bytes(bytes)?)
 }

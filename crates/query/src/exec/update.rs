@@ -54,7 +54,8 @@ pub fn update(
                 upserted: None,
             });
         }
-        if let Some(document) = upsert(&target, &update, now_ms, level)? {
+        let document = update.upsert_document(&target.parsed()?.matcher, now_ms)?;
+        if insert_upserted(&target, &document, level)? {
             return Ok(UpdateOutcome {
                 upserted: id_of(&document),
                 ..UpdateOutcome::default()
@@ -80,15 +81,12 @@ pub(super) fn applying(
     }
 }
 
-/// Inserts what the filter and the update make; None if another has inserted it meanwhile.
-pub(super) fn upsert(
+/// Inserts what an upsert's filter and update make; false if another has inserted it meanwhile.
+pub(super) fn insert_upserted(
     target: &Target<'_>,
-    update: &Update,
-    now_ms: i64,
+    document: &Document,
     level: Level,
-) -> Result<Option<Document>> {
-    let matcher = &target.parsed()?.matcher;
-    let document = update.upsert_document(matcher, now_ms)?;
+) -> Result<bool> {
     let mut inserted = target.database.insert_piece(
         target.operation,
         target.namespace,
@@ -102,9 +100,13 @@ pub(super) fn upsert(
                 ..Totals::default()
             };
             totals.settle(target.database, level)?;
-            Ok(Some(document))
+            Ok(true)
         }
-        Some((_, Error::DuplicateKey(key))) if is_own(&key, matcher, &document) => Ok(None),
+        Some((_, Error::DuplicateKey(key)))
+            if is_own(&key, &target.parsed()?.matcher, document) =>
+        {
+            Ok(false)
+        }
         Some((_, error)) => Err(error),
     }
 }

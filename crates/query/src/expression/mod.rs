@@ -9,6 +9,7 @@ mod arrays;
 pub(crate) mod bounds;
 mod comparison;
 mod conditional;
+mod constants;
 mod conversion;
 mod evaluated;
 pub(crate) mod fold;

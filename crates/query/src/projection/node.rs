@@ -53,6 +53,21 @@ impl Branch {
         self.fields.get(place)
     }
 
+    /// Evaluates the constant parts of computed fields, and fails where one cannot be.
+    pub fn fold(&mut self, now_ms: i64) -> Result<()> {
+        for node in self.fields.values_mut() {
+            match node {
+                Node::Computed(expression) => {
+                    let parsed = std::mem::replace(expression, Expression::Absent);
+                    *expression = parsed.folded(now_ms)?;
+                }
+                Node::Branch(branch) => branch.fold(now_ms)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     pub fn insert(&mut self, path: &FieldPath, node: Node) -> Result<()> {
         self.insert_at(path, 0, node)
     }

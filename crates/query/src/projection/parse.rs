@@ -260,13 +260,15 @@ impl Parser<'_> {
             }
             (Mode::Keep, Some(false)) => self.root.insert(&id, Node::Exclude)?,
         }
+        let now_ms = DateTime::now().0;
+        self.root.fold(now_ms)?;
         let plain = mode == Mode::Drop && !self.has_other;
         Ok(Projection {
             mode,
             root: self.root,
             required: plain.then_some(self.paths),
             uses_matched_element: self.has_matched,
-            now_ms: DateTime::now().0,
+            now_ms,
         })
     }
 }

@@ -39,7 +39,7 @@ impl<'u> Apply<'u, '_> {
         }
         self.document(self.root, &self.operators.root, out)?;
         if self.operators.root.named.find(b"_id").is_some() {
-            self.check_id_kept(&out[self.start..])?;
+            self.keep_id(out)?;
         }
         Ok(())
     }
@@ -49,14 +49,26 @@ impl<'u> Apply<'u, '_> {
         check_bytes(out.len() - self.start)
     }
 
-    fn check_id_kept(&self, updated: &[u8]) -> Result<()> {
-        let Some(old) = self.root.get("_id") else {
+    /// An `_id` may be given an equal value, and keeps its bytes: the document's index entries hold them too.
+    fn keep_id(&self, out: &mut Vec<u8>) -> Result<()> {
+        let Some(old) = self.root.get_element("_id") else {
             return Ok(());
         };
-        if RawDocument::new(updated)?.get("_id") != Some(old) {
+        let updated = RawDocument::new(&out[self.start..])?;
+        let new = updated.get_element("_id");
+        let Some(new) = new.filter(|new| new.value() == old.value()) else {
             let text =
                 "Performing an update on the path '_id' would modify the immutable field '_id'";
             return Err(Error::new(ErrorCode::IMMUTABLE_FIELD, text));
+        };
+        if new.as_bytes() != old.as_bytes() {
+            // The element is a part of the document's bytes.
+            let at = new.as_bytes().as_ptr() as usize - updated.as_bytes().as_ptr() as usize;
+            let new_bytes = new.as_bytes().len();
+            let element = self.start + at..self.start + at + new_bytes;
+            out.splice(element, old.as_bytes().iter().copied());
+            let length = (out.len() - self.start) as u32;
+            out[self.start..self.start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         }
         Ok(())
     }

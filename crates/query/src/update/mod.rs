@@ -118,7 +118,9 @@ impl Update {
     ) -> Result<Outcome> {
         let start = out.len();
         match &self.kind {
-            Kind::Replacement(replacement) => replace(document, replacement.as_raw(), out)?,
+            Kind::Replacement(replacement) => {
+                replace(document, replacement.as_raw(), upsert_insert, out)?;
+            }
             Kind::Operators(operators) => {
                 apply::Apply {
                     operators,
@@ -152,31 +154,42 @@ fn check_bytes(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The replacement with the document's `_id`, which it may repeat but not change.
+/// The replacement with the document's `_id`, which it may repeat but not change: an equal one of another type leaves
+/// the bytes as they are, because the document's index entries hold them too. The document that an upsert makes has no
+/// entries yet, and takes the `_id` that the replacement gives.
 fn replace(
     document: RawDocument<'_>,
     replacement: RawDocument<'_>,
+    upsert_insert: bool,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let old_id = document.get_element("_id");
-    match (old_id, replacement.get("_id")) {
-        (Some(old_id), None) => {
-            let mut builder = DocumentBuilder::new(out);
-            builder.append_element(old_id);
-            for element in replacement {
-                builder.append_element(element);
-            }
-            builder.finish();
-            return Ok(());
-        }
-        (Some(old_id), Some(new_id)) if old_id.value() != new_id => {
+    let Some(old_id) = document.get_element("_id") else {
+        out.extend_from_slice(replacement.as_bytes());
+        return Ok(());
+    };
+    let mut given = 0;
+    for id in replacement.iter().filter(|element| element.name() == "_id") {
+        given += 1;
+        if id.value() != old_id.value() {
             let text = format!(
-                "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {new_id}"
+                "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {}",
+                id.value()
             );
             return Err(Error::new(ErrorCode::IMMUTABLE_FIELD, text));
         }
-        _ => {}
     }
-    out.extend_from_slice(replacement.as_bytes());
+    let is_as_stored = replacement
+        .first()
+        .is_some_and(|first| first.as_bytes() == old_id.as_bytes());
+    if given == 1 && (is_as_stored || upsert_insert) {
+        out.extend_from_slice(replacement.as_bytes());
+        return Ok(());
+    }
+    let mut builder = DocumentBuilder::new(out);
+    builder.append_element(old_id);
+    for element in replacement.iter().filter(|element| element.name() != "_id") {
+        builder.append_element(element);
+    }
+    builder.finish();
     Ok(())
 }

@@ -156,6 +156,147 @@ fn racing_upserts_of_one_key_make_one_document() {
     assert_eq!(fixture.find("{}").len(), 50);
 }
 
+/// Every way to write over a document an equal `_id` of another type, where an index holds the `_id`'s type.
+#[test]
+fn an_equal_id_of_another_type_leaves_indexes_valid() {
+    let fixture = with(&[
+        r#"{"_id": 1, "a": 1}"#,
+        r#"{"_id": {"n": {"k": 1}}, "a": 2}"#,
+    ]);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    fixture.index(r#"{"key": {"u": 1}, "name": "u_1", "unique": true, "sparse": true}"#);
+    for (id, other) in [("1", "1.0"), (r#"{"n": {"k": 1}}"#, r#"{"n": {"k": 1.0}}"#)] {
+        let filter = format!(r#"{{"_id": {other}}}"#);
+        let updates = [
+            format!(r#"{{"_id": {other}, "a": 3}}"#),
+            format!(r#"{{"$set": {{"_id": {other}, "a": 4}}}}"#),
+            format!(r#"{{"u": {id}, "_id": {other}}}"#),
+        ];
+        for update in &updates {
+            let outcome = fixture.update(&filter, update, false, true);
+            assert_eq!((outcome.matched, outcome.upserted), (1, None), "{update}");
+        }
+        for update in &updates {
+            let (filter, update) = (json(&filter), json(update));
+            let request = FindAndModifyRequest {
+                filter: filter.as_raw(),
+                update: Some(RawValue::Document(update.as_raw())),
+                returns_new: true,
+                ..FindAndModifyRequest::new(&fixture.namespace)
+            };
+            exec::find_and_modify(
+                &fixture.database,
+                &fixture.operation,
+                request,
+                Level::Written,
+            )
+            .unwrap();
+            let report = fixture
+                .database
+                .validate(&fixture.namespace, true, &fixture.operation)
+                .unwrap();
+            assert_eq!(report.errors, Vec::<String>::new(), "{update:?}");
+            assert!(report.indexes.iter().all(|index| index.valid));
+        }
+        let id = id.replace(' ', "");
+        let expected = format!(r#"{{"_id":{id},"u":{id}}}"#);
+        assert_eq!(fixture.find(&filter), [expected]);
+    }
+}
+
+#[test]
+fn find_and_modify_refuses_before_it_writes() {
+    let stored = r#"{"_id":1,"a":[5,6],"n":0}"#;
+    let fixture = with(&[stored]);
+    let refused = |filter: &str, update: Option<&str>, fields: &str, returns_new: bool| {
+        let (filter, update, fields) = (json(filter), update.map(json), json(fields));
+        let request = FindAndModifyRequest {
+            filter: filter.as_raw(),
+            projection: Some(fields.as_raw()),
+            update: update
+                .as_ref()
+                .map(|update| RawValue::Document(update.as_raw())),
+            returns_new,
+            is_upsert: update.is_some(),
+            ..FindAndModifyRequest::new(&fixture.namespace)
+        };
+        let outcome = exec::find_and_modify(
+            &fixture.database,
+            &fixture.operation,
+            request,
+            Level::Written,
+        );
+        assert_eq!(fixture.find("{}"), [stored], "{fields:?}");
+        outcome.unwrap_err().code()
+    };
+    let sets = Some(r#"{"$set": {"n": 1}}"#);
+    let positional = r#"{"a.$": 1}"#;
+    for filter in [r#"{"a": 5}"#, r#"{"a": 7}"#] {
+        assert_eq!(refused(filter, sets, positional, true), 2, "{filter}");
+    }
+    // The filter says nothing of an element: the document as it was cannot be projected either.
+    for (update, fields) in [(sets, positional), (None, positional)] {
+        let filter = r#"{"a": {"$size": 2}}"#;
+        assert_eq!(refused(filter, update, fields, false), 51_246, "{update:?}");
+    }
+    // What fails for the new document alone, changed or upserted.
+    let divides = r#"{"q": {"$divide": [1, "$n"]}, "a": 1}"#;
+    for filter in [r#"{"_id": 1}"#, r#"{"_id": 2}"#] {
+        let zero = Some(r#"{"$set": {"n": 0, "m": 1}}"#);
+        assert_eq!(refused(filter, zero, divides, true), 2, "{filter}");
+    }
+    assert_eq!(refused(r#"{"_id": 1}"#, None, divides, false), 2);
+    // A constant fails where it is parsed, whether or not there is a document.
+    let constant = r#"{"q": {"$cond": ["$n", {"$divide": [1, 0]}, 1]}}"#;
+    for filter in [r#"{"_id": 1}"#, r#"{"_id": 2}"#] {
+        assert_eq!(refused(filter, None, constant, false), 2, "{filter}");
+    }
+}
+
+#[test]
+fn constants_of_a_projection_fold_and_fail_where_they_are_parsed() {
+    let fixture = with(&[]);
+    let is_parsed = |fields: &str| {
+        let fields = json(fields);
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.projection = Some(fields.as_raw());
+        exec::find(&fixture.database, &fixture.operation, request).is_ok()
+    };
+    for (fields, is_taken) in [
+        (r#"{"q": {"$divide": [1, 0]}}"#, false),
+        (r#"{"a": {"b": {"$add": [1, {"$divide": [1, 0]}]}}}"#, false),
+        (r#"{"q": [1, {"x": {"$divide": [1, 0]}}]}"#, false),
+        (
+            r#"{"q": {"$map": {"input": "$a", "in": {"$divide": [1, 0]}}}}"#,
+            false,
+        ),
+        (r#"{"q": {"$divide": ["$n", 0]}}"#, true),
+        (
+            r#"{"q": {"$let": {"vars": {"z": 0}, "in": {"$divide": [1, "$$z"]}}}}"#,
+            true,
+        ),
+        (
+            r#"{"q": {"$size": {"$range": [0, 100000]}}, "m": {"$first": [[]]}}"#,
+            true,
+        ),
+    ] {
+        assert_eq!(is_parsed(fields), is_taken, "{fields}");
+    }
+    fixture.insert(&[json(r#"{"_id": 1, "n": 4}"#)], true);
+    let projected = |fields: &str| {
+        let fields = json(fields);
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.projection = Some(fields.as_raw());
+        fixture.drain(exec::find(&fixture.database, &fixture.operation, request).unwrap())
+    };
+    let fields = r#"{"_id": 0, "large": {"$size": {"$range": [0, 100000]}}, "none": {"$first": [[]]},
+        "sum": {"$add": ["$n", {"$multiply": [2, 3]}]}, "list": [1, {"$add": [1, 1]}, "$n"]}"#;
+    assert_eq!(
+        projected(fields),
+        [r#"{"large":100000,"sum":10,"list":[1,2,4]}"#]
+    );
+}
+
 #[test]
 fn find_and_modify_takes_the_first_in_order() {
     let fixture = with(&[

@@ -1,0 +1,81 @@
+//! Folding: what reads neither a document nor a variable is evaluated once, where its expression is parsed, so that a
+//! mistake in it is told before anything is read or written.
+//!
+//! Keeps true: a folded expression has the value of the one it was made from. Calls that bind variables stay calls, and
+//! so do those whose value is missing or large.
+
+use quarry_bson::{RawDocument, RawValue};
+
+use super::operator::Call;
+use super::{Context, Expression};
+use crate::error::Result;
+
+/// A larger value is made again for every document: an expression of a few bytes must not keep megabytes.
+const FOLDED_BYTES_MAX: usize = 16 * 1024;
+
+impl Expression {
+    /// The expression with its constant parts evaluated; fails as the evaluation of one of them does, even of one that no
+    /// document would have asked for, as in MongoDB. Recursion is bounded by `EXPRESSION_DEPTH_MAX`.
+    pub fn folded(self, now_ms: i64) -> Result<Expression> {
+        match self {
+            Expression::Object(fields) => {
+                let folded = fields
+                    .into_iter()
+                    .map(|(name, field)| Ok((name, field.folded(now_ms)?)))
+                    .collect::<Result<_>>()?;
+                Ok(Expression::Object(folded))
+            }
+            Expression::Array(items) => Ok(Expression::Array(all_folded(items, now_ms)?)),
+            Expression::Call(call) => call_folded(*call, now_ms),
+            Expression::Literal(_) | Expression::Path(_) | Expression::Absent => Ok(self),
+        }
+    }
+
+    /// Whether its value is the same for every document.
+    fn is_constant(&self) -> bool {
+        match self {
+            Expression::Literal(_) | Expression::Absent => true,
+            Expression::Path(_) | Expression::Call(_) => false,
+            Expression::Object(fields) => fields.iter().all(|(_, field)| field.is_constant()),
+            Expression::Array(items) => items.iter().all(Expression::is_constant),
+        }
+    }
+}
+
+fn all_folded(
+    expressions: impl IntoIterator<Item = Expression>,
+    now_ms: i64,
+) -> Result<Vec<Expression>> {
+    expressions
+        .into_iter()
+        .map(|expression| expression.folded(now_ms))
+        .collect()
+}
+
+fn call_folded(call: Call, now_ms: i64) -> Result<Expression> {
+    let call = Call {
+        arguments: all_folded(call.arguments, now_ms)?.into_boxed_slice(),
+        ..call
+    };
+    let is_constant = call.slots.is_empty() && call.arguments.iter().all(Expression::is_constant);
+    if is_constant {
+        let mut context = Context::new(RawDocument::EMPTY, now_ms);
+        let value = (call.operator.evaluate)(&call, &mut context)?;
+        if let Some(raw) = value.as_raw()
+            && bytes_of(raw) <= FOLDED_BYTES_MAX
+        {
+            return Ok(Expression::Literal(raw.to_value()));
+        }
+    }
+    Ok(Expression::Call(Box::new(call)))
+}
+
+fn bytes_of(value: RawValue<'_>) -> usize {
+    match value {
+        RawValue::Document(document) => document.as_bytes().len(),
+        RawValue::Array(array) => array.as_bytes().len(),
+        RawValue::String(text) => text.as_bytes().len(),
+        RawValue::Binary(binary) => binary.bytes.len(),
+        _ => 0,
+    }
+}
