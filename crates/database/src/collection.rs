@@ -10,7 +10,8 @@ use quarry_bson::{Document, RawDocument, RawValue};
 use crate::error::{Error, Result};
 use crate::ident::{Ident, Prefix};
 use crate::index::Index;
-use crate::index_keys::KeyGenerator;
+use crate::index_keys::{KeyGenerator, Target};
+use crate::key_buffer::KeyBuffer;
 use crate::namespace::Namespace;
 use crate::path_numbers::PathNumbers;
 
@@ -129,6 +130,25 @@ impl Collection {
 impl Detail {
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().find(|index| index.name == name)
+    }
+
+    /// Whether the index has entries of the document: a sparse one has none of a document without its fields.
+    pub fn has_entries(&self, ident: Ident, document: RawDocument<'_>) -> Result<bool> {
+        let mut indexes = self.indexes.iter().enumerate();
+        let Some((number, index)) = indexes.find(|(_, index)| index.ident == ident) else {
+            let text = "an index was dropped that a change goes through".to_owned();
+            return Err(Error::QueryPlanKilled(text));
+        };
+        let target = Target {
+            document: 0,
+            record_key: &[],
+            id: None,
+        };
+        let mut keys = KeyBuffer::default();
+        let found = self.keys.extract(document);
+        self.keys
+            .entries(number, index, &found, target, &mut keys)?;
+        Ok(!keys.entries.is_empty())
     }
 }
 

@@ -3,7 +3,7 @@
 use quarry_database::{Change, Database, Level, Operation};
 
 use super::error::Result;
-use super::modify::Target;
+use super::modify::{Effect, Target};
 use super::request::DeleteRequest;
 
 /// Removes the first document that matches, or all; says how many.
@@ -22,7 +22,7 @@ pub fn delete(
     )
     .parse()?;
     let mut totals = if request.is_multi {
-        target.modify_all(&mut |_, _, _| Ok(Change::Delete))?
+        target.modify_all(Effect::Delete, &mut |_, _, _| Ok(Change::Delete))?
     } else {
         target.modify_one(&mut |_, _, _| Ok(Change::Delete))?
     };

@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use quarry_bson::{RawDocument, RawValue};
+use quarry_bson::{RawDocument, RawValue, doc};
 use quarry_database::{
     Change, Database, Error, Ident, Modified, Namespace, Operation, PIECE_BYTES_MAX,
     PIECE_DOCUMENTS_MAX, PlanSummary, View,
@@ -14,9 +14,11 @@ use quarry_timing::{Phase, phase};
 use super::error::Result;
 use super::executor::matches;
 use super::find::{Parsed, only_id};
-use super::scan::{Flow, Scan};
+use super::scan::{Flow, Purpose, Scan};
 use super::sorter::Sorter;
 use crate::matcher::{MatchDetails, Matcher};
+use crate::planner::{Access, Plan};
+use crate::update::Update;
 
 /// How often a single change looks for another document when others changed the one it found.
 const ATTEMPTS_MAX: u32 = 1000;
@@ -42,6 +44,13 @@ pub(super) struct Totals {
     pub error: Option<Error>,
     /// Of the last commit.
     pub lsn: Option<u64>,
+}
+
+/// What a change of many documents does to them.
+#[derive(Clone, Copy)]
+pub(super) enum Effect<'u> {
+    Delete,
+    Update(&'u Update),
 }
 
 /// Computes the change of a document that matches.
@@ -120,8 +129,10 @@ impl<'t> Target<'t> {
         Err(Error::WriteConflict)
     }
 
-    /// Changes every document that matches.
-    pub fn modify_all(&self, compute: &mut Compute<'_>) -> Result<Totals> {
+    /// Changes every document that matches, each once. Where an index moves documents ahead of its scan, or shows them
+    /// under several keys, the scan remembers those that it has met; when these get too many it goes on over the whole
+    /// collection, where nothing moves, and leaves out those it remembers.
+    pub fn modify_all(&self, effect: Effect<'_>, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
         let Some(view) = self.database.view(self.namespace)? else {
             return Ok(totals);
@@ -129,7 +140,10 @@ impl<'t> Target<'t> {
         let ident = view.collection.ident;
         let parsed = self.parsed()?;
         let plan = parsed.plan(&view, self.hint)?;
-        let mut scan = Scan::new(plan).remember_all();
+        let purpose = effect.purpose(&plan);
+        let mut scan = Scan::new(plan).with_purpose(purpose);
+        // Who names a sparse index means no documents but its own.
+        let mut sparse = None;
         let mut view = Some(view);
         loop {
             let Some(current) = view.take() else {
@@ -139,10 +153,16 @@ impl<'t> Target<'t> {
                 let text = format!("collection dropped. UUID of {} has changed", self.namespace);
                 return Err(Error::QueryPlanKilled(text));
             }
+            if scan.is_full() && !matches!(scan.plan().access, Access::Collection) {
+                sparse = sparse_index(scan.plan());
+                let natural = doc! { "$natural": 1 };
+                let hint = RawValue::Document(natural.as_raw());
+                scan.go_on_over_collection(parsed.plan(&current, Some(hint))?);
+            }
             let mut keys: Vec<Vec<u8>> = Vec::new();
             let mut bytes = 0;
             let more = scan.run(&current, self.operation, &mut |key, document| {
-                if !matches(parsed, document)? {
+                if !matches(parsed, document)? || !is_indexed(&current, sparse, document)? {
                     return Ok(Flow::Continue);
                 }
                 keys.push(key.to_vec());
@@ -151,6 +171,11 @@ impl<'t> Target<'t> {
                 Ok(if is_full { Flow::Stop } else { Flow::Continue })
             })?;
             drop(current);
+            if purpose == Purpose::Delete {
+                // A scan that forgets may show a document of an index with arrays twice.
+                keys.sort_unstable();
+                keys.dedup();
+            }
             if !keys.is_empty() {
                 let matcher = Some(&parsed.matcher);
                 self.piece(ident, &keys, matcher, compute, &mut totals)?;
@@ -267,10 +292,215 @@ impl<'t> Target<'t> {
     }
 }
 
+impl Effect<'_> {
+    /// Why a plan's scan reads what the change is for.
+    fn purpose(self, plan: &Plan) -> Purpose {
+        match (self, &plan.access) {
+            (Effect::Delete, _) => Purpose::Delete,
+            (Effect::Update(update), Access::Index(access)) => {
+                let mut names = access.pattern.iter().map(|field| field.name());
+                // A name that is not UTF-8 is no path that an update can name.
+                let may_move =
+                    names.any(|name| name.as_str().is_ok_and(|path| update.may_change(path)));
+                match may_move {
+                    true => Purpose::Move,
+                    false => Purpose::ChangeInPlace,
+                }
+            }
+            (Effect::Update(_), Access::Collection | Access::Records(_)) => Purpose::ChangeInPlace,
+        }
+    }
+}
+
+/// The index of a plan, if it lacks documents that the plan's filter may mean.
+fn sparse_index(plan: &Plan) -> Option<Ident> {
+    match &plan.access {
+        Access::Index(access) if access.is_sparse => Some(access.ident),
+        _ => None,
+    }
+}
+
+/// Whether an index, if there is one in question, has the document.
+fn is_indexed(view: &View, index: Option<Ident>, document: RawDocument<'_>) -> Result<bool> {
+    let Some(ident) = index else {
+        return Ok(true);
+    };
+    view.detail()?.has_entries(ident, document)
+}
+
 impl Totals {
     /// Waits for what was committed, then tells the error, if any.
     pub fn settle(&mut self, database: &Database, level: quarry_database::Level) -> Result<()> {
         database.settle(self.lsn, level)?;
         self.error.take().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Changes of more documents than a scan can remember; the bound is small here.
+
+    use quarry_bson::{Document, doc};
+    use quarry_database::Level;
+
+    use super::super::request::{DeleteRequest, FindRequest, InsertRequest, UpdateRequest};
+    use super::super::{delete, find, insert, update};
+    use super::*;
+
+    /// Several times what a scan remembers.
+    const DOCUMENTS: i32 = 1500;
+
+    struct Fixture {
+        database: Database,
+        operation: Operation,
+        namespace: Namespace,
+    }
+
+    /// Documents of which each stands in the index on `a` and, under several keys, in the one on `list`; half of them
+    /// have a field of the sparse index.
+    fn fixture() -> Fixture {
+        let fixture = Fixture {
+            database: Database::open_in_memory().unwrap(),
+            operation: Operation::default(),
+            namespace: Namespace::parse("db.c").unwrap(),
+        };
+        let documents: Vec<Document> = (0..DOCUMENTS)
+            .map(|n| {
+                let mut document =
+                    doc! { "_id": n, "a": n, "n": 0, "list": [n, (n + 7), (n + 700)] };
+                if n % 2 == 0 {
+                    document.append("s", n);
+                }
+                document
+            })
+            .collect();
+        let documents: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+        let request = InsertRequest::new(&fixture.namespace, &documents);
+        let level = Level::Written;
+        insert(&fixture.database, &fixture.operation, request, level).unwrap();
+        let indexes = [
+            doc! { "key": { "a": 1 }, "name": "a" },
+            doc! { "key": { "list": 1 }, "name": "list" },
+            doc! { "key": { "s": 1 }, "name": "s", "sparse": true },
+        ];
+        fixture
+            .database
+            .create_indexes(&fixture.namespace, &indexes, &fixture.operation, level)
+            .unwrap();
+        fixture
+    }
+
+    impl Fixture {
+        /// How many documents an update of all that a filter finds through one index has changed.
+        fn update_all(&self, filter: &Document, change: &Document, hint: &str) -> u64 {
+            let request = UpdateRequest {
+                namespace: &self.namespace,
+                filter: filter.as_raw(),
+                update: RawValue::Document(change.as_raw()),
+                is_upsert: false,
+                is_multi: true,
+                hint: Some(RawValue::from(hint)),
+                keeps_empty_timestamps: false,
+            };
+            let outcome = update(&self.database, &self.operation, request, Level::Written).unwrap();
+            assert_eq!(outcome.matched, outcome.modified);
+            outcome.modified
+        }
+
+        fn delete_all(&self, filter: &Document, hint: &str) -> u64 {
+            let request = DeleteRequest {
+                namespace: &self.namespace,
+                filter: filter.as_raw(),
+                is_multi: true,
+                hint: Some(RawValue::from(hint)),
+            };
+            delete(&self.database, &self.operation, request, Level::Written).unwrap()
+        }
+
+        fn find(&self, filter: &Document) -> Vec<Document> {
+            let mut request = FindRequest::new(&self.namespace);
+            request.filter = filter.as_raw();
+            let mut executor = find(&self.database, &self.operation, request).unwrap();
+            let (mut found, mut document) = (Vec::new(), Vec::new());
+            while executor.next(&self.operation, &mut document).unwrap() {
+                found.push(Document::from_bytes(std::mem::take(&mut document)).unwrap());
+            }
+            found
+        }
+    }
+
+    #[test]
+    fn an_update_that_moves_more_documents_than_it_remembers_changes_each_once() {
+        let fixture = fixture();
+        let all = doc! { "a": { "$gte": 0 } };
+        let change = doc! { "$inc": { "a": 10, "n": 1 } };
+        let count = u64::from(DOCUMENTS.unsigned_abs());
+        assert_eq!(fixture.update_all(&all, &change, "a"), count);
+        assert_eq!(fixture.find(&doc! { "n": 1 }).len() as u64, count);
+    }
+
+    #[test]
+    fn an_update_through_an_index_with_arrays_changes_each_document_once() {
+        let fixture = fixture();
+        let count = u64::from(DOCUMENTS.unsigned_abs());
+        for (round, change) in [
+            doc! { "$inc": { "n": 1 } },
+            doc! { "$inc": { "n": 1, "list.0": 5 } },
+        ]
+        .iter()
+        .enumerate()
+        {
+            let all = doc! { "list": { "$gte": 0 } };
+            assert_eq!(fixture.update_all(&all, change, "list"), count, "{round}");
+            let changed = doc! { "n": (round as i32 + 1) };
+            assert_eq!(fixture.find(&changed).len() as u64, count, "{round}");
+        }
+    }
+
+    #[test]
+    fn an_update_through_a_sparse_index_changes_what_the_index_has() {
+        let fixture = fixture();
+        let count = u64::from(DOCUMENTS.unsigned_abs()) / 2;
+        let change = doc! { "$inc": { "s": 10, "n": 1 } };
+        assert_eq!(fixture.update_all(&Document::new(), &change, "s"), count);
+        let changed = fixture.find(&doc! { "n": 1 });
+        assert_eq!(changed.len() as u64, count);
+        assert!(changed.iter().all(|document| document.get("s").is_some()));
+    }
+
+    #[test]
+    fn a_scan_of_what_an_update_leaves_in_place_remembers_nothing() {
+        let fixture = fixture();
+        let change = doc! { "$inc": { "n": 1, "list.1": 1 } };
+        let update = Update::parse(RawValue::Document(change.as_raw())).unwrap();
+        let view = fixture.database.view(&fixture.namespace).unwrap().unwrap();
+        let filter = doc! { "a": { "$gte": 0 } };
+        let parsed = Parsed::parse(filter.as_raw(), None, None).unwrap();
+        let plan = |hint| parsed.plan(&view, Some(RawValue::from(hint))).unwrap();
+        assert_eq!(
+            Effect::Update(&update).purpose(&plan("a")),
+            Purpose::ChangeInPlace
+        );
+        assert_eq!(
+            Effect::Update(&update).purpose(&plan("list")),
+            Purpose::Move
+        );
+        let mut scan = Scan::new(plan("a")).with_purpose(Purpose::ChangeInPlace);
+        let more = scan.run(&view, &fixture.operation, &mut |_, _| Ok(Flow::Continue));
+        assert!(!more.unwrap() && !scan.is_full());
+    }
+
+    #[test]
+    fn a_delete_takes_more_documents_than_a_scan_remembers() {
+        for (field, hint) in [("a", "a"), ("list", "list")] {
+            let fixture = fixture();
+            let most = DOCUMENTS - 40;
+            let filter = doc! { "n": 0, "a": { "$lt": most } };
+            let mut by_index = doc! { field: { "$gte": 0 } };
+            by_index.append("$and", vec![quarry_bson::Value::from(filter)]);
+            let deleted = fixture.delete_all(&by_index, hint);
+            assert_eq!(deleted, u64::from(most.unsigned_abs()), "{hint}");
+            assert_eq!(fixture.find(&Document::new()).len(), 40, "{hint}");
+        }
     }
 }

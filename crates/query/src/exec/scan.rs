@@ -19,8 +19,12 @@ use super::error::{Result, memory_exceeded};
 use crate::error_code::ErrorCode;
 use crate::planner::{Access, Plan};
 
-/// What a scan of an index with arrays may hold to know documents again.
-const SEEN_BYTES_MAX: usize = 100 * 1024 * 1024;
+/// What a scan of an index may hold to know documents again.
+const SEEN_BYTES_MAX: usize = if cfg!(test) {
+    8 * 1024
+} else {
+    100 * 1024 * 1024
+};
 /// What one record key costs beyond its bytes.
 const SEEN_ENTRY_BYTES: usize = 32;
 
@@ -64,6 +68,19 @@ struct Mark {
     seen: usize,
 }
 
+/// What becomes of the documents between two runs of a scan, and so which of them it has to know again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Nothing. An index with arrays holds a document under several keys.
+    Read,
+    /// They go away. A document is not met in a later run; within one run whoever asked for it may be shown it again.
+    Delete,
+    /// They are changed, and may move along the index.
+    Move,
+    /// They are changed, and stay where they are in the index.
+    ChangeInPlace,
+}
+
 pub struct Scan {
     plan: Plan,
     /// Counts from the first range to be read.
@@ -75,8 +92,9 @@ pub struct Scan {
     /// In the order in which they were met.
     seen: IndexSet<Box<[u8]>, DefaultHashBuilder>,
     seen_bytes: usize,
-    /// Documents may move along the index while it is read.
-    remembers_all: bool,
+    purpose: Purpose,
+    /// It could remember no more.
+    is_full: bool,
     pub keys_examined: u64,
     pub docs_examined: u64,
 }
@@ -94,16 +112,32 @@ impl Scan {
             marks: Marks::default(),
             seen: IndexSet::default(),
             seen_bytes: 0,
-            remembers_all: false,
+            purpose: Purpose::Read,
+            is_full: false,
             keys_examined: 0,
             docs_examined: 0,
         }
     }
 
     /// For a scan whose documents are changed between its runs.
-    pub fn remember_all(mut self) -> Scan {
-        self.remembers_all = true;
+    pub fn with_purpose(mut self, purpose: Purpose) -> Scan {
+        self.purpose = purpose;
         self
+    }
+
+    /// Whether a run has stopped because a change of many documents can remember no more of them: it has to go on over
+    /// the collection.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Goes through the whole collection, where no document moves, for those that were not met so far.
+    pub fn go_on_over_collection(&mut self, plan: Plan) {
+        debug_assert!(matches!(plan.access, Access::Collection));
+        self.plan = plan;
+        self.range = 0;
+        self.last_key = None;
+        self.is_done = false;
     }
 
     pub fn plan(&self) -> &Plan {
@@ -161,6 +195,9 @@ impl Scan {
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
         let (keys, docs) = (self.keys_examined, self.docs_examined);
+        if self.purpose == Purpose::Delete {
+            self.forget();
+        }
         operation.plan.get_or_init(|| self.plan.summary());
         self.marks.begin(Position {
             range: self.range,
@@ -359,7 +396,7 @@ impl Scan {
     /// ones, and a reader that was overtaken has to hear of it. One that changes what it reads looks for itself.
     fn has_lost(&self, view: &View, cursor: &mut dyn Cursor, last: &[u8]) -> Result<bool> {
         let is_of_records = matches!(self.plan.access, Access::Collection);
-        if view.collection.is_clustered() || !is_of_records || self.remembers_all {
+        if view.collection.is_clustered() || !is_of_records || self.purpose != Purpose::Read {
             return Ok(false);
         }
         cursor.seek(last)?;
@@ -369,6 +406,9 @@ impl Scan {
     fn visit_record(&mut self, cursor: &dyn Cursor, visit: &mut Visit<'_>) -> Result<Flow> {
         if matches!(self.plan.access, Access::Records(_)) {
             self.keys_examined += 1;
+        }
+        if self.is_full && self.seen.contains(cursor.key()) {
+            return Ok(Flow::Continue);
         }
         self.docs_examined += 1;
         visit(cursor.key(), RawDocument::new(cursor.value())?)
@@ -382,8 +422,12 @@ impl Scan {
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
         self.keys_examined += 1;
-        if (index.is_multikey() || self.remembers_all) && !self.is_new(record)? {
-            return Ok(Flow::Continue);
+        if index.is_multikey() || self.purpose == Purpose::Move {
+            match self.meet(record)? {
+                Met::New => {}
+                Met::Before => return Ok(Flow::Continue),
+                Met::TooMany => return Ok(Flow::Stop),
+            }
         }
         self.fetch(view, record, visit)
     }
@@ -401,16 +445,30 @@ impl Scan {
         outcome
     }
 
-    fn is_new(&mut self, record: &[u8]) -> Result<bool> {
+    /// Remembers a record.
+    fn meet(&mut self, record: &[u8]) -> Result<Met> {
         if self.seen.contains(record) {
-            return Ok(false);
+            return Ok(Met::Before);
         }
-        self.seen_bytes += record.len() + SEEN_ENTRY_BYTES;
-        if self.seen_bytes > SEEN_BYTES_MAX {
-            return Err(memory_exceeded("Index scan", SEEN_BYTES_MAX));
+        let bytes = record.len() + SEEN_ENTRY_BYTES;
+        if self.seen_bytes + bytes > SEEN_BYTES_MAX {
+            match self.purpose {
+                Purpose::Read => return Err(memory_exceeded("Index scan", SEEN_BYTES_MAX)),
+                Purpose::Delete => self.forget(),
+                Purpose::Move | Purpose::ChangeInPlace => {
+                    self.is_full = true;
+                    return Ok(Met::TooMany);
+                }
+            }
         }
+        self.seen_bytes += bytes;
         self.seen.insert(record.into());
-        Ok(true)
+        Ok(Met::New)
+    }
+
+    fn forget(&mut self) {
+        self.seen.clear();
+        self.seen_bytes = 0;
     }
 }
 
@@ -430,4 +488,12 @@ impl Marks {
             seen,
         });
     }
+}
+
+/// Whether the scan has met a record before.
+enum Met {
+    New,
+    Before,
+    /// It may have, and cannot remember this one.
+    TooMany,
 }

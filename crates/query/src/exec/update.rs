@@ -4,7 +4,7 @@ use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_database::{Change, Database, DuplicateKey, Error, Level, Operation};
 
 use super::error::Result;
-use super::modify::{Target, Totals};
+use super::modify::{Effect, Target, Totals};
 use super::now_ms;
 use super::request::{UpdateOutcome, UpdateRequest};
 use crate::error::Error as QueryError;
@@ -42,7 +42,7 @@ pub fn update(
     let mut apply = applying(&update, now_ms);
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut totals = if request.is_multi {
-            target.modify_all(&mut apply)?
+            target.modify_all(Effect::Update(&update), &mut apply)?
         } else {
             target.modify_one(&mut apply)?
         };

@@ -101,6 +101,13 @@ impl Update {
         }
     }
 
+    /// Whether it may change something of the top-level field that a dotted path begins with.
+    pub fn may_change(&self, path: &str) -> bool {
+        let field = path.split_once('.').map_or(path, |(field, _)| field);
+        self.touched_paths()
+            .is_none_or(|paths| paths.iter().any(|touched| touched.first() == field))
+    }
+
     /// Whether a path has the component `$`, so that the match must tell which element it went through.
     pub fn uses_matched_element(&self) -> bool {
         matches!(&self.kind, Kind::Operators(operators) if operators.uses_matched_element)
