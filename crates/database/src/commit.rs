@@ -263,14 +263,15 @@ impl Hooks for CommitPath {
         }
     }
 
-    fn finish_group(&self, group: &mut GroupBuilder<'_>) {
-        // A counter that cannot be read means an engine that cannot be trusted: the process ends before the append.
-        let record = self
-            .trailing_record(&group.payloads())
-            .expect("counters of a readable engine");
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        // A counter that cannot be read now, of an engine that is damaged or has no room for one more reader, refuses
+        // the group: nothing has happened yet.
+        let record = self.trailing_record(&group.payloads());
+        let record = record.map_err(|error| hook_error(&error))?;
         if !record.is_empty() {
             group.push_payload(&record);
         }
+        Ok(())
     }
 
     fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
@@ -279,10 +280,15 @@ impl Hooks for CommitPath {
             "group {first_lsn} comes after LSN {}",
             self.applied_lsn()
         );
-        self.apply_group(payloads).map_err(|error| match &error {
-            Error::Storage(error) => storage_hook_error(error),
-            error => HookError::new(HookErrorKind::Failed, error.to_string()),
-        })
+        self.apply_group(payloads)
+            .map_err(|error| hook_error(&error))
+    }
+}
+
+fn hook_error(error: &Error) -> HookError {
+    match error {
+        Error::Storage(error) => storage_hook_error(error),
+        error => HookError::new(HookErrorKind::Failed, error.to_string()),
     }
 }
 

@@ -100,7 +100,8 @@ impl Appender {
         around.hooks.ready(group.len()).map_err(Error::Refused)?;
         let first_lsn = self.next_lsn;
         let mut builder = GroupBuilder::new(group, first_lsn, count);
-        around.hooks.finish_group(&mut builder);
+        let finished = around.hooks.finish_group(&mut builder);
+        finished.map_err(Error::Refused)?;
         let count = builder.count();
         let mut offered = LogGroup::new(group, first_lsn, count, around.unix_ms);
         let accepted = self

@@ -14,8 +14,9 @@ pub trait Hooks: Send + Sync {
     fn ready(&self, bytes: usize) -> Result<(), HookError>;
 
     /// Adds records that depend on commit order. What it computes must stay out of memory until
-    /// `apply`: the append may still fail.
-    fn finish_group(&self, group: &mut GroupBuilder<'_>);
+    /// `apply`: the append may still fail. An error answers the whole group as one of `ready` does,
+    /// and nothing is written.
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError>;
 
     /// Applies an accepted group as one atomic step. On an error the same group is offered again
     /// before any later one, so applying must be idempotent. During `Journal::open` it replays.

@@ -17,7 +17,9 @@
 //!     fn ready(&self, _bytes: usize) -> Result<(), HookError> {
 //!         Ok(())
 //!     }
-//!     fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+//!     fn finish_group(&self, _group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+//!         Ok(())
+//!     }
 //!     fn apply(&self, _first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
 //!         for (lsn, payload) in payloads {
 //!             println!("{lsn}: {payload:?}");

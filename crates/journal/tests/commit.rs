@@ -148,7 +148,9 @@ impl Hooks for SlowEngine {
         Ok(())
     }
 
-    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        Ok(())
+    }
 
     fn apply(&self, _first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
         let Some(journal) = self.journal.get().and_then(Weak::upgrade) else {
@@ -272,7 +274,9 @@ impl Hooks for GatedEngine {
         Ok(())
     }
 
-    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        Ok(())
+    }
 
     fn apply(&self, _first_lsn: u64, _payloads: &Payloads<'_>) -> Result<(), HookError> {
         self.begun.lock().send(()).unwrap();

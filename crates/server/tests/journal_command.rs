@@ -23,7 +23,9 @@ impl Hooks for Nothing {
         Ok(())
     }
 
-    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        Ok(())
+    }
 
     fn apply(&self, _first_lsn: u64, _payloads: &Payloads<'_>) -> Result<(), HookError> {
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! For tests of what happens between the journal's append and the engine's write: the readiness
 //! check passes and the write then fails, or stands still until released, or the space runs out.
-//! Reads always go through.
+//! Reads go through, unless gets are told to fail.
 
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pub struct Faulty {
 struct Switches {
     readiness: Option<Readiness>,
     write_error: Option<(usize, Error)>,
+    get_error: Option<Error>,
     sync_error: Option<Error>,
     hold_writes: bool,
     syncs_writes: bool,
@@ -45,6 +46,11 @@ impl Faulty {
     /// The next `count` writes fail with `error`, though [`Engine::ready`] says ready.
     pub fn fail_next_writes(&self, count: usize, error: Error) {
         self.switches.lock().write_error = Some((count, error));
+    }
+
+    /// Every [`Engine::get`] fails with `error` until [`Faulty::heal`].
+    pub fn fail_gets(&self, error: Error) {
+        self.switches.lock().get_error = Some(error);
     }
 
     /// Writes fail for lack of space, and [`Engine::ready`] says so, until [`Faulty::heal`].
@@ -129,6 +135,9 @@ impl Engine for Faulty {
     }
 
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        if let Some(error) = &self.switches.lock().get_error {
+            return Err(error.clone());
+        }
         self.inner.get(key, read)
     }
 

@@ -30,7 +30,9 @@ impl Hooks for Matching {
         Ok(())
     }
 
-    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        Ok(())
+    }
 
     fn apply(&self, _first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
         let mut book = self.book.lock().expect("no holder of the book panics");

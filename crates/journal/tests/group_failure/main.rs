@@ -150,8 +150,8 @@ impl Hooks for Engine {
         strike(&self.files, &self.owner)
     }
 
-    fn finish_group(&self, group: &mut GroupBuilder<'_>) {
-        self.owner.finish_group(group);
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        self.owner.finish_group(group)
     }
 
     fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {

@@ -95,6 +95,22 @@ fn an_engine_that_is_not_ready_refuses_the_whole_group() {
     }
 }
 
+#[test]
+fn a_group_that_cannot_be_finished_is_refused_as_a_whole() {
+    for kinds in MIXES {
+        let struck = strike(kinds, |_, owner| {
+            owner.leave_next_unfinished(refusal(HookErrorKind::Failed));
+            Ok(())
+        });
+        assert_eq!(
+            struck.error(),
+            Error::Refused(refusal(HookErrorKind::Failed))
+        );
+        assert_eq!(struck.steps, 0, "nothing is written");
+        struck.check_goes_on();
+    }
+}
+
 /// The log has the group, and the engine does not take it.
 fn strike_apply(kinds: Kinds) -> Struck {
     let struck = strike(kinds, |_, owner| {

@@ -24,8 +24,8 @@ impl Hooks for Troubled {
         }
     }
 
-    fn finish_group(&self, group: &mut GroupBuilder<'_>) {
-        self.owner.finish_group(group);
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        self.owner.finish_group(group)
     }
 
     fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {

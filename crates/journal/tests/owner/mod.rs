@@ -17,6 +17,8 @@ pub type Record = (u64, Vec<u8>);
 pub struct Owner {
     records: Mutex<Vec<Record>>,
     refusal: Mutex<Option<HookError>>,
+    /// The next group cannot be finished.
+    unfinished: Mutex<Option<HookError>>,
     adds_trailer: AtomicBool,
     panics: AtomicBool,
 }
@@ -45,6 +47,10 @@ impl Owner {
         *self.refusal.lock() = refusal;
     }
 
+    pub fn leave_next_unfinished(&self, refusal: HookError) {
+        *self.unfinished.lock() = Some(refusal);
+    }
+
     pub fn set_trailer(&self, adds: bool) {
         self.adds_trailer.store(adds, Ordering::Relaxed);
     }
@@ -61,11 +67,13 @@ impl Hooks for Owner {
         Ok(())
     }
 
-    fn finish_group(&self, group: &mut GroupBuilder<'_>) {
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) -> std::result::Result<(), HookError> {
         if self.adds_trailer.load(Ordering::Relaxed) {
             let trailer = format!("trailer {}", group.next_lsn());
             group.push_payload(trailer.as_bytes());
         }
+        // What it has added by then must go as well.
+        self.unfinished.lock().take().map_or(Ok(()), Err)
     }
 
     fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> std::result::Result<(), HookError> {
