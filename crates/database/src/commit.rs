@@ -60,6 +60,8 @@ pub struct CommitPath {
     engine: Arc<LateWrites>,
     catalog: Arc<Catalog>,
     records: Option<Arc<RecordCache>>,
+    /// Whether a lone writer's batch may be held until its reply is out.
+    writes_late: bool,
     /// Only the leader writes it; a reader takes it for one look.
     counters: Mutex<FxHashMap<Ident, Counts>>,
     next_ident: AtomicU64,
@@ -75,6 +77,7 @@ impl CommitPath {
         engine: Arc<LateWrites>,
         catalog: Arc<Catalog>,
         records: Option<Arc<RecordCache>>,
+        writes_late: bool,
     ) -> Result<CommitPath> {
         let next_ident =
             read_u64(engine.as_ref(), layout::HIGH_WATER_MARK_KEY)?.unwrap_or(FIRST_IDENT);
@@ -83,6 +86,7 @@ impl CommitPath {
             engine,
             catalog,
             records,
+            writes_late,
             counters: Mutex::default(),
             next_ident: AtomicU64::new(next_ident),
             applied: AtomicU64::new(applied),
@@ -193,7 +197,7 @@ impl CommitPath {
             .records
             .as_ref()
             .map(|cache| changed.begin(cache, &batch));
-        let may_be_late = writers == 1 && !touches_system;
+        let may_be_late = self.writes_late && writers == 1 && !touches_system;
         let held = self.engine.apply(&mut batch, may_be_late)?;
         let batch = held.as_deref().unwrap_or(&batch);
         if let Some(records) = &records {

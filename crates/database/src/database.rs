@@ -49,6 +49,27 @@ pub struct Options {
     pub journal_compress_above_bytes: Option<usize>,
     /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
     pub record_cache_bytes: usize,
+    pub shortcuts: Shortcuts,
+}
+
+/// The shortcuts of a commit, each of which can be switched off alone to measure what it wins. None changes a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortcuts {
+    pub journal: quarry_journal::Shortcuts,
+    /// The engine is written behind the reply of a connection that writes alone.
+    pub late_writes: bool,
+    /// An insert of one document that is to be durable keeps its locks until its sync is over, and wakes once.
+    pub locks_over_sync: bool,
+}
+
+impl Default for Shortcuts {
+    fn default() -> Self {
+        Shortcuts {
+            journal: quarry_journal::Shortcuts::default(),
+            late_writes: true,
+            locks_over_sync: true,
+        }
+    }
 }
 
 impl Default for Options {
@@ -61,6 +82,7 @@ impl Default for Options {
             journal_retain_ms: 0,
             journal_compress_above_bytes: None,
             record_cache_bytes: 0,
+            shortcuts: Shortcuts::default(),
         }
     }
 }
@@ -86,6 +108,7 @@ pub struct Database {
     pub(crate) database_cleaner_runs: Arc<Mutex<bool>>,
     ddl: Arc<[Mutex<()>; DDL_SHARDS]>,
     pub(crate) background: Background,
+    pub(crate) keeps_locks_over_sync: bool,
 }
 
 impl Database {
@@ -137,6 +160,7 @@ impl Database {
             Arc::clone(&late_writes),
             Arc::clone(&catalog),
             records.clone(),
+            options.shortcuts.late_writes,
         );
         let commit_path = Arc::new(commit_path?);
         let identity = Identity {
@@ -150,6 +174,7 @@ impl Database {
             retain_bytes: options.journal_retain_bytes,
             retain_ms: options.journal_retain_ms,
             compress_above_bytes: options.journal_compress_above_bytes,
+            shortcuts: options.shortcuts.journal,
             ..quarry_journal::Options::default()
         };
         if options.journal_directory.is_none() {
@@ -192,6 +217,7 @@ impl Database {
             database_cleaner_runs: Arc::default(),
             ddl: Arc::default(),
             background: Background::default(),
+            keeps_locks_over_sync: options.shortcuts.locks_over_sync,
         };
         database.start_checkpoints();
         database.start_build_cleaner();
@@ -442,6 +468,7 @@ impl Database {
             database_cleaner_runs: Arc::clone(&self.database_cleaner_runs),
             ddl: Arc::clone(&self.ddl),
             background: Background::default(),
+            keeps_locks_over_sync: self.keeps_locks_over_sync,
         }
     }
 }

@@ -51,7 +51,7 @@ mod validate;
 pub use builds::InterruptedBuild;
 pub use collection::{Capped, Collection, Detail};
 pub use commit::Counts;
-pub use database::{Database, Options};
+pub use database::{Database, Options, Shortcuts};
 pub use ddl::Dropped;
 pub use error::{DuplicateKey, Error, Result};
 pub use ident::{Ident, Prefix};

@@ -78,7 +78,7 @@ pub use hooks::{AbortOnPanic, GroupBuilder, Hooks, PayloadIter, Payloads};
 pub use journal::Journal;
 pub use log::memory::{MemoryLog, Trouble};
 pub use log::{Log, LogGroup, LogReader, LogTicket, Stage};
-pub use options::{ENGINE_NAME_BYTES_MAX, Identity, Options, RECORD_BYTES_MAX};
+pub use options::{ENGINE_NAME_BYTES_MAX, Identity, Options, RECORD_BYTES_MAX, Shortcuts};
 pub use reader::Reader;
 pub use segment_header::SegmentHeader;
 pub use sync::SyncCounters;

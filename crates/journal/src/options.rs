@@ -35,6 +35,29 @@ pub struct Options {
     /// A record submitted without waiting is appended at the latest when a later submission finds it this old; at once
     /// while a lone durable record is being synced.
     pub gather_ns: u64,
+    pub shortcuts: Shortcuts,
+}
+
+/// The shortcuts of a commit. Each changes when things happen and never what is promised; one is switched off alone to
+/// measure what it wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortcuts {
+    /// A writer that finds nobody about takes the turn for its own record, past the queue.
+    pub lone_writers: bool,
+    /// With many writers about, a group waits for half of those of late.
+    pub gathering: bool,
+    /// One of the writers that wait for Durable syncs while the leader applies their group.
+    pub early_sync: bool,
+}
+
+impl Default for Shortcuts {
+    fn default() -> Self {
+        Shortcuts {
+            lone_writers: true,
+            gathering: true,
+            early_sync: true,
+        }
+    }
 }
 
 impl Default for Options {
@@ -50,6 +73,7 @@ impl Default for Options {
             retain_bytes: 0,
             retain_ms: 0,
             gather_ns: 400,
+            shortcuts: Shortcuts::default(),
         }
     }
 }

@@ -103,6 +103,9 @@ impl Pipeline {
 
     /// The same; its sync may begin before that.
     pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
+        if !self.options.shortcuts.early_sync {
+            return self.submit(payload);
+        }
         let place = match self.enter(payload)? {
             Entered::Alone(ticket) => return Ok(ticket),
             Entered::Group(place) => place,
@@ -124,7 +127,15 @@ impl Pipeline {
                 self.synced_since(begun_ns, ticket)
             }
             Entered::Group(place) => {
-                self.wait_or_sync(&place, Until::Synced)?;
+                match self.options.shortcuts.early_sync {
+                    true => {
+                        self.wait_or_sync(&place, Until::Synced)?;
+                    }
+                    false => {
+                        place.group.wait()?;
+                        let _ = self.wait_durable(place.lsn());
+                    }
+                }
                 self.durable(&place)
             }
         };
@@ -180,7 +191,9 @@ impl Pipeline {
     /// group if it falls to this writer.
     fn enter(&self, payload: &[u8]) -> Result<Entered> {
         let mut queue = self.room_for(payload.len())?;
-        if queue.is_idle() && queue.share() < GATHER_WRITERS_MIN {
+        let shortcuts = self.options.shortcuts;
+        let are_many = shortcuts.gathering && queue.share() >= GATHER_WRITERS_MIN;
+        if shortcuts.lone_writers && queue.is_idle() && !are_many {
             return self.lead_alone(queue, payload).map(Entered::Alone);
         }
         let place = queue.push(payload, self.now_ns());

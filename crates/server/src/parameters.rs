@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_database::Shortcuts;
 use quarry_query::ErrorCode;
 
 use crate::busy_poll::{BusyPolling, LIMIT_US_MAX};
@@ -33,13 +34,17 @@ pub struct Parameters {
     pub commit_interval_ms: i64,
     /// Fixed at the start.
     pub record_cache_mb: usize,
+    /// Fixed at the start. All, but those named by `commitShortcutsOff`.
+    pub shortcuts: Shortcuts,
+    shortcuts_off: String,
     compressors: String,
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "busyPollMicros",
     "commitIntervalMs",
+    "commitShortcutsOff",
     "cursorTimeoutMillis",
     "featureCompatibilityVersion",
     "localLogicalSessionTimeoutMinutes",
@@ -68,6 +73,8 @@ impl Parameters {
                 EngineName::Rocksdb => RECORD_CACHE_MB_ROCKSDB,
                 EngineName::Mdbx | EngineName::Memory => 0,
             },
+            shortcuts: Shortcuts::default(),
+            shortcuts_off: String::new(),
             compressors: compressors.join(","),
         };
         for (name, text) in &config.parameters {
@@ -79,6 +86,14 @@ impl Parameters {
                     .filter(|ms| (1..=COMMIT_INTERVAL_MS_MAX).contains(ms));
                 parameters.commit_interval_ms =
                     ms.ok_or_else(|| bad("not a number of milliseconds from 1 to 60000"))?;
+                continue;
+            }
+            if name == "commitShortcutsOff" {
+                for shortcut in text.split(',').filter(|shortcut| !shortcut.is_empty()) {
+                    let known = switch_off(&mut parameters.shortcuts, shortcut);
+                    known.ok_or_else(|| bad("not a list of shortcuts of a commit"))?;
+                }
+                parameters.shortcuts_off.clone_from(text);
                 continue;
             }
             if name == "recordCacheMB" {
@@ -110,6 +125,7 @@ impl Parameters {
         match name {
             "busyPollMicros" => reply.append(name, self.busy_polling.limit_us.load(Relaxed)),
             "commitIntervalMs" => reply.append(name, self.commit_interval_ms),
+            "commitShortcutsOff" => reply.append(name, self.shortcuts_off.as_str()),
             "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
             "featureCompatibilityVersion" => {
                 let mut version = reply.document(name);
@@ -202,4 +218,18 @@ impl Parameters {
         }
         Ok(())
     }
+}
+
+/// Switches one shortcut off; none if there is none of that name.
+fn switch_off(shortcuts: &mut Shortcuts, name: &str) -> Option<()> {
+    let switch = match name {
+        "lateWrites" => &mut shortcuts.late_writes,
+        "locksOverSync" => &mut shortcuts.locks_over_sync,
+        "loneWriters" => &mut shortcuts.journal.lone_writers,
+        "gathering" => &mut shortcuts.journal.gathering,
+        "earlySync" => &mut shortcuts.journal.early_sync,
+        _ => return None,
+    };
+    *switch = false;
+    Some(())
 }

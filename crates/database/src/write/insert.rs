@@ -61,7 +61,8 @@ impl Database {
             errors.truncate(1);
         }
         // A capped collection is held alone: all its writers would wait.
-        let locks = match operation.commits_once() && collection.is_clustered() {
+        let waits_alone = self.keeps_locks_over_sync && operation.commits_once();
+        let locks = match waits_alone && collection.is_clustered() {
             true => LocksOver::Sync,
             false => LocksOver::Apply,
         };

@@ -21,7 +21,10 @@ impl Pipeline {
             drop(queue);
             forming.wait_turn();
             queue = self.queue.lock();
-        } else if queue.share() >= GATHER_WRITERS_MIN && !queue.closed {
+        } else if self.options.shortcuts.gathering
+            && queue.share() >= GATHER_WRITERS_MIN
+            && !queue.closed
+        {
             (queue.turn_taken, queue.leader_waits) = (true, true);
             queue.is_gathering = true;
             let forming = Arc::clone(&queue.forming);
