@@ -39,6 +39,8 @@ pub struct Options {
     /// Memtables waiting for their flush before writes stall; times their size is what a restart
     /// replays at most.
     pub write_buffers_max: u32,
+    /// One table file that a compaction writes. A dropped range gives back at once the files that hold nothing else.
+    pub file_bytes: u64,
     /// Flushes and compactions together write no faster than this, so that they do not stand in
     /// the way of the journal's syncs. 0 = unlimited.
     pub background_bytes_per_s: u64,
@@ -52,6 +54,7 @@ impl Default for Options {
             cache_bytes: 512 << 20,
             write_buffer_bytes: 32 << 20,
             write_buffers_max: 4,
+            file_bytes: 64 * MIB,
             background_bytes_per_s: 128 * MIB,
             free_bytes_min: 256 * MIB,
         }
@@ -74,6 +77,7 @@ impl Options {
 
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_max_write_buffer_number(self.write_buffers_max as i32);
+        options.set_target_file_size_base(self.file_bytes);
         options.set_memtable_whole_key_filtering(true);
         options.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO);
         options.set_max_background_jobs(background_jobs());

@@ -1,9 +1,12 @@
 //! Taking back the space of a dropped range, a step at a time.
 //!
-//! The first step of a range drops the files that lie inside it whole: most of the bytes, at the
-//! cost of one manifest edit. What is left is deleted key by key, a step's worth of bytes at once:
-//! point deletes, because fresh range deletes make every later get look at all of them. At the end
-//! RocksDB is told to compact the range, which removes the deletes themselves.
+//! Two ways lead there. RocksDB can drop the files that lie inside the range whole: most of the bytes, at the cost of one
+//! manifest edit, but it asks no snapshot, and whoever opens a cursor over an older one then misses rows without an error. So
+//! files are dropped only once no snapshot is left that may be older than the first step. Until then, and for what lies in
+//! files shared with neighbours, keys are deleted one by one, a step's worth of bytes at once; snapshots do not see these
+//! deletes. (Point deletes, because fresh range deletes make every later get look at all of them.) Each step tries the short
+//! way first: a reader of a moment, or a compaction that has the files in its hands, costs a step or two and no more. At the
+//! end RocksDB is told to compact the range, which removes the deletes themselves.
 //!
 //! Dropping files is durable at once, so the journal must first be: it carries the drop that makes
 //! the range dead. Steps remember in memory where the last one stopped, so that they do not walk
@@ -15,20 +18,35 @@ use rust_rocksdb::{DB, ReadOptions, WriteBatch, WriteOptions};
 
 use crate::failure::from_rocksdb;
 
-/// Where the last unfinished range stopped.
+/// The sequence number of the oldest snapshot that is held; 0 where none is.
+const OLDEST_SNAPSHOT: &str = "rocksdb.oldest-snapshot-sequence";
+
+/// How far the last unfinished range came.
 #[derive(Default)]
-pub(crate) struct Progress(Mutex<Option<(KeyRange, Vec<u8>)>>);
+pub(crate) struct Progress(Mutex<Option<Unfinished>>);
+
+struct Unfinished {
+    range: KeyRange,
+    /// RocksDB's sequence number when the first step began: the snapshots that must go on reading the range have this one or
+    /// a lower one.
+    began_at: u64,
+    /// The key from which the next step deletes.
+    next: Vec<u8>,
+    /// Files went since the walk over the keys began. One of them may have held the delete of an entry before `next` that a
+    /// file which stayed still holds: the walk begins again at its end.
+    must_begin_again: bool,
+}
 
 impl Progress {
-    fn resume(&self, range: &KeyRange) -> Option<Vec<u8>> {
-        let mut progress = self.0.lock();
-        match progress.take() {
-            Some((last, next)) if last == *range => Some(next),
-            other => {
-                *progress = other;
-                None
-            }
-        }
+    /// What is known of `range`, or its beginning. Another range's progress stays until that one is done or overwritten.
+    fn resume(&self, db: &DB, range: KeyRange) -> Unfinished {
+        let last = self.0.lock().take_if(|last| last.range == range);
+        last.unwrap_or_else(|| Unfinished {
+            next: range.start.clone(),
+            range,
+            began_at: db.latest_sequence_number(),
+            must_begin_again: false,
+        })
     }
 }
 
@@ -39,27 +57,36 @@ pub(crate) fn step(
     step_bytes: u64,
     write_options: &WriteOptions,
 ) -> Result<Reclaimed> {
-    let from = match progress.resume(&range) {
-        Some(from) => from,
-        None => {
-            drop_whole_files(db, &range)?;
-            range.start.clone()
-        }
-    };
-    match delete_some(db, from, &range.end, step_bytes, write_options)? {
-        Some(next) => {
-            *progress.0.lock() = Some((range, next));
-            Ok(Reclaimed { done: false })
-        }
-        None => {
-            let end = (!range.end.is_empty()).then_some(&range.end);
-            db.suggest_compact_range(Some(&range.start), end)
-                .map_err(from_rocksdb)?;
-            Ok(Reclaimed { done: true })
-        }
+    let mut unfinished = progress.resume(db, range);
+    if !may_be_read(db, unfinished.began_at)? {
+        drop_whole_files(db, &unfinished.range)?;
+        unfinished.must_begin_again = unfinished.next != unfinished.range.start;
     }
+    let range = &unfinished.range;
+    let next = delete_some(db, unfinished.next, &range.end, step_bytes, write_options)?;
+    let next = match next {
+        None if unfinished.must_begin_again => Some(range.start.clone()),
+        next => next,
+    };
+    let Some(next) = next else {
+        let end = (!range.end.is_empty()).then_some(&range.end);
+        db.suggest_compact_range(Some(&range.start), end)
+            .map_err(from_rocksdb)?;
+        return Ok(Reclaimed { done: true });
+    };
+    *progress.0.lock() = Some(Unfinished { next, ..unfinished });
+    Ok(Reclaimed { done: false })
 }
 
+/// Whether a snapshot is held that may have been made before `began_at`. One that was made later without a write in between
+/// counts as older too: the step's own deletes tell the next ones apart.
+fn may_be_read(db: &DB, began_at: u64) -> Result<bool> {
+    let oldest = db
+        .property_int_value(OLDEST_SNAPSHOT)
+        .map_err(from_rocksdb)?;
+    // Where the property is not known nothing may be assumed.
+    Ok(oldest.is_none_or(|oldest| (1..=began_at).contains(&oldest)))
+}
 /// RocksDB's end is inclusive: the last key of the range stands for it, so that a neighbour that
 /// begins at `range.end` is never touched.
 fn drop_whole_files(db: &DB, range: &KeyRange) -> Result<()> {

@@ -40,6 +40,7 @@ fn rocksdb_conforms_when_it_flushes_all_the_time() {
     conformance::run(&|| {
         let small = Options {
             write_buffer_bytes: 64 << 10,
+            file_bytes: 32 << 10,
             background_bytes_per_s: 0,
             ..options()
         };

@@ -32,6 +32,7 @@ const CHECKS: &[Check] = &[
     snapshots::outlive_many_writes,
     snapshots::move_between_threads,
     snapshots::readers_see_whole_batches,
+    snapshots::read_a_range_that_is_reclaimed,
     durability::applied_lsn_becomes_durable_with_a_sync,
     durability::reclaim_in_steps_empties_the_range,
     durability::size_estimates_follow_the_data,
@@ -116,6 +117,19 @@ fn scan(snapshot: &dyn Snapshot, range: KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
         cursor.next().expect("a cursor moves");
     }
     entries
+}
+
+/// Bytes that no engine compresses, the same in each run.
+struct Noise(u64);
+
+impl Noise {
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut next = || {
+            self.0 = (self.0.wrapping_mul(6_364_136_223_846_793_005)).wrapping_add(1);
+            (self.0 >> 56) as u8
+        };
+        (0..count).map(|_| next()).collect()
+    }
 }
 
 #[cfg(test)]

@@ -67,7 +67,10 @@ pub trait Engine: Send + Sync + 'static {
     fn durable_lsn(&self) -> Result<u64>;
 
     /// Removes about `step_bytes` of what is in `range` and gives the space back; again until
-    /// `done`. Nobody may read or write the range any more. Restartable at any point.
+    /// `done`. Restartable at any point.
+    ///
+    /// Nobody may begin to read the range any more, or write it. A snapshot that was made before the first step goes on
+    /// reading it as it was, with cursors made before, between and after the steps; it may hold back the space, not `done`.
     fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed>;
 
     /// Bytes that the range takes on disk, roughly.

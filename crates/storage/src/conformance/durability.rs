@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{get, put, scan};
+use super::{Noise, get, put, scan};
 use crate::{APPLIED_LSN_KEY, Engine, Error, KeyRange, Readiness, WriteBatch};
 
 fn write_with_lsn(engine: &dyn Engine, key: &[u8], lsn: u64) {
@@ -119,19 +119,12 @@ pub fn reclaim_in_steps_empties_the_range(engine: &dyn Engine) {
 }
 
 pub fn size_estimates_follow_the_data(engine: &dyn Engine) {
-    let mut noise = 1u64;
+    let mut noise = Noise(1);
     for number in 0..2_000u32 {
-        let mut value = vec![0; 1_000];
-        for byte in &mut value {
-            noise = noise
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            *byte = (noise >> 56) as u8;
-        }
         put(
             engine,
             &[&b"big"[..], &number.to_be_bytes()].concat(),
-            &value,
+            &noise.bytes(1_000),
         );
     }
     engine.sync().expect("a sync is made");

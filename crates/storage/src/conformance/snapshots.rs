@@ -1,8 +1,11 @@
 //! Snapshots: what they see, for how long, from where.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
 
-use super::{delete, get, get_at, put, scan};
+use super::{Noise, delete, get, get_at, put, scan};
 use crate::{Engine, KeyRange, WriteBatch};
 
 pub fn never_change(engine: &dyn Engine) {
@@ -100,4 +103,90 @@ pub fn readers_see_whole_batches(engine: &dyn Engine) {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+/// The entries of a range that is reclaimed while a snapshot is held, under three prefixes so that it has neighbours. Values
+/// do not compress, and there are several versions of some, so that an engine of files has them in many.
+pub fn read_a_range_that_is_reclaimed(engine: &dyn Engine) {
+    const ENTRIES: u32 = 3_000;
+    let key = |prefix: u8, number: u32| [&[prefix][..], &number.to_be_bytes()].concat();
+    let mut noise = Noise(1);
+    for round in 0..4 {
+        for prefix in [0x10u8, 0x11, 0x12] {
+            let mut batch = WriteBatch::new();
+            for number in (0..ENTRIES).filter(|number| number % (round + 1) == 0) {
+                batch.put(&key(prefix, number), &noise.bytes(200));
+            }
+            engine.write(&batch).expect("a batch is taken");
+            engine.sync().expect("a sync is made");
+        }
+    }
+    wait_for_compactions(engine);
+    let doomed = KeyRange::prefix(&[0x11]);
+    let snapshot = engine.snapshot().expect("a snapshot opens");
+    let all_before = scan(snapshot.as_ref(), KeyRange::all());
+    let before = scan(snapshot.as_ref(), doomed.clone());
+    assert_eq!(before.len(), ENTRIES as usize);
+    let mut midway = snapshot.cursor(doomed.clone()).expect("a cursor opens");
+    let middle = ENTRIES / 2;
+    midway
+        .seek(&key(0x11, middle))
+        .expect("a cursor finds its key");
+
+    let mut steps = 0;
+    let mut done = false;
+    while !done {
+        let step = engine.reclaim(doomed.clone(), 32 << 10);
+        done = step.expect("a step is made").done;
+        steps += 1;
+        assert!(
+            steps < 1_000,
+            "a held snapshot keeps reclaiming from its end"
+        );
+        assert!(
+            scan(snapshot.as_ref(), doomed.clone()) == before,
+            "a cursor made after {steps} steps misses entries of its snapshot"
+        );
+    }
+    for (stored, value) in &before[middle as usize..] {
+        assert!(
+            midway.key() == stored && midway.value() == value,
+            "a cursor made before the reclaim lost its way at {stored:02x?}"
+        );
+        midway.next().expect("a cursor moves");
+    }
+    assert!(!midway.valid());
+    for (stored, value) in before.iter().step_by(97) {
+        assert_eq!(get_at(snapshot.as_ref(), stored).as_ref(), Some(value));
+    }
+    drop(midway);
+    assert!(
+        scan(snapshot.as_ref(), KeyRange::all()) == all_before,
+        "a scan over the neighbours too misses entries"
+    );
+
+    let later = engine.snapshot().expect("a snapshot opens");
+    assert!(scan(later.as_ref(), doomed).is_empty());
+    assert_eq!(
+        scan(later.as_ref(), KeyRange::all()).len(),
+        2 * ENTRIES as usize,
+        "a neighbour of the reclaimed range lost entries"
+    );
+}
+
+/// Waits until an engine that moves its data about in the background seems to have ended with it: where files can go, they
+/// are those that it has made then.
+fn wait_for_compactions(engine: &dyn Engine) {
+    const LOOK_EVERY: Duration = Duration::from_millis(20);
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let begun = Instant::now();
+    let mut seen = engine.counters().compactions;
+    while seen > 0 && begun.elapsed() < PATIENCE {
+        std::thread::sleep(LOOK_EVERY);
+        let now = engine.counters().compactions;
+        if now == seen {
+            return;
+        }
+        seen = now;
+    }
 }
