@@ -50,6 +50,8 @@ impl Database {
         check_database(name)?;
         let ddl = self.lock_ddl(name);
         if !self.has_collections(name)? {
+            drop(ddl);
+            self.settle(None, level)?;
             return Ok(false);
         }
         operation.check()?;
@@ -60,7 +62,7 @@ impl Database {
         if !matches!(is_clean, Ok(true)) {
             self.start_database_cleaner();
         }
-        self.acknowledge(lsn, level)?;
+        self.settle(Some(lsn), level)?;
         Ok(true)
     }
 

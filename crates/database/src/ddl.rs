@@ -1,7 +1,8 @@
 //! Changes of the catalog: create, drop, rename, and what indexes a collection lists.
 //!
 //! One mutex a database (hashed) serialises them; a change of an existing collection takes its hold exclusively, so
-//! that no writer works with an entry that is going away.
+//! that no writer works with an entry that is going away. A definition that changes nothing waits for what it saw, as
+//! a write that changes nothing does (`Database::settle`).
 
 use std::sync::Arc;
 
@@ -41,7 +42,8 @@ impl Database {
         let ddl = self.lock_ddl(namespace.database());
         if let Some(existing) = self.catalog.get(namespace)? {
             if existing.options().as_bytes() == options.as_bytes() {
-                return Ok(());
+                drop(ddl);
+                return self.settle(None, level);
             }
             return Err(Error::NamespaceExists(format!(
                 "collection `{namespace}` already exists"
@@ -49,7 +51,7 @@ impl Database {
         }
         let lsn = self.create_unlocked(namespace, options, operation)?;
         drop(ddl);
-        self.acknowledge(lsn, level)
+        self.settle(Some(lsn), level)
     }
 
     /// The collection, created without options if it does not exist.
@@ -76,12 +78,10 @@ impl Database {
         level: Level,
     ) -> Result<Option<Dropped>> {
         let ddl = self.lock_ddl(namespace.database());
-        let Some((dropped, lsn)) = self.drop_unlocked(namespace, operation)? else {
-            return Ok(None);
-        };
+        let (dropped, lsn) = self.drop_unlocked(namespace, operation)?.unzip();
         drop(ddl);
-        self.acknowledge(lsn, level)?;
-        Ok(Some(dropped))
+        self.settle(lsn, level)?;
+        Ok(dropped)
     }
 
     pub fn rename_collection(
@@ -140,7 +140,7 @@ impl Database {
         }
         let lsn = self.commit(&Header::SYSTEM_ONLY, &batch)?;
         drop((target, hold, other, ddl));
-        self.acknowledge(lsn, level)
+        self.settle(Some(lsn), level)
     }
 
     /// The specifications of a collection's indexes, `_id_` first.
@@ -190,7 +190,7 @@ impl Database {
         let before = detail.indexes.len() + usize::from(collection.is_clustered());
         let lsn = self.replace_indexes(&collection, |index| !dropped.contains(&index.ident))?;
         drop((hold, ddl));
-        self.acknowledge(lsn, level)?;
+        self.settle(Some(lsn), level)?;
         Ok(before)
     }
 
@@ -209,7 +209,7 @@ impl Database {
             + usize::from(collection.is_clustered());
         let lsn = self.replace_indexes(&collection, |index| index.name == "_id_")?;
         drop((hold, ddl));
-        self.acknowledge(lsn, level)?;
+        self.settle(Some(lsn), level)?;
         Ok(before)
     }
 
@@ -238,6 +238,8 @@ impl Database {
         };
         let was = chosen.hidden;
         if was == hidden {
+            drop((hold, ddl));
+            self.settle(None, level)?;
             return Ok(was);
         }
         let mut indexes = Vec::new();
@@ -266,7 +268,7 @@ impl Database {
             WriteBatch::new(),
         )?;
         drop((hold, ddl));
-        self.acknowledge(lsn, level)?;
+        self.settle(Some(lsn), level)?;
         Ok(was)
     }
 

@@ -101,9 +101,7 @@ impl Database {
                 }
             }
         }
-        if let Some(lsn) = lsn {
-            self.acknowledge(lsn, level)?;
-        }
+        self.settle(lsn, level)?;
         Ok(IndexesCreated {
             before: registered.before,
             after: registered.before + registered.created,

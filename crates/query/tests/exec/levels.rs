@@ -1,4 +1,4 @@
-//! What a write waits for: its own commit, and where it changed nothing, what it saw.
+//! What a write and a definition wait for: their own commit, and where they changed nothing, what they saw.
 
 use super::*;
 
@@ -36,5 +36,56 @@ fn a_write_that_changes_nothing_waits_for_what_it_saw() {
         assert_eq!(again(Level::Durable), expected);
         assert!(is_durable(&fixture.database), "{number}");
         assert_eq!(fixture.delete(r#"{"_id": 1}"#, false), 1);
+    }
+}
+
+/// Definitions that are there already, or gone already, one of each kind.
+#[test]
+fn a_definition_that_changes_nothing_waits_for_what_it_saw() {
+    let fixture = with_documents(&[]);
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    let namespace = |name: &str| Namespace::parse(name).unwrap();
+    let (kept, gone) = (namespace("db.kept"), namespace("db.gone"));
+    let index = [json(r#"{"key": {"a": 1}, "name": "a_1"}"#)];
+    let again: [&dyn Fn(Level); 6] = [
+        &|level| {
+            let options = RawDocument::EMPTY;
+            (database.create_collection(&kept, options, operation, level)).unwrap();
+        },
+        &|level| {
+            let created = database.create_indexes(&kept, &index, operation, level);
+            assert_eq!(created.unwrap().after, 2);
+        },
+        &|level| {
+            // The collection is new, and has the one index that is asked for.
+            let id = [json(r#"{"key": {"_id": 1}, "name": "_id_"}"#)];
+            let name = namespace(&format!("db.new{}", database.journal().last_lsn()));
+            database
+                .create_indexes(&name, &id, operation, level)
+                .unwrap();
+        },
+        &|level| {
+            let name = RawValue::from("a_1");
+            let was = database.set_hidden(&kept, name, true, operation, level);
+            assert!(was.unwrap());
+        },
+        &|level| {
+            let dropped = database.drop_collection(&gone, operation, level);
+            assert_eq!(dropped.unwrap(), None);
+        },
+        &|level| assert!(!database.drop_database("gone", operation, level).unwrap()),
+    ];
+    let written = Level::Written;
+    let options = RawDocument::EMPTY;
+    (database.create_collection(&kept, options, operation, written)).unwrap();
+    (database.create_indexes(&kept, &index, operation, written)).unwrap();
+    let name = RawValue::from("a_1");
+    (database.set_hidden(&kept, name, true, operation, written)).unwrap();
+    for (number, again) in again.iter().enumerate() {
+        fixture.insert(&[doc! {"n": (number as i32)}], true);
+        again(Level::Written);
+        assert!(!is_durable(database), "{number}");
+        again(Level::Durable);
+        assert!(is_durable(database), "{number}");
     }
 }

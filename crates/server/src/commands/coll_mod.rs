@@ -45,7 +45,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let Some(change) = invocation.document("index")? else {
         let exists = invocation.server.database.collection(&namespace)?.is_some();
         return if exists {
-            Ok(())
+            let level = writes::level(invocation);
+            Ok(invocation.server.database.settle(None, level)?)
         } else {
             let message = format!("ns does not exist: {namespace}");
             Err(CommandError::new(ErrorCode::NAMESPACE_NOT_FOUND, message))
