@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use quarry_bson::Document;
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
-use rustc_hash::FxHashMap;
 
 use crate::collection::{Collection, Detail};
 use crate::error::{Error, Result};
@@ -25,9 +25,9 @@ const FORGET_AT_ONCE: usize = CACHED_COLLECTIONS_MAX / 16;
 
 pub struct Catalog {
     engine: Arc<dyn Engine>,
-    cache: RwLock<FxHashMap<Box<str>, Arc<Collection>>>,
+    cache: RwLock<HashMap<Box<str>, Arc<Collection>>>,
     /// Dropped databases that are being cleaned up: their collections below the ident do not exist.
-    dropping: RwLock<FxHashMap<Box<str>, Ident>>,
+    dropping: RwLock<HashMap<Box<str>, Ident>>,
     /// Lock order: the gate before the others.
     gate: Mutex<()>,
 }
@@ -41,7 +41,7 @@ pub struct Applying<'c> {
 impl Catalog {
     /// Reads the marks of dropped databases and nothing else.
     pub fn new(engine: Arc<dyn Engine>) -> Result<Catalog> {
-        let mut dropping = FxHashMap::default();
+        let mut dropping = HashMap::new();
         {
             let snapshot = engine.snapshot()?;
             let mut cursor = snapshot.cursor(KeyRange::prefix(layout::DROPPED_DATABASE))?;

@@ -380,6 +380,9 @@ impl Database {
             namespace.collection(),
         ));
         batch.delete(&layout::counters_key(collection.ident));
+        if collection.capped.is_some() {
+            batch.delete(&layout::record_id_key(collection.ident));
+        }
         batch.put(&layout::dropped_key(collection.ident), &[]);
         for index in &detail.indexes {
             stage_index_drop(index, batch);

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use quarry_bson::{Document, RawDocument};
 use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
-use rustc_hash::FxHashSet;
 
 use crate::builds::{Running, stage_mark, unstage_mark};
 use crate::collection::{Collection, Detail};
@@ -283,7 +283,7 @@ impl Database {
                 .collect(),
             operation,
         )?;
-        let mut taken: FxHashSet<&[u8]> = FxHashSet::default();
+        let mut taken: HashSet<&[u8]> = HashSet::new();
         for entry in &buffer.entries {
             let (key, value) = (buffer.key(entry), buffer.value(entry));
             let index = &detail.indexes[usize::from(entry.index)];

@@ -37,6 +37,16 @@ impl KeyBuffer {
         &self.bytes[entry.value.start as usize..entry.value.end as usize]
     }
 
+    /// The entries of one document of a piece whose entries were made in the order of its documents.
+    pub fn of_document(&self, document: usize) -> &[Entry] {
+        let number = |entry: &Entry| entry.document as usize;
+        let begin = self
+            .entries
+            .partition_point(|entry| number(entry) < document);
+        let rest = &self.entries[begin..];
+        &rest[..rest.partition_point(|entry| number(entry) == document)]
+    }
+
     /// The places of the entries, index by index, and those of one index by the first bytes of their keys: an engine
     /// finds where a key goes next to where its neighbour went, and need not have them in order to the last byte.
     pub fn places_by_index(&self) -> Vec<u32> {

@@ -23,6 +23,9 @@ pub const MULTIKEY: &[u8] = &[0x00, 0x14];
 pub const BUILDING: &[u8] = &[0x00, 0x15];
 pub const DROPPED_DATABASE: &[u8] = &[0x00, 0x16];
 
+/// Of a capped collection whose newest document went: no RecordId up to the one in the value is given again.
+const RECORD_ID: &[u8] = &[0x00, 0x17];
+
 /// `0x00 0x10 database 0x00 collection`: no database name holds a NUL, so one database is one range.
 pub fn catalog_key(database: &str, collection: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(CATALOG.len() + database.len() + 1 + collection.len());
@@ -52,6 +55,11 @@ pub fn multikey_key(ident: Ident, component: u8) -> Vec<u8> {
     let mut key = with_ident(MULTIKEY, ident);
     key.push(component);
     key
+}
+
+/// `0x00 0x17 ident`: the highest RecordId that the capped collection has given, where its documents do not show it.
+pub fn record_id_key(ident: Ident) -> Vec<u8> {
+    with_ident(RECORD_ID, ident)
 }
 
 /// `0x00 0x15 ident`: that index is being built.

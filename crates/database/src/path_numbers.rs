@@ -1,7 +1,7 @@
 //! The paths that a collection's indexes name, numbered once for the planner: a filter's paths are looked up, and
 //! from there on candidates are compared by number.
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::index::Index;
@@ -10,14 +10,14 @@ use crate::index::Index;
 const ID: u16 = 0;
 
 pub struct PathNumbers {
-    numbers: FxHashMap<Box<str>, u16>,
+    numbers: HashMap<Box<str>, u16>,
     /// For each index, the number of each of its key fields.
     of_indexes: Vec<SmallVec<[u16; 4]>>,
 }
 
 impl PathNumbers {
     pub(crate) fn new(indexes: &[Index]) -> PathNumbers {
-        let mut numbers = FxHashMap::default();
+        let mut numbers = HashMap::new();
         numbers.insert(Box::from("_id"), ID);
         let mut of_indexes = Vec::with_capacity(indexes.len());
         for index in indexes {

@@ -5,12 +5,13 @@
 //! for each other. Locks end after apply and before sync, but for those of a new document alone (`LocksOver`).
 
 use std::collections::hash_map::Entry;
-use std::hash::Hasher;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, LazyLock};
 
+use hashbrown::DefaultHashBuilder;
 use parking_lot::{Condvar, Mutex};
 use quarry_timing::{Phase, Work};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::error::Result;
@@ -21,7 +22,7 @@ const SHARDS: usize = 64;
 
 #[derive(Default)]
 struct Shard {
-    /// Who holds each lock, by the tag of its operation.
+    /// Who holds each lock, by the tag of its operation. The hashes are seeded (`lock_hash`).
     taken: Mutex<FxHashMap<u64, u64>>,
     released: Condvar,
 }
@@ -46,9 +47,11 @@ impl Default for LockTable {
     }
 }
 
-/// The hash a key is locked by.
+/// The hash a key is locked by. It has a seed of this process, because clients choose the keys: with a hash that they can
+/// compute, they could make keys that all meet in one lock, one bucket of a table, or one place of the record cache.
 pub fn lock_hash(key: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
+    static SEEDED: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+    let mut hasher = SEEDED.build_hasher();
     hasher.write(key);
     hasher.finish()
 }

@@ -15,9 +15,9 @@
 //! Notes are kept in memory with the running build: a build does not outlive its process (`builds`). A note too many
 //! (the piece was refused after all) costs one read. The notes of a build are bounded: the next one fails it.
 
+use hashbrown::{HashMap, HashSet};
 use quarry_bson::RawDocument;
 use quarry_storage::WriteBatch;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::collection::{Collection, Detail};
 use crate::database::Database;
@@ -35,7 +35,7 @@ const NOTED_MAX: usize = 1000;
 /// The documents that could not put an entry into one index that is being built.
 #[derive(Default)]
 pub struct Noted {
-    record_keys: FxHashSet<Box<[u8]>>,
+    record_keys: HashSet<Box<[u8]>>,
     /// There were more; the duplicate that was one too many.
     overflow: Option<Error>,
 }
@@ -101,7 +101,7 @@ impl Database {
         };
         let prefix_bytes = collection.prefix.as_bytes().len();
         let mut keys = KeyBuffer::default();
-        let mut put: FxHashMap<Vec<u8>, Box<[u8]>> = FxHashMap::default();
+        let mut put: HashMap<Vec<u8>, Box<[u8]>> = HashMap::new();
         for record_key in noted {
             let own = &record_key[prefix_bytes..];
             let mut document = Vec::new();

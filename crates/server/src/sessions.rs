@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_query::ErrorCode;
-use rustc_hash::FxHashMap;
 
 use crate::error::{CommandError, Result};
 
@@ -94,7 +94,7 @@ impl SessionId {
 /// All sessions of the server.
 #[derive(Default)]
 pub struct Sessions {
-    shards: [Mutex<FxHashMap<SessionId, Instant>>; SHARDS],
+    shards: [Mutex<HashMap<SessionId, Instant>>; SHARDS],
 }
 
 impl Sessions {
@@ -147,7 +147,7 @@ impl Sessions {
         ended
     }
 
-    fn shard(&self, session: SessionId) -> &Mutex<FxHashMap<SessionId, Instant>> {
+    fn shard(&self, session: SessionId) -> &Mutex<HashMap<SessionId, Instant>> {
         &self.shards[usize::from(session.0[0]) % SHARDS]
     }
 }

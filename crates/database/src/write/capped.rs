@@ -1,4 +1,7 @@
-//! Capped collections: what goes from their front when something comes at their end.
+//! Capped collections: what goes from their front when something comes at their end, and the numbers of their records.
+//!
+//! A RecordId is never given twice: whoever reads on from the last one that it saw must not miss the document that came
+//! next. The newest document holds the highest RecordId; where that one is deleted, a system key keeps it.
 
 use quarry_bson::RawDocument;
 use quarry_storage::KeyRange;
@@ -9,8 +12,56 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::index_keys::Target;
 use crate::key_buffer::KeyBuffer;
+use crate::layout;
 
 impl Database {
+    /// The highest RecordId that the collection has given; 0 if none. The caller holds the collection exclusively.
+    pub(super) fn last_record_id(&self, collection: &Collection) -> Result<u64> {
+        let kept = self.kept_record_id(collection)?;
+        Ok(self.newest_record_id(collection)?.max(kept))
+    }
+
+    fn newest_record_id(&self, collection: &Collection) -> Result<u64> {
+        let prefix = collection.prefix.as_bytes();
+        let snapshot = self.reads.snapshot()?;
+        let mut cursor = snapshot.cursor(KeyRange::prefix(prefix))?;
+        cursor.last()?;
+        Ok(match cursor.valid() {
+            true => record_id_of(collection, cursor.key()),
+            false => 0,
+        })
+    }
+
+    /// What the system key says.
+    fn kept_record_id(&self, collection: &Collection) -> Result<u64> {
+        let mut kept = 0;
+        let key = layout::record_id_key(collection.ident);
+        self.reads.get(&key, &mut |value| {
+            kept = value.try_into().map_or(0, u64::from_le_bytes);
+        })?;
+        Ok(kept)
+    }
+
+    /// Keeps the highest RecordId if the piece takes its document away. The caller holds the collection exclusively, and
+    /// the piece puts no new records.
+    pub(super) fn keep_record_id<'k>(
+        &self,
+        collection: &Collection,
+        deleted: impl Iterator<Item = &'k [u8]>,
+        piece: &mut Piece,
+    ) -> Result<()> {
+        let Some(deleted) = deleted.map(|key| record_id_of(collection, key)).max() else {
+            return Ok(());
+        };
+        if deleted >= self.newest_record_id(collection)?
+            && deleted > self.kept_record_id(collection)?
+        {
+            let key = layout::record_id_key(collection.ident);
+            piece.puts.put(&key, &deleted.to_le_bytes());
+        }
+        Ok(())
+    }
+
     /// Removes the oldest documents of a capped collection beyond its bounds, but never the newest, which may be larger
     /// than the bounds by itself. The caller holds the collection exclusively.
     pub(super) fn trim_capped(
@@ -62,4 +113,11 @@ impl Database {
         }
         Ok(())
     }
+}
+
+fn record_id_of(collection: &Collection, record_key: &[u8]) -> u64 {
+    let suffix = record_key.get(collection.prefix.as_bytes().len()..);
+    suffix
+        .and_then(|suffix| suffix.try_into().ok())
+        .map_or(0, u64::from_be_bytes)
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use quarry_bson::{RawDocument, RawValue};
-use quarry_storage::KeyRange;
 use quarry_timing::Phase;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -138,19 +138,10 @@ impl<'i> InsertPiece<'i> {
         Ok(())
     }
 
-    /// Capped: the next RecordIds. The hold is exclusive, so the last key cannot move.
+    /// Capped: the next RecordIds. The hold is exclusive, so the last one cannot move.
     fn make_record_ids(&mut self) -> Result<()> {
         let prefix = self.collection.prefix.as_bytes();
-        let snapshot = self.database.reads.snapshot()?;
-        let mut cursor = snapshot.cursor(KeyRange::prefix(prefix))?;
-        cursor.last()?;
-        let last = if cursor.valid() {
-            cursor.key()[prefix.len()..]
-                .try_into()
-                .map_or(0, u64::from_be_bytes)
-        } else {
-            0
-        };
+        let last = self.database.last_record_id(self.collection)?;
         for (next, _) in (last + 1..).zip(self.documents) {
             let mut key = prefix.to_vec();
             key.extend_from_slice(&next.to_be_bytes());
@@ -178,7 +169,7 @@ impl<'i> InsertPiece<'i> {
     /// In an ordered piece the first alone.
     fn known_ids(&self) -> Result<SmallVec<[usize; 4]>> {
         let _read = quarry_timing::phase(Phase::EngineRead);
-        let mut seen: FxHashSet<&[u8]> = FxHashSet::default();
+        let mut seen: HashSet<&[u8]> = HashSet::new();
         if self.documents.len() > 1 {
             seen.reserve(self.documents.len());
         }
@@ -322,8 +313,8 @@ impl<'i> InsertPiece<'i> {
     }
 
     /// Of these entries' keys those that the engine has.
-    fn stored_keys(&self, entries: &[&Entry]) -> Result<FxHashSet<&[u8]>> {
-        let mut stored = FxHashSet::with_capacity_and_hasher(entries.len(), Default::default());
+    fn stored_keys(&self, entries: &[&Entry]) -> Result<HashSet<&[u8]>> {
+        let mut stored = HashSet::with_capacity(entries.len());
         let keys: SmallVec<[&[u8]; 16]> =
             entries.iter().map(|entry| self.keys.key(entry)).collect();
         let mut note = |at: usize| {

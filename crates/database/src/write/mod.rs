@@ -6,6 +6,8 @@
 
 mod capped;
 mod duplicate;
+#[cfg(test)]
+mod hostile_keys;
 mod insert;
 mod modified_keys;
 mod modify;
@@ -37,6 +39,8 @@ struct Piece {
     puts: WriteBatch,
     documents: i64,
     bytes: i64,
+    /// Records deleted, and what the puts of records are, in their order.
+    deleted: usize,
     operations: Vec<OperationKind>,
     marks: SmallVec<[(Ident, u8); 2]>,
 }
@@ -72,7 +76,7 @@ impl Piece {
         self.deletes.delete(key);
         self.documents -= 1;
         self.bytes -= signed(old_bytes);
-        self.operations.push(OperationKind::Delete);
+        self.deleted += 1;
     }
 }
 
@@ -104,6 +108,8 @@ impl Database {
             piece.deletes.append(&piece.puts);
             piece.deletes
         };
+        let deleted = std::iter::repeat_n(OperationKind::Delete, piece.deleted);
+        piece.operations.splice(0..0, deleted);
         let delta = [Delta {
             ident: collection.ident,
             documents: piece.documents,

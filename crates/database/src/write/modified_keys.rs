@@ -1,9 +1,10 @@
 //! Index entries that go and come with a piece of changes: made, locked and checked where unique, and staged where they
 //! differ.
 
+use hashbrown::HashMap;
 use quarry_bson::RawDocument;
 use quarry_timing::Phase;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::Piece;
@@ -61,6 +62,9 @@ impl ModifiedKeys {
                 .retain(|entry| (entry.document as usize) < position);
             outcome.error = Some(error);
         }
+        debug_assert!(self.old.entries.is_sorted_by_key(|entry| entry.document));
+        debug_assert!(self.new.entries.is_sorted_by_key(|entry| entry.document));
+        debug_assert!(self.marks.is_sorted_by_key(|(document, ..)| *document));
         staged
     }
 
@@ -140,15 +144,15 @@ impl ModifiedKeys {
         let _read = quarry_timing::phase(Phase::EngineRead);
         let prefix = collection.prefix.as_bytes().len();
         // What the piece itself has done to a unique key so far: its new owner, or none.
-        let mut owners: FxHashMap<&[u8], Option<usize>> = FxHashMap::default();
+        let mut owners: HashMap<&[u8], Option<usize>> = HashMap::new();
+        // By where their keys begin.
         let (mut old_left, mut new_left) = (FxHashSet::default(), FxHashSet::default());
         let mut refused = None;
         let is_unique = |entry: &&Entry| detail.indexes[usize::from(entry.index)].unique;
         'piece: for position in 0..staged.len() {
             let record_key = &record_keys[staged[position].key];
             let own = &record_key[prefix..];
-            let mine = |entry: &&Entry| entry.document as usize == position;
-            for entry in self.old.entries.iter().filter(mine).filter(is_unique) {
+            for entry in self.old.of_document(position).iter().filter(is_unique) {
                 let key = self.old.key(entry);
                 if detail.indexes[usize::from(entry.index)].is_unique_build()
                     && (owners.contains_key(key) || !database.owns_entry(key, own)?)
@@ -158,7 +162,7 @@ impl ModifiedKeys {
                 }
                 owners.insert(key, None);
             }
-            for entry in self.new.entries.iter().filter(mine).filter(is_unique) {
+            for entry in self.new.of_document(position).iter().filter(is_unique) {
                 let key = self.new.key(entry);
                 let taken = match owners.get(key) {
                     Some(owner) => owner.is_some_and(|owner| owner != position),
@@ -184,6 +188,7 @@ impl ModifiedKeys {
                 owners.insert(key, Some(position));
             }
         }
+        drop(owners);
         if !(old_left.is_empty() && new_left.is_empty()) {
             let stays = |left: &FxHashSet<u32>, entry: &Entry| !left.contains(&entry.key.start);
             self.old.entries.retain(|entry| stays(&old_left, entry));
@@ -194,37 +199,60 @@ impl ModifiedKeys {
 
     /// Puts what differs between the old and the new entries of one change.
     pub(super) fn stage(&self, position: usize, detail: &Detail, piece: &mut Piece) {
-        let mine = |entry: &&Entry| entry.document as usize == position;
-        let new: FxHashMap<&[u8], &[u8]> = self
-            .new
-            .entries
-            .iter()
-            .filter(mine)
-            .map(|entry| (self.new.key(entry), self.new.value(entry)))
-            .collect();
-        let mut same: FxHashSet<&[u8]> = FxHashSet::default();
-        for entry in self.old.entries.iter().filter(mine) {
+        let (old, new) = (
+            self.old.of_document(position),
+            self.new.of_document(position),
+        );
+        let new_values = Values::new(&self.new, new);
+        for entry in old {
             let key = self.old.key(entry);
-            match new.get(key) {
-                None => piece.deletes.delete(key),
-                Some(value) if *value == self.old.value(entry) => {
-                    same.insert(key);
-                }
-                Some(_) => {}
+            if new_values.get(key).is_none() {
+                piece.deletes.delete(key);
             }
         }
-        for entry in self.new.entries.iter().filter(mine) {
-            let key = self.new.key(entry);
-            if !same.contains(key) {
-                piece.puts.put(key, self.new.value(entry));
+        let old_values = Values::new(&self.old, old);
+        for entry in new {
+            let (key, value) = (self.new.key(entry), self.new.value(entry));
+            if old_values.get(key) != Some(value) {
+                piece.puts.put(key, value);
             }
         }
-        for (_, number, components) in self
+        let begin = self
             .marks
-            .iter()
-            .filter(|(document, ..)| *document as usize == position)
+            .partition_point(|(document, ..)| (*document as usize) < position);
+        let marks = self.marks[begin..].iter();
+        for (_, number, components) in
+            marks.take_while(|(document, ..)| *document as usize == position)
         {
             piece.mark_multikey(&detail.indexes[*number], *components);
+        }
+    }
+}
+
+/// The values of one document's entries by their keys. A few entries are compared one by one.
+enum Values<'k> {
+    Few(&'k KeyBuffer, &'k [Entry]),
+    Many(HashMap<&'k [u8], &'k [u8]>),
+}
+
+impl<'k> Values<'k> {
+    const COMPARED_MAX: usize = 8;
+
+    fn new(buffer: &'k KeyBuffer, entries: &'k [Entry]) -> Values<'k> {
+        if entries.len() <= Self::COMPARED_MAX {
+            return Values::Few(buffer, entries);
+        }
+        let pair = |entry| (buffer.key(entry), buffer.value(entry));
+        Values::Many(entries.iter().map(pair).collect())
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&'k [u8]> {
+        match self {
+            Values::Few(buffer, entries) => {
+                let found = entries.iter().find(|entry| buffer.key(entry) == key);
+                found.map(|entry| buffer.value(entry))
+            }
+            Values::Many(values) => values.get(key).copied(),
         }
     }
 }

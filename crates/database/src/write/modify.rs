@@ -84,6 +84,11 @@ impl Database {
             }
             keys.stage(position, detail, &mut piece);
         }
+        if !collection.is_clustered() {
+            let deleted = staged.iter().filter(|change| change.new.is_none());
+            let deleted = deleted.map(|change| record_keys[change.key].as_slice());
+            self.keep_record_id(&collection, deleted, &mut piece)?;
+        }
         outcome.lsn = self.commit_piece(operation, &collection, piece, LocksOver::Apply)?;
         Ok(outcome)
     }

@@ -1,0 +1,179 @@
+//! Capped collections: the numbers of their records, and what the journal says of those that make room.
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument, doc};
+use quarry_database::payload::{OperationKind, Payload};
+use quarry_database::{Change, Database, KeyRange, Level, Namespace, Operation, Options};
+use quarry_journal::SimulatedFiles;
+use quarry_storage::{Engine, Memory, Op, WriteBatch};
+
+struct Setup {
+    engine: Arc<Memory>,
+    files: Arc<SimulatedFiles>,
+    database: Option<Database>,
+}
+
+fn namespace() -> Namespace {
+    Namespace::parse("db.c").unwrap()
+}
+
+impl Setup {
+    fn new(options: &Document) -> Setup {
+        let mut setup = Setup {
+            engine: Arc::new(Memory::new()),
+            files: Arc::new(SimulatedFiles::new()),
+            database: None,
+        };
+        setup.restart();
+        setup.create(options);
+        setup
+    }
+
+    fn restart(&mut self) {
+        self.database = None;
+        let options = Options {
+            commit_interval_ms: 0,
+            ..Options::default()
+        };
+        let (engine, files) = (Arc::clone(&self.engine), Arc::clone(&self.files));
+        self.database = Some(Database::open_on(engine, files, options).unwrap());
+    }
+
+    fn database(&self) -> &Database {
+        self.database.as_ref().unwrap()
+    }
+
+    fn create(&self, options: &Document) {
+        let operation = Operation::default();
+        self.database()
+            .create_collection(&namespace(), options.as_raw(), &operation, Level::Written)
+            .unwrap();
+    }
+
+    fn insert(&self, ids: &[i32]) {
+        let documents: Vec<Document> = ids.iter().map(|id| doc! { "_id": *id }).collect();
+        let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+        let operation = Operation::default();
+        let inserted = self
+            .database()
+            .insert_piece(&operation, &namespace(), &raw, true);
+        assert_eq!(inserted.unwrap().inserted, ids.len() as u64);
+    }
+
+    /// The keys of all records, in their order.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let view = self.database().view(&namespace()).unwrap().unwrap();
+        let prefix = KeyRange::prefix(view.collection.prefix.as_bytes());
+        let mut cursor = view.cursor(prefix).unwrap();
+        let mut keys = Vec::new();
+        cursor.first().unwrap();
+        while cursor.valid() {
+            keys.push(cursor.key().to_vec());
+            cursor.next().unwrap();
+        }
+        keys
+    }
+
+    fn delete(&self, keys: &[Vec<u8>]) {
+        let collection = self.database().collection(&namespace()).unwrap().unwrap();
+        let operation = Operation::default();
+        let deleted = self
+            .database()
+            .modify_piece(
+                &operation,
+                &namespace(),
+                collection.ident,
+                keys,
+                &mut |_, _, _| Ok(Change::Delete),
+            )
+            .unwrap();
+        assert_eq!(deleted.deleted, keys.len() as u64);
+    }
+
+    fn validate(&self) {
+        let report = self
+            .database()
+            .validate(&namespace(), true, &Operation::default());
+        assert_eq!(report.unwrap().errors, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_record_id_is_never_given_again() {
+    let options = doc! { "capped": true, "size": 100_000 };
+    let mut setup = Setup::new(&options);
+    setup.insert(&[1, 2, 3]);
+    let mut given = setup.keys();
+    // The newest; the newest that is left, and so a lower one than is known by then; all; each with and without a start.
+    for (round, deleted) in [vec![2], vec![2, 3], vec![0, 1, 2], vec![0], vec![1]]
+        .iter()
+        .enumerate()
+    {
+        for restarts in [false, true] {
+            let keys = setup.keys();
+            let chosen: Vec<Vec<u8>> = deleted
+                .iter()
+                .filter_map(|at| keys.get(*at).cloned())
+                .rev()
+                .collect();
+            chosen.chunks(1).for_each(|one| setup.delete(one));
+            if restarts {
+                setup.restart();
+            }
+            let id = 100 + 2 * round as i32 + i32::from(restarts);
+            setup.insert(&[id]);
+            let newest = setup.keys().pop().unwrap();
+            assert!(given.iter().all(|key| *key < newest), "round {round}");
+            given.push(newest);
+            setup.validate();
+        }
+    }
+    // What is kept of a collection goes with it.
+    let system = |setup: &Setup| {
+        let snapshot = setup.engine.snapshot().unwrap();
+        let mut cursor = snapshot.cursor(KeyRange::prefix(&[0x00, 0x17])).unwrap();
+        cursor.first().unwrap();
+        cursor.valid()
+    };
+    setup.delete(&setup.keys());
+    assert!(system(&setup));
+    let operation = Operation::default();
+    let dropped = setup
+        .database()
+        .drop_collection(&namespace(), &operation, Level::Written);
+    assert!(dropped.unwrap().is_some());
+    assert!(!system(&setup));
+}
+
+/// Replay, change streams and the cache of records go through both side by side.
+#[test]
+fn the_journal_names_the_operations_in_the_order_of_its_batch() {
+    let options = doc! { "capped": true, "size": 100_000, "max": 3 };
+    let setup = Setup::new(&options);
+    for piece in [&[1, 2][..], &[3, 4], &[5, 6, 7, 8, 9], &[10]] {
+        setup.insert(piece);
+    }
+    setup.delete(&setup.keys()[1..]);
+    setup.validate();
+    let database = setup.database();
+    let prefix = database.collection(&namespace()).unwrap().unwrap().prefix;
+    let mut records = database.journal().read(1).unwrap();
+    let mut kinds = [0, 0];
+    while let Some((_, bytes)) = records.next().unwrap() {
+        let payload = Payload::parse(bytes).unwrap();
+        let batch = WriteBatch::from_bytes(payload.batch).unwrap();
+        let in_batch: Vec<u8> = batch
+            .iter()
+            .filter(|op| op.key().starts_with(prefix.as_bytes()))
+            .map(|op| match op {
+                Op::Put(..) => OperationKind::Insert as u8,
+                Op::Delete(_) => OperationKind::Delete as u8,
+            })
+            .collect();
+        assert_eq!(payload.operations, in_batch);
+        kinds[0] += in_batch.iter().filter(|kind| **kind == 1).count();
+        kinds[1] += in_batch.iter().filter(|kind| **kind == 3).count();
+    }
+    assert_eq!(kinds, [10, 9]);
+}
