@@ -1,8 +1,8 @@
 """Clients that work on a few registers at once, each in a process of its own, and the server killed below them.
 
 Every operation is noted with its interval and its result, so that `register_history` can judge the whole. Reads go all the
-ways that a server has to a document: by `_id`, by a unique index, by a plain one, by an index alone, through a pipeline, and
-by a scan of the whole collection. The server is killed by a client, at once after one of its replies: what the server does
+ways that a server has to a document: by `_id`, by a unique index, by a plain one, by an index alone, through a pipeline, by a
+scan of the whole collection, and in batches, each of which must be as new as its own getMore. The server is killed by a client, at once after one of its replies: what the server does
 behind a reply is then still to be done.
 """
 
@@ -156,6 +156,8 @@ class Client:
         self.random = random.Random(seed)
         self.operations = []
         self.value = 0
+        # A server may write behind a reply as long as nobody else asks.
+        self.reads_elsewhere = self.random.choice([1, 0.1, 0.01])
         # Of each key the value seen last, for comparing and setting.
         self.seen = {}
         self.end = None
@@ -190,6 +192,8 @@ class Client:
         kind = self.random.choices(CHOICES, CHOICE_WEIGHTS)[0]
         if kind == "read":
             self.read(key, self.random.choice(list(READS)))
+        elif kind == "batches":
+            self.read_in_batches()
         elif kind == "noise":
             self.noise()
         else:
@@ -213,8 +217,7 @@ class Client:
         concern = self.random.choices(READ_CONCERNS, READ_CONCERN_WEIGHTS)[0]
         if concern:
             command["readConcern"] = concern
-        connection = self.random.choice(self.connections[1:] or self.connections)
-        reply, invoked, returned = self.ask(connection, command, DATABASE)
+        reply, invoked, returned = self.ask(self.reader(), command, DATABASE)
         if reply is None:
             return
         found = reply["cursor"]["firstBatch"]
@@ -224,6 +227,26 @@ class Client:
             assert len(values) <= 1, f"{way} finds {one} more than once: {found}"
             value = values[0] if values else None
             self.note(one, "read", (), value, invoked, returned, way)
+
+    def reader(self):
+        """Any connection but the first; that one, too, where others may not see yet what it has just written."""
+        if self.random.random() < self.reads_elsewhere:
+            return self.random.choice(self.connections[1:] or self.connections)
+        return self.connections[0]
+
+    def read_in_batches(self):
+        """A find that takes one document at a time. What it does not show says nothing: it has no interval of its own."""
+        connection = self.reader()
+        command = find({"v": {"$gt": 0}}, hint={"$natural": 1}, batchSize=1)
+        batch = "firstBatch"
+        while command is not None:
+            reply, invoked, returned = self.ask(connection, command, DATABASE)
+            if reply is None:
+                return
+            for document in reply["cursor"][batch]:
+                self.note(document["k"], "read", (), document["v"], invoked, returned, "in batches")
+            cursor, batch = reply["cursor"]["id"], "nextBatch"
+            command = {"getMore": bson.Int64(cursor), "collection": THINGS, "batchSize": 1} if cursor else None
 
     def write(self, key, kind):
         value = self.new_value()
@@ -323,5 +346,5 @@ ANSWERS = {
     "delete": lambda reply: reply["n"],
 }
 
-CHOICES = ["read", "assign", "put", "compare_and_set", "swap", "add", "insert", "delete", "take", "noise"]
-CHOICE_WEIGHTS = [40, 16, 8, 8, 6, 6, 8, 3, 2, 1]
+CHOICES = ["read", "batches", "assign", "put", "compare_and_set", "swap", "add", "insert", "delete", "take", "noise"]
+CHOICE_WEIGHTS = [40, 2, 16, 8, 8, 6, 6, 8, 3, 2, 1]
