@@ -9,12 +9,13 @@
 #![allow(unsafe_code)]
 
 mod cursor;
+mod recovery;
 mod transaction;
 mod value;
 
 use std::{
     ffi::CString,
-    os::{fd::BorrowedFd, unix::ffi::OsStrExt},
+    os::unix::ffi::OsStrExt,
     path::Path,
     ptr::{self, NonNull},
 };
@@ -53,6 +54,7 @@ unsafe impl Sync for Env {}
 
 /// What the environment says about itself.
 pub(crate) struct EnvInfo {
+    /// The newest commit is one that the file is sure to hold.
     pub(crate) is_steady: bool,
     pub(crate) file_bytes: u64,
     pub(crate) unsynced_bytes: u64,
@@ -60,6 +62,24 @@ pub(crate) struct EnvInfo {
 
 impl Env {
     pub(crate) fn open(directory: &Path, options: &Options) -> Result<Self> {
+        let env = Self::create(options)?;
+        let path = path_of(directory)?;
+        let flags = mdbx_sys::MDBX_NOSTICKYTHREADS
+            | mdbx_sys::MDBX_EXCLUSIVE
+            | mdbx_sys::MDBX_LIFORECLAIM
+            | sync_flags(options.sync_mode);
+        // SAFETY: the environment is created and not yet open; `path` ends in NUL and outlives the call.
+        let code =
+            unsafe { mdbx_sys::mdbx_env_open(env.as_ptr(), path.as_ptr(), flags, FILE_MODE) };
+        check(&format!("open `{}`", directory.display()), code)?;
+        env.set_option(mdbx_sys::MDBX_opt_sync_bytes, NEVER_SYNC_BYTES)?;
+        env.set_option(mdbx_sys::MDBX_opt_sync_period, 0)?;
+        env.check_key_limit()?;
+        Ok(env)
+    }
+
+    /// Created and configured, not yet open.
+    fn create(options: &Options) -> Result<Self> {
         // SAFETY: no logger is given, so libmdbx keeps its own, which from here on speaks only before
         // it ends the process.
         unsafe {
@@ -78,19 +98,6 @@ impl Env {
             NonNull::new(env).ok_or_else(|| Error::Engine("libmdbx made no environment".into()))?;
         let env = Self { env };
         env.configure(options)?;
-        let path = CString::new(directory.as_os_str().as_bytes())
-            .map_err(|_| Error::Io("a directory's name holds a NUL byte".into()))?;
-        let flags = mdbx_sys::MDBX_NOSTICKYTHREADS
-            | mdbx_sys::MDBX_EXCLUSIVE
-            | mdbx_sys::MDBX_LIFORECLAIM
-            | sync_flags(options.sync_mode);
-        // SAFETY: the environment is created and not yet open; `path` ends in NUL and outlives the call.
-        let code =
-            unsafe { mdbx_sys::mdbx_env_open(env.as_ptr(), path.as_ptr(), flags, FILE_MODE) };
-        check(&format!("open `{}`", directory.display()), code)?;
-        env.set_option(mdbx_sys::MDBX_opt_sync_bytes, NEVER_SYNC_BYTES)?;
-        env.set_option(mdbx_sys::MDBX_opt_sync_period, 0)?;
-        env.check_key_limit()?;
         Ok(env)
     }
 
@@ -150,17 +157,20 @@ impl Env {
 
     /// Writes the file's dirty pages without making a steady point.
     pub(crate) fn sync_pages(&self) -> Result<()> {
-        let mut fd = -1;
-        // SAFETY: the environment is open; `fd` is a place for one descriptor.
-        check("find the file", unsafe {
-            mdbx_sys::mdbx_env_get_fd(self.as_ptr(), &raw mut fd)
-        })?;
-        // SAFETY: libmdbx keeps the descriptor open as long as the environment, which `self` borrows.
-        let file = unsafe { BorrowedFd::borrow_raw(fd) };
-        rustix::fs::fdatasync(file).map_err(|error| Error::from(std::io::Error::from(error)))
+        let synced = rustix::fs::fdatasync(self.file()?);
+        synced.map_err(|error| Error::from(std::io::Error::from(error)))
     }
 
     pub(crate) fn info(&self) -> Result<EnvInfo> {
+        let info = self.raw_info()?;
+        Ok(EnvInfo {
+            is_steady: has_steady_head(&info),
+            file_bytes: info.mi_geo.current,
+            unsynced_bytes: info.mi_unsync_volume,
+        })
+    }
+
+    fn raw_info(&self) -> Result<mdbx_sys::MDBX_envinfo> {
         // SAFETY: the struct is plain numbers, for which zero is a value.
         let mut info: mdbx_sys::MDBX_envinfo = unsafe { std::mem::zeroed() };
         let bytes = size_of::<mdbx_sys::MDBX_envinfo>();
@@ -168,11 +178,7 @@ impl Env {
         let code =
             unsafe { mdbx_sys::mdbx_env_info_ex(self.as_ptr(), ptr::null(), &raw mut info, bytes) };
         check("ask the environment", code)?;
-        Ok(EnvInfo {
-            is_steady: info.mi_unsync_volume == 0 && has_steady_meta(&info),
-            file_bytes: info.mi_geo.current,
-            unsynced_bytes: info.mi_unsync_volume,
-        })
+        Ok(info)
     }
 
     fn as_ptr(&self) -> *mut MDBX_env {
@@ -196,8 +202,51 @@ fn sync_flags(mode: SyncMode) -> mdbx_sys::MDBX_env_flags_t {
     }
 }
 
-/// Whether the newest meta page carries the sign of a steady point: weak ones carry 0 or 1.
-fn has_steady_meta(info: &mdbx_sys::MDBX_envinfo) -> bool {
-    let newest = (0..3).filter(|&at| info.mi_meta_txnid[at] == info.mi_recent_txnid);
-    newest.map(|at| info.mi_meta_sign[at]).any(|sign| sign > 1)
+fn path_of(directory: &Path) -> Result<CString> {
+    CString::new(directory.as_os_str().as_bytes())
+        .map_err(|_| Error::Io("a directory's name holds a NUL byte".into()))
+}
+
+/// Whether the newest meta page is a steady point.
+fn has_steady_head(info: &mdbx_sys::MDBX_envinfo) -> bool {
+    let mut newest = (0..3).filter(|&at| info.mi_meta_txnid[at] == info.mi_recent_txnid);
+    newest.any(|at| is_steady_sign(info.mi_meta_sign[at]))
+}
+
+/// The sign of a steady point; weak meta pages carry 0 or 1.
+fn is_steady_sign(sign: u64) -> bool {
+    sign > 1
+}
+
+/// Syncs of an environment that fail until they are mended.
+#[cfg(test)]
+pub(crate) struct BrokenSyncs<'e> {
+    env: &'e Env,
+    file: std::os::fd::OwnedFd,
+}
+
+#[cfg(test)]
+impl Env {
+    /// Puts a pipe, which cannot be synced, where the file's descriptor is.
+    pub(crate) fn break_syncs(&self) -> BrokenSyncs<'_> {
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        let file = rustix::io::dup(self.file().unwrap()).unwrap();
+        self.put_in_place_of_the_file(&pipe);
+        BrokenSyncs { env: self, file }
+    }
+
+    fn put_in_place_of_the_file(&self, other: &std::os::fd::OwnedFd) {
+        use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+        let place = self.file().unwrap().as_raw_fd();
+        // SAFETY: libmdbx owns the descriptor and closes it later: this owner of it is never dropped.
+        let mut place = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(place) });
+        rustix::io::dup2(other, &mut place).unwrap();
+    }
+}
+
+#[cfg(test)]
+impl BrokenSyncs<'_> {
+    pub(crate) fn mend(self) {
+        self.env.put_in_place_of_the_file(&self.file);
+    }
 }

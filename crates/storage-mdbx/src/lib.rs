@@ -6,7 +6,7 @@
 //! Keeps true: a batch is one transaction, begun and committed on the calling thread; with the
 //! default [`SyncMode::SafeNoSync`] nothing becomes durable but by a steady point, which asks the
 //! hook of the write-ahead rule first: by [`Engine::sync`], or on a thread of the engine when much
-//! is unsynced. After a power loss the file is as of the last such point.
+//! is unsynced. After an unclean end, a killed process or a power loss, the store begins at the last such point.
 //! Leaves out: named tables, nested transactions and libmdbx's own timers for syncing.
 //!
 //! `unsafe` lives in `ffi.rs` alone. docs/formats/engines.md says what is on disk.

@@ -12,7 +12,7 @@ pub enum SyncMode {
     /// Data is synced at every commit, the meta page with the next: a power loss may take back the
     /// last commit.
     NoMetaSync,
-    /// Nothing is synced at a commit: a power loss takes the file back to the last steady point.
+    /// Nothing is synced at a commit: an end without a close takes the file back to the last steady point.
     #[default]
     SafeNoSync,
     /// As above, and steady points are overwritten: a power loss may leave a damaged file.

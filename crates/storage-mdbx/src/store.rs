@@ -61,21 +61,23 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the store in `directory`, or makes one when the directory is absent or empty.
     ///
-    /// What a killed process left without a steady point is made steady here: its journal was
-    /// handed to the system before it, and is read and synced by whoever opens the journal next.
+    /// What was committed after the last steady point is given up here, for the journal to replay: nobody knows whether its
+    /// pages have reached the device (see `ffi/recovery.rs`). So nothing becomes durable before the journal is read. Only
+    /// a file that has no steady point, which [`SyncMode::UtterlyNoSync`] can leave, is taken as it stands; it counts as
+    /// not durable until the first steady point.
     pub(crate) fn open(directory: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let directory = directory.as_ref();
         let creation = creation::begin(directory)?;
         if creation.is_none() {
             refuse_foreign_files(directory)?;
+            Env::go_back_to_steady(directory, options)?;
         }
         let env = Arc::new(Env::open(directory, options)?);
-        if creation.is_some() || !env.info()?.is_steady {
-            env.sync()?;
-        }
         if let Some(creation) = creation {
+            env.sync()?;
             creation.finish()?;
         }
+        let is_steady = env.info()?.is_steady;
         let readers = Arc::new(Readers::new(&env));
         let applied_lsn = stored_lsn(readers.take()?.txn())?;
         Ok(Self {
@@ -85,7 +87,7 @@ impl Store {
             writes: Mutex::new(()),
             hook: RwLock::new(None),
             applied_lsn: AtomicU64::new(applied_lsn),
-            durable_lsn: AtomicU64::new(applied_lsn),
+            durable_lsn: AtomicU64::new(if is_steady { applied_lsn } else { 0 }),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -179,7 +181,7 @@ impl Store {
         *self.hook.write() = Some(hook);
     }
 
-    /// Makes a last steady point and refuses every call from then on.
+    /// Makes a last steady point and refuses every call from then on. After a failure there is no such point: it is an error.
     pub(crate) fn close(&self) -> Result<()> {
         let _alone = self.writes.lock();
         if self.closed.swap(true, Ordering::AcqRel) {
@@ -211,17 +213,21 @@ impl Store {
     }
 
     fn check_trouble(&self) -> Result<()> {
+        self.check_failure()?;
+        let refusal = self
+            .refused
+            .load(Ordering::Acquire)
+            .then(|| self.refusal.lock().clone())
+            .flatten();
+        refusal.map_or(Ok(()), Err)
+    }
+
+    fn check_failure(&self) -> Result<()> {
         let failure = self
             .has_failed()
             .then(|| self.failure.lock().clone())
             .flatten();
-        let refusal = || {
-            self.refused
-                .load(Ordering::Acquire)
-                .then(|| self.refusal.lock().clone())
-                .flatten()
-        };
-        failure.or_else(refusal).map_or(Ok(()), Err)
+        failure.map_or(Ok(()), Err)
     }
 
     fn ask(&self, lsn: u64) -> Result<()> {
@@ -252,6 +258,7 @@ impl Store {
     /// Most of the work happens beside writers: the pages go to the device first, and what is left
     /// for the steady point itself, under the lock, is little.
     pub(crate) fn make_steady(&self) -> Result<()> {
+        self.check_failure()?;
         self.ask(self.applied_lsn.load(Ordering::SeqCst))?;
         self.latch(self.env.sync_pages())?;
         let _alone = self.writes.lock();
@@ -259,7 +266,11 @@ impl Store {
     }
 
     /// Under `writes`, so that nothing is committed between the hook and the steady point.
+    ///
+    /// Never after a failure: the system may have dropped pages that it could not write, and the next sync would succeed
+    /// without them.
     fn make_steady_alone(&self) -> Result<()> {
+        self.check_failure()?;
         let lsn = self.applied_lsn.load(Ordering::SeqCst);
         self.ask(lsn)?;
         self.latch(self.env.sync())?;
@@ -371,4 +382,41 @@ fn refuse_foreign_files(directory: &Path) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(store: &Store, lsn: u64) {
+        let mut batch = WriteBatch::new();
+        batch.put(b"k", &lsn.to_le_bytes());
+        batch.put_applied_lsn(lsn);
+        store.write(&batch).unwrap();
+    }
+
+    /// The system forgets which pages it could not write: the next sync succeeds without them.
+    #[test]
+    fn a_sync_that_failed_is_never_tried_again() {
+        let options = Options {
+            growth_bytes: 1 << 20,
+            free_bytes_min: 1 << 20,
+            ..Options::default()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), &options).unwrap();
+        write(&store, 1);
+        store.make_steady().unwrap();
+        write(&store, 2);
+        let broken = store.env.break_syncs();
+        assert!(matches!(store.make_steady(), Err(Error::Io(_))));
+        broken.mend();
+        assert!(matches!(store.make_steady(), Err(Error::Io(_))));
+        assert!(matches!(store.ready(), Readiness::Failed(Error::Io(_))));
+        assert_eq!(store.durable_lsn(), Ok(1));
+        assert!(matches!(store.close(), Err(Error::Io(_))));
+        drop(store);
+        let store = Store::open(directory.path(), &options).unwrap();
+        assert_eq!(store.durable_lsn(), Ok(1));
+    }
 }

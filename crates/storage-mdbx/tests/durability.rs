@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quarry_storage::{Engine, Error, FlushImages, KEY_BYTES_MAX, KeyRange, Readiness, WriteBatch};
+use quarry_storage::{
+    Engine, Error, FlushImages, KEY_BYTES_MAX, KeyRange, Readiness, WriteBatch, copy_directory,
+};
 use quarry_storage_mdbx::{Mdbx, Options, SyncMode};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -184,6 +186,70 @@ fn a_life_begins_at_any_steady_point() {
         assert_eq!(life.durable_lsn(), Ok(lsn));
         assert!(lsn == 0 || has(life.as_ref(), lsn));
         assert!(!has(life.as_ref(), lsn + 1));
+    }
+}
+
+/// The system keeps what a killed process wrote, unless it could not write it to the device: then it forgets, and nobody is
+/// told. So a start goes back to the last steady point, whichever of the later pages have arrived, and lets the journal replay.
+#[test]
+fn what_a_killed_process_left_unsynced_is_not_trusted() {
+    let unbounded = || Options {
+        steady_after_bytes: u64::MAX,
+        ..options()
+    };
+    let root = tempfile::tempdir().unwrap();
+    let [life, steady, killed] = ["life", "steady", "killed"].map(|name| {
+        let directory = root.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        directory
+    });
+    let engine = Mdbx::open(&life, &unbounded()).unwrap();
+    for lsn in 1..=200 {
+        write(&engine, lsn);
+    }
+    engine.sync().unwrap();
+    copy_directory(&life, &steady).unwrap();
+    for lsn in 201..=400 {
+        write(&engine, lsn);
+    }
+    copy_directory(&life, &killed).unwrap();
+    drop(engine);
+
+    let before = fs::read(steady.join("mdbx.dat")).unwrap();
+    let after = fs::read(killed.join("mdbx.dat")).unwrap();
+    let arrived: [(&str, fn(usize) -> bool); 4] = [
+        ("all", |_| true),
+        ("the meta pages alone", |page| page < 3),
+        ("even ones", |page| page < 3 || page % 2 == 0),
+        ("odd ones", |page| page < 3 || page % 2 == 1),
+    ];
+    for (which, has_arrived) in arrived {
+        let mut file = after.clone();
+        for (page, bytes) in file.chunks_mut(4_096).enumerate() {
+            if !has_arrived(page) {
+                match before.get(page * 4_096..page * 4_096 + bytes.len()) {
+                    Some(old) => bytes.copy_from_slice(old),
+                    None => bytes.fill(0),
+                }
+            }
+        }
+        fs::write(killed.join("mdbx.dat"), file).unwrap();
+        // Starts that end before anything is written find the same again.
+        for start in 0..4 {
+            let engine = Mdbx::open(&killed, &unbounded()).unwrap();
+            assert_eq!(engine.durable_lsn(), Ok(200), "{which}, start {start}");
+            assert!((1..=200).all(|lsn| has(&engine, lsn)), "{which}");
+            assert!(!(201..=400).any(|lsn| has(&engine, lsn)), "{which}");
+        }
+        let engine = Mdbx::open(&killed, &unbounded()).unwrap();
+        for lsn in 201..=300 {
+            write(&engine, lsn);
+        }
+        engine.close().unwrap();
+        drop(engine);
+        let engine = Mdbx::open(&killed, &unbounded()).unwrap();
+        assert_eq!(engine.durable_lsn(), Ok(300), "{which}");
+        assert!((1..=300).all(|lsn| has(&engine, lsn)), "{which}");
     }
 }
 

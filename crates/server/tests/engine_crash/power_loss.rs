@@ -12,7 +12,6 @@ use crate::history::Random;
 
 const SECTOR_BYTES: usize = 512;
 const PAGE_BYTES: usize = 4096;
-const META_PAGES: usize = 3;
 const MDBX_FILE: &str = "mdbx.dat";
 
 /// One group that was not synced.
@@ -112,14 +111,14 @@ fn zero(journal: &Path, group: &Group, from: usize, to: usize) {
         .unwrap();
 }
 
-/// libmdbx's file after a power loss: the pages written since the steady point of `steady` arrived or did not, each by
-/// itself; of the meta pages, those of the steady point count.
+/// libmdbx's file after a power loss, or with pages that the system could not write and forgot: those written since the steady
+/// point of `steady` arrived or did not, each by itself, the meta pages too.
 pub fn mix_pages(steady: &Path, now: &Path, mixed: &Path, random: &mut Random) {
     let before = fs::read(steady.join(MDBX_FILE)).unwrap();
     let mut bytes = fs::read(now.join(MDBX_FILE)).unwrap();
     for (number, page) in bytes.chunks_mut(PAGE_BYTES).enumerate() {
         let at = number * PAGE_BYTES;
-        if number < META_PAGES || random.one_in(2) {
+        if random.one_in(2) {
             match before.get(at..at + page.len()) {
                 Some(old) => page.copy_from_slice(old),
                 None => page.fill(0),
