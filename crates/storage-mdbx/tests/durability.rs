@@ -217,7 +217,8 @@ fn what_a_killed_process_left_unsynced_is_not_trusted() {
 
     let before = fs::read(steady.join("mdbx.dat")).unwrap();
     let after = fs::read(killed.join("mdbx.dat")).unwrap();
-    let arrived: [(&str, fn(usize) -> bool); 4] = [
+    type HasArrived = fn(usize) -> bool;
+    let arrived: [(&str, HasArrived); 4] = [
         ("all", |_| true),
         ("the meta pages alone", |page| page < 3),
         ("even ones", |page| page < 3 || page % 2 == 0),
