@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::files::Files;
 use crate::group_header::GroupHeader;
 use crate::hooks::Payloads;
 use crate::scan::GroupScanner;
-use crate::segment::Segment;
+use crate::segment::{OpenSegment, Segment};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
 
 /// What the next group must say. `previous_crc` is unknown where reading begins inside an incarnation.
@@ -56,10 +57,14 @@ pub(crate) struct ChainEnd {
     pub offset: u64,
     pub link: Link,
     pub reason: &'static str,
+    /// The last group is the mark of closing: everything before it was durable when it was written, and nothing was
+    /// written behind it.
+    pub is_closed: bool,
 }
 
 /// Follows the chain from the start of `segments`, handing every group to `visit`.
 pub(crate) fn walk(
+    files: &dyn Files,
     segments: &[Arc<Segment>],
     mut link: Link,
     visit: &mut dyn FnMut(&Segment, u64, &GroupHeader, Payloads<'_>) -> Result<()>,
@@ -67,7 +72,8 @@ pub(crate) fn walk(
     let mut index = 0;
     loop {
         let segment = &segments[index];
-        let mut scanner = scanner(segment);
+        let mut scanner = scanner(&OpenSegment::open(segment, files)?);
+        let mut is_closed = false;
         let reason = loop {
             match scanner.peek()? {
                 Ok(header) if link.accepts(&header) => {
@@ -78,6 +84,7 @@ pub(crate) fn walk(
                         scanner.payloads(&header),
                     )?;
                     link.advance(&header);
+                    is_closed = header.is_mark_of_closing();
                     scanner.skip(&header);
                 }
                 Ok(_) => break "the group does not continue the chain",
@@ -89,25 +96,21 @@ pub(crate) fn walk(
             offset: scanner.offset(),
             link,
             reason,
+            is_closed,
         };
         match segments.get(index + 1) {
             Some(next) if next.header.begins_incarnation() => {
                 link = begin_incarnation(&end, segment, next)?;
             }
-            Some(_) if continues(&segments[index + 1..], &link)? => {}
+            Some(_) if continues(files, &segments[index + 1..], &link)? => {}
             _ => return Ok(end),
         }
         index += 1;
     }
 }
 
-pub(crate) fn scanner(segment: &Segment) -> GroupScanner {
-    GroupScanner::new(
-        Arc::clone(&segment.file),
-        &segment.name,
-        SEGMENT_HEADER_BYTES as u64,
-        segment.bytes,
-    )
+pub(crate) fn scanner(segment: &OpenSegment) -> GroupScanner {
+    GroupScanner::new(segment, SEGMENT_HEADER_BYTES as u64)
 }
 
 /// A new incarnation was begun only after everything before it was cut and synced: it says exactly
@@ -130,12 +133,12 @@ fn begin_incarnation(end: &ChainEnd, segment: &Segment, next: &Segment) -> Resul
 
 /// Whether the first of these segments that holds a group goes on where the chain is: one stays empty whose first write
 /// met a full disk, if the next group needs a longer one.
-fn continues(later: &[Arc<Segment>], link: &Link) -> Result<bool> {
+fn continues(files: &dyn Files, later: &[Arc<Segment>], link: &Link) -> Result<bool> {
     for segment in later {
         if segment.header.begins_incarnation() {
             return Ok(false);
         }
-        if let Ok(header) = scanner(segment).peek()? {
+        if let Ok(header) = scanner(&OpenSegment::open(segment, files)?).peek()? {
             return Ok(link.accepts(&header));
         }
     }

@@ -2,9 +2,13 @@
 //! that a few bytes on disk never ask for much memory.
 
 use crate::group_header::GROUP_HEADER_BYTES;
+use crate::options::RECORD_BYTES_MAX;
 
 /// No LZ4 block grows by more than this when it is decompressed: a byte adds at most 255 to a length.
 const GROWTH_MAX: usize = 255;
+
+/// No group has more bytes of records: the largest record, and others that were gathered before it or added behind it.
+const PLAIN_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
 
 /// Puts `group` into `packed` with its body compressed, behind the same room for a header. False if that
 /// would not make it shorter.
@@ -27,7 +31,7 @@ pub(crate) fn unpack(
     plain: &mut Vec<u8>,
 ) -> std::result::Result<(), &'static str> {
     let plain_bytes = plain_bytes as usize;
-    if plain_bytes > body.len().saturating_mul(GROWTH_MAX) {
+    if plain_bytes > PLAIN_BYTES_MAX || plain_bytes > body.len().saturating_mul(GROWTH_MAX) {
         return Err("the group claims more than its bytes can hold");
     }
     plain.clear();

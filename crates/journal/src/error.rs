@@ -16,6 +16,9 @@ pub enum Error {
     },
     /// No space is left. Nothing was written; the journal goes on by itself when space returns.
     NoSpace { message: String },
+    /// The next segment could not be made, for want of a descriptor for example. Nothing was written; the next write tries
+    /// again.
+    SegmentUnmade { message: String },
     /// Bytes that were durable are not what was written: the start is refused.
     Damaged {
         segment: String,
@@ -53,7 +56,9 @@ impl Error {
     /// Whether the same call may succeed later without a restart.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::NoSpace { .. } | Error::PositionMoved { .. } => true,
+            Error::NoSpace { .. } | Error::SegmentUnmade { .. } | Error::PositionMoved { .. } => {
+                true
+            }
             Error::Refused(hook) | Error::Unapplied(hook) => hook.kind != HookErrorKind::Failed,
             _ => false,
         }
@@ -75,6 +80,16 @@ impl Error {
             Error::NoSpace { .. } => true,
             Error::Refused(hook) | Error::Unapplied(hook) => hook.kind == HookErrorKind::NoSpace,
             _ => false,
+        }
+    }
+
+    /// What became of a group for which no segment could be made.
+    pub(crate) fn unmade(self) -> Self {
+        match self {
+            Error::Io { .. } => Error::SegmentUnmade {
+                message: self.to_string(),
+            },
+            other => other,
         }
     }
 
@@ -108,6 +123,9 @@ impl fmt::Display for Error {
                 file,
                 message,
             } => write!(f, "{action} `{file}`: {message}"),
+            Error::SegmentUnmade { message } => {
+                write!(f, "the next journal segment cannot be made: {message}")
+            }
             Error::NoSpace { message } => write!(f, "no space left for the journal: {message}"),
             Error::Damaged {
                 segment,

@@ -1,6 +1,8 @@
 //! The header of a group, the unit of atomicity: one checksum over header and body, a chain to the
 //! group before, and the LSN known durable when it was written. `docs/formats/journal.md` shows the bytes.
 
+use crate::options::LSN_MAX;
+
 /// A group's body begins this far after its header.
 pub const GROUP_HEADER_BYTES: usize = 64;
 pub(crate) const GROUP_MAGIC: [u8; 4] = *b"QJG1";
@@ -28,7 +30,12 @@ pub struct GroupHeader {
 
 impl GroupHeader {
     pub fn next_lsn(&self) -> u64 {
-        self.first_lsn.saturating_add(u64::from(self.count))
+        self.first_lsn + u64::from(self.count)
+    }
+
+    /// Whether the group says that it ends the log and that all before it is durable, as closing does.
+    pub(crate) fn is_mark_of_closing(&self) -> bool {
+        self.count == 0 && self.durable_lsn + 1 == self.first_lsn
     }
 
     /// Header and body together.
@@ -53,7 +60,8 @@ impl GroupHeader {
         crc
     }
 
-    /// The header's fields if the magic is there. Nothing is checked against the checksum yet.
+    /// The header's fields if the magic is there and they can be a group's: positions that can be counted on from, and a
+    /// durable mark below the group. Nothing is checked against the checksum yet.
     pub(crate) fn decode(bytes: &[u8; GROUP_HEADER_BYTES]) -> Option<Self> {
         if bytes[0..4] != GROUP_MAGIC {
             return None;
@@ -62,7 +70,7 @@ impl GroupHeader {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        Some(GroupHeader {
+        let header = GroupHeader {
             crc: word(4),
             body_bytes: word(8),
             count: word(12),
@@ -72,7 +80,9 @@ impl GroupHeader {
             previous_crc: word(40),
             plain_bytes: word(44),
             unix_ms: long(48),
-        })
+        };
+        let is_possible = header.first_lsn <= LSN_MAX && header.durable_lsn < header.first_lsn;
+        is_possible.then_some(header)
     }
 
     /// Whether `group`, header and body, is what was sealed.

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::group_header::GroupHeader;
 use crate::hooks::Payloads;
-use crate::recovery::{Prefix, check_lengths, open_prefix, open_segments};
-use crate::segment::Segment;
+use crate::recovery::{Prefix, check_lengths, named_segments, open_prefix, open_segments};
+use crate::segment::{OpenSegment, Segment};
 use crate::segment_header::SegmentHeader;
 use crate::segments::discard;
 use crate::tail::{check_tail, cut};
@@ -58,7 +58,7 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
     let segments = open_segments(files, None)?;
     check_lengths(&segments)?;
     let mut verified = empty(&segments);
-    let end = follow(&segments, &mut |group| {
+    let end = follow(files, &segments, &mut |group| {
         let summary = verified
             .segments
             .iter_mut()
@@ -78,7 +78,7 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
         Ok(())
     })?;
     if let Some(end) = end {
-        check_tail(&segments, &end)?;
+        check_tail(files, &segments, &end)?;
         verified.end_segment.clone_from(&segments[end.index].name);
         verified.end_offset = end.offset;
     }
@@ -107,9 +107,9 @@ pub fn dump(
 ) -> Result<()> {
     let Prefix {
         segments, damage, ..
-    } = open_prefix(files, None)?;
+    } = open_prefix(files, None, &named_segments(files)?)?;
     let mut is_over = false;
-    let followed = follow(&segments, &mut |group| {
+    let followed = follow(files, &segments, &mut |group| {
         if group.header.next_lsn() > from_lsn && visit(&group).is_break() {
             is_over = true;
             // Any error ends the walk; this one is taken back below.
@@ -121,7 +121,7 @@ pub fn dump(
         return Ok(());
     }
     if let Some(end) = followed? {
-        check_tail(&segments, &end)?;
+        check_tail(files, &segments, &end)?;
         check_lengths(&segments)?;
     }
     damage.map_or(Ok(()), Err)
@@ -135,13 +135,13 @@ pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
         mut segments,
         damage,
         rest,
-    } = open_prefix(files, None)?;
+    } = open_prefix(files, None, &named_segments(files)?)?;
     let next_lsn = last_lsn.saturating_add(1);
     let mut kept = 0;
     let mut cut_at = None;
     let mut nearest_lsn = 0;
     // Damage behind the cut is the reason for cutting: it ends the walk, whatever it is.
-    let walked = follow(&segments, &mut |group| {
+    let walked = follow(files, &segments, &mut |group| {
         if group.header.next_lsn() == next_lsn {
             cut_at = Some((
                 group.segment.to_owned(),
@@ -177,8 +177,9 @@ pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
         offset,
         link,
         reason: "the log was cut here",
+        is_closed: false,
     };
-    cut(files, &mut segments, 0, &end)?;
+    cut(files, &mut segments, 0, &end, last_lsn)?;
     Ok(kept)
 }
 
@@ -204,14 +205,17 @@ fn empty(segments: &[Arc<Segment>]) -> Verified {
 
 /// Follows the chain from the first segment; `None` for a journal without segments.
 fn follow(
+    files: &dyn Files,
     segments: &[Arc<Segment>],
     visit: &mut dyn FnMut(DumpedGroup<'_>) -> Result<()>,
 ) -> Result<Option<ChainEnd>> {
     let Some(first) = segments.first() else {
         return Ok(None);
     };
-    let first_lsn = scanner(first).peek()?.map_or(1, |header| header.first_lsn);
+    let first_group = scanner(&OpenSegment::open(first, files)?).peek()?;
+    let first_lsn = first_group.map_or(1, |header| header.first_lsn);
     let end = walk(
+        files,
         segments,
         Link::before(first, first_lsn),
         &mut |segment, offset, header, payloads| {

@@ -25,6 +25,9 @@ use crate::sync::SyncCounters;
 use crate::ticket::{Committed, Level, Pending, Ticket};
 use crate::wakeups::Wakeups;
 
+/// When a segment that could not be made ahead of need is tried again.
+const PREPARE_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
+
 /// An open write-ahead log. Dropping it closes it.
 pub struct Journal {
     pipeline: Arc<Pipeline>,
@@ -241,6 +244,12 @@ impl Journal {
             .free_through(lsn, self.pipeline.clock.now_unix_ms())
     }
 
+    /// Why the next segment could not be made ahead of need, if that has failed and not succeeded since. No write is refused
+    /// for it before it needs that segment.
+    pub fn trouble(&self) -> Option<String> {
+        self.local.as_ref()?.segments.unprepared()
+    }
+
     /// Bytes of the files that hold the log; 0 if it is not in files of this journal.
     pub fn live_bytes(&self) -> u64 {
         self.local
@@ -327,13 +336,14 @@ fn run_sync(pipeline: &Pipeline) {
 }
 
 fn run_space(pipeline: &Pipeline, local: &LocalLog) {
-    while pipeline.wakeups.wait_space() {
-        match local.segments.prepare(pipeline.clock.now_unix_ms()) {
-            Ok(()) | Err(Error::Closed) => {}
-            // The next leader makes the segment, should there be space by then.
-            Err(error) if error.is_no_space() => {}
-            Err(error) => pipeline.latch.throw(&error.to_string()),
-        }
+    let mut interval = None;
+    while pipeline.wakeups.wait_space(interval) {
+        // A segment that cannot be made ahead of need holds no record, so nothing is refused for it. On a full disk the next
+        // leader makes it, should there be space by then: filling it up again and again would help nobody.
+        interval = match local.segments.prepare(pipeline.clock.now_unix_ms()) {
+            Ok(()) | Err(Error::Closed | Error::NoSpace { .. }) => None,
+            Err(_) => Some(PREPARE_AGAIN),
+        };
     }
 }
 

@@ -5,6 +5,9 @@ use crate::error::{Error, Result};
 
 /// The largest record: a document of 16 MiB with room for its index entries, many times over.
 pub const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// No record is numbered above this. What is read from a disk is checked against it once, so that sums of positions never
+/// overflow.
+pub(crate) const LSN_MAX: u64 = 1 << 62;
 /// The longest engine name that a segment header can hold.
 pub const ENGINE_NAME_BYTES_MAX: usize = 32;
 /// The smallest segment: its header and one page of groups.

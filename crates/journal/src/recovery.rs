@@ -1,7 +1,11 @@
 //! What happens at open, before the first write. Kept true:
 //! - damage at or below the highest durable mark refuses, naming segment and offset, and changes nothing;
 //! - the tail above it is cut: zeroed, later segments taken out, all of it synced before anything is applied;
-//! - everything kept is synced before it is applied, so the engine never gets ahead of the journal;
+//! - everything kept that was not durable is written again and synced before it is applied, so the engine never gets
+//!   ahead of the journal, and no sync that failed before is believed (`tail`);
+//! - a gap in the sequence is damage, unless the engine has all that was in it: then what stands before the gap could not be
+//!   freed, and is;
+//! - no position that is read is counted on from before it is known to be possible (`LSN_MAX`);
 //! - a segment has its whole length before it has its name: a shorter file lost its end, durable or not, and is refused;
 //! - segments wholly below the engine's applied LSN are not read (`inspect::verify` reads all).
 
@@ -11,9 +15,10 @@ use std::sync::atomic::Ordering;
 use crate::chain::{Link, scanner, walk};
 use crate::error::{Error, Result};
 use crate::files::{Files, read_full_at};
-use crate::hooks::Hooks;
-use crate::options::Identity;
-use crate::segment::{IncarnationStart, Segment, segment_name, segment_sequence};
+use crate::group_header::GroupHeader;
+use crate::hooks::{Hooks, Payloads};
+use crate::options::{Identity, LSN_MAX};
+use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name, segment_sequence};
 use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
 use crate::segments::discard;
 use crate::tail::{check_tail, cut};
@@ -34,7 +39,13 @@ pub(crate) fn recover(
     applied_lsn: u64,
     hooks: &dyn Hooks,
 ) -> Result<Recovered> {
-    let mut segments = open_segments(files, Some(identity))?;
+    if applied_lsn > LSN_MAX {
+        return Err(Error::HistoryMissing {
+            needed_lsn: applied_lsn.saturating_add(1),
+            first_lsn: 0,
+        });
+    }
+    let (mut segments, unfreed) = open_needed(files, identity, applied_lsn)?;
     if segments.is_empty() {
         return fresh(must_exist, applied_lsn);
     }
@@ -42,20 +53,29 @@ pub(crate) fn recover(
         .iter()
         .map(|segment| segment.header.incarnation_number())
         .max();
-    let begin = first_needed(&segments, applied_lsn)?;
+    let begin = first_needed(files, &segments, applied_lsn)?;
     check_lengths(&segments[begin..])?;
-    let link = initial_link(&segments[begin], applied_lsn)?;
-    let end = walk(&segments[begin..], link, &mut |segment, _, header, _| {
+    let link = initial_link(files, &segments[begin], applied_lsn)?;
+    let mut marked_lsn = 0;
+    let mut note = |segment: &Segment, _, header: &GroupHeader, _: Payloads<'_>| {
         if header.count > 0 {
             segment.note_group(header.first_lsn, header.next_lsn() - 1, header.unix_ms);
         }
+        marked_lsn = header.durable_lsn.max(marked_lsn);
         Ok(())
-    })?;
+    };
+    let end = walk(files, &segments[begin..], link, &mut note)?;
     check_gaps(&segments[begin..], applied_lsn)?;
-    check_tail(&segments[begin..], &end)?;
-    cut(files, &mut segments, begin, &end)?;
-    let end_lsn = drop_empty_last(files, &mut segments, end.link.next_lsn - 1)?;
-    let replayed = replay(&segments, begin, link, applied_lsn, hooks)?;
+    check_tail(files, &segments[begin..], &end)?;
+    let ended_lsn = end.link.next_lsn - 1;
+    let durable_lsn = durable_lsn(&segments[..=begin + end.index], marked_lsn).min(ended_lsn);
+    cut(files, &mut segments, begin, &end, durable_lsn)?;
+    let end_lsn = drop_empty_last(files, &mut segments, ended_lsn)?;
+    for name in unfreed {
+        // What stays is met by the next start again.
+        let _ = discard(files, &name);
+    }
+    let replayed = replay(files, &segments, begin, link, applied_lsn, hooks)?;
     let last = segments.last().map_or(0, |segment| segment.header.sequence);
     Ok(Recovered {
         segments,
@@ -67,6 +87,52 @@ pub(crate) fn recover(
         },
         replayed,
     })
+}
+
+/// Up to where a successful sync is known: from the mark of a group, or because an incarnation began behind it.
+fn durable_lsn(segments: &[Arc<Segment>], marked_lsn: u64) -> u64 {
+    let headers = segments.iter().map(|segment| &segment.header);
+    let begun = headers.filter(|header| header.begins_incarnation());
+    let ended_lsn = begun.map(|header| header.previous_end_lsn).max();
+    marked_lsn.max(ended_lsn.unwrap_or(0))
+}
+
+/// The segments that a start looks at, and the names of those that it does not need and that are cut off from them by a
+/// gap in the sequence: a life that could not free a segment and freed the one behind it leaves that.
+fn open_needed(
+    files: &dyn Files,
+    identity: &Identity,
+    applied_lsn: u64,
+) -> Result<(Vec<Arc<Segment>>, Vec<String>)> {
+    let mut named = named_segments(files)?;
+    let after_gap = named
+        .windows(2)
+        .rposition(|pair| pair[1].0 != pair[0].0 + 1)
+        .map_or(0, |before| before + 1);
+    if after_gap > 0 {
+        let behind = open_prefix(files, Some(identity), &named[after_gap..])?;
+        let begins_at = match behind.damage {
+            None => first_known(files, &behind.segments)?,
+            Some(_) => None,
+        };
+        if begins_at.is_some_and(|first_lsn| first_lsn <= applied_lsn + 1) {
+            named.truncate(after_gap);
+            let unfreed = named.into_iter().map(|(_, name)| name).collect();
+            return Ok((behind.segments, unfreed));
+        }
+    }
+    let prefix = open_prefix(files, Some(identity), &named)?;
+    (prefix.damage).map_or(Ok((prefix.segments, Vec::new())), Err)
+}
+
+/// The first LSN that any of the segments says that it begins with.
+fn first_known(files: &dyn Files, segments: &[Arc<Segment>]) -> Result<Option<u64>> {
+    for segment in segments {
+        if let Some((first_lsn, _)) = beginning(files, segment)? {
+            return Ok(Some(first_lsn));
+        }
+    }
+    Ok(None)
 }
 
 fn fresh(must_exist: bool, applied_lsn: u64) -> Result<Recovered> {
@@ -93,7 +159,7 @@ pub(crate) fn open_segments(
     files: &dyn Files,
     identity: Option<&Identity>,
 ) -> Result<Vec<Arc<Segment>>> {
-    let prefix = open_prefix(files, identity)?;
+    let prefix = open_prefix(files, identity, &named_segments(files)?)?;
     prefix.damage.map_or(Ok(prefix.segments), Err)
 }
 
@@ -105,16 +171,25 @@ pub(crate) struct Prefix {
     pub rest: Vec<String>,
 }
 
-pub(crate) fn open_prefix(files: &dyn Files, identity: Option<&Identity>) -> Result<Prefix> {
+/// Sequences and names, in order.
+pub(crate) fn named_segments(files: &dyn Files) -> Result<Vec<(u64, String)>> {
     let entries = files.list().map_err(|e| Error::io("list", "journal", &e))?;
     let named = entries.into_iter().map(|entry| entry.name);
     let mut named: Vec<_> = named
         .filter_map(|name| segment_sequence(&name).map(|sequence| (sequence, name)))
         .collect();
     named.sort();
+    Ok(named)
+}
+
+pub(crate) fn open_prefix(
+    files: &dyn Files,
+    identity: Option<&Identity>,
+    named: &[(u64, String)],
+) -> Result<Prefix> {
     let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(named.len());
     let mut damage = None;
-    for (sequence, name) in &named {
+    for (sequence, name) in named {
         let before = segments.last().map(|before| before.header.sequence);
         match open_next(files, name, *sequence, before, identity) {
             Ok(segment) => segments.push(Arc::new(segment)),
@@ -125,9 +200,9 @@ pub(crate) fn open_prefix(files: &dyn Files, identity: Option<&Identity>) -> Res
             }
         }
     }
-    let rest = named
-        .drain(segments.len()..)
-        .map(|(_, name)| name)
+    let rest = named[segments.len()..]
+        .iter()
+        .map(|(_, name)| name.clone())
         .collect();
     Ok(Prefix {
         segments,
@@ -193,7 +268,7 @@ fn open_segment(
     // What a header claims is not asked of the memory: no group lies behind the end of the file.
     let file_bytes = file.len().map_err(|e| Error::io("measure", name, &e))?;
     let bytes = header.segment_bytes.min(file_bytes);
-    Ok(Segment::new(name.to_owned(), header, crc, file, bytes))
+    Ok(Segment::new(name.to_owned(), header, crc, bytes))
 }
 
 fn check_identity(name: &str, found: &Identity, expected: &Identity) -> Result<()> {
@@ -214,12 +289,12 @@ fn check_identity(name: &str, found: &Identity, expected: &Identity) -> Result<(
 }
 
 /// The last segment that begins at or below the record needed next. Everything before it is applied.
-fn first_needed(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<usize> {
+fn first_needed(files: &dyn Files, segments: &[Arc<Segment>], applied_lsn: u64) -> Result<usize> {
     let needed_lsn = applied_lsn + 1;
     let mut first_known = None;
     let mut begin = None;
     for (index, segment) in segments.iter().enumerate() {
-        let Some((first_lsn, unix_ms)) = beginning(segment)? else {
+        let Some((first_lsn, unix_ms)) = beginning(files, segment)? else {
             continue;
         };
         if let Some(before) = index.checked_sub(1) {
@@ -255,23 +330,20 @@ fn first_needed(segments: &[Arc<Segment>], applied_lsn: u64) -> Result<usize> {
 }
 
 /// The LSN that a segment begins with, and when, if its header or its first group says.
-fn beginning(segment: &Segment) -> Result<Option<(u64, u64)>> {
+fn beginning(files: &dyn Files, segment: &Arc<Segment>) -> Result<Option<(u64, u64)>> {
     let header = &segment.header;
     if header.begins_incarnation() {
         return Ok(Some((header.first_lsn, header.created_unix_ms)));
     }
-    let first = scanner(segment).peek()?;
-    Ok(first
-        .ok()
-        .filter(|group| group.incarnation == header.incarnation)
-        .map(|group| (group.first_lsn, group.unix_ms)))
+    let first = scanner(&OpenSegment::open(segment, files)?).peek()?;
+    Ok(first.ok().map(|group| (group.first_lsn, group.unix_ms)))
 }
 
 /// Inside an incarnation the first group is believed; without one, the engine's own position.
-fn initial_link(segment: &Segment, applied_lsn: u64) -> Result<Link> {
+fn initial_link(files: &dyn Files, segment: &Arc<Segment>, applied_lsn: u64) -> Result<Link> {
     Ok(Link::before(
         segment,
-        beginning(segment)?.map_or(applied_lsn + 1, |(first_lsn, _)| first_lsn),
+        beginning(files, segment)?.map_or(applied_lsn + 1, |(first_lsn, _)| first_lsn),
     ))
 }
 
@@ -314,6 +386,7 @@ fn drop_empty_last(
 }
 
 fn replay(
+    files: &dyn Files,
     segments: &[Arc<Segment>],
     begin: usize,
     link: Link,
@@ -328,7 +401,7 @@ fn replay(
         return Ok(0);
     };
     let mut replayed = 0;
-    walk(segments, link, &mut |_, _, _, payloads| {
+    walk(files, segments, link, &mut |_, _, _, payloads| {
         let payloads = payloads.after(applied_lsn);
         if payloads.is_empty() {
             return Ok(());

@@ -1,5 +1,9 @@
 //! Walks the groups of a segment in order, through a bounded window of the file. It checks what a group
-//! says about itself (bounds, checksum, whole records); the chain between groups is the caller's.
+//! says about itself (incarnation, bounds, checksum, whole records); the chain between groups is the caller's.
+//!
+//! A file may be full of bytes that a client chose: documents of an older life, in a segment that is used again. So
+//! nothing is read, summed or decompressed for a header before its incarnation is the segment's, which is salted and told
+//! to nobody.
 
 use std::sync::Arc;
 
@@ -8,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::{File, read_full_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
 use crate::hooks::Payloads;
+use crate::segment::OpenSegment;
 
 /// The window grows beyond this only for a group that is larger.
 const WINDOW_BYTES: usize = 256 * 1024;
@@ -15,6 +20,7 @@ const WINDOW_BYTES: usize = 256 * 1024;
 pub(crate) struct GroupScanner {
     file: Arc<dyn File>,
     name: String,
+    incarnation: u64,
     limit: u64,
     offset: u64,
     window: Vec<u8>,
@@ -24,12 +30,13 @@ pub(crate) struct GroupScanner {
 }
 
 impl GroupScanner {
-    /// Begins at `offset`; nothing at or beyond `limit` is a group.
-    pub fn new(file: Arc<dyn File>, name: &str, offset: u64, limit: u64) -> Self {
+    /// Begins at `offset`. Groups of another incarnation than the segment's are none.
+    pub fn new(segment: &OpenSegment, offset: u64) -> Self {
         GroupScanner {
-            file,
-            name: name.to_owned(),
-            limit,
+            file: Arc::clone(&segment.file),
+            name: segment.name.clone(),
+            incarnation: segment.header.incarnation,
+            limit: segment.bytes,
             offset,
             window: Vec::new(),
             window_offset: offset,
@@ -53,11 +60,9 @@ impl GroupScanner {
 
     /// The whole group at the offset, or why there is none.
     pub fn peek(&mut self) -> Result<std::result::Result<GroupHeader, &'static str>> {
-        let Some(header) = self.bytes(GROUP_HEADER_BYTES)?.first_chunk() else {
-            return Ok(Err("the segment ends"));
-        };
-        let Some(header) = GroupHeader::decode(header) else {
-            return Ok(Err("no group begins here"));
+        let header = match self.peek_header()? {
+            Ok(header) => header,
+            Err(reason) => return Ok(Err(reason)),
         };
         if header.group_bytes() > self.limit.saturating_sub(self.offset) {
             return Ok(Err("the group reaches beyond its segment"));
@@ -76,6 +81,20 @@ impl GroupScanner {
             return Ok(Err("the records do not fill their group"));
         }
         Ok(Ok(header))
+    }
+
+    /// What stands where a group's header would, whether or not a whole group does.
+    pub fn peek_header(&mut self) -> Result<std::result::Result<GroupHeader, &'static str>> {
+        let Some(header) = self.bytes(GROUP_HEADER_BYTES)?.first_chunk() else {
+            return Ok(Err("the segment ends"));
+        };
+        match GroupHeader::decode(header) {
+            None => Ok(Err("no group begins here")),
+            Some(header) if header.incarnation != self.incarnation => {
+                Ok(Err("the group is of another life of the journal"))
+            }
+            Some(header) => Ok(Ok(header)),
+        }
     }
 
     fn unpack(&mut self, header: &GroupHeader) -> std::result::Result<(), &'static str> {
@@ -113,21 +132,25 @@ impl GroupScanner {
         self.offset += header.group_bytes();
     }
 
-    /// The next place at or after the offset where a group might begin.
-    pub fn find_magic(&mut self) -> Result<bool> {
+    /// Goes to the next header of this incarnation at or after the offset. Every byte is read once, whatever it is.
+    pub fn find_header(&mut self) -> Result<Option<GroupHeader>> {
         loop {
-            let window = self.bytes(WINDOW_BYTES)?;
-            if window.len() < GROUP_HEADER_BYTES {
-                return Ok(false);
+            if self.bytes(GROUP_HEADER_BYTES)?.len() < GROUP_HEADER_BYTES {
+                return Ok(None);
             }
-            if let Some(at) = window
+            let window = &self.window[(self.offset - self.window_offset) as usize..];
+            // Where a whole header fits into what is read.
+            let starts = window.len() - GROUP_HEADER_BYTES + 1;
+            let found = window[..starts + GROUP_MAGIC.len() - 1]
                 .windows(GROUP_MAGIC.len())
-                .position(|four| four == GROUP_MAGIC)
-            {
-                self.offset += at as u64;
-                return Ok(true);
+                .position(|four| four == GROUP_MAGIC);
+            self.offset += found.unwrap_or(starts) as u64;
+            if found.is_some() {
+                if let Ok(header) = self.peek_header()? {
+                    return Ok(Some(header));
+                }
+                self.offset += 1;
             }
-            self.offset += (window.len() - (GROUP_MAGIC.len() - 1)) as u64;
         }
     }
 

@@ -4,7 +4,8 @@
 //! A header is synced before its file gets a segment's name, so a named segment always has a whole header.
 
 use crate::error::{Error, Result};
-use crate::options::{ENGINE_NAME_BYTES_MAX, Identity};
+use crate::options::{ENGINE_NAME_BYTES_MAX, Identity, LSN_MAX};
+use crate::segment::SEQUENCE_MAX;
 
 /// Groups begin at this offset.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
@@ -115,7 +116,19 @@ impl SegmentHeader {
             previous_end_lsn: word(4),
             created_unix_ms: word(5),
         };
+        if !header.is_possible() {
+            return damaged(
+                64,
+                "the segment header holds positions that no journal reaches",
+            );
+        }
         Ok((header, crc))
+    }
+
+    /// Whether the header's positions can be counted on from.
+    fn is_possible(&self) -> bool {
+        let has_place = self.sequence <= SEQUENCE_MAX && self.first_lsn <= LSN_MAX;
+        has_place && (self.previous_end_lsn == 0 || self.previous_end_lsn < self.first_lsn)
     }
 }
 

@@ -36,12 +36,13 @@ impl SegmentReader {
         let Some(segment) = segments.holding(next_lsn).first().map(Arc::clone) else {
             return Err(Error::Closed);
         };
+        let scanner = scanner(&segments.open(&segment)?);
         Ok(SegmentReader {
             segments,
             syncer,
             next_lsn,
             read_ahead_lsn: 0,
-            scanner: scanner(&segment),
+            scanner,
             segment,
         })
     }
@@ -60,7 +61,7 @@ impl SegmentReader {
                 first_lsn: self.segments.first_lsn(),
             });
         }
-        self.scanner = scanner(&next);
+        self.scanner = scanner(&self.segments.open(&next)?);
         self.segment = next;
         Ok(())
     }
@@ -77,13 +78,13 @@ impl LogReader for SegmentReader {
         }
         let header = loop {
             match self.scanner.peek()? {
-                Ok(header) if header.incarnation == self.segment.header.incarnation => {
+                Ok(header) => {
                     if header.next_lsn() > self.next_lsn {
                         break header;
                     }
                     self.scanner.skip(&header);
                 }
-                _ => self.next_segment()?,
+                Err(_) => self.next_segment()?,
             }
         };
         let from_lsn = self.next_lsn;

@@ -2,10 +2,12 @@
 //!
 //! Kept true: a file gets a segment's name only after its header and zeros are synced, and the directory
 //! is synced before the first group goes in, so that appending never depends on a directory entry; freed
-//! files leave oldest first, one directory sync each, so that a gap in the sequence is always damage.
+//! files leave oldest first, one directory sync each, and the next one only once that has succeeded, so that a gap in the
+//! sequence is always damage. What fails here has touched no record: it is answered, and tried again.
 
 mod making;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +16,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::options::{Identity, Options};
-use crate::segment::{IncarnationStart, SEGMENT_SUFFIX, Segment};
+use crate::segment::{IncarnationStart, OpenSegment, SEGMENT_SUFFIX, Segment};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
 
 /// A freed segment kept for reuse; its content means nothing.
@@ -26,7 +28,7 @@ const NEW_SUFFIX: &str = ".new";
 /// a whole segment of zeros.
 const BEGIN_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// All segments of an open journal. Lock order: `making`, then `table`.
+/// All segments of an open journal. Lock order: `making`, then `table` or `unprepared`.
 pub(crate) struct Segments {
     files: Arc<dyn Files>,
     identity: Identity,
@@ -38,12 +40,18 @@ pub(crate) struct Segments {
     urgent: AtomicBool,
     /// The journal closes: a segment being made ahead of need is given up.
     closing: AtomicBool,
+    /// Why no segment could be made ahead of need, when that was tried last.
+    unprepared: Mutex<Option<String>>,
     table: Mutex<Table>,
 }
 
 struct Table {
     live: Vec<Arc<Segment>>,
-    prepared: Option<Arc<Segment>>,
+    /// The segment that was the oldest one and is being freed. No reader begins there. If its file stays, so does it.
+    leaving: Option<Arc<Segment>>,
+    /// Open, so that going on in it needs no descriptor.
+    prepared: Option<OpenSegment>,
+    /// Each name once.
     spare: Vec<String>,
     next_sequence: u64,
     checkpointed_lsn: u64,
@@ -61,6 +69,7 @@ impl Segments {
         let spare = collect_spares(&*files, &options)?;
         let table = Table {
             live,
+            leaving: None,
             prepared: None,
             spare,
             next_sequence,
@@ -74,31 +83,32 @@ impl Segments {
             making: Mutex::new(()),
             urgent: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            unprepared: Mutex::new(None),
             table: Mutex::new(table),
         })
     }
 
     /// The first segment of this incarnation, synced, ready for the first group.
-    pub fn begin(&self, start: IncarnationStart, unix_ms: u64) -> Result<Arc<Segment>> {
+    pub fn begin(&self, start: IncarnationStart, unix_ms: u64) -> Result<OpenSegment> {
         let _making = self.making.lock();
         let bytes = match self.table.lock().spare.is_empty() {
             true => self.options.segment_bytes.min(BEGIN_BYTES_MAX),
             false => self.options.segment_bytes,
         };
         let segment = self.make(start, bytes, unix_ms, false)?;
-        self.table.lock().live.push(Arc::clone(&segment));
+        self.table.lock().live.push(Arc::clone(&segment.segment));
         Ok(segment)
     }
 
     /// The segment after the current one, with room for a group of `group_bytes`.
-    pub fn advance(&self, group_bytes: u64, unix_ms: u64) -> Result<Arc<Segment>> {
+    pub fn advance(&self, group_bytes: u64, unix_ms: u64) -> Result<OpenSegment> {
         self.urgent.store(true, Ordering::Relaxed);
         let result = self.advance_made(group_bytes, unix_ms);
         self.urgent.store(false, Ordering::Relaxed);
         result
     }
 
-    fn advance_made(&self, group_bytes: u64, unix_ms: u64) -> Result<Arc<Segment>> {
+    fn advance_made(&self, group_bytes: u64, unix_ms: u64) -> Result<OpenSegment> {
         let _making = self.making.lock();
         let needed = SEGMENT_HEADER_BYTES as u64 + group_bytes;
         let prepared = self.table.lock().prepared.take();
@@ -106,13 +116,13 @@ impl Segments {
             Some(segment) if segment.bytes >= needed => segment,
             other => {
                 if let Some(segment) = other {
-                    self.unprepare(&segment)?;
+                    self.unprepare(segment)?;
                 }
                 let bytes = self.options.segment_bytes.max(needed);
                 self.make(IncarnationStart::default(), bytes, unix_ms, false)?
             }
         };
-        self.table.lock().live.push(Arc::clone(&segment));
+        self.table.lock().live.push(Arc::clone(&segment.segment));
         Ok(segment)
     }
 
@@ -125,6 +135,20 @@ impl Segments {
 
     /// Makes the next segment ahead of need. Called by the space thread.
     pub fn prepare(&self, unix_ms: u64) -> Result<()> {
+        let prepared = self.prepare_made(unix_ms);
+        *self.unprepared.lock() = match &prepared {
+            Ok(()) | Err(Error::Closed) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        prepared
+    }
+
+    /// Why no segment could be made ahead of need, if that has failed and not succeeded since.
+    pub fn unprepared(&self) -> Option<String> {
+        self.unprepared.lock().clone()
+    }
+
+    fn prepare_made(&self, unix_ms: u64) -> Result<()> {
         let _making = self.making.lock();
         // Whoever hurried before was in a hurry for another segment, or met somebody who freed one.
         self.urgent.store(false, Ordering::Relaxed);
@@ -150,10 +174,15 @@ impl Segments {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    fn unprepare(&self, segment: &Segment) -> Result<()> {
-        self.free_file(&segment.name, segment.bytes, false)?;
-        self.table.lock().next_sequence = segment.header.sequence;
-        Ok(())
+    /// Gives up a segment that is too short for the next group. If its file stays, so does the segment.
+    fn unprepare(&self, segment: OpenSegment) -> Result<()> {
+        let freed = self.free_file(&segment.name, segment.bytes, false);
+        let mut table = self.table.lock();
+        match freed {
+            Ok(()) => table.next_sequence = segment.header.sequence,
+            Err(_) => table.prepared = Some(segment),
+        }
+        freed
     }
 
     /// Frees segments that hold nothing above `lsn` and lie outside the retention window.
@@ -162,17 +191,27 @@ impl Segments {
         let _making = self.making.lock();
         self.table.lock().checkpointed_lsn = lsn;
         let mut freed = 0;
-        while let Some(segment) = self.next_freeable(lsn, now_unix_ms) {
-            // A reader keeps its own handle: its file must be unlinked, not overwritten.
-            let is_read = Arc::strong_count(&segment) > 1;
+        while let Some(segment) = self.next_to_free(lsn, now_unix_ms) {
+            // Besides the table's and this one there is a reader's: the file must be unlinked, not overwritten under it.
+            let is_read = Arc::strong_count(&segment) > 2;
             self.free_file(&segment.name, segment.bytes, is_read)?;
+            self.table.lock().leaving = None;
             freed += segment.bytes;
         }
         Ok(freed)
     }
 
-    fn next_freeable(&self, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
+    /// The segment that could not be freed before, or the oldest one if it is not needed any more.
+    fn next_to_free(&self, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
         let mut table = self.table.lock();
+        if table.leaving.is_none() {
+            let oldest = self.take_freeable(&mut table, lsn, now_unix_ms);
+            table.leaving = oldest;
+        }
+        table.leaving.clone()
+    }
+
+    fn take_freeable(&self, table: &mut Table, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
         if table.live.len() < 2 {
             return None;
         }
@@ -189,28 +228,48 @@ impl Segments {
         Some(table.live.remove(0))
     }
 
-    /// Keeps the file for reuse if there is use for it, else removes it.
+    /// Keeps the file for reuse if there is use for it, else removes it. May be called again after it has failed: the name
+    /// may be gone by then, and the directory has yet to be synced.
     fn free_file(&self, name: &str, bytes: u64, is_read: bool) -> Result<()> {
-        let keep = !is_read
-            && bytes == self.options.segment_bytes
-            && self.table.lock().spare.len() < self.options.spare_segments_max;
-        let free_name = keep.then(|| name.replace(SEGMENT_SUFFIX, FREE_SUFFIX));
-        match &free_name {
-            Some(free_name) => {
-                self.files
-                    .rename(name, free_name)
-                    .map_err(|e| Error::io("rename", name, &e))?;
-            }
-            None => self
-                .files
-                .remove(name)
-                .map_err(|e| Error::io("remove", name, &e))?,
+        let free_name = name.replace(SEGMENT_SUFFIX, FREE_SUFFIX);
+        let keep = !is_read && bytes == self.options.segment_bytes && self.keeps(&free_name);
+        let freed = match keep {
+            true => self.files.rename(name, &free_name),
+            false => self.files.remove(name),
+        };
+        if let Err(error) = freed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            let action = if keep { "rename" } else { "remove" };
+            return Err(Error::io(action, name, &error));
         }
         self.files
             .sync_directory()
             .map_err(|e| Error::io("sync directory of", name, &e))?;
-        self.table.lock().spare.extend(free_name);
+        self.table.lock().spare.extend(keep.then_some(free_name));
         Ok(())
+    }
+
+    /// Whether one more spare is kept under this name. Where there is one already, a segment made ahead of need was given up
+    /// and its sequence used again: a rename would replace that spare and list the file twice.
+    fn keeps(&self, free_name: &str) -> bool {
+        let spare = &self.table.lock().spare;
+        spare.len() < self.options.spare_segments_max && spare.iter().all(|name| name != free_name)
+    }
+
+    /// Opens a segment for a reader. It may have been freed since the reader found it.
+    pub fn open(&self, segment: &Arc<Segment>) -> Result<OpenSegment> {
+        match self.files.open(&segment.name) {
+            Ok(file) => Ok(OpenSegment {
+                segment: Arc::clone(segment),
+                file,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::HistoryMissing {
+                needed_lsn: segment.first_lsn.load(Ordering::Acquire),
+                first_lsn: self.first_lsn(),
+            }),
+            Err(error) => Err(Error::io("open", &segment.name, &error)),
+        }
     }
 
     /// The live segments that may hold `lsn` or later ones, oldest first.
@@ -250,12 +309,9 @@ impl Segments {
 
     /// Bytes of the live segments.
     pub fn live_bytes(&self) -> u64 {
-        self.table
-            .lock()
-            .live
-            .iter()
-            .map(|segment| segment.bytes)
-            .sum()
+        let table = self.table.lock();
+        let segments = table.live.iter().chain(&table.leaving);
+        segments.map(|segment| segment.bytes).sum()
     }
 }
 

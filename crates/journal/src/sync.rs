@@ -4,7 +4,6 @@
 //! Kept true: the durable LSN only rises, and only to what was written before a successful sync began.
 //! A failed sync throws the latch and is never tried again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -13,7 +12,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::files::sync_file;
 use crate::latch::Latch;
-use crate::segment::Segment;
+use crate::segment::OpenSegment;
 
 /// Rounds and what they sync. Lock order: `state` is taken last, and never held over a sync.
 pub(crate) struct Syncer {
@@ -34,7 +33,7 @@ struct State {
     target_lsn: u64,
     next_round_waiters: u32,
     /// Segments with bytes that may be unsynced, oldest first; the last one is being written.
-    unsynced: Vec<Arc<Segment>>,
+    unsynced: Vec<OpenSegment>,
 }
 
 /// What the syncs so far cost.
@@ -52,7 +51,7 @@ enum Role {
 
 impl Syncer {
     /// Everything below `next_lsn` is durable.
-    pub fn new(next_lsn: u64, segment: Arc<Segment>) -> Self {
+    pub fn new(next_lsn: u64, segment: OpenSegment) -> Self {
         Syncer {
             written_lsn: AtomicU64::new(next_lsn - 1),
             durable_lsn: AtomicU64::new(next_lsn - 1),
@@ -92,7 +91,7 @@ impl Syncer {
     }
 
     /// Writing goes on in `segment`. Called before its first group is written.
-    pub fn note_segment(&self, segment: Arc<Segment>) {
+    pub fn note_segment(&self, segment: OpenSegment) {
         self.state.lock().unsynced.push(segment);
     }
 
@@ -106,6 +105,18 @@ impl Syncer {
             match self.choose_role(lsn, latch)? {
                 None => return Ok(()),
                 Some(Role::Sync { target_lsn }) => self.run_round(target_lsn, latch)?,
+                Some(Role::Sleep { word, seen }) => atomic_wait::wait(&self.words[word], seen),
+            }
+        }
+    }
+
+    /// Syncs everything that is written to the files by now, records or not. Nothing but a round may sync them: the kernel
+    /// tells of a page that it could not write once, and whoever is told must be who says what is durable.
+    pub fn sync_now(&self, latch: &Latch) -> Result<()> {
+        loop {
+            match self.choose_role(u64::MAX, latch)? {
+                None => {}
+                Some(Role::Sync { target_lsn }) => return self.run_round(target_lsn, latch),
                 Some(Role::Sleep { word, seen }) => atomic_wait::wait(&self.words[word], seen),
             }
         }
@@ -160,7 +171,7 @@ impl Syncer {
         if result.is_ok() {
             self.durable_lsn.store(target_lsn, Ordering::Release);
             let done =
-                |segment: &Arc<Segment>| segment.last_lsn.load(Ordering::Acquire) <= target_lsn;
+                |segment: &OpenSegment| segment.last_lsn.load(Ordering::Acquire) <= target_lsn;
             let keep_from = state.unsynced.len() - 1;
             let synced = state.unsynced[..keep_from]
                 .iter()
@@ -192,7 +203,7 @@ impl Syncer {
     fn sync_segments(&self) -> std::result::Result<(), String> {
         let mut index = 0;
         loop {
-            let segment = self.state.lock().unsynced.get(index).map(Arc::clone);
+            let segment = self.state.lock().unsynced.get(index).cloned();
             let Some(segment) = segment else {
                 return Ok(());
             };
@@ -206,11 +217,13 @@ impl Syncer {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Arc;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
     use crate::files::File;
     use crate::options::Identity;
+    use crate::segment::Segment;
     use crate::segment_header::SegmentHeader;
 
     /// Says when a sync begins, and lets it end.
@@ -262,8 +275,9 @@ mod tests {
             previous_end_lsn: 0,
             created_unix_ms: 0,
         };
-        let segment = Segment::new("1".into(), header, 0, file, 4096);
-        let (syncer, latch) = (Syncer::new(1, Arc::new(segment)), Latch::default());
+        let segment = Arc::new(Segment::new("1".into(), header, 0, 4096));
+        let segment = OpenSegment { segment, file };
+        let (syncer, latch) = (Syncer::new(1, segment), Latch::default());
         syncer.note_written(1);
         std::thread::scope(|scope| {
             let wait = |lsn| {

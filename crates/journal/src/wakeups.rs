@@ -74,8 +74,9 @@ impl Wakeups {
         !self.is_closing()
     }
 
-    pub fn wait_space(&self) -> bool {
-        self.space.wait(None);
+    /// Sleeps until a segment is wanted, at most `interval`; false when the journal closes.
+    pub fn wait_space(&self, interval: Option<Duration>) -> bool {
+        self.space.wait(interval);
         !self.is_closing()
     }
 

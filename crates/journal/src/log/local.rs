@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use super::{Log, LogGroup, LogReader, LogTicket, Stage};
 use crate::compression::pack;
 use crate::error::{Error, Result, is_storage_full};
-use crate::files::{read_full_at, sync_file, write_all_at};
+use crate::files::{read_full_at, write_all_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
 use crate::latch::Latch;
-use crate::segment::{Segment, fits};
+use crate::segment::{OpenSegment, fits};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
 use crate::segment_reader::SegmentReader;
 use crate::segments::Segments;
@@ -40,7 +40,7 @@ pub(crate) struct LocalLog {
 
 /// Where the next group goes.
 struct Tail {
-    segment: Arc<Segment>,
+    segment: OpenSegment,
     offset: u64,
     next_lsn: u64,
     previous_crc: u32,
@@ -53,14 +53,14 @@ impl LocalLog {
     /// Goes on in `segment`, which is empty.
     pub fn new(
         segments: Segments,
-        segment: Arc<Segment>,
+        segment: OpenSegment,
         next_lsn: u64,
         latch: Arc<Latch>,
         wakeups: Arc<Wakeups>,
     ) -> Self {
         LocalLog {
             segments: Arc::new(segments),
-            syncer: Arc::new(Syncer::new(next_lsn, Arc::clone(&segment))),
+            syncer: Arc::new(Syncer::new(next_lsn, segment.clone())),
             latch,
             wakeups,
             tail: Mutex::new(Tail {
@@ -84,23 +84,17 @@ impl LocalLog {
             let header = tail.header(0, 0, unix_ms);
             self.write(&mut tail, header, &mut room)?;
         }
-        let segment = &tail.segment;
-        sync_file(&*segment.file).map_err(|e| Error::io("sync", &segment.name, &e))
+        self.syncer.sync_now(&self.latch)
     }
 
     fn make_room(&self, tail: &mut Tail, group_bytes: u64, unix_ms: u64) -> Result<()> {
         if fits(tail.offset, group_bytes, tail.segment.bytes) {
             return Ok(());
         }
-        let segment = self
-            .segments
-            .advance(group_bytes, unix_ms)
-            .inspect_err(|error| {
-                if !error.is_no_space() {
-                    self.latch.throw(&error.to_string());
-                }
-            })?;
-        self.syncer.note_segment(Arc::clone(&segment));
+        let segment = self.segments.advance(group_bytes, unix_ms);
+        // No record is touched by that: nothing is in doubt, and the next group tries again.
+        let segment = segment.map_err(Error::unmade)?;
+        self.syncer.note_segment(segment.clone());
         tail.offset = SEGMENT_HEADER_BYTES as u64;
         tail.segment = segment;
         Ok(())
@@ -147,14 +141,19 @@ impl LocalLog {
         self.write(tail, header, group.buffer)
     }
 
-    /// Takes a part of a group out of the file before anyone is answered. A full disk is then over; any
-    /// other error latches. If the part stays, the outcome is unknown.
+    /// Takes a part of a group out of the file, and off the disk, before anyone is answered. A full disk is then over; any
+    /// other error latches. If the part stays, or may come back with the power, the outcome is unknown.
     fn cut_off(&self, tail: &Tail, error: &io::Error) -> Error {
         let cause = format!(
             "append to journal segment `{}` failed: {error}",
             tail.segment.name
         );
-        if let Err(second) = tail.erase_header() {
+        let erased = tail.erase_header().map_err(|error| error.to_string());
+        let is_gone = erased.and_then(|was_there| match was_there {
+            true => (self.syncer.sync_now(&self.latch)).map_err(|error| error.to_string()),
+            false => Ok(()),
+        });
+        if let Err(second) = is_gone {
             let cause = format!("{cause}, and so did cutting it off: {second}");
             self.latch.throw(&cause);
             return Error::OutcomeUnknown { cause };
@@ -213,13 +212,15 @@ impl Tail {
         self.offset < self.segment.bytes / 2
     }
 
-    fn erase_header(&self) -> io::Result<()> {
+    /// Says whether there was a header, whose group may be whole behind it.
+    fn erase_header(&self) -> io::Result<bool> {
         let mut magic = [0; GROUP_MAGIC.len()];
         let filled = read_full_at(&*self.segment.file, &mut magic, self.offset)?;
-        if magic[..filled] == GROUP_MAGIC {
+        let is_there = magic[..filled] == GROUP_MAGIC;
+        if is_there {
             write_all_at(&*self.segment.file, &[0; GROUP_HEADER_BYTES], self.offset)?;
         }
-        Ok(())
+        Ok(is_there)
     }
 }
 

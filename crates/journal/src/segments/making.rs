@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{NEW_SUFFIX, Segments};
+use super::{FREE_SUFFIX, NEW_SUFFIX, Segments};
 use crate::error::{Error, Result};
 use crate::files::{File, sync_file, write_all_at};
 use crate::group_header::GROUP_HEADER_BYTES;
-use crate::segment::{IncarnationStart, Segment, segment_name};
+use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name};
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// Zeros are written in steps of this size, and a background step rests for `ZERO_STEP_REST`, so that
@@ -27,16 +27,8 @@ impl Segments {
         bytes: u64,
         unix_ms: u64,
         paced: bool,
-    ) -> Result<Arc<Segment>> {
-        let (sequence, spare) = {
-            let mut table = self.table.lock();
-            let spare = if bytes == self.options.segment_bytes {
-                table.spare.pop()
-            } else {
-                None
-            };
-            (table.next_sequence, spare)
-        };
+    ) -> Result<OpenSegment> {
+        let sequence = self.table.lock().next_sequence;
         let header = SegmentHeader {
             identity: self.identity.clone(),
             sequence,
@@ -46,42 +38,66 @@ impl Segments {
             previous_end_lsn: start.previous_end_lsn,
             created_unix_ms: unix_ms,
         };
-        let segment = self.write_segment(header, spare, paced)?;
-        self.table.lock().next_sequence = sequence + 1;
-        Ok(Arc::new(segment))
+        let spare = match bytes == self.options.segment_bytes {
+            true => self.open_spare()?,
+            false => None,
+        };
+        let (from, file) = match spare {
+            Some(spare) => spare,
+            None => self.write_zeros(sequence, bytes, paced)?,
+        };
+        let segment = self.name_segment(header, &from, file);
+        let mut table = self.table.lock();
+        if segment.is_ok() {
+            // A name that is taken back is taken again by the next segment, which replaces it.
+            table.next_sequence = sequence + 1;
+        } else if from.ends_with(FREE_SUFFIX) {
+            table.spare.push(from);
+        }
+        segment
     }
 
-    fn write_segment(
+    /// A spare, out of the table. One whose file is gone is forgotten.
+    fn open_spare(&self) -> Result<Option<(String, Arc<dyn File>)>> {
+        loop {
+            let Some(name) = self.table.lock().spare.pop() else {
+                return Ok(None);
+            };
+            match self.files.open(&name) {
+                Ok(file) => return Ok(Some((name, file))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let error = Error::io("open", &name, &error);
+                    self.table.lock().spare.push(name);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Gives the file its header, and then its name.
+    fn name_segment(
         &self,
         header: SegmentHeader,
-        spare: Option<String>,
-        paced: bool,
-    ) -> Result<Segment> {
-        let bytes = header.segment_bytes;
-        let (from, file) = match spare {
-            Some(name) => {
-                let file = self
-                    .files
-                    .open(&name)
-                    .map_err(|e| Error::io("open", &name, &e))?;
-                (name, file)
-            }
-            None => self.write_zeros(header.sequence, bytes, paced)?,
-        };
+        from: &str,
+        file: Arc<dyn File>,
+    ) -> Result<OpenSegment> {
         let (used, crc) = header.encode();
         // A reused file must not show the first group of its older life: it would be believed.
         let mut page = [0; SEGMENT_HEADER_BYTES + GROUP_HEADER_BYTES];
         page[..used.len()].copy_from_slice(&used);
-        write_all_at(&*file, &page, 0).map_err(|e| Error::io("write", &from, &e))?;
-        sync_file(&*file).map_err(|e| Error::io("sync", &from, &e))?;
+        write_all_at(&*file, &page, 0).map_err(|e| Error::io("write", from, &e))?;
+        sync_file(&*file).map_err(|e| Error::io("sync", from, &e))?;
         let name = segment_name(header.sequence);
         self.files
-            .rename(&from, &name)
-            .map_err(|e| Error::io("rename", &from, &e))?;
+            .rename(from, &name)
+            .map_err(|e| Error::io("rename", from, &e))?;
         self.files
             .sync_directory()
             .map_err(|e| Error::io("sync directory of", &name, &e))?;
-        Ok(Segment::new(name, header, crc, file, bytes))
+        let bytes = header.segment_bytes;
+        let segment = Arc::new(Segment::new(name, header, crc, bytes));
+        Ok(OpenSegment { segment, file })
     }
 
     fn write_zeros(

@@ -16,6 +16,9 @@ pub static STOPPED_AGAIN: AtomicU64 = AtomicU64::new(0);
 /// A segment had been cut or taken out when the start was stopped.
 pub static STOPPED_CUTTING: AtomicU64 = AtomicU64::new(0);
 
+/// Lives that ended with a sync that failed and forgot.
+pub static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
+
 /// Starts stopped behind a kill, before which the disk did not have everything.
 pub static STOPPED_UNSYNCED: AtomicU64 = AtomicU64::new(0);
 

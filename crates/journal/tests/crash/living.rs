@@ -50,7 +50,10 @@ pub fn live(machine: &mut Machine) -> Result<(), Error> {
         }
     }
     if machine.will_be_killed {
-        kill(&machine.files, journal);
+        match machine.random.below(2) {
+            0 => kill(&machine.files, journal),
+            _ => kill_after_failed_sync(&machine.files, journal),
+        }
     }
     Ok(())
 }
@@ -60,6 +63,14 @@ pub fn kill(files: &SimulatedFiles, journal: Journal) {
     files.fail_syncs(true);
     drop(journal);
     files.fail_syncs(false);
+}
+
+/// A sync fails and forgets, and then the process ends: only readers see what was not yet durable.
+pub fn kill_after_failed_sync(files: &SimulatedFiles, journal: Journal) {
+    files.forget_syncs(true);
+    count(&FORGOTTEN, journal.sync().is_err());
+    drop(journal);
+    files.forget_syncs(false);
 }
 
 /// One group of one or several records.

@@ -1,7 +1,8 @@
 //! A seeded workload is stopped at every step that changes the disk; the machine then loses, tears or
 //! reorders what was not synced; the journal is opened again under engine images from the last checkpoint to the
 //! newest that its engine could have written, goes on, and crashes again. The power fails inside starts as well: at
-//! every step of some, and several times in a row.
+//! every step of some, and several times in a row. Some processes end after a sync that failed and forgot what it was to
+//! write: the next start sees it, and must not take it for durable.
 //!
 //! Checked each time: every record acknowledged at its level is there, byte for byte; a group is whole or
 //! absent; replaying twice is replaying once, and so is a replay after any number of starts that the power ended;
@@ -184,6 +185,8 @@ fn check_totals(seeds: u64) {
     let (points, images, gaps) = (reached(&POINTS), reached(&IMAGES), reached(&GAPS));
     let (stopped, again) = (reached(&STOPPED_STARTS), reached(&STOPPED_AGAIN));
     let (cutting, unsynced) = (reached(&STOPPED_CUTTING), reached(&STOPPED_UNSYNCED));
+    let forgotten = reached(&FORGOTTEN);
+    println!("{forgotten} lives ended with a sync that failed and forgot");
     println!("{points} crash points, {images} more engine images, {gaps} with the engine ahead");
     println!(
         "{stopped} starts stopped, {again} of them again, {cutting} after a cut, {unsynced} behind a kill"
@@ -193,6 +196,7 @@ fn check_totals(seeds: u64) {
     }
     assert!(points > 3000, "only {points} crash points were reached");
     assert!(images > 6000, "only {images} more images of the engine");
+    assert!(forgotten > 200, "only {forgotten} syncs forgot");
     assert!(gaps > 1000, "only {gaps} starts had an engine ahead");
     assert!(stopped > 3000, "only {stopped} starts were stopped");
     assert!(again > 600, "only {again} starts were stopped again");

@@ -75,10 +75,13 @@ pub fn check_images(machine: &mut Machine) -> Found {
     found
 }
 
-/// Starts, and loses the power again at a step of the start; false if the start ends before.
+/// Starts, and loses the power again at a step of the start, or after that step has failed and, as a sync, forgotten; false
+/// if the start ends before.
 pub fn stop_start(machine: &mut Machine, stop: u64, crash: Crash) -> bool {
     let mut stopped = machine.copy(machine.engine_lsn);
-    stopped.files.inject(stop, Fault::PowerOff);
+    let faults = [Fault::PowerOff, Fault::PowerOff, Fault::ForgetfulSync];
+    let fault = faults[stopped.random.below(3) as usize];
+    stopped.files.inject(stop, fault);
     let owner = Owner::new();
     let Err(error) = stopped.open(&owner) else {
         return false;

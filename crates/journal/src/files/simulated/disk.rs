@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::{Crash, Fault};
+use super::{Crash, Fault, NameFault};
 
 const SECTOR_BYTES: usize = 512;
 
@@ -19,8 +19,17 @@ pub(super) struct Disk {
     /// Bytes that all files together may hold.
     pub space: Option<u64>,
     pub fails_sync: bool,
+    /// Failing syncs forget, as with `Fault::ForgetfulSync`.
+    pub forgets_sync: bool,
+    /// Calls of `Files` so far.
+    pub name_calls: u64,
+    pub name_faults: BTreeMap<u64, NameFault>,
+    /// Bytes that readers were given.
+    pub bytes_read: u64,
 }
 
+/// One file. What is neither in `synced` nor in `unsynced` was forgotten by a sync that failed: readers see it, and nothing
+/// brings it to the disk but writing it again.
 #[derive(Clone, Default)]
 pub(super) struct Inode {
     pub now: Vec<u8>,
@@ -88,7 +97,11 @@ impl Disk {
     pub fn write(&mut self, inode: usize, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let fault = self.step()?;
         let mut taken = bytes.len();
-        if matches!(fault, Some(Fault::ShortWrite | Fault::Io | Fault::NoSpace)) {
+        let is_half = matches!(
+            fault,
+            Some(Fault::ShortWrite | Fault::Io | Fault::ForgetfulSync | Fault::NoSpace)
+        );
+        if is_half {
             taken = taken.div_ceil(2);
         }
         if fault == Some(Fault::Interrupted) {
@@ -107,26 +120,36 @@ impl Disk {
         }
         self.done()?;
         match fault {
-            Some(fault @ (Fault::Io | Fault::NoSpace | Fault::Interrupted)) => {
-                Err(fault_error(fault))
-            }
+            Some(
+                fault @ (Fault::Io | Fault::ForgetfulSync | Fault::NoSpace | Fault::Interrupted),
+            ) => Err(fault_error(fault)),
             _ if is_full && taken == 0 => Err(fault_error(Fault::NoSpace)),
             _ => Ok(taken),
         }
     }
 
     pub fn sync(&mut self, inode: usize) -> io::Result<()> {
-        self.whole_step()?;
+        let fault = self.step()?;
         self.done()?;
-        if self.fails_sync {
+        let is_forgotten = fault == Some(Fault::ForgetfulSync) || self.forgets_sync;
+        if is_forgotten {
+            self.inodes[inode].unsynced.clear();
+        }
+        if is_forgotten || self.fails_sync {
             return Err(fault_error(Fault::Io));
         }
-        let inode = &mut self.inodes[inode];
-        if !inode.unsynced.is_empty() {
-            inode.synced.clone_from(&inode.now);
-            inode.unsynced.clear();
+        if let Some(fault @ (Fault::Io | Fault::NoSpace | Fault::Interrupted)) = fault {
+            return Err(fault_error(fault));
         }
+        self.inodes[inode].write_back();
         Ok(())
+    }
+
+    /// Counts a call of `Files` and gives the fault that strikes it.
+    pub fn name_call(&mut self) -> Option<NameFault> {
+        let fault = self.name_faults.remove(&self.name_calls);
+        self.name_calls += 1;
+        fault
     }
 
     pub fn names_after(&self, crash: Crash, random: &mut Random) -> BTreeMap<String, usize> {
@@ -156,10 +179,30 @@ impl Inode {
         });
     }
 
-    pub fn after(&self, crash: Crash, random: &mut Random) -> Vec<u8> {
-        if crash == Crash::Kill {
-            return self.now.clone();
+    /// What is dirty reaches the disk, and nothing else.
+    pub fn write_back(&mut self) {
+        for change in self.unsynced.drain(..) {
+            change.apply(&mut self.synced);
         }
+    }
+
+    /// The file as the next start finds it.
+    pub fn after(&self, crash: Crash, random: &mut Random) -> Inode {
+        if crash == Crash::Kill {
+            // The system goes on: it writes back what it knows to be dirty, and shows what it forgot.
+            let mut after = self.clone();
+            after.write_back();
+            return after;
+        }
+        let content = self.content_after(crash, random);
+        Inode {
+            synced: content.clone(),
+            now: content,
+            unsynced: Vec::new(),
+        }
+    }
+
+    fn content_after(&self, crash: Crash, random: &mut Random) -> Vec<u8> {
         let mut content = self.synced.clone();
         let last = random.below(self.unsynced.len() + 1);
         for (index, change) in self.unsynced.iter().enumerate() {
@@ -234,11 +277,13 @@ impl NameChange {
     }
 }
 
-fn fault_error(fault: Fault) -> io::Error {
+pub(super) fn fault_error(fault: Fault) -> io::Error {
     match fault {
         Fault::NoSpace => io::ErrorKind::StorageFull.into(),
         Fault::Interrupted => io::ErrorKind::Interrupted.into(),
-        Fault::Io | Fault::ShortWrite | Fault::PowerOff => io::Error::other("input/output error"),
+        Fault::Io | Fault::ForgetfulSync | Fault::ShortWrite | Fault::PowerOff => {
+            io::Error::other("input/output error")
+        }
     }
 }
 
