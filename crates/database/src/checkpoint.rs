@@ -3,10 +3,14 @@
 //! Engines move it by themselves; one is forced only when the journal has grown long. A forced one syncs the journal and
 //! the engine beside everybody's writes and syncs, which are slower for it. So an operation that waited for the journal
 //! while one ran names it: its waits then have a cause to look at.
+//!
+//! What fails here is tried again at the next tick. Writes need not fail for it, so that whoever runs the server hears of it
+//! from here: once when it begins, and once when it is over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quarry_journal::Journal;
 use quarry_storage::Engine;
 use quarry_timing::Work;
@@ -20,22 +24,49 @@ pub(crate) const CHECKPOINT_TICK: Duration =
 /// A checkpoint is forced when the journal's files take more than this, which is several of its segments.
 const JOURNAL_BYTES_BEFORE_CHECKPOINT: u64 = if cfg!(test) { 6 << 20 } else { 256 << 20 };
 
-/// The numbers of the forced checkpoints: one runs while they differ.
-#[derive(Debug, Default)]
+/// Called with what keeps segments from being freed or made, and with nothing once it is over.
+pub type OnTrouble = Box<dyn Fn(Option<&str>) + Send + Sync>;
+
+/// The numbers of the forced checkpoints, of which one runs while they differ, and what was last told to be in the way.
+#[derive(Default)]
 pub(crate) struct Checkpoints {
     begun: AtomicU64,
     ended: AtomicU64,
+    troubles: Mutex<Troubles>,
+}
+
+#[derive(Default)]
+struct Troubles {
+    told: Option<String>,
+    on_trouble: Option<OnTrouble>,
 }
 
 impl Checkpoints {
-    /// Frees journal segments up to the engine's durable point, and forces one when the journal has grown long.
-    /// One thread calls it.
-    pub fn step(
-        &self,
-        engine: &dyn Engine,
-        journal: &Journal,
-        last_durable: &mut u64,
-    ) -> Result<()> {
+    pub fn on_trouble(&self, on_trouble: OnTrouble) {
+        self.troubles.lock().on_trouble = Some(on_trouble);
+    }
+
+    /// Frees journal segments up to the engine's durable point, and forces one when the journal has grown long. Tells of what
+    /// fails. One thread calls it.
+    pub fn tick(&self, engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) {
+        let stepped = self.step(engine, journal, last_durable);
+        let failed = stepped.err().map(|error| error.to_string());
+        self.note(failed.or_else(|| journal.trouble()));
+    }
+
+    /// Tells of a change.
+    fn note(&self, trouble: Option<String>) {
+        let mut troubles = self.troubles.lock();
+        if troubles.told == trouble {
+            return;
+        }
+        if let Some(on_trouble) = &troubles.on_trouble {
+            on_trouble(trouble.as_deref());
+            troubles.told = trouble;
+        }
+    }
+
+    fn step(&self, engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) -> Result<()> {
         let mut durable = engine.durable_lsn()?;
         if journal.live_bytes() > JOURNAL_BYTES_BEFORE_CHECKPOINT && durable == *last_durable {
             let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
@@ -75,6 +106,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
+    use parking_lot::Mutex;
     use quarry_bson::doc;
     use quarry_storage::{Faulty, Memory};
     use quarry_timing::OperationKind;
@@ -94,6 +126,37 @@ mod tests {
         (database.acknowledge(inserted.lsn.unwrap(), Level::Durable)).unwrap();
         let ended = quarry_timing::end_operation(OperationKind::Insert);
         ended.work(quarry_timing::Work::Checkpoint)
+    }
+
+    /// Every forced checkpoint fails, and then none does.
+    #[test]
+    fn what_keeps_the_journal_long_is_told_once() {
+        let engine = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let database = Database::open(Arc::clone(&engine) as _, Options::default()).unwrap();
+        let (told, begun) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+        let tells = Arc::clone(&told);
+        database.on_journal_trouble(Box::new(move |trouble| {
+            tells.lock().push(trouble.map(str::to_owned));
+        }));
+        engine.fail_syncs(quarry_storage::Error::Io("switched off".into()));
+        let mut number = 0;
+        while told.lock().is_empty() {
+            assert!(begun.elapsed() < WAIT_MAX);
+            insert(&database, number);
+            number += 1;
+        }
+        engine.heal();
+        while told.lock().len() < 2 {
+            assert!(begun.elapsed() < WAIT_MAX);
+            std::thread::yield_now();
+        }
+        let told = told.lock().clone();
+        assert!(
+            told[0].as_ref().unwrap().contains("switched off"),
+            "{told:?}"
+        );
+        assert_eq!(told[1..], [None]);
+        database.close().unwrap();
     }
 
     #[test]

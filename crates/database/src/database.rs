@@ -15,7 +15,7 @@ use quarry_timing::{Phase, Work};
 use crate::background::Background;
 use crate::builds::{Builds, InterruptedBuild};
 use crate::catalog::Catalog;
-use crate::checkpoint::{CHECKPOINT_TICK, Checkpoints};
+use crate::checkpoint::{CHECKPOINT_TICK, Checkpoints, OnTrouble};
 use crate::collection::Collection;
 use crate::commit::{CommitPath, read_u64};
 use crate::error::{Error, Result};
@@ -194,11 +194,16 @@ impl Database {
         late_writes.keep_refused();
         let log = Arc::downgrade(&journal);
         engine.set_before_durable(Box::new(move |lsn| match log.upgrade() {
-            Some(journal) if journal.durable_lsn() < lsn => journal
+            Some(journal) if journal.durable_lsn() >= lsn => Ok(()),
+            Some(journal) => journal
                 .wait_durable(lsn)
                 .map_err(|error| quarry_storage::Error::Io(error.to_string())),
-            _ => Ok(()),
+            // Whether the journal became durable before it was dropped nobody can say any more.
+            None => Err(quarry_storage::Error::Io(
+                "the journal is closed".to_owned(),
+            )),
         }));
+        keep_replayed(engine.as_ref(), &journal)?;
         let interrupted_builds = crate::builds::interrupted(engine.as_ref())?;
         let database = Database {
             reads: Reads::new(Arc::clone(&engine), records),
@@ -273,6 +278,11 @@ impl Database {
     /// Has `on_change` called when writes begin to be refused, and when they are taken again.
     pub fn on_writes_change(&self, on_change: OnChange) {
         self.refusals.on_change(on_change);
+    }
+
+    /// Has `on_trouble` called when segments of the journal cannot be freed or made, and when they can again.
+    pub fn on_journal_trouble(&self, on_trouble: OnTrouble) {
+        self.checkpoints.on_trouble(on_trouble);
     }
 
     pub fn refused_writes(&self) -> RefusedWrites {
@@ -427,8 +437,7 @@ impl Database {
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
                 // it is told to, so it writes only where that will not wait.
                 let is_ready = late_writes.ready() == Readiness::Ready;
-                // Failures latch where they happen and refuse the next write; there is nobody to tell here.
-                let _ = checkpoints.step(engine.as_ref(), &journal, &mut last_durable);
+                checkpoints.tick(engine.as_ref(), &journal, &mut last_durable);
                 if is_ready {
                     let _ =
                         reclaimer.step(engine.as_ref(), &journal, &commit_path, &catalog, &epochs);
@@ -538,6 +547,18 @@ fn identify(engine: &dyn Engine) -> Result<[u8; 16]> {
 /// Whether the engine knows of a journal: from then on a start without one would forget what the engine did not have.
 fn knows_journal(engine: &dyn Engine) -> Result<bool> {
     Ok(read_u64(engine, layout::APPLIED_LSN_KEY)?.is_some())
+}
+
+/// Makes the engine durable with what was replayed, before anybody is served: the end was unclean, and what the engine was
+/// made of again should not need the journal once more. Where no space is left for that the journal goes on holding it.
+fn keep_replayed(engine: &dyn Engine, journal: &Journal) -> Result<()> {
+    if journal.replayed() == 0 {
+        return Ok(());
+    }
+    match engine.sync() {
+        Err(error) if !error.is_no_space() => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The database's first journal is begun.

@@ -202,6 +202,7 @@ fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failu
         );
     }
     database.on_writes_change(Box::new(log_writes_change));
+    database.on_journal_trouble(Box::new(log_journal_trouble));
     Ok(Box::leak(Box::new(Server::new(
         config, parameters, engine, database,
     ))))
@@ -217,6 +218,21 @@ fn log_writes_change(now: &WritesNow) {
             let refused = [("refused", (*refused).into())];
             log::info("storage", "writes are taken again", &refused);
         }
+    }
+}
+
+fn log_journal_trouble(trouble: Option<&str>) {
+    match trouble {
+        Some(reason) => log::warning(
+            "storage",
+            "the journal's segments cannot be freed or made",
+            &[("reason", reason.into())],
+        ),
+        None => log::info(
+            "storage",
+            "the journal's segments are freed and made again",
+            &[],
+        ),
     }
 }
 

@@ -126,12 +126,10 @@ impl RocksDb {
         let Some(_alone) = self.resuming.try_lock() else {
             return Readiness::Failed(error);
         };
+        let failures = self.write_ahead.failures();
         match self.db.resume() {
-            Ok(()) => {
-                self.write_ahead.clear_failure();
-                Readiness::Ready
-            }
-            Err(_) => Readiness::Failed(error),
+            Ok(()) if self.write_ahead.clear_failures(failures) => Readiness::Ready,
+            _ => Readiness::Failed(error),
         }
     }
 

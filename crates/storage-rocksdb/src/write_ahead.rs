@@ -24,7 +24,7 @@ use crate::{failure::from_rocksdb, iterator_pool::IteratorPool};
 
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Shared by the engine and RocksDB's threads. No two of its locks are held at once.
+/// Shared by the engine and RocksDB's threads. Lock order: `failure`, then `refusal`; no other two are held at once.
 #[derive(Default)]
 pub(crate) struct WriteAhead {
     hook: RwLock<Option<BeforeDurable>>,
@@ -32,9 +32,8 @@ pub(crate) struct WriteAhead {
     written_lsn: AtomicU64,
     /// Why the hook refuses a flush that waits now.
     refusal: Mutex<Option<Error>>,
-    /// The first error of a background job that was not resumed.
-    failure: Mutex<Option<Error>>,
-    /// Either of the two above may be set.
+    failure: Mutex<Failure>,
+    /// Either of the two above may be set. Changes under `failure`.
     in_trouble: AtomicBool,
     shutting_down: Mutex<bool>,
     shutdown: Condvar,
@@ -47,6 +46,15 @@ pub(crate) struct WriteAhead {
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_bytes_read: AtomicU64,
     pub(crate) compaction_bytes_written: AtomicU64,
+}
+
+/// What failed in the background.
+#[derive(Default)]
+struct Failure {
+    /// The first error that was not resumed.
+    error: Option<Error>,
+    /// How many there have been: another one may come while RocksDB resumes.
+    count: u64,
 }
 
 impl WriteAhead {
@@ -103,29 +111,43 @@ impl WriteAhead {
         if !self.in_trouble.load(Ordering::Acquire) {
             return None;
         }
-        if let Some(error) = self.failure.lock().clone() {
+        if let Some(error) = self.failure.lock().error.clone() {
             return Some(Trouble::Failed(error));
         }
         self.refusal.lock().clone().map(Trouble::Refused)
     }
 
-    pub(crate) fn clear_failure(&self) {
-        *self.failure.lock() = None;
-        self.settle();
+    /// Taken before RocksDB is resumed, for [`WriteAhead::clear_failures`].
+    pub(crate) fn failures(&self) -> u64 {
+        self.failure.lock().count
+    }
+
+    /// RocksDB has resumed what had failed when there were so many failures. A later one stays; says whether none does.
+    pub(crate) fn clear_failures(&self, resumed: u64) -> bool {
+        let mut failure = self.failure.lock();
+        let is_clear = failure.count == resumed;
+        if is_clear {
+            failure.error = None;
+        }
+        self.settle(&failure);
+        is_clear
     }
 
     fn set_refusal(&self, refusal: Option<Error>) {
+        let failure = self.failure.lock();
         *self.refusal.lock() = refusal;
-        self.settle();
+        self.settle(&failure);
     }
 
     fn fail(&self, error: Error) {
-        self.failure.lock().get_or_insert(error);
-        self.in_trouble.store(true, Ordering::Release);
+        let mut failure = self.failure.lock();
+        failure.error.get_or_insert(error);
+        failure.count += 1;
+        self.settle(&failure);
     }
 
-    fn settle(&self) {
-        let trouble = self.failure.lock().is_some() || self.refusal.lock().is_some();
+    fn settle(&self, failure: &Failure) {
+        let trouble = failure.error.is_some() || self.refusal.lock().is_some();
         self.in_trouble.store(trouble, Ordering::Release);
     }
 
@@ -200,5 +222,30 @@ impl EventListener for Listener {
         automatic: &mut bool,
     ) {
         *automatic = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_while_resuming_is_not_forgotten() {
+        let write_ahead = WriteAhead::default();
+        write_ahead.fail(Error::NoSpace("first".into()));
+        let resumed = write_ahead.failures();
+        // RocksDB says that it has resumed; a flush has failed again before that is noted.
+        write_ahead.fail(Error::Io("second".into()));
+        assert!(!write_ahead.clear_failures(resumed));
+        assert!(matches!(
+            write_ahead.trouble(),
+            Some(Trouble::Failed(Error::NoSpace(_)))
+        ));
+        assert!(write_ahead.clear_failures(write_ahead.failures()));
+        assert!(write_ahead.trouble().is_none());
+        // Nor is one forgotten for a refusal that is over.
+        write_ahead.fail(Error::NoSpace("third".into()));
+        write_ahead.set_refusal(None);
+        assert!(write_ahead.trouble().is_some());
     }
 }

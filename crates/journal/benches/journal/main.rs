@@ -23,6 +23,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use place::Place;
+use quarry_journal::{Level, RealFiles, inspect};
 use table::Table;
 
 fn main() {
@@ -48,6 +49,22 @@ fn default_target() -> PathBuf {
     home.join(".cache/quarry/target")
 }
 
+/// A journal that was killed after one record, in a segment that was full of documents made to look like groups: what a
+/// client can do to the next start.
+fn crafted(place: &mut Place) -> PathBuf {
+    let directory = place.crafted();
+    let journal = appends::open(&directory);
+    journal
+        .commit(b"the only record", Level::Durable)
+        .expect("the disk works");
+    journal.close().expect("the disk works");
+    let files = RealFiles::open(&directory).expect("nobody has it open");
+    let verified = inspect::verify(&files).expect("it is whole");
+    drop(files);
+    place::unmark(&directory.join(&verified.end_segment), verified.end_offset);
+    directory
+}
+
 fn machine(place: &mut Place, table: &mut Table, when: &str) {
     for (name, measure) in [
         ("machine/fdatasync 4 KiB", limits::sync_us as fn(&_) -> f64),
@@ -60,19 +77,23 @@ fn machine(place: &mut Place, table: &mut Table, when: &str) {
     }
 }
 
+/// Makes what a start is to find.
+type MakeDirectory = fn(&mut Place) -> PathBuf;
+
 /// How long a start takes before the first write may come.
 fn opens(place: &mut Place, table: &mut Table) {
-    for (name, is_new) in [("open/new directory", true), ("open/freed segments", false)] {
+    let directories: [(&str, MakeDirectory); 3] = [
+        ("open/new directory", Place::empty),
+        ("open/freed segments", Place::recycled),
+        ("open/killed, over a segment full of group headers", crafted),
+    ];
+    for (name, directory) in directories {
         if !table.wants(name) {
             continue;
         }
         let mut best_ms = f64::INFINITY;
         for _ in 0..table::REPETITIONS {
-            let directory = if is_new {
-                place.empty()
-            } else {
-                place.recycled()
-            };
+            let directory = directory(place);
             let begun = std::time::Instant::now();
             let journal = appends::open(&directory);
             best_ms = best_ms.min(begun.elapsed().as_secs_f64() * 1e3);

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// As many as a journal keeps by default.
@@ -79,6 +80,18 @@ impl Place {
         path
     }
 
+    /// A directory with one freed segment, which is full of headers as a group's, each of which claims a long body.
+    pub fn crafted(&mut self) -> PathBuf {
+        let path = self.empty();
+        fs::create_dir_all(&path).expect("the target directory is writable");
+        let mut header = [0; 64];
+        header[..4].copy_from_slice(b"QJG1");
+        header[8..12].copy_from_slice(&200_000u32.to_le_bytes());
+        let headers = header.repeat(SEGMENT_BYTES as usize / header.len());
+        fs::write(path.join(self.free_name()), headers).expect("there is space");
+        path
+    }
+
     /// Names grow, so that no file replaces another, and the order of the files stays.
     fn free_name(&mut self) -> String {
         self.names_given += 1;
@@ -90,6 +103,15 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
+}
+
+/// Takes the mark of closing, which ends at `end`, out of a segment: the journal was killed.
+pub fn unmark(segment: &Path, end: u64) {
+    let file = File::options().write(true).open(segment);
+    let file = file.expect("the directory is ours");
+    file.write_all_at(&[0; 64], end - 64)
+        .expect("the disk works");
+    file.sync_all().expect("the disk works");
 }
 
 /// By name.
