@@ -22,7 +22,7 @@ ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 FUZZ_SMOKE_SECONDS := 3
 
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-durability bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
+	bench-durability bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -76,6 +76,9 @@ bench-collections: build ## 100,000 collections with two secondary indexes each
 
 bench-durability: build ## `{j: true}` beside `{w: 1}`, and its p99 while the engine flushes and compacts
 	@QUARRY=$(QUARRY) $(BENCH) durability
+
+bench-shortcuts: build bootstrap-drivers ## what each shortcut of the commit path and the caches wins, switched off alone
+	@QUARRY=$(QUARRY) $(BENCH) shortcuts --python $(PYTHON)
 
 bench-timing: build ## what always-on timing costs: on, off and compiled out, in turns of one run, and instructions
 	@scripts/bootstrap.sh valgrind

@@ -24,7 +24,7 @@ pub const COLLECTION: &str = "simple";
 pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// Documents of the collection that point reads draw from.
-const PRELOADED: u64 = 100_000;
+pub const PRELOADED: u64 = 100_000;
 const PRELOAD_BATCH: u64 = 1000;
 
 /// Filler written before measuring, so that several memtables have been flushed: 160 MiB in documents of 8 KiB.
@@ -244,7 +244,8 @@ fn repeat_raw(
     Ok(latency)
 }
 
-fn preload(peer: &Peer) -> io::Result<()> {
+/// Fills a server with what point reads draw from, and with enough beside it to be flushed.
+pub fn preload(peer: &Peer) -> io::Result<()> {
     let mut client = RawClient::connect(peer.address())?;
     client.command(&doc! { "dropDatabase": 1, "$db": DATABASE })?;
     for batch in 0..PRELOADED / PRELOAD_BATCH {

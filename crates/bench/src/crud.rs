@@ -23,10 +23,10 @@ pub struct Options {
 
 /// One case on one side, in microseconds.
 #[derive(Deserialize)]
-struct Figure {
-    case: String,
-    name: String,
-    p50: f64,
+pub struct Figure {
+    pub case: String,
+    pub name: String,
+    pub p50: f64,
     p90: f64,
     p99: f64,
     /// Over the canned replies, both sides compared round by round.
@@ -40,6 +40,13 @@ pub fn run(options: &Options) -> io::Result<()> {
         .get(1)
         .map_or("rocksdb", |peer| peer.name.as_str())
         .to_owned();
+    let figures = measure(options, &peers)?;
+    report(options, &figures, &ours).publish(&ours)?;
+    Ok(())
+}
+
+/// Runs the script over all sides, the canned replies first.
+pub fn measure(options: &Options, peers: &Peers) -> io::Result<Vec<Figure>> {
     let mut command = Command::new(&options.python);
     command
         .args(["-c", SCRIPT])
@@ -61,9 +68,7 @@ pub fn run(options: &Options) -> io::Result<()> {
             output.status
         )));
     }
-    let figures: Vec<Figure> = serde_json::from_slice(&output.stdout)?;
-    report(options, &figures, &ours).publish(&ours)?;
-    Ok(())
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn report(options: &Options, figures: &[Figure], ours: &str) -> Report {

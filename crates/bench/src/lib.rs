@@ -21,4 +21,5 @@ pub mod peers;
 pub mod process;
 pub mod raw_client;
 pub mod report;
+pub mod shortcuts;
 pub mod timing;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
-use quarry_bench::{canned, collections, concurrent, crud, durability, layers, timing};
+use quarry_bench::{canned, collections, concurrent, crud, durability, layers, shortcuts, timing};
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
 #[derive(Parser)]
@@ -93,6 +93,26 @@ enum Command {
         #[arg(long, default_value_t = 3)]
         tail_rounds: u32,
     },
+    /// What each shortcut of the server wins, by servers that go without one.
+    Shortcuts {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        /// A Python that imports pymongo.
+        #[arg(long, default_value = "python3")]
+        python: String,
+        #[arg(long, default_value_t = 3)]
+        passes: u32,
+        /// Of each case in each pass.
+        #[arg(long, default_value_t = 300)]
+        iterations: u32,
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
+        connections: Vec<u32>,
+        /// Length of one turn of one side.
+        #[arg(long, default_value_t = 200)]
+        turn_ms: u64,
+        #[arg(long, default_value_t = 15)]
+        rounds: u32,
+    },
     /// What always-on timing costs, on one connection.
     Timing {
         #[arg(long, default_value = "rocksdb")]
@@ -146,6 +166,23 @@ fn main() -> ExitCode {
             count,
             connections: connections.max(1),
             reads: reads.max(1),
+        }),
+        Command::Shortcuts {
+            engine,
+            python,
+            passes,
+            iterations,
+            connections,
+            turn_ms,
+            rounds,
+        } => shortcuts::run(&shortcuts::Options {
+            engine,
+            python,
+            passes,
+            iterations,
+            connections,
+            turn: Duration::from_millis(turn_ms),
+            rounds: rounds.max(1),
         }),
         Command::Layers {
             engine,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::canned;
-use crate::process::{Server, target_directory};
+use crate::process::{Launch, Server, target_directory};
 
 /// The name of the side that shows the client's own cost.
 pub const CANNED: &str = "canned";
@@ -48,32 +48,54 @@ pub struct Peers {
 impl Peers {
     /// The given ones with the canned server first; without any, Quarry on `engines`.
     pub fn given_or_started(given: &[Peer], engines: &[&str]) -> io::Result<Peers> {
-        let canned = Peer {
-            name: CANNED.into(),
-            uri: format!("mongodb://127.0.0.1:{}/", canned::spawn()?),
-        };
-        let mut all = Peers {
-            peers: vec![canned],
-            servers: Vec::new(),
-            scratch: None,
-        };
+        let mut all = Peers::with_canned()?;
         if !given.is_empty() {
             all.peers.extend_from_slice(given);
             return Ok(all);
         }
-        let scratch = target_directory()
-            .join("bench/data")
-            .join(std::process::id().to_string());
-        all.scratch = Some(scratch.clone());
         for &engine in engines {
-            let server = Server::start(engine, &scratch.join(engine))?;
-            all.peers.push(Peer {
-                name: engine.into(),
-                uri: server.uri(),
-            });
-            all.servers.push(server);
+            all.launch(engine, engine, Launch::default())?;
         }
         Ok(all)
+    }
+
+    /// Quarry on one engine once for each name, started in different ways, with the canned server first.
+    pub fn launched<'n>(
+        engine: &str,
+        sides: impl IntoIterator<Item = (&'n str, Launch)>,
+    ) -> io::Result<Peers> {
+        let mut all = Peers::with_canned()?;
+        for (name, launch) in sides {
+            all.launch(name, engine, launch)?;
+        }
+        Ok(all)
+    }
+
+    fn with_canned() -> io::Result<Peers> {
+        let canned = Peer {
+            name: CANNED.into(),
+            uri: format!("mongodb://127.0.0.1:{}/", canned::spawn()?),
+        };
+        Ok(Peers {
+            peers: vec![canned],
+            servers: Vec::new(),
+            scratch: None,
+        })
+    }
+
+    fn launch(&mut self, name: &str, engine: &str, launch: Launch) -> io::Result<()> {
+        let scratch = self.scratch.get_or_insert_with(|| {
+            target_directory()
+                .join("bench/data")
+                .join(std::process::id().to_string())
+        });
+        let server = Server::launch(engine, &scratch.join(name.replace(' ', "_")), launch)?;
+        self.peers.push(Peer {
+            name: name.into(),
+            uri: server.uri(),
+        });
+        self.servers.push(server);
+        Ok(())
     }
 }
 
