@@ -10,7 +10,7 @@ use crate::group_header::GROUP_HEADER_BYTES;
 use crate::hooks::{GroupBuilder, Hooks, Payloads, push_record};
 use crate::latch::Latch;
 use crate::log::{Log, LogGroup, Stage};
-use crate::queue::is_kept;
+use crate::spares::is_kept;
 
 pub(crate) struct Appender {
     log: Arc<dyn Log>,

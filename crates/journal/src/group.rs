@@ -41,6 +41,8 @@ pub(crate) struct Group {
     turn: AtomicU32,
     pub number: AtomicU64,
     pub first_lsn: AtomicU64,
+    /// Of its writers' records.
+    pub last_lsn: AtomicU64,
     pub writers: AtomicU32,
     pub begun_ns: AtomicU64,
     pub appended_ns: AtomicU64,
@@ -71,12 +73,6 @@ impl Place {
 }
 
 impl Group {
-    /// Once the group is written.
-    pub fn last_lsn(&self) -> u64 {
-        let writers = u64::from(self.writers.load(Ordering::Relaxed));
-        self.first_lsn.load(Ordering::Relaxed) + writers - 1
-    }
-
     pub fn reset(&mut self) {
         *self.word.get_mut() = FORMING;
         *self.call.get_mut() = UNCALLED;
@@ -153,6 +149,17 @@ impl Group {
         self.begun_ns.store(begun_ns, Ordering::Relaxed);
         self.appended_ns.store(appended_ns, Ordering::Relaxed);
         self.applied_ns.store(applied_ns, Ordering::Relaxed);
+    }
+
+    /// Takes over from the group that its records were written with what a receipt tells of it.
+    pub fn note_as(&self, written: &Group) {
+        let copy = |to: &AtomicU64, from: &AtomicU64| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        copy(&self.number, &written.number);
+        copy(&self.begun_ns, &written.begun_ns);
+        copy(&self.appended_ns, &written.appended_ns);
+        copy(&self.applied_ns, &written.applied_ns);
     }
 
     /// Publishes the outcome and wakes everyone.

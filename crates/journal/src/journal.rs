@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::backlog::Backlog;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::hooks::Hooks;
@@ -31,6 +32,7 @@ const PREPARE_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else 
 /// An open write-ahead log. Dropping it closes it.
 pub struct Journal {
     pipeline: Arc<Pipeline>,
+    backlog: Arc<Backlog>,
     /// The log if it is files of this journal's own: with segments to free and syncs to count.
     local: Option<Arc<LocalLog>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -106,12 +108,14 @@ impl Journal {
 
     fn run(pipeline: Pipeline, local: Option<Arc<LocalLog>>, replayed: u64) -> Result<Journal> {
         let pipeline = Arc::new(pipeline);
+        let backlog = Arc::new(Backlog::new(Arc::clone(&pipeline)));
         let threads = match pipeline.options.background {
-            true => spawn_threads(&pipeline, local.as_ref())?,
+            true => spawn_threads(&pipeline, &backlog, local.as_ref())?,
             false => Vec::new(),
         };
         Ok(Journal {
             pipeline,
+            backlog,
             local,
             threads: Mutex::new(threads),
             replayed,
@@ -125,23 +129,27 @@ impl Journal {
 
     /// Accepts and applies a record; returns before it is durable. Locks may go after this.
     pub fn submit(&self, payload: &[u8]) -> Result<Ticket> {
+        self.backlog.go_first();
         self.pipeline.submit(payload)
     }
 
     /// As `submit`, for a record that `wait_durable` will be called for: its sync may begin while it is being applied.
     pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
+        self.backlog.go_first();
         self.pipeline.submit_to_sync(payload)
     }
 
     /// As `submit_to_sync`, but returns after the sync in one sleep, for a writer whose locks hardly anybody waits for. The sync
     /// may have failed, and beside records of `submit_to_sync` it may go on: `wait_durable` is called all the same.
     pub fn submit_through_sync(&self, payload: &[u8]) -> Result<Ticket> {
+        self.backlog.go_first();
         self.pipeline.submit_through_sync(payload)
     }
 
     /// Accepts, applies and acknowledges a record at `level`.
     pub fn commit(&self, payload: &[u8], level: Level) -> Result<Committed> {
         if level == Level::Durable {
+            self.backlog.go_first();
             return self.pipeline.commit_durable(payload);
         }
         let Ticket { lsn, report } = self.submit(payload)?;
@@ -151,12 +159,13 @@ impl Journal {
     /// Queues a record and goes on. It is accepted at the latest by `wait`, `flush`, a later submission
     /// or the background interval.
     pub fn submit_async(&self, payload: &[u8], level: Level) -> Result<Pending> {
-        self.pipeline.submit_async(payload, level)
+        self.backlog.submit(payload, level)
     }
 
     /// Acknowledges a queued record at the level it was submitted with.
     pub fn wait(&self, pending: &Pending) -> Result<Committed> {
-        self.pipeline.wait(pending)
+        self.backlog.wait(&pending.place)?;
+        self.pipeline.receipt(&pending.place, pending.level)
     }
 
     /// Whether `wait` would return at once, with a receipt or with an error.
@@ -171,7 +180,7 @@ impl Journal {
 
     /// Accepts everything queued without waiting.
     pub fn flush(&self) {
-        self.pipeline.flush();
+        self.backlog.flush();
     }
 
     /// Returns when everything up to `lsn` is durable. One sync serves all who wait.
@@ -275,7 +284,10 @@ impl Journal {
 
     /// Accepts what is queued, syncs it, leaves a durable mark behind, and ends the threads.
     pub fn close(&self) -> Result<()> {
+        self.backlog.flush();
         self.pipeline.close();
+        // What came in between is refused, so that it has an answer.
+        self.backlog.flush();
         self.pipeline.wakeups.close();
         if let Some(local) = &self.local {
             local.segments.close();
@@ -306,6 +318,7 @@ impl Drop for Journal {
 
 fn spawn_threads(
     pipeline: &Arc<Pipeline>,
+    backlog: &Arc<Backlog>,
     local: Option<&Arc<LocalLog>>,
 ) -> Result<Vec<JoinHandle<()>>> {
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -314,8 +327,9 @@ fn spawn_threads(
             .spawn(run)
             .map_err(|e| Error::io("start thread", name, &e))
     };
-    let shared = Arc::clone(pipeline);
-    let mut threads = vec![spawn("journal-sync", Box::new(move || run_sync(&shared)))?];
+    let (shared, gathering) = (Arc::clone(pipeline), Arc::clone(backlog));
+    let run = move || run_sync(&shared, &gathering);
+    let mut threads = vec![spawn("journal-sync", Box::new(run))?];
     if let Some(local) = local {
         let (shared, local) = (Arc::clone(pipeline), Arc::clone(local));
         let run = move || run_space(&shared, &local);
@@ -324,12 +338,12 @@ fn spawn_threads(
     Ok(threads)
 }
 
-fn run_sync(pipeline: &Pipeline) {
+fn run_sync(pipeline: &Pipeline, backlog: &Backlog) {
     let interval_ms = pipeline.options.commit_interval_ms;
     let interval = (interval_ms > 0).then(|| Duration::from_millis(interval_ms));
     while pipeline.wakeups.wait_sync(interval) {
         pipeline.clock.adjust(SystemTime::now());
-        pipeline.flush_if_idle();
+        backlog.flush_if_idle();
         // A failure latches; every writer is told, so there is nothing to do with it here.
         let _ = pipeline.wait_durable(pipeline.accepted_lsn());
     }

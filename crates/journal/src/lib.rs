@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod append;
+mod backlog;
 mod chain;
 mod clock;
 mod compression;
@@ -64,6 +65,7 @@ mod segment;
 mod segment_header;
 mod segment_reader;
 mod segments;
+mod spares;
 mod sync;
 mod tail;
 mod ticket;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! submit -> [forming group] -> turn: ready, finish_group, one write, apply -> wake the group's writers
-//!                 ^ the first writer to find no turn taken leads at once; else the first one of the
+//!                 ^ the first writer to find no turn taken leads immediately; else the first one of the
 //!                   group waits for the turn and leads; everyone else sleeps on the group's word
 //! ```
 //!
@@ -12,6 +12,8 @@
 //!
 //! A writer that finds the queue empty and the turn free is *alone*: it takes the turn for its own record, which never enters
 //! the queue, so that nothing is shared, counted or woken for it. Whoever comes meanwhile forms the next group.
+//!
+//! Records whose writers went on are gathered elsewhere (`backlog`) and come here as one writer's.
 //!
 //! Kept true: groups are written and applied in the order in which they formed, one at a time; nothing is
 //! applied before the log has it; a lone writer never leaves its thread. A panic here aborts the process,
@@ -25,22 +27,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::append::Appender;
+use crate::backlog::{Gathered, HandingOver};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::group::{Group, Place, Until};
-use crate::hooks::Hooks;
+use crate::group_header::GROUP_HEADER_BYTES;
+use crate::hooks::{AbortOnPanic, Hooks};
 use crate::latch::Latch;
 use crate::log::{Log, LogTicket, Stage};
 use crate::options::{Options, RECORD_BYTES_MAX};
-use crate::pace::Pace;
 use crate::queue::Queue;
-use crate::ticket::{CommitReport, Committed, Level, Pending, Ticket};
+use crate::ticket::{CommitReport, Committed, Level, Ticket};
 use crate::wakeups::Wakeups;
 
 /// Fewer writers than this in half of the groups of late are not worth waiting for.
 const GATHER_WRITERS_MIN: u32 = 4;
 /// A record's length field.
-const RECORD_HEADER_BYTES: usize = 4;
+pub(crate) const RECORD_HEADER_BYTES: usize = 4;
 
 /// The state of an open journal. Lock order: `appender` (with the turn), `queue`, those of the log.
 pub(crate) struct Pipeline {
@@ -56,7 +59,6 @@ pub(crate) struct Pipeline {
     accepted_lsn: AtomicU64,
     /// The engine refused a group that the log holds.
     is_behind: AtomicBool,
-    pace: Pace,
     pub clock: Clock,
 }
 
@@ -71,7 +73,6 @@ impl Pipeline {
         next_lsn: u64,
     ) -> Self {
         Pipeline {
-            pace: Pace::new(options.gather_ns),
             options,
             hooks,
             appender: Mutex::new(Appender::new(Arc::clone(&log), next_lsn)),
@@ -86,7 +87,7 @@ impl Pipeline {
         }
     }
 
-    fn now_ns(&self) -> u64 {
+    pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
@@ -156,7 +157,7 @@ impl Pipeline {
         if place.group.wait_for_call(until) {
             let begun_ns = self.now_ns();
             // A failure latches; whoever waits for Durable learns of it there.
-            let _ = self.wait_durable(place.group.last_lsn());
+            let _ = self.wait_durable(place.group.last_lsn.load(Ordering::Relaxed));
             place.group.end_call();
             synced_ns = self.now_ns().saturating_sub(begun_ns);
         }
@@ -190,57 +191,94 @@ impl Pipeline {
     /// Has the record written and applied if this writer is alone; else puts it into the forming group, and leads that
     /// group if it falls to this writer.
     fn enter(&self, payload: &[u8]) -> Result<Entered> {
-        let mut queue = self.room_for(payload.len())?;
-        let shortcuts = self.options.shortcuts;
-        let are_many = shortcuts.gathering && queue.share() >= GATHER_WRITERS_MIN;
-        if shortcuts.lone_writers && queue.is_idle() && !are_many {
+        if payload.len() > RECORD_BYTES_MAX {
+            return Err(Error::RecordTooLarge {
+                record_bytes: payload.len(),
+                record_bytes_max: RECORD_BYTES_MAX,
+            });
+        }
+        let mut queue = self.room_for(RECORD_HEADER_BYTES + payload.len())?;
+        if self.goes_alone(&queue) {
             return self.lead_alone(queue, payload).map(Entered::Alone);
         }
         let place = queue.push(payload, self.now_ns());
-        queue.waiting += 1;
-        if !queue.leader_waits {
-            self.lead_when_due(queue);
-        } else if queue.is_gathering && queue.waiting >= queue.share() {
-            self.lead_gathered(queue);
-        }
+        self.lead_if_due(queue);
         Ok(Entered::Group(place))
     }
 
-    /// Goes on at once. The group is led here when it has gathered long enough and nobody is writing.
-    pub fn submit_async(&self, payload: &[u8], level: Level) -> Result<Pending> {
-        // Making room may mean to write another group.
-        let now_ns = self.now_ns();
-        let mut queue = self.room_for(payload.len())?;
-        let place = queue.push(payload, now_ns);
-        queue.wants_sync |= level == Level::Durable;
-        let gather_ns = self.pace.gather_ns(&*self.log);
-        let is_old = now_ns.saturating_sub(queue.oldest_ns) >= gather_ns;
-        let is_due = level == Level::Durable || (is_old && !queue.turn_taken);
-        if is_due && !queue.leader_waits {
-            self.lead_when_due(queue);
-        }
-        if level == Level::Durable && place.group.is_done() {
-            self.pace.note_durable(place.lsn(), &*self.log);
-        }
-        Ok(Pending { place, level })
+    fn goes_alone(&self, queue: &Queue) -> bool {
+        let shortcuts = self.options.shortcuts;
+        let are_many = shortcuts.gathering && queue.share() >= GATHER_WRITERS_MIN;
+        shortcuts.lone_writers && queue.is_idle() && !are_many
     }
 
-    /// Acknowledges a record that was submitted without waiting, at the level it was submitted with.
-    pub fn wait(&self, pending: &Pending) -> Result<Committed> {
-        let place = &pending.place;
-        if !place.group.is_done() {
-            let queue = self.queue.lock();
-            if Arc::ptr_eq(&queue.forming, &place.group) && queue.count > 0 && !queue.leader_waits {
-                self.lead_when_due(queue);
-            }
+    /// Leads the forming group if that falls to the writer that has just pushed its record.
+    fn lead_if_due(&self, queue: parking_lot::MutexGuard<'_, Queue>) {
+        if !queue.leader_waits {
+            self.lead_when_due(queue);
+        } else if queue.is_gathering && queue.writers >= queue.share() {
+            self.lead_gathered(queue);
         }
+    }
+
+    /// Has records that were gathered elsewhere written and applied as one writer's, and notes in their group what a
+    /// receipt needs. Drops `handing_over` when later records can only come behind them; returns when they are applied.
+    pub fn submit_gathered(
+        &self,
+        gathered: &mut Gathered,
+        handing_over: HandingOver<'_>,
+    ) -> Result<()> {
+        let _abort = AbortOnPanic::new();
+        let (group, buffer, count) = (&gathered.group, &mut gathered.buffer, gathered.count);
+        let mut queue = self.room_for(buffer.len() - GROUP_HEADER_BYTES)?;
+        group.writers.store(count, Ordering::Relaxed);
+        if queue.is_idle() {
+            let number = queue.take_turn();
+            group.number.store(number, Ordering::Relaxed);
+            drop(queue);
+            drop(handing_over);
+            let begun_ns = self.now_ns();
+            let mut appender = self.appender.lock();
+            let result = self.append_and_apply(&mut appender, buffer, count, begun_ns, Some(group));
+            drop(appender);
+            let result = result.map(|done| {
+                group.note_times(begun_ns, done.appended_ns, done.applied_ns);
+            });
+            self.end_turn(self.queue.lock());
+            return result;
+        }
+        let records = &buffer[GROUP_HEADER_BYTES..];
+        let place = queue.push_encoded(records, count, gathered.oldest_ns);
+        drop(handing_over);
+        self.lead_if_due(queue);
         place.group.wait()?;
-        if pending.level == Level::Written {
+        group.first_lsn.store(place.lsn(), Ordering::Relaxed);
+        group.note_as(&place.group);
+        Ok(())
+    }
+
+    /// The receipt of a record whose writer went on, once its group is applied.
+    pub fn receipt(&self, place: &Place, level: Level) -> Result<Committed> {
+        if level == Level::Written {
             let Ticket { lsn, report } = self.ticket(place);
             return Ok(Committed { lsn, report });
         }
         self.wait_durable(place.lsn())?;
         Ok(self.durable(place))
+    }
+
+    /// Whether nobody is writing, or about to.
+    pub fn is_idle(&self) -> bool {
+        self.queue.lock().is_idle()
+    }
+
+    /// Fails when no record is taken any more.
+    pub fn check_open(&self) -> Result<()> {
+        self.latch.check()?;
+        match self.queue.lock().closed {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
     }
 
     /// Everything up to here is in the log.
@@ -258,22 +296,6 @@ impl Pipeline {
         result
     }
 
-    /// Leads the forming group if it has records that nobody waits to lead.
-    pub fn flush(&self) {
-        let queue = self.queue.lock();
-        if queue.count > 0 && !queue.leader_waits {
-            self.lead_when_due(queue);
-        }
-    }
-
-    /// As `flush`, but leaves a group to the writers that are busy now.
-    pub fn flush_if_idle(&self) {
-        let queue = self.queue.lock();
-        if queue.count > 0 && !queue.leader_waits && !queue.turn_taken {
-            self.lead_when_due(queue);
-        }
-    }
-
     /// No record is accepted any more; what is forming still goes through.
     pub fn close(&self) {
         let mut queue = self.queue.lock();
@@ -282,39 +304,32 @@ impl Pipeline {
             true => self.lead_gathered(queue),
             false => drop(queue),
         }
-        self.flush();
         let mut queue = self.queue.lock();
         while queue.turn_taken {
             self.turn_ended.wait(&mut queue);
         }
     }
 
-    /// The queue with room in the forming group, which may first have to be led.
-    fn room_for(&self, payload_bytes: usize) -> Result<parking_lot::MutexGuard<'_, Queue>> {
-        if payload_bytes > RECORD_BYTES_MAX {
-            return Err(Error::RecordTooLarge {
-                record_bytes: payload_bytes,
-                record_bytes_max: RECORD_BYTES_MAX,
-            });
-        }
+    /// The queue with room for so many bytes of encoded records in the forming group; a full one goes first.
+    fn room_for(&self, record_bytes: usize) -> Result<parking_lot::MutexGuard<'_, Queue>> {
         loop {
             self.latch.check()?;
             let queue = self.queue.lock();
             if queue.closed {
                 return Err(Error::Closed);
             }
-            let group_bytes = queue.buffer.len() + RECORD_HEADER_BYTES + payload_bytes;
+            let group_bytes = queue.buffer.len() + record_bytes;
             if queue.count == 0 || group_bytes <= self.options.group_bytes_max {
                 return Ok(queue);
             }
+            assert!(
+                queue.leader_waits,
+                "every record here has a writer that waits, so that one of them leads"
+            );
             let full = Arc::clone(&queue.forming);
-            if queue.leader_waits {
-                drop(queue);
-                // A failed group makes room as well as a written one.
-                let _ = full.wait();
-            } else {
-                self.lead_when_due(queue);
-            }
+            drop(queue);
+            // A failed group makes room as well as a written one.
+            let _ = full.wait();
         }
     }
 

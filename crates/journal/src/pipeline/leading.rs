@@ -90,17 +90,15 @@ impl Pipeline {
         let result =
             result.map(|done| group.note_times(begun_ns, done.appended_ns, done.applied_ns));
         let mut queue = self.queue.lock();
-        queue.keep_group(group);
-        queue.keep_buffer(std::mem::take(buffer), self.options.group_bytes_max);
+        queue
+            .spares
+            .keep(group, std::mem::take(buffer), &self.options);
         self.end_turn(queue);
         group.finish(&result);
-        if taken.wants_sync && result.is_ok() {
-            self.wakeups.request_sync();
-        }
     }
 
     /// `group` is what its writers see of the records, unless there is one writer and it leads.
-    fn append_and_apply(
+    pub(super) fn append_and_apply(
         &self,
         appender: &mut Appender,
         records: &mut Vec<u8>,
@@ -115,6 +113,8 @@ impl Pipeline {
             .store(appender.next_lsn - 1, Ordering::Release);
         if let Some(group) = group {
             group.first_lsn.store(accepted.first_lsn, Ordering::Relaxed);
+            let last_lsn = accepted.first_lsn + u64::from(count) - 1;
+            group.last_lsn.store(last_lsn, Ordering::Relaxed);
             group.call_for_sync();
         }
         let appended_ns = self.now_ns();
@@ -154,7 +154,7 @@ impl Pipeline {
     }
 
     /// Hands the turn to the leader that waits for it, or leaves it free.
-    fn end_turn(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
+    pub(super) fn end_turn(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
         if !queue.leader_waits {
             queue.turn_taken = false;
             if queue.closed {
@@ -169,8 +169,8 @@ impl Pipeline {
 }
 
 /// A group that is written and applied, and when it was.
-struct Done {
-    first_lsn: u64,
-    appended_ns: u64,
-    applied_ns: u64,
+pub(super) struct Done {
+    pub first_lsn: u64,
+    pub appended_ns: u64,
+    pub applied_ns: u64,
 }
