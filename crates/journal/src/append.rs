@@ -1,7 +1,7 @@
 //! The order of a commit: ready, finish, the log, apply. Only the writer whose turn it is uses it.
 //!
-//! A group is handed to the engine only after the log has accepted it. A group in the log that the engine
-//! refused stays here and is applied before anything else is submitted.
+//! A group is handed to the engine only after the log has accepted it. From then on it stands: what an engine does not
+//! take its owner keeps, or the journal latches.
 
 use std::sync::Arc;
 
@@ -15,16 +15,8 @@ use crate::spares::is_kept;
 pub(crate) struct Appender {
     log: Arc<dyn Log>,
     pub next_lsn: u64,
-    unapplied: Option<Unapplied>,
     /// Of writers that are alone.
     buffer: Vec<u8>,
-}
-
-/// A group that the log has and the engine does not.
-struct Unapplied {
-    group: Vec<u8>,
-    first_lsn: u64,
-    count: u32,
 }
 
 /// What the appender uses and does not own.
@@ -46,7 +38,6 @@ impl Appender {
         Appender {
             log,
             next_lsn,
-            unapplied: None,
             buffer: Vec::new(),
         }
     }
@@ -64,29 +55,6 @@ impl Appender {
         if is_kept(&buffer, group_bytes_max) {
             self.buffer = buffer;
         }
-    }
-
-    /// Offers a refused group to the engine again. Nothing else may be submitted before it is taken.
-    pub fn apply_refused(&mut self, around: &Surroundings<'_>) -> Result<Option<u64>> {
-        let Some(refused) = &self.unapplied else {
-            return Ok(None);
-        };
-        around
-            .hooks
-            .ready(refused.group.len())
-            .map_err(Error::Refused)?;
-        let payloads = Payloads::new(
-            refused.first_lsn,
-            refused.count,
-            &refused.group[GROUP_HEADER_BYTES..],
-        );
-        around
-            .hooks
-            .apply(refused.first_lsn, &payloads)
-            .map_err(Error::Refused)?;
-        let last_lsn = payloads.last_lsn();
-        self.unapplied = None;
-        Ok(Some(last_lsn))
     }
 
     /// Gives the group its LSNs, lets the owner finish it, and returns when the log has accepted it.
@@ -118,23 +86,14 @@ impl Appender {
         Ok(Accepted { first_lsn, count })
     }
 
-    pub fn apply(
-        &mut self,
-        group: &mut Vec<u8>,
-        accepted: Accepted,
-        around: &Surroundings<'_>,
-    ) -> Result<()> {
+    /// Hands the accepted group to the owner.
+    pub fn apply(&self, group: &[u8], accepted: Accepted, around: &Surroundings<'_>) -> Result<()> {
         let Accepted { first_lsn, count } = accepted;
         let payloads = Payloads::new(first_lsn, count, &group[GROUP_HEADER_BYTES..]);
-        let Err(refusal) = around.hooks.apply(first_lsn, &payloads) else {
-            return Ok(());
-        };
-        let group = std::mem::take(group);
-        self.unapplied = Some(Unapplied {
-            group,
-            first_lsn,
-            count,
-        });
-        Err(Error::Unapplied(refusal))
+        around.hooks.apply(first_lsn, &payloads).map_err(|refusal| {
+            let error = Error::Unapplied(refusal);
+            around.latch.throw(&error.to_string());
+            error
+        })
     }
 }

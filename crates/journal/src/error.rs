@@ -33,7 +33,7 @@ pub enum Error {
     HistoryMissing { needed_lsn: u64, first_lsn: u64 },
     /// The engine's owner refused the group before it was written. Nothing was written.
     Refused(HookError),
-    /// The engine refused a group that the journal holds. It is applied first when the engine recovers.
+    /// The owner did not apply a group that the log holds. The journal has latched; the next start replays the group.
     Unapplied(HookError),
     /// An earlier failure stopped the journal. This write was not accepted.
     Latched { cause: String },
@@ -59,7 +59,7 @@ impl Error {
             Error::NoSpace { .. } | Error::SegmentUnmade { .. } | Error::PositionMoved { .. } => {
                 true
             }
-            Error::Refused(hook) | Error::Unapplied(hook) => hook.kind != HookErrorKind::Failed,
+            Error::Refused(hook) => hook.kind != HookErrorKind::Failed,
             _ => false,
         }
     }

@@ -18,8 +18,10 @@ pub trait Hooks: Send + Sync {
     /// and nothing is written.
     fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError>;
 
-    /// Applies an accepted group as one atomic step. On an error the same group is offered again
-    /// before any later one, so applying must be idempotent. During `Journal::open` it replays.
+    /// Applies an accepted group as one atomic step. The log has the group, so it can no longer be refused: an owner
+    /// whose engine may not take it now keeps it, shows it to readers, and answers `ready` with an error until the
+    /// engine has it. An error here latches the journal, and the next start replays the group; so applying must be
+    /// idempotent. During `Journal::open` it replays, and an error fails the start.
     fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError>;
 }
 

@@ -272,14 +272,9 @@ impl Journal {
             .map_or_else(SyncCounters::default, |local| local.syncer.counters())
     }
 
-    /// Whether writes are refused: the disk failed, or the engine refused a group that the log holds.
+    /// Whether writes are refused until a restart: the disk failed, or a group could not be applied.
     pub fn is_latched(&self) -> bool {
-        self.pipeline.latch.is_thrown() || self.pipeline.has_refused_group()
-    }
-
-    /// Offers a group that the engine refused again. Every write does this as well.
-    pub fn retry_refused(&self) -> Result<()> {
-        self.pipeline.retry_refused()
+        self.pipeline.latch.is_thrown()
     }
 
     /// Accepts what is queued, syncs it, leaves a durable mark behind, and ends the threads.

@@ -22,7 +22,7 @@
 mod leading;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -57,8 +57,6 @@ pub(crate) struct Pipeline {
     /// Nobody has the turn, or waits for it, in a closed queue.
     turn_ended: Condvar,
     accepted_lsn: AtomicU64,
-    /// The engine refused a group that the log holds.
-    is_behind: AtomicBool,
     pub clock: Clock,
 }
 
@@ -82,7 +80,6 @@ impl Pipeline {
             accepted_lsn: AtomicU64::new(next_lsn - 1),
             queue: Mutex::new(Queue::new()),
             turn_ended: Condvar::new(),
-            is_behind: AtomicBool::new(false),
             clock: Clock::new(),
         }
     }
@@ -331,11 +328,6 @@ impl Pipeline {
             // A failed group makes room as well as a written one.
             let _ = full.wait();
         }
-    }
-
-    /// Whether a group that the log holds still waits for the engine.
-    pub fn has_refused_group(&self) -> bool {
-        self.is_behind.load(Ordering::Acquire)
     }
 }
 

@@ -107,7 +107,6 @@ impl Pipeline {
         group: Option<&Group>,
     ) -> Result<Done> {
         let around = self.surroundings(begun_ns);
-        self.apply_refused(appender, &around)?;
         let accepted = appender.append(records, count, &around)?;
         self.accepted_lsn
             .store(appender.next_lsn - 1, Ordering::Release);
@@ -118,31 +117,13 @@ impl Pipeline {
             group.call_for_sync();
         }
         let appended_ns = self.now_ns();
-        if let Err(refusal) = appender.apply(records, accepted, &around) {
-            self.is_behind.store(true, Ordering::Release);
-            return Err(refusal);
-        }
+        appender.apply(records, accepted, &around)?;
         self.wakeups.note_applied(appender.next_lsn - 1);
         Ok(Done {
             first_lsn: accepted.first_lsn,
             appended_ns,
             applied_ns: self.now_ns(),
         })
-    }
-
-    fn apply_refused(&self, appender: &mut Appender, around: &Surroundings<'_>) -> Result<()> {
-        if let Some(last_lsn) = appender.apply_refused(around)? {
-            self.is_behind.store(false, Ordering::Release);
-            self.wakeups.note_applied(last_lsn);
-        }
-        Ok(())
-    }
-
-    /// Offers a group that the engine refused again, outside a commit.
-    pub fn retry_refused(&self) -> Result<()> {
-        let _abort = AbortOnPanic::new();
-        let mut appender = self.appender.lock();
-        self.apply_refused(&mut appender, &self.surroundings(self.now_ns()))
     }
 
     fn surroundings(&self, now_ns: u64) -> Surroundings<'_> {

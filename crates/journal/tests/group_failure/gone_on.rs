@@ -82,15 +82,13 @@ fn who_went_on_learns_what_the_background_met() {
         .map(|one| journal.wait(one).unwrap_err())
         .collect();
     assert!(matches!(errors[0], Error::Unapplied(_)), "{errors:?}");
-    let refused = |error: &Error| matches!(error, Error::Unapplied(_) | Error::Refused(_));
+    let refused = |error: &Error| matches!(error, Error::Unapplied(_) | Error::Latched { .. });
     assert!(errors.iter().all(refused), "{errors:?}");
     let unapplied = errors
         .iter()
         .filter(|error| error.is_outcome_unknown())
         .count();
-    owner.refuse(None);
-    journal.retry_refused().unwrap();
-    assert_eq!(owner.records().len(), unapplied);
+    assert_eq!(found_in(&files.crash(Crash::Kill, 0)).len(), unapplied);
 }
 
 #[test]

@@ -109,69 +109,24 @@ fn a_group_that_cannot_be_finished_is_refused_as_a_whole() {
     }
 }
 
-/// The log has the group, and the engine does not take it.
-fn strike_apply(kinds: Kinds) -> Struck {
-    let struck = strike(kinds, |_, owner| {
-        owner.refuse(Some(refusal(HookErrorKind::NoSpace)));
-        Ok(())
-    });
-    let error = struck.error();
-    assert_eq!(error, Error::Unapplied(refusal(HookErrorKind::NoSpace)));
-    assert!(error.is_outcome_unknown() && error.is_no_space() && error.is_retryable());
-    assert!(struck.journal.is_latched());
-    struck.check_only_first_is_visible();
-    let refused = Err(Error::Refused(refusal(HookErrorKind::NoSpace)));
-    assert_eq!(struck.behind, vec![refused.clone(); BEHIND]);
-    for kind in Kind::ALL {
-        assert_eq!(struck.commit(kind), refused, "{kind:?}");
-    }
-    struck.check_only_first_is_visible();
-    struck
-}
-
+/// The log has the group, so that it stands; nobody may write behind it before a start has replayed it.
 #[test]
-fn a_group_that_the_engine_refused_is_applied_first_and_once() {
-    for (next, kinds) in Kind::ALL.into_iter().zip(MIXES.into_iter().cycle()) {
-        let struck = strike_apply(kinds);
+fn a_group_that_is_not_applied_latches_and_is_replayed_by_a_start() {
+    for kinds in MIXES {
+        let struck = strike(kinds, |_, owner| {
+            owner.refuse(Some(refusal(HookErrorKind::NoSpace)));
+            Ok(())
+        });
+        let error = struck.error();
+        assert_eq!(error, Error::Unapplied(refusal(HookErrorKind::NoSpace)));
+        assert!(error.is_outcome_unknown() && !error.is_retryable());
+        struck.check_only_first_is_visible();
         struck.owner.refuse(None);
-        assert_eq!(struck.commit(next), Ok(STRUCK_LSN + 1), "{next:?}");
-        assert!(!struck.journal.is_latched());
-        let records = struck.owner.records();
-        struck.check_group_in(&records);
-        // What was refused meanwhile has left nothing behind.
-        assert_eq!(records[STRUCK_LSN as usize].1, b"later");
-        assert_eq!(records.len() as u64, STRUCK_LSN + 2);
-        assert_eq!(struck.close(), Ok(()));
-        assert_eq!(found_in(&struck.files.crash(Crash::Drop, 0)), records);
+        struck.check_latched();
+        struck.check_only_first_is_visible();
+        let killed = found_in(&struck.files.crash(Crash::Kill, 0));
+        struck.check_group_in(&killed);
     }
-}
-
-#[test]
-fn a_group_that_the_engine_refused_is_offered_again_without_a_write() {
-    let struck = strike_apply(&Kind::ALL);
-    let retry = || {
-        let journal = Arc::clone(&struck.journal);
-        end(&begin(move || journal.retry_refused()))
-    };
-    assert!(matches!(retry(), Err(Error::Refused(_))));
-    assert!(struck.journal.is_latched());
-    struck.owner.refuse(None);
-    assert_eq!((retry(), retry()), (Ok(()), Ok(())));
-    assert!(!struck.journal.is_latched());
-    let records = struck.owner.records();
-    struck.check_group_in(&records);
-    assert_eq!(struck.journal.last_lsn(), STRUCK_LSN);
-    assert_eq!(struck.close(), Ok(()));
-}
-
-#[test]
-fn a_restart_replays_a_group_that_the_engine_refused() {
-    let struck = strike_apply(&Kind::ALL);
-    let killed = found_in(&struck.files.crash(Crash::Kill, 0));
-    struck.check_group_in(&killed);
-    assert_eq!(struck.close(), Ok(()), "what the log has is synced");
-    let closed = found_in(&struck.files.crash(Crash::Drop, 0));
-    assert!(closed == killed);
 }
 
 #[test]
