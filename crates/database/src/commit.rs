@@ -320,7 +320,7 @@ fn encode_counts(counts: Counts) -> [u8; 16] {
     value
 }
 
-fn decode_counts(value: &[u8]) -> Counts {
+pub(crate) fn decode_counts(value: &[u8]) -> Counts {
     let number = |range: std::ops::Range<usize>| {
         value
             .get(range)

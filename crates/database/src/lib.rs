@@ -40,6 +40,7 @@ mod write;
 
 mod builds;
 mod database_drop;
+mod database_stats;
 mod ddl;
 mod index_build;
 mod listing;
@@ -52,6 +53,7 @@ pub use builds::InterruptedBuild;
 pub use collection::{Capped, Collection, Detail};
 pub use commit::Counts;
 pub use database::{Database, Options, Shortcuts};
+pub use database_stats::DbStats;
 pub use ddl::Dropped;
 pub use error::{DuplicateKey, Error, Result};
 pub use ident::{Ident, Prefix};

@@ -11,6 +11,8 @@ use quarry_database::{Database, Operation};
 use quarry_query::exec::Executor;
 
 use crate::command::Invocation;
+use crate::commands::list_collections::Listing;
+use crate::concerns::ReadConcern;
 use crate::counters::Counter;
 use crate::error::{CommandError, Result};
 use crate::sessions::SessionId;
@@ -23,8 +25,9 @@ const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
 /// Where a cursor's documents come from.
 pub enum Source {
     Executor(Box<Executor>),
-    /// Made when the command ran, such as the list of collections.
+    /// Made when the command ran, such as the list of indexes.
     Documents(VecDeque<Document>),
+    Listing(Box<Listing>),
 }
 
 /// One cursor.
@@ -193,6 +196,10 @@ impl ClientCursor {
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.save()?),
             Source::Documents(_) => Ok(()),
+            Source::Listing(listing) => {
+                listing.save();
+                Ok(())
+            }
         }
     }
 
@@ -200,7 +207,7 @@ impl ClientCursor {
     pub fn restore(&mut self, database: &Database, operation: &Operation) -> Result<()> {
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.restore(database, operation)?),
-            Source::Documents(_) => Ok(()),
+            Source::Documents(_) | Source::Listing(_) => Ok(()),
         }
     }
 
@@ -208,7 +215,7 @@ impl ClientCursor {
     pub fn is_dead(&self) -> bool {
         match &self.source {
             Source::Executor(executor) => executor.is_dead(),
-            Source::Documents(_) => true,
+            Source::Documents(_) | Source::Listing(_) => true,
         }
     }
 
@@ -217,7 +224,7 @@ impl ClientCursor {
     fn put_back(&mut self, document: &[u8]) {
         let is_read_again = match &mut self.source {
             Source::Executor(executor) => executor.put_back(document.len()),
-            Source::Documents(_) => false,
+            Source::Documents(_) | Source::Listing(_) => false,
         };
         if !is_read_again {
             self.overflow.extend_from_slice(document);
@@ -231,6 +238,7 @@ impl ClientCursor {
         }
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.next(operation, out)?),
+            Source::Listing(listing) => listing.next(operation, out),
             Source::Documents(documents) => match documents.pop_front() {
                 Some(document) => {
                     out.extend_from_slice(document.as_bytes());

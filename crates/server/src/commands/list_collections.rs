@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use quarry_bson::{Document, DocumentBuilder, Value, doc};
+use quarry_database::{Collection, Database, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
 use crate::client_cursor::{ClientCursor, FirstBatch, Source};
@@ -33,33 +34,117 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let name = invocation.generic.database;
     quarry_database::check_database(name)?;
     let batch = FirstBatch::parse(invocation)?;
-    let is_name_only = invocation.boolean("nameOnly")?;
-    let filter = invocation
-        .document("filter")?
-        .map(Matcher::parse)
-        .transpose()?;
-    let mut documents = VecDeque::new();
-    for collection in invocation.server.database.list_collections(name)? {
-        invocation.operation.check()?;
-        let mut entry = doc! { "name": collection.namespace.collection(), "type": "collection" };
-        if !is_name_only {
-            entry.append("options", collection.options());
-            entry.append(
-                "info",
-                doc! { "readOnly": false, "uuid": (Value::binary(UUID_SUBTYPE, &collection.uuid)) },
-            );
-            entry.append("idIndex", id_index());
-        }
-        if filter
-            .as_ref()
-            .is_none_or(|filter| filter.matches(entry.as_raw()))
-        {
-            documents.push_back(entry);
+    let filter = invocation.document("filter")?;
+    let listing = Listing {
+        database: &invocation.server.database,
+        name: name.to_owned(),
+        is_name_only: invocation.boolean("nameOnly")?,
+        only: filter
+            .and_then(|filter| filter.get_str("name"))
+            .map(str::to_owned),
+        filter: filter.map(Matcher::parse).transpose()?,
+        next: Next::First,
+        ready: VecDeque::new(),
+    };
+    let shown = format!("{name}.{NAMESPACE}");
+    let source = Source::Listing(Box::new(listing));
+    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
+}
+
+/// The collections of a database, read from the catalog as they are asked for: a cursor holds a piece of the list, however
+/// long that is. A collection that is there all the time is listed once; one that comes or goes meanwhile may be or not.
+pub struct Listing {
+    database: &'static Database,
+    name: String,
+    is_name_only: bool,
+    /// The filter asks for the collection of this name, which is looked up.
+    only: Option<String>,
+    filter: Option<Matcher>,
+    next: Next,
+    /// Documents, one after the other.
+    ready: VecDeque<Document>,
+}
+
+/// Where the list goes on.
+enum Next {
+    First,
+    Behind(String),
+    End,
+}
+
+impl Listing {
+    /// Appends the next document; false at the end.
+    pub fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            if let Some(document) = self.ready.pop_front() {
+                out.extend_from_slice(document.as_bytes());
+                return Ok(true);
+            }
+            operation.check()?;
+            match std::mem::replace(&mut self.next, Next::End) {
+                Next::End => return Ok(false),
+                Next::First => self.read(None)?,
+                Next::Behind(name) => self.read(Some(&name))?,
+            }
         }
     }
-    let shown = format!("{name}.{NAMESPACE}");
-    let source = Source::Documents(documents);
-    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
+
+    /// Gives the memory of what was read back, once it has been handed out.
+    pub fn save(&mut self) {
+        if self.ready.is_empty() {
+            self.ready = VecDeque::new();
+        }
+    }
+
+    fn read(&mut self, behind: Option<&str>) -> Result<()> {
+        if let Some(only) = &self.only {
+            // No collection can have a name that is none.
+            let Ok(namespace) = Namespace::new(&self.name, only) else {
+                return Ok(());
+            };
+            if let Some(collection) = self.database.collection(&namespace)? {
+                let entry = describe(&collection, self.is_name_only);
+                keep(self.filter.as_ref(), &mut self.ready, entry);
+            }
+            return Ok(());
+        }
+        let (filter, ready) = (self.filter.as_ref(), &mut self.ready);
+        let next = if self.is_name_only {
+            let mut take = |name: &str| keep(filter, ready, describe_name(name));
+            (self.database).list_names_behind(&self.name, behind, &mut take)?
+        } else {
+            let mut take =
+                |collection: Collection| keep(filter, ready, describe(&collection, false));
+            (self.database).list_collections_behind(&self.name, behind, &mut take)?
+        };
+        if let Some(name) = next {
+            self.next = Next::Behind(name);
+        }
+        Ok(())
+    }
+}
+
+fn keep(filter: Option<&Matcher>, ready: &mut VecDeque<Document>, entry: Document) {
+    if filter.is_none_or(|filter| filter.matches(entry.as_raw())) {
+        ready.push_back(entry);
+    }
+}
+
+fn describe_name(name: &str) -> Document {
+    doc! { "name": name, "type": "collection" }
+}
+
+fn describe(collection: &Collection, is_name_only: bool) -> Document {
+    let mut entry = describe_name(collection.namespace.collection());
+    if !is_name_only {
+        entry.append("options", collection.options());
+        entry.append(
+            "info",
+            doc! { "readOnly": false, "uuid": (Value::binary(UUID_SUBTYPE, &collection.uuid)) },
+        );
+        entry.append("idIndex", id_index());
+    }
+    entry
 }
 
 fn id_index() -> Document {

@@ -29,7 +29,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         entry.append("name", name.as_str());
         let mut bytes = 0;
         if !is_name_only {
-            bytes = database.database_size_bytes(&name)?;
+            bytes = database.database_size_bytes(&name, invocation.operation)?;
             entry.append("sizeOnDisk", i64::try_from(bytes).unwrap_or(i64::MAX));
             // A database exists because it has a collection.
             entry.append("empty", false);

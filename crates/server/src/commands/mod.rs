@@ -39,7 +39,7 @@ mod kill_all_sessions;
 mod kill_cursors;
 mod kill_op;
 mod kill_sessions;
-mod list_collections;
+pub mod list_collections;
 mod list_commands;
 mod list_databases;
 mod list_indexes;
