@@ -43,6 +43,8 @@ pub struct ClientCursor {
     pub is_tailable: bool,
     pub is_await_data: bool,
     pub has_no_timeout: bool,
+    /// Of the command that made it: each batch keeps to it.
+    pub read_concern: ReadConcern,
     pub returned: u64,
 }
 
@@ -112,6 +114,7 @@ impl ClientCursor {
             is_tailable: false,
             is_await_data: false,
             has_no_timeout: false,
+            read_concern: ReadConcern::default(),
             returned: 0,
         }
     }
@@ -177,6 +180,7 @@ impl ClientCursor {
         let namespace = self.namespace.clone();
         let id = if is_open && !batch.is_only && !has_reached_limit {
             self.save()?;
+            self.read_concern = invocation.generic.read_concern;
             self.time_left = invocation
                 .operation
                 .deadline()

@@ -66,6 +66,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
         ));
     }
+    // Dispatch waits, before the reply, until what the batch saw is as durable as the cursor's own command asked for.
+    invocation.generic.read_concern = cursor.read_concern;
     let started = Instant::now();
     let end = match next_batch(invocation, &mut cursor, &namespace, batch_size, reply) {
         Ok(end) => end,

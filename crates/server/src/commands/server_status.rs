@@ -229,6 +229,11 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     }
     engine_counters(server.engine.counters(), &mut section);
     refused_writes(server, &mut section);
+    journal(server, &mut section);
+    section.append(
+        "backgroundPanics",
+        signed(server.database.background_panics()),
+    );
     if let Some(counters) = server.database.record_cache_counters() {
         record_cache(counters, &mut section);
     }
@@ -326,6 +331,24 @@ fn refused_writes(server: &Server, section: &mut DocumentBuilder<'_>) {
     shown.append("count", signed(refused.count));
     if let Some(reason) = &refused.reason {
         shown.append("reason", reason.as_str());
+    }
+    shown.finish();
+}
+
+/// How far the journal has come, and what it costs.
+fn journal(server: &Server, section: &mut DocumentBuilder<'_>) {
+    let journal = server.database.journal();
+    let syncs = journal.sync_counters();
+    let mut shown = section.document("journal");
+    for (name, value) in [
+        ("acceptedLsn", journal.accepted_lsn()),
+        ("durableLsn", journal.durable_lsn()),
+        ("replayedRecords", journal.replayed()),
+        ("fileBytes", journal.live_bytes()),
+        ("syncs", syncs.syncs),
+        ("syncMicros", syncs.sync_ns / 1000),
+    ] {
+        shown.append(name, signed(value));
     }
     shown.finish();
 }

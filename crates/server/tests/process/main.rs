@@ -8,6 +8,7 @@ mod client;
 mod options;
 mod profiler;
 mod protocol;
+mod read_concern;
 mod server;
 mod stopping;
 mod timing;
