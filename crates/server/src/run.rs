@@ -129,6 +129,12 @@ fn start_and_stop(config: Config) -> Result<(), Failure> {
             "the memory engine keeps nothing after the server stops",
         );
     }
+    if config.engine == EngineName::Mdbx {
+        log::startup_warning(
+            "storage",
+            "libmdbx keeps no checksums of its pages: damage that the disk does to its file is not noticed",
+        );
+    }
     if !config.can_promise_durability() {
         log::startup_warning(
             "storage",

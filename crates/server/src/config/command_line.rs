@@ -118,7 +118,8 @@ pub struct Serve {
     /// Replica sets are not supported yet: refused
     #[arg(long = "replSet", value_name = "NAME", hide = true)]
     pub repl_set: Option<String>,
-    /// Storage engine [default: rocksdb]
+    /// Storage engine [default: rocksdb]. mdbx is for data that fits in memory and is mostly read: indexes over random
+    /// values make it write some 60 times the data, and its pages carry no checksums
     #[arg(long, value_enum)]
     pub engine: Option<EngineName>,
     /// Which writes survive what [default: journaled]
