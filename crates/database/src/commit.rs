@@ -5,7 +5,8 @@
 //! 1. The writer holds its collection (`hold`), has locked its records and then its unique keys (`record_locks`), has
 //!    read the latest and made its batch. It queues one record (`payload`) with the journal and cannot be interrupted
 //!    from here on.
-//! 2. One writer leads one group on its own thread. `ready` asks the engine first. `finish_group` adds what only the
+//! 2. One writer leads one group on its own thread. `ready` asks the engine first; a group that meets a stalled engine is
+//!    given back, and each of its writers waits by itself, without the turn, where killOp, maxTimeMS and a stop reach it. `finish_group` adds what only the
 //!    leader can know: the absolute document counts and data sizes of the collections that the group touches (exact
 //!    after any crash, because they are in the group), and the high-water mark of idents when some were given out.
 //! 3. The group is appended to the journal with one write; then `apply` writes it to the engine as one batch that also
@@ -17,36 +18,33 @@
 //!
 //! What the journal could not append is refused and nothing has happened; what it appended is never taken back.
 
-use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quarry_journal::{GroupBuilder, HookError, HookErrorKind, Hooks, Payloads};
 use quarry_storage::{Engine, Op, Readiness, WriteBatch};
-use quarry_timing::Phase;
+use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
 
 use crate::catalog::Catalog;
 use crate::changed_records::ChangedRecords;
 use crate::error::{Error, Result};
+use crate::hold::INTERRUPT_TICK;
 use crate::ident::{FIRST_IDENT, Ident};
 use crate::late_writes::LateWrites;
 use crate::layout;
+use crate::operation::check_running;
 use crate::payload::{ALLOCATED, Delta, Header, Payload, SYSTEM};
 use crate::record_cache::RecordCache;
 
-/// How long a leader waits for an engine that says it is stalled before the group is refused.
+/// How long a writer waits for an engine that says it is stalled before its write is refused.
 const STALL_WAIT: Duration = Duration::from_secs(30);
+/// How often a stalled engine is asked, by one of those who wait for it.
 const STALL_TICK: Duration = Duration::from_millis(1);
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
-
-thread_local! {
-    /// How long this thread has waited for a stalled engine as leader, in nanoseconds.
-    static STALLED_HERE: Cell<u64> = const { Cell::new(0) };
-}
 
 /// Document count and data size of one collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,8 +64,12 @@ pub struct CommitPath {
     counters: Mutex<FxHashMap<Ident, Counts>>,
     next_ident: AtomicU64,
     applied: AtomicU64,
-    stalled_ns: AtomicU64,
-    stall_cause: AtomicU64,
+    /// Held by the one who asks a stalled engine whether it goes on; the others wait for the lock.
+    asks_engine: Mutex<()>,
+    /// The database closes: nobody waits for a stalled engine any more.
+    is_closing: AtomicBool,
+    /// Set: whoever opens the database no longer wants it.
+    give_up: Arc<AtomicBool>,
     /// Reused by every leader.
     batch: Mutex<WriteBatch>,
 }
@@ -78,6 +80,7 @@ impl CommitPath {
         catalog: Arc<Catalog>,
         records: Option<Arc<RecordCache>>,
         writes_late: bool,
+        give_up: Arc<AtomicBool>,
     ) -> Result<CommitPath> {
         let next_ident =
             read_u64(engine.as_ref(), layout::HIGH_WATER_MARK_KEY)?.unwrap_or(FIRST_IDENT);
@@ -90,28 +93,44 @@ impl CommitPath {
             counters: Mutex::default(),
             next_ident: AtomicU64::new(next_ident),
             applied: AtomicU64::new(applied),
-            stalled_ns: AtomicU64::new(0),
-            stall_cause: AtomicU64::new(0),
+            asks_engine: Mutex::new(()),
+            is_closing: AtomicBool::new(false),
+            give_up,
             batch: Mutex::new(WriteBatch::new()),
         })
     }
 
-    /// How long leaders have waited for a stalled engine so far, in nanoseconds, all and the calling thread's own.
-    pub fn stalled_ns(&self) -> (u64, u64) {
-        (self.stalled_ns.load(Ordering::Relaxed), STALLED_HERE.get())
+    /// Waits until the engine takes writes again, `STALL_WAIT` after `begun` at most. The caller has no turn in the
+    /// journal, so that nobody waits behind it, and the wait ends when the operation that runs on this thread is killed,
+    /// runs out of time or loses its client, and when the database closes.
+    pub fn wait_out_stall(&self, begun: Instant) -> Result<()> {
+        let _stall = quarry_timing::phase(Phase::Stall);
+        loop {
+            check_running()?;
+            if self.is_closing.load(Ordering::Relaxed) {
+                return Err(Error::ShuttingDown);
+            }
+            let Some(_asks) = self.asks_engine.try_lock_for(INTERRUPT_TICK) else {
+                continue;
+            };
+            // What else there is to say of the engine the next submission says.
+            let Readiness::Stalled { cause } = self.engine.ready() else {
+                return Ok(());
+            };
+            quarry_timing::name(Work::StallCause, quarry_timing::stall_cause(&cause));
+            if begun.elapsed() >= STALL_WAIT {
+                return Err(Error::WritesRefused {
+                    message: format!("the engine is stalled: {cause}"),
+                    no_space: false,
+                });
+            }
+            std::thread::sleep(STALL_TICK);
+        }
     }
 
-    /// The cause of the last stall, as the timing names it.
-    pub fn stall_cause(&self) -> u64 {
-        self.stall_cause.load(Ordering::Relaxed)
-    }
-
-    fn note_stall(&self, cause: &str, time: Duration) {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        STALLED_HERE.set(STALLED_HERE.get() + ns);
-        self.stall_cause
-            .store(quarry_timing::stall_cause(cause), Ordering::Relaxed);
-        self.stalled_ns.fetch_add(ns, Ordering::Relaxed);
+    /// From now on nobody waits for a stalled engine.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
     }
 
     pub fn applied_lsn(&self) -> u64 {
@@ -246,25 +265,19 @@ impl CommitPath {
 
 impl Hooks for CommitPath {
     fn ready(&self, _bytes: usize) -> Result<(), HookError> {
-        let mut since = None;
-        loop {
-            match self.engine.ready() {
-                Readiness::Ready => return Ok(()),
-                Readiness::Failed(error) => return Err(storage_hook_error(&error)),
-                Readiness::Stalled { cause } => {
-                    let _stall = quarry_timing::phase(Phase::Stall);
-                    let begun = Instant::now();
-                    if *since.get_or_insert(begun) + STALL_WAIT < begun {
-                        return Err(HookError::new(
-                            HookErrorKind::Stalled,
-                            format!("the engine is stalled: {cause}"),
-                        ));
-                    }
-                    std::thread::sleep(STALL_TICK);
-                    self.note_stall(&cause, begun.elapsed());
-                }
-            }
+        match self.engine.ready() {
+            Readiness::Ready => Ok(()),
+            Readiness::Failed(error) => Err(storage_hook_error(&error)),
+            // Each writer of the group waits by itself (`wait_out_stall`), where it can be interrupted, and comes again.
+            Readiness::Stalled { cause } => Err(HookError::new(
+                HookErrorKind::Stalled,
+                format!("the engine is stalled: {cause}"),
+            )),
         }
+    }
+
+    fn gives_up(&self) -> bool {
+        self.give_up.load(Ordering::Relaxed)
     }
 
     fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError> {

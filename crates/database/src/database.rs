@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::RawValue;
@@ -32,6 +34,10 @@ use crate::refusals::{OnChange, Refusals, RefusedWrites};
 
 const DDL_SHARDS: usize = 16;
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
+/// The engine's last flush, and what it waits for, may take so long.
+const CLOSE_TIME: Duration = Duration::from_secs(30);
+/// How often a close looks whether the journal has failed.
+const CLOSE_TICK: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -50,6 +56,8 @@ pub struct Options {
     /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
     pub record_cache_bytes: usize,
     pub shortcuts: Shortcuts,
+    /// Once it is set, an opening that replays the journal ends with `Error::ShuttingDown`.
+    pub give_up: Arc<AtomicBool>,
 }
 
 /// The shortcuts of a commit, each of which can be switched off alone to measure what it wins. None changes a promise.
@@ -83,6 +91,7 @@ impl Default for Options {
             journal_compress_above_bytes: None,
             record_cache_bytes: 0,
             shortcuts: Shortcuts::default(),
+            give_up: Arc::default(),
         }
     }
 }
@@ -102,7 +111,7 @@ pub struct Database {
     pub(crate) unique_locks: LockTable,
     pub(crate) builds: Arc<Builds>,
     pub(crate) interrupted_builds: Arc<[InterruptedBuild]>,
-    checkpoints: Arc<Checkpoints>,
+    pub(crate) checkpoints: Arc<Checkpoints>,
     refusals: Arc<Refusals>,
     /// Whether its thread runs (`database_drop`). Taken before the catalog's locks.
     pub(crate) database_cleaner_runs: Arc<Mutex<bool>>,
@@ -161,6 +170,7 @@ impl Database {
             Arc::clone(&catalog),
             records.clone(),
             options.shortcuts.late_writes,
+            Arc::clone(&options.give_up),
         );
         let commit_path = Arc::new(commit_path?);
         let identity = Identity {
@@ -285,6 +295,11 @@ impl Database {
         self.checkpoints.on_trouble(on_trouble);
     }
 
+    /// How often a background thread panicked and was started again.
+    pub fn background_panics(&self) -> u64 {
+        self.background.panics()
+    }
+
     pub fn refused_writes(&self) -> RefusedWrites {
         self.refusals.so_far()
     }
@@ -305,12 +320,31 @@ impl Database {
         self.journal.sync().map_err(journal_error).map(drop)
     }
 
-    /// Ends the background threads, syncs the journal and flushes the engine.
+    /// Ends the background threads, syncs the journal and flushes the engine, so that the next open replays nothing. When
+    /// the journal has failed, or that takes longer than `CLOSE_TIME`, the engine is closed as it is.
     pub fn close(&self) -> Result<()> {
-        self.background.end();
-        self.journal.close().map_err(journal_error)?;
-        self.engine.close()?;
-        Ok(())
+        self.commit_path.close();
+        std::thread::scope(|scope| {
+            let (closed, is_closed) = channel::<()>();
+            let watch = std::thread::Builder::new().name("closing".into());
+            // Without room for it the close is not bounded; it mostly need not be.
+            let _ = watch.spawn_scoped(scope, move || {
+                let begun = Instant::now();
+                // A flush that waits for a journal that has failed waits for ever, and so does a write that waits for
+                // the flush, with its turn in the journal; all that is closed below would wait for those.
+                while !self.journal.is_latched() && begun.elapsed() < CLOSE_TIME {
+                    if is_closed.recv_timeout(CLOSE_TICK) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                }
+                self.engine.stop_waiting();
+            });
+            self.background.end();
+            let journal = self.journal.close().map_err(journal_error);
+            let engine = self.engine.close().map_err(Error::from);
+            drop(closed);
+            journal.and(engine)
+        })
     }
 
     /// Commits one batch; returns its LSN. See `commit` for the order of things.
@@ -343,32 +377,32 @@ impl Database {
         let mut record = Vec::with_capacity(64 + batch.bytes_len());
         header.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
-        let (before, ended) = (self.commit_path.stalled_ns(), self.checkpoints.ended());
-        let submitted = submit(&self.journal, &record).map_err(journal_error);
+        let ended = self.checkpoints.ended();
+        let mut stalled_since = None;
+        let submitted = loop {
+            match submit(&self.journal, &record) {
+                Err(error) if error.is_stalled() => {
+                    let begun = *stalled_since.get_or_insert_with(Instant::now);
+                    let waited = self.commit_path.wait_out_stall(begun);
+                    waited.map_err(|error| self.refusals.failed(error))?;
+                }
+                submitted => break submitted.map_err(journal_error),
+            }
+        };
         let ticket = submitted.map_err(|error| self.refusals.failed(error))?;
         self.refusals.taken();
-        self.account(record.len(), &ticket.report, before);
+        self.account(record.len(), &ticket.report);
         self.checkpoints.name_since(ended);
         Ok(ticket.lsn)
     }
 
-    /// Splits the time of a commit: the append, the engine's write, and what of it was waiting for a stalled engine.
-    fn account(&self, bytes: usize, report: &CommitReport, before: (u64, u64)) {
+    /// Splits the time of a commit: the append, the engine's write, and the sync that it waited for.
+    fn account(&self, bytes: usize, report: &CommitReport) {
         quarry_timing::count(Work::JournalBytes, bytes as u64);
         quarry_timing::count(Work::Commits, 1);
         quarry_timing::count(Work::GroupWriters, u64::from(report.group_writers));
         quarry_timing::name(Work::Group, report.group);
-        let (all, own) = self.commit_path.stalled_ns();
-        let stalled = (all - before.0).min(report.wait_ns + report.append_ns);
-        if stalled > 0 {
-            // A leader's own stall had its scope; the append's time holds it as well.
-            quarry_timing::add(Phase::Stall, stalled.saturating_sub(own - before.1));
-            quarry_timing::name(Work::StallCause, self.commit_path.stall_cause());
-        }
-        quarry_timing::add(
-            Phase::JournalAppend,
-            report.append_ns.saturating_sub(stalled),
-        );
+        quarry_timing::add(Phase::JournalAppend, report.append_ns);
         quarry_timing::add(Phase::EngineWrite, report.apply_ns);
         if report.sync_wait_ns > 0 {
             quarry_timing::add(Phase::SyncWait, report.sync_wait_ns);
@@ -430,8 +464,8 @@ impl Database {
         let epochs = Arc::clone(self.reads.epochs());
         let checkpoints = Arc::clone(&self.checkpoints);
         let late_writes = Arc::clone(&self.late_writes);
-        let mut last_durable = 0;
         self.background.start("checkpoint", move |stop| {
+            let mut last_durable = 0;
             let mut reclaimer = crate::reclaim::Reclaimer::default();
             while !stop.wait(CHECKPOINT_TICK) {
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
@@ -453,6 +487,7 @@ impl Database {
         }
         let (database, stop) = (self.same(), self.background.stop());
         self.background.start("build cleaner", move |stopped| {
+            let stop = Arc::clone(&stop);
             let operation = Operation::default().with_disconnect(Box::new(move || stop.is_set()));
             database.drop_interrupted_builds(stopped, &operation);
         });

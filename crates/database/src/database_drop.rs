@@ -16,6 +16,7 @@
 //! commit. A collection that is renamed into the database from another one may have a low ident: the rename cleans up
 //! first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_journal::Level;
@@ -164,6 +165,7 @@ impl Database {
         }
         let (database, stop) = (self.same(), self.background.stop());
         *runs = self.background.start("database cleaner", move |stopped| {
+            let stop = Arc::clone(&stop);
             let operation = Operation::default().with_disconnect(Box::new(move || stop.is_set()));
             database.clean_databases(stopped, &operation);
         });

@@ -20,6 +20,8 @@ pub enum Error {
     DuplicateKey(Box<DuplicateKey>),
     /// killOp, or the client has gone.
     Interrupted,
+    /// The operation was ended because the server stops.
+    Stopped,
     MaxTimeExpired,
     /// The collection of a running operation was dropped or renamed.
     QueryPlanKilled(String),
@@ -65,6 +67,7 @@ impl Error {
             Error::Invalid { code, .. } => *code,
             Error::DuplicateKey(_) => 11_000,
             Error::Interrupted => 11_601,
+            Error::Stopped => 11_600,
             Error::MaxTimeExpired => 50,
             Error::QueryPlanKilled(_) => 175,
             Error::WriteConflict => 112,
@@ -100,6 +103,7 @@ impl fmt::Display for Error {
                 )
             }
             Error::Interrupted => f.write_str("operation was interrupted"),
+            Error::Stopped => f.write_str("interrupted at shutdown"),
             Error::MaxTimeExpired => f.write_str("operation exceeded time limit"),
             Error::WriteConflict => {
                 f.write_str("write conflict during plan execution and yielding is disabled")

@@ -310,6 +310,10 @@ impl Engine for LateWrites {
         self.engine.counters()
     }
 
+    fn stop_waiting(&self) {
+        self.engine.stop_waiting();
+    }
+
     fn close(&self) -> Result<()> {
         // What the engine does not take at once the next start replays: a close does not wait for an engine that stalls.
         self.catch_up_at_once();

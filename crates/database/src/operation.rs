@@ -1,7 +1,9 @@
 //! One running operation as the layers below the commands see it: how it can be interrupted, and what it examined.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
@@ -10,10 +12,18 @@ use crate::plan_summary::PlanSummary;
 /// How many steps of a loop may pass between two looks at the clock.
 pub const STEPS_BETWEEN_CHECKS: u32 = 128;
 
+/// Nobody wants the operation to end.
+const GOES_ON: u8 = 0;
+/// killOp, or the end of its session or cursor.
+const KILLED: u8 = 1;
+/// The server stops.
+const STOPPED: u8 = 2;
+
 /// Shared between the thread that runs the operation and those that list or kill it.
 #[derive(Default)]
 pub struct Operation {
-    killed: AtomicBool,
+    /// Why the operation is to end; the first reason stays.
+    wish: AtomicU8,
     awaits_sync: AtomicBool,
     commits_once: AtomicBool,
     deadline: Option<Instant>,
@@ -39,11 +49,21 @@ impl Operation {
     }
 
     pub fn kill(&self) {
-        self.killed.store(true, Ordering::Relaxed);
+        self.end_for(KILLED);
+    }
+
+    /// Ends the operation because the server stops: its client is told so, and asks another server.
+    pub fn stop(&self) {
+        self.end_for(STOPPED);
+    }
+
+    fn end_for(&self, why: u8) {
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = (self.wish).compare_exchange(GOES_ON, why, success, failure);
     }
 
     pub fn is_killed(&self) -> bool {
-        self.killed.load(Ordering::Relaxed)
+        self.wish.load(Ordering::Relaxed) != GOES_ON
     }
 
     /// What the operation commits will be waited for until it is durable, so that its sync may begin early.
@@ -71,8 +91,10 @@ impl Operation {
 
     /// Fails when the operation was killed, has run out of time, or has lost its client.
     pub fn check(&self) -> Result<()> {
-        if self.is_killed() {
-            return Err(Error::Interrupted);
+        match self.wish.load(Ordering::Relaxed) {
+            GOES_ON => {}
+            STOPPED => return Err(Error::Stopped),
+            _ => return Err(Error::Interrupted),
         }
         if self
             .deadline
@@ -96,4 +118,36 @@ impl Operation {
         *steps = 0;
         self.check()
     }
+}
+
+thread_local! {
+    static RUNNING: RefCell<Option<Arc<Operation>>> = const { RefCell::new(None) };
+}
+
+/// Says which operation runs on this thread, until it is dropped: for waits and long work far below the places that know
+/// the operation, such as a commit that waits for a stalled engine.
+#[must_use = "the operation is forgotten where it is dropped"]
+pub struct Running {
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+pub fn run_as(operation: Arc<Operation>) -> Running {
+    RUNNING.set(Some(operation));
+    Running {
+        _stays_on_its_thread: PhantomData,
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(None);
+    }
+}
+
+/// Fails when the operation that runs on this thread is to end. Without one nothing ends.
+pub fn check_running() -> Result<()> {
+    RUNNING.with_borrow(|running| match running {
+        Some(operation) => operation.check(),
+        None => Ok(()),
+    })
 }

@@ -93,6 +93,12 @@ impl Error {
         }
     }
 
+    /// Whether the engine was stalled when the group was offered. Nothing was written: whoever still wants the write
+    /// waits for the engine without a turn in the journal, and submits again.
+    pub fn is_stalled(&self) -> bool {
+        matches!(self, Error::Refused(hook) if hook.kind == HookErrorKind::Stalled)
+    }
+
     pub(crate) fn io(action: &'static str, file: &str, error: &io::Error) -> Self {
         if is_storage_full(error) {
             return Error::NoSpace {

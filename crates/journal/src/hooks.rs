@@ -9,8 +9,8 @@ use crate::group_header::GROUP_HEADER_BYTES;
 
 /// What the owner of a journal does at each group.
 pub trait Hooks: Send + Sync {
-    /// Whether the engine can take a group of about `bytes` bytes. May wait out a stall. A refusal
-    /// answers the whole group and nothing is written.
+    /// Whether the engine can take a group of about `bytes` bytes. A refusal answers the whole group and nothing is
+    /// written. It must not wait long: the turn is held meanwhile, and nobody behind it can be interrupted.
     fn ready(&self, bytes: usize) -> Result<(), HookError>;
 
     /// Adds records that depend on commit order. What it computes must stay out of memory until
@@ -23,6 +23,11 @@ pub trait Hooks: Send + Sync {
     /// engine has it. An error here latches the journal, and the next start replays the group; so applying must be
     /// idempotent. During `Journal::open` it replays, and an error fails the start.
     fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError>;
+
+    /// Asked at each group while the journal is opened: true ends the opening with `Error::Closed`.
+    fn gives_up(&self) -> bool {
+        false
+    }
 }
 
 /// A group that has its LSNs but is not yet written.

@@ -4,6 +4,7 @@
 //! waits for, and serves writers that went on without waiting; `journal-space` makes the next segment
 //! ahead of need.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -316,10 +317,11 @@ fn spawn_threads(
     backlog: &Arc<Backlog>,
     local: Option<&Arc<LocalLog>>,
 ) -> Result<Vec<JoinHandle<()>>> {
-    let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+    let spawn = |name: &'static str, run: Box<dyn FnOnce() + Send>| {
+        let latch = Arc::clone(&pipeline.latch);
         let builder = std::thread::Builder::new().name(name.to_owned());
         builder
-            .spawn(run)
+            .spawn(move || run_or_latch(name, &latch, run))
             .map_err(|e| Error::io("start thread", name, &e))
     };
     let (shared, gathering) = (Arc::clone(pipeline), Arc::clone(backlog));
@@ -331,6 +333,14 @@ fn spawn_threads(
         threads.push(spawn("journal-space", Box::new(run))?);
     }
     Ok(threads)
+}
+
+/// A journal without one of its threads would break its promises unseen: nothing would be synced at intervals, or no
+/// segment made. So a panic there latches it: writes are refused, with the reason, until a restart.
+fn run_or_latch(name: &str, latch: &Latch, run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        latch.throw(&format!("the thread `{name}` panicked"));
+    }
 }
 
 fn run_sync(pipeline: &Pipeline, backlog: &Backlog) {
@@ -365,4 +375,21 @@ fn salt() -> u32 {
 fn unix_ms() -> u64 {
     let unix = SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     unix.unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_latches_the_journal() {
+        let latch = Latch::default();
+        run_or_latch("journal-sync", &latch, || {});
+        assert!(!latch.is_thrown());
+        run_or_latch("journal-sync", &latch, || panic!("printed by this test"));
+        assert_eq!(
+            latch.cause().as_deref(),
+            Some("the thread `journal-sync` panicked")
+        );
+    }
 }

@@ -58,6 +58,7 @@ pub(crate) fn recover(
     let link = initial_link(files, &segments[begin], applied_lsn)?;
     let mut marked_lsn = 0;
     let mut note = |segment: &Segment, _, header: &GroupHeader, _: Payloads<'_>| {
+        check_wanted(hooks)?;
         if header.count > 0 {
             segment.note_group(header.first_lsn, header.next_lsn() - 1, header.unix_ms);
         }
@@ -133,6 +134,14 @@ fn first_known(files: &dyn Files, segments: &[Arc<Segment>]) -> Result<Option<u6
         }
     }
     Ok(None)
+}
+
+/// An opening that nobody waits for any more ends where it is: the next one begins again.
+fn check_wanted(hooks: &dyn Hooks) -> Result<()> {
+    match hooks.gives_up() {
+        true => Err(Error::Closed),
+        false => Ok(()),
+    }
 }
 
 fn fresh(must_exist: bool, applied_lsn: u64) -> Result<Recovered> {
@@ -402,6 +411,7 @@ fn replay(
     };
     let mut replayed = 0;
     walk(files, segments, link, &mut |_, _, _, payloads| {
+        check_wanted(hooks)?;
         let payloads = payloads.after(applied_lsn);
         if payloads.is_empty() {
             return Ok(());

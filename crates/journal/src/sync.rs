@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::files::sync_file;
+use crate::hooks::AbortOnPanic;
 use crate::latch::Latch;
 use crate::segment::OpenSegment;
 
@@ -158,6 +159,8 @@ impl Syncer {
     }
 
     fn run_round(&self, target_lsn: u64, latch: &Latch) -> Result<()> {
+        // A round that nobody ends keeps everybody who waits for it asleep.
+        let _abort = AbortOnPanic::new();
         let begun = Instant::now();
         let result = self.sync_segments();
         let took_ns = begun.elapsed().as_nanos() as u64;

@@ -63,6 +63,11 @@ impl Command {
         }
     }
 
+    /// Whether it changes data or definitions. An aggregate takes a write concern and only reads.
+    pub fn is_write(&self) -> bool {
+        self.takes_write_concern && self.kind != OperationKind::Aggregate
+    }
+
     fn takes(&self, field: &[u8]) -> bool {
         match self.fields {
             Fields::Any => true,

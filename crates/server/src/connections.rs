@@ -44,6 +44,8 @@ pub struct Running {
     pub command: Vec<u8>,
     pub session: Option<SessionId>,
     pub started: Option<Instant>,
+    /// The command changes data or definitions: a server that stops lets it end.
+    is_write: bool,
 }
 
 impl Running {
@@ -100,6 +102,7 @@ pub struct Started<'a> {
     pub command: &'a [u8],
     pub session: Option<SessionId>,
     pub started: Instant,
+    pub is_write: bool,
 }
 
 impl Connection {
@@ -119,6 +122,7 @@ impl Connection {
         }
         running.session = started.session;
         running.started = Some(started.started);
+        running.is_write = started.is_write;
         running.operation = Some(started.operation);
         running.namespace_hash
     }
@@ -154,6 +158,24 @@ impl Connection {
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
         matches!(poll(&mut waiting, Some(&timeout)), Ok(ready) if ready > 0)
+    }
+
+    /// Whether a write runs.
+    pub fn is_writing(&self) -> bool {
+        let running = self.running.lock();
+        running.is_active() && running.is_write
+    }
+
+    /// Ends the operation that runs, if one does, because the server stops.
+    pub fn stop_operation(&self) {
+        if let Some(operation) = &self.running.lock().operation {
+            operation.stop();
+        }
+    }
+
+    /// Ends both sides: a client that does not take its reply no longer holds the connection's thread.
+    pub fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     fn kill(&self, is_meant: impl FnOnce(&Running) -> bool) {
@@ -242,23 +264,10 @@ impl Connections {
         }
     }
 
-    pub fn kill_all(&self) {
-        for connection in self.list() {
-            connection.kill(|_| true);
-        }
-    }
-
     /// Ends the reading side of every connection: idle ones close, busy ones answer first.
     pub fn stop_reading(&self) {
         for connection in self.list() {
             let _ = connection.stream.shutdown(Shutdown::Read);
-        }
-    }
-
-    /// Ends both sides: a client that does not take its reply no longer holds its connection.
-    pub fn close_all(&self) {
-        for connection in self.list() {
-            let _ = connection.stream.shutdown(Shutdown::Both);
         }
     }
 

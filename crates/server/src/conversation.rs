@@ -111,6 +111,10 @@ impl Conversation {
             }
             inbox.consume(bytes);
             self.give_back();
+            // A client that sends ahead does not keep a server that stops.
+            if self.server.shutdown.is_requested() {
+                return End::Closed;
+            }
         }
     }
 

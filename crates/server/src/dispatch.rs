@@ -159,6 +159,7 @@ fn run<'a>(
         command: call.body.as_bytes(),
         session: generic.session,
         started: call.started,
+        is_write: command.is_write(),
     });
     quarry_timing::turn(Phase::Execute);
     let _running = RunningGuard(connection);

@@ -43,6 +43,7 @@ mod reaper;
 mod server;
 mod sessions;
 mod shutdown;
+mod stopping;
 
 mod admin;
 mod console;

@@ -1,11 +1,12 @@
 //! The life of the server: start, serve, stop.
 //!
-//! Everything that can fail does so before `listening` is logged, with one line and mongod's exit code. Stopping
-//! finishes what is in flight, within bounds, and makes everything durable.
+//! Everything that can fail does so before `listening` is logged, with one line and mongod's exit code. Signals are
+//! listened to before the data is opened, so that a long replay can be stopped; a second SIGTERM or SIGINT ends the
+//! process at once. Stopping lets writes end, interrupts everything else (`stopping`), and makes everything durable.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use clap::Parser;
 use quarry_database::{Database, WritesNow};
@@ -21,14 +22,15 @@ use crate::listener::Listener;
 use crate::log;
 use crate::parameters::Parameters;
 use crate::server::Server;
-use crate::{admin, engine, reaper, timing_collector, traces};
+use crate::shutdown::Shutdown;
+use crate::{admin, engine, reaper, stopping, timing_collector, traces};
 
-/// What is in flight may take this long after the wish to stop, and is interrupted then.
-const FINISH_TIME: Duration = Duration::from_secs(10);
-/// Interrupted operations may take this long to answer.
-const INTERRUPT_TIME: Duration = Duration::from_secs(5);
-/// Connections that take no answer are closed, and their threads waited for so long.
-const CLOSE_TIME: Duration = Duration::from_secs(2);
+/// How a server that did not fail ended.
+enum Ended {
+    Stopped,
+    /// Threads of connections still run: nothing that they may use is to be torn down under them.
+    LeftConnections,
+}
 
 /// Why the server did not start or did not stop cleanly: one line and an exit code.
 struct Failure {
@@ -89,7 +91,8 @@ fn serve(config: Config) -> ExitCode {
         return ExitCode::from(EXIT_BAD_OPTIONS);
     }
     match start_and_stop(config) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ended::Stopped) => ExitCode::SUCCESS,
+        Ok(Ended::LeftConnections) => signal_hook::low_level::exit(0),
         Err(failure) => {
             log::fatal(
                 "control",
@@ -101,13 +104,15 @@ fn serve(config: Config) -> ExitCode {
     }
 }
 
-fn start_and_stop(config: Config) -> Result<(), Failure> {
+fn start_and_stop(config: Config) -> Result<Ended, Failure> {
     let parameters = Parameters::new(&config)?;
     // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
     let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
     let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
+    let shutdown = Arc::new(Shutdown::default());
+    watch_signals(&shutdown, signals);
     log_panics();
     log::info(
         "control",
@@ -141,9 +146,22 @@ fn start_and_stop(config: Config) -> Result<(), Failure> {
             "with --mdbx-sync utterly-no-sync a power loss may damage the data beyond repair",
         );
     }
-    let server = open(config, parameters)?;
+    let opened = open(config, parameters, &shutdown);
+    let server = match (opened, shutdown.reason()) {
+        (Ok(server), _) => server,
+        // Whatever the start came to, nobody waits for it any more.
+        (Err(_), Some(reason)) => {
+            log::info(
+                "control",
+                "stopped while starting",
+                &[("reason", reason.into())],
+            );
+            return Ok(Ended::Stopped);
+        }
+        (Err(failure), None) => return Err(failure),
+    };
+    shutdown.note_started();
     server.set_port(listener.port());
-    watch_signals(server, signals);
     reaper::start(server).map_err(Failure::data_directory)?;
     timing_collector::start(server).map_err(Failure::data_directory)?;
     traces::start(server).map_err(Failure::data_directory)?;
@@ -173,20 +191,28 @@ fn start_and_stop(config: Config) -> Result<(), Failure> {
     log::info("control", "shutting down", &[("reason", reason.into())]);
     accepting.stop();
     drop(listener);
-    finish_connections(server);
+    let has_ended = stopping::end_connections(server);
     traces::finish();
     directory.remove_port();
     if let Some(path) = &server.config.pid_path {
         let _ = std::fs::remove_file(path);
     }
     server.cursors.kill_all();
+    stopping::bound_close();
     server.database.close().map_err(Failure::data_directory)?;
     log::info("control", "stopped", &[]);
-    Ok(())
+    Ok(match has_ended {
+        true => Ended::Stopped,
+        false => Ended::LeftConnections,
+    })
 }
 
 /// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.
-fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failure> {
+fn open(
+    config: Config,
+    parameters: Parameters,
+    shutdown: &Arc<Shutdown>,
+) -> Result<&'static Server, Failure> {
     let bad = |why: &dyn std::fmt::Display| {
         Failure::data_directory(format!(
             "data directory `{}`: {why}",
@@ -194,9 +220,11 @@ fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failu
         ))
     };
     let engine = engine::open(&config).map_err(|error| bad(&error))?;
-    let options = crate::engine::database_options(&config, &parameters);
-    let database =
-        Database::open(std::sync::Arc::clone(&engine), options).map_err(|error| bad(&error))?;
+    let options = quarry_database::Options {
+        give_up: shutdown.flag(),
+        ..crate::engine::database_options(&config, &parameters)
+    };
+    let database = Database::open(Arc::clone(&engine), options).map_err(|error| bad(&error))?;
     for build in database.interrupted_builds() {
         log::warning(
             "index",
@@ -210,7 +238,11 @@ fn open(config: Config, parameters: Parameters) -> Result<&'static Server, Failu
     database.on_writes_change(Box::new(log_writes_change));
     database.on_journal_trouble(Box::new(log_journal_trouble));
     Ok(Box::leak(Box::new(Server::new(
-        config, parameters, engine, database,
+        config,
+        parameters,
+        engine,
+        database,
+        Arc::clone(shutdown),
     ))))
 }
 
@@ -242,22 +274,25 @@ fn log_journal_trouble(trouble: Option<&str>) {
     }
 }
 
-fn watch_signals(server: &'static Server, mut signals: Signals) {
+/// Listens to signals from before the data is opened to the end of the process.
+fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals) {
+    let shutdown = Arc::clone(shutdown);
     let watch = move || {
+        let mut was_told = false;
         for signal in signals.forever() {
-            match signal {
-                SIGUSR1 => match log::rotate() {
-                    Ok(()) => log::info("control", "log rotated", &[]),
-                    Err(error) => log::error(
-                        "control",
-                        "log not rotated",
-                        &[("error", error.to_string().into())],
-                    ),
-                },
-                SIGTERM => server.shutdown.request("SIGTERM"),
-                SIGINT => server.shutdown.request("SIGINT"),
-                _ => server.shutdown.request("SIGHUP"),
-            }
+            let reason = match signal {
+                SIGUSR1 => {
+                    rotate_log();
+                    continue;
+                }
+                SIGHUP => "SIGHUP",
+                SIGTERM | SIGINT if was_told => stopping::force(signal),
+                SIGINT => "SIGINT",
+                _ => "SIGTERM",
+            };
+            was_told |= signal != SIGHUP;
+            shutdown.request(reason);
+            stopping::bound_start(Arc::clone(&shutdown));
         }
     };
     if let Err(error) = thread::Builder::new().name("signals".into()).spawn(watch) {
@@ -269,28 +304,14 @@ fn watch_signals(server: &'static Server, mut signals: Signals) {
     }
 }
 
-/// Idle connections close at once; busy ones answer first.
-fn finish_connections(server: &Server) {
-    server.connections.stop_reading();
-    if server.connections.wait_closed(FINISH_TIME) {
-        return;
-    }
-    log::warning(
-        "control",
-        "interrupting what is still running",
-        &[("open", (server.connections.len() as u64).into())],
-    );
-    server.connections.kill_all();
-    if server.connections.wait_closed(INTERRUPT_TIME) {
-        return;
-    }
-    server.connections.close_all();
-    if !server.connections.wait_closed(CLOSE_TIME) {
-        log::warning(
+fn rotate_log() {
+    match log::rotate() {
+        Ok(()) => log::info("control", "log rotated", &[]),
+        Err(error) => log::error(
             "control",
-            "connections left open",
-            &[("open", (server.connections.len() as u64).into())],
-        );
+            "log not rotated",
+            &[("error", error.to_string().into())],
+        ),
     }
 }
 
@@ -303,9 +324,14 @@ fn log_panics() {
             .unwrap_or_default();
         let message = panic.payload_as_str().unwrap_or("no message");
         let trace = std::backtrace::Backtrace::capture();
+        let thread = thread::current()
+            .name()
+            .unwrap_or("without a name")
+            .to_owned();
         let mut attributes = vec![
             ("message", message.into()),
             ("place", log::Attribute::Owned(place)),
+            ("thread", log::Attribute::Owned(thread)),
         ];
         if trace.status() == std::backtrace::BacktraceStatus::Captured {
             attributes.push(("trace", trace.to_string().into()));

@@ -29,7 +29,7 @@ pub struct Server {
     pub counters: Counters,
     pub profiler: Profiler,
     pub slow_operations: SlowOperations,
-    pub shutdown: Shutdown,
+    pub shutdown: Arc<Shutdown>,
     pub started: Instant,
     /// Tells clients one life of the server from the next.
     pub process_id: ObjectId,
@@ -42,6 +42,7 @@ impl Server {
         parameters: Parameters,
         engine: Arc<dyn Engine>,
         database: Database,
+        shutdown: Arc<Shutdown>,
     ) -> Server {
         Server {
             config,
@@ -54,7 +55,7 @@ impl Server {
             counters: Counters::default(),
             profiler: Profiler::default(),
             slow_operations: SlowOperations::default(),
-            shutdown: Shutdown::default(),
+            shutdown,
             started: Instant::now(),
             process_id: ObjectId::generate(),
             port: AtomicU16::new(0),

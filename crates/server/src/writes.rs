@@ -77,6 +77,7 @@ pub fn refuse_let(invocation: &Invocation<'_>) -> Result<()> {
 pub fn check_going_on(error: &CommandError) -> Result<()> {
     let ends = [
         ErrorCode::INTERRUPTED,
+        ErrorCode::INTERRUPTED_AT_SHUTDOWN,
         ErrorCode::MAX_TIME_MS_EXPIRED,
         ErrorCode::SHUTDOWN_IN_PROGRESS,
     ];

@@ -319,6 +319,10 @@ impl Engine for RocksDb {
         }
     }
 
+    fn stop_waiting(&self) {
+        self.stop_background_work();
+    }
+
     fn close(&self) -> Result<()> {
         let _drained = self.writes.write();
         if self.closed.swap(true, Ordering::AcqRel) {

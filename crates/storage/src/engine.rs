@@ -78,6 +78,10 @@ pub trait Engine: Send + Sync + 'static {
 
     fn counters(&self) -> EngineCounters;
 
+    /// Ends what waits inside the engine for its journal, for space or for background work; such a call fails, and from
+    /// now on nothing more becomes durable. For an owner that closes and cannot wait; `close` follows.
+    fn stop_waiting(&self) {}
+
     /// Syncs, stops background work and refuses further calls. Idempotent.
     fn close(&self) -> Result<()>;
 

@@ -31,6 +31,7 @@ struct Switches {
     held: usize,
     hold_syncs: bool,
     held_syncs: usize,
+    panic_in_sync: bool,
 }
 
 impl Faulty {
@@ -93,6 +94,11 @@ impl Faulty {
     #[must_use]
     pub fn held_syncs(&self) -> usize {
         self.switches.lock().held_syncs
+    }
+
+    /// The next sync panics.
+    pub fn panic_in_next_sync(&self) {
+        self.switches.lock().panic_in_sync = true;
     }
 
     /// Every sync fails with `error` until [`Faulty::heal`].
@@ -172,6 +178,10 @@ impl Engine for Faulty {
 
     fn sync(&self) -> Result<()> {
         let mut switches = self.switches.lock();
+        assert!(
+            !std::mem::take(&mut switches.panic_in_sync),
+            "switched on by a test"
+        );
         switches.held_syncs += 1;
         while switches.hold_syncs {
             self.released.wait(&mut switches);
@@ -199,6 +209,17 @@ impl Engine for Faulty {
 
     fn counters(&self) -> EngineCounters {
         self.inner.counters()
+    }
+
+    fn stop_waiting(&self) {
+        let mut switches = self.switches.lock();
+        (switches.hold_writes, switches.hold_syncs) = (false, false);
+        let stopped = Error::Closed;
+        switches.write_error = Some((usize::MAX, stopped.clone()));
+        switches.sync_error = Some(stopped);
+        self.released.notify_all();
+        drop(switches);
+        self.inner.stop_waiting();
     }
 
     fn close(&self) -> Result<()> {

@@ -276,6 +276,10 @@ impl Engine for ImagedEngine {
         self.inner.counters()
     }
 
+    fn stop_waiting(&self) {
+        self.inner.stop_waiting();
+    }
+
     fn close(&self) -> Result<()> {
         self.inner.close()
     }

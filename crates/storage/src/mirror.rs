@@ -99,6 +99,11 @@ impl Engine for Mirror {
         self.first.counters()
     }
 
+    fn stop_waiting(&self) {
+        self.first.stop_waiting();
+        self.second.stop_waiting();
+    }
+
     fn close(&self) -> Result<()> {
         self.first.close()?;
         self.second.close()

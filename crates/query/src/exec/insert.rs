@@ -134,7 +134,11 @@ impl Insertion<'_> {
 fn is_of_documents(error: &Error) -> bool {
     !matches!(
         error,
-        Error::OutcomeUnknown(_) | Error::Interrupted | Error::MaxTimeExpired | Error::ShuttingDown
+        Error::OutcomeUnknown(_)
+            | Error::Interrupted
+            | Error::Stopped
+            | Error::MaxTimeExpired
+            | Error::ShuttingDown
     )
 }
 

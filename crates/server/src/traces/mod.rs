@@ -26,7 +26,7 @@ use exporter::{Exporter, Queue};
 use span::Finished;
 
 /// What is in the queue when the server stops may take so long to be sent.
-const FINISH_TIME: Duration = Duration::from_secs(2);
+const FINISH_TIME: Duration = Duration::from_millis(500);
 /// Golden ratio of 2^32: neighbouring operation numbers fall far apart.
 const SPREAD: u32 = 0x9e37_79b9;
 

@@ -1,6 +1,6 @@
 //! The binary as an operator and a client meet it: started, spoken to over TCP, stopped.
 //!
-//! All on the memory engine: what is tested here is above storage.
+//! Mostly on the memory engine: what is tested here is above storage.
 
 mod admin;
 mod attribution;

@@ -41,14 +41,20 @@ pub struct Server {
     child: Child,
     pub port: u16,
     lines: Arc<Mutex<Vec<String>>>,
-    pub directory: Directory,
+    pub directory: Arc<Directory>,
 }
 
 impl Server {
     pub fn start(arguments: &[&str]) -> Server {
-        let directory = Directory::new();
+        let mut server = Server::spawn(Arc::new(Directory::new()), "memory", arguments);
+        server.wait_listening();
+        server
+    }
+
+    /// Begins to start, on a directory that an earlier server may have left.
+    pub fn spawn(directory: Arc<Directory>, engine: &str, arguments: &[&str]) -> Server {
         let data = directory.path().join("data");
-        let mut child = quarry(&["serve", "--engine", "memory", "--port", "0"])
+        let mut child = quarry(&["serve", "--engine", engine, "--port", "0"])
             .arg("--dbpath")
             .arg(&data)
             .args(arguments)
@@ -63,20 +69,29 @@ impl Server {
                 seen.lock().unwrap().push(line);
             }
         });
-        let mut server = Server {
+        Server {
             child,
             port: 0,
             lines,
             directory,
-        };
-        server.port = wait_for(START_TIME, || {
-            fs::read_to_string(server.data().join("quarry.port")).ok()
+        }
+    }
+
+    /// Waits until the server listens, and learns its port.
+    pub fn wait_listening(&mut self) {
+        self.port = wait_for(START_TIME, || {
+            fs::read_to_string(self.data().join("quarry.port")).ok()
         })
         .expect("the server starts")
         .trim()
         .parse()
         .unwrap();
-        server
+    }
+
+    /// Ends the process as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub fn data(&self) -> PathBuf {
