@@ -21,7 +21,8 @@ use crate::error::Result;
 /// How often the durable point is looked at.
 pub(crate) const CHECKPOINT_TICK: Duration =
     Duration::from_millis(if cfg!(test) { 10 } else { 500 });
-/// A checkpoint is forced when the journal's files take more than this, which is several of its segments.
+/// A checkpoint is forced when the journal's files behind the durable point take more than this, which is several of its
+/// segments. What is kept only for the journal's window does not count: no checkpoint makes it less.
 const JOURNAL_BYTES_BEFORE_CHECKPOINT: u64 = if cfg!(test) { 6 << 20 } else { 256 << 20 };
 
 /// Called with what keeps segments from being freed or made, and with nothing once it is over.
@@ -68,7 +69,8 @@ impl Checkpoints {
 
     fn step(&self, engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) -> Result<()> {
         let mut durable = engine.durable_lsn()?;
-        if journal.live_bytes() > JOURNAL_BYTES_BEFORE_CHECKPOINT && durable == *last_durable {
+        let needed_bytes = journal.bytes_needed_after(durable);
+        if needed_bytes > JOURNAL_BYTES_BEFORE_CHECKPOINT && durable == *last_durable {
             let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
             let forced = force(engine, journal);
             self.ended.store(number, Ordering::Relaxed);
@@ -79,6 +81,8 @@ impl Checkpoints {
             journal.checkpointed(durable).map_err(journal_error)?;
             *last_durable = durable;
         }
+        // A server that nobody writes to reaches no new durable point, and its window ends all the same.
+        journal.free_outlived(durable).map_err(journal_error)?;
         Ok(())
     }
 
@@ -104,6 +108,7 @@ fn force(engine: &dyn Engine, journal: &Journal) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
     use std::time::Instant;
 
     use parking_lot::Mutex;
@@ -177,6 +182,112 @@ mod tests {
         while engine.held_syncs() > 0 {
             assert!(begun.elapsed() < WAIT_MAX);
             std::thread::yield_now();
+        }
+        database.close().unwrap();
+    }
+
+    #[test]
+    fn checkpoints_go_on_after_a_panic_in_one() {
+        let engine = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let database = Database::open(Arc::clone(&engine) as _, Options::default()).unwrap();
+        engine.panic_in_next_sync();
+        let begun = Instant::now();
+        let mut number = 0;
+        while database.background_panics() == 0 {
+            assert!(begun.elapsed() < WAIT_MAX);
+            insert(&database, number);
+            number += 1;
+        }
+        engine.hold_syncs();
+        while engine.held_syncs() == 0 {
+            assert!(begun.elapsed() < WAIT_MAX, "no checkpoint since the panic");
+            insert(&database, number);
+            number += 1;
+        }
+        engine.heal();
+        database.close().unwrap();
+    }
+
+    /// A flush of RocksDB waits until the journal agrees, which one that has failed never does.
+    #[test]
+    fn a_close_does_not_wait_for_an_engine_that_waits_for_a_failed_journal() {
+        let engine = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let files = Arc::new(quarry_journal::SimulatedFiles::new());
+        let opened = Database::open_on(
+            Arc::clone(&engine) as _,
+            Arc::clone(&files) as _,
+            Options::default(),
+        );
+        let database = Arc::new(opened.unwrap());
+        engine.hold_syncs();
+        let begun = Instant::now();
+        let mut number = 0;
+        while engine.held_syncs() == 0 {
+            assert!(begun.elapsed() < WAIT_MAX);
+            insert(&database, number);
+            number += 1;
+        }
+        files.fail_syncs(true);
+        let document = doc! { "_id": -1 };
+        let namespace = Namespace::new("db", "c").unwrap();
+        let operation = Operation::default();
+        (database.insert_piece(&operation, &namespace, &[document.as_raw()], true)).unwrap();
+        database.sync().unwrap_err();
+        let (closed, is_closed) = std::sync::mpsc::channel();
+        let closing = Arc::clone(&database);
+        std::thread::spawn(move || closed.send(closing.close()));
+        let result = is_closed.recv_timeout(WAIT_MAX).expect("the close ends");
+        assert!(result.is_err(), "the journal has failed");
+    }
+
+    #[test]
+    fn a_window_larger_than_what_forces_a_checkpoint_forces_none() {
+        let engine = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let options = Options {
+            journal_retain_bytes: 1 << 30,
+            ..Options::default()
+        };
+        let database = Database::open(Arc::clone(&engine) as _, options).unwrap();
+        let begun = Instant::now();
+        let mut number = 0;
+        while database.journal().live_bytes() < 4 * super::JOURNAL_BYTES_BEFORE_CHECKPOINT {
+            assert!(begun.elapsed() < WAIT_MAX);
+            insert(&database, number);
+            number += 1;
+        }
+        let forced = || database.checkpoints.begun.load(Ordering::Relaxed);
+        // The last one that the load itself has forced.
+        let mut before = forced();
+        let mut ticks = 0;
+        while ticks < 20 {
+            assert!(begun.elapsed() < WAIT_MAX, "checkpoints go on for ever");
+            std::thread::sleep(super::CHECKPOINT_TICK);
+            ticks = if forced() == before { ticks + 1 } else { 0 };
+            before = forced();
+        }
+        assert!(database.journal().live_bytes() >= 4 * super::JOURNAL_BYTES_BEFORE_CHECKPOINT);
+        database.close().unwrap();
+    }
+
+    #[test]
+    fn a_window_of_time_ends_on_a_server_that_nobody_writes_to() {
+        let engine = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let options = Options {
+            journal_retain_ms: 1_000,
+            ..Options::default()
+        };
+        let database = Database::open(Arc::clone(&engine) as _, options).unwrap();
+        let begun = Instant::now();
+        let mut number = 0;
+        while database.journal().live_bytes() < 2 * super::JOURNAL_BYTES_BEFORE_CHECKPOINT {
+            assert!(begun.elapsed() < WAIT_MAX);
+            insert(&database, number);
+            number += 1;
+        }
+        // Nobody writes from here on.
+        while database.journal().first_lsn() < number as u64 / 2 {
+            assert!(begun.elapsed() < WAIT_MAX, "the window is never freed");
+            std::thread::sleep(super::CHECKPOINT_TICK);
         }
         database.close().unwrap();
     }

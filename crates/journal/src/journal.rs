@@ -260,6 +260,29 @@ impl Journal {
         self.local.as_ref()?.segments.unprepared()
     }
 
+    /// Frees segments that were kept for the window's time, when that is over: nothing needs to be written for it.
+    /// Returns the bytes freed. Costs one short lock where there is nothing to free.
+    pub fn free_outlived(&self, checkpointed_lsn: u64) -> Result<u64> {
+        let Some(local) = &self.local else {
+            return Ok(0);
+        };
+        match local
+            .segments
+            .has_outlived(self.pipeline.clock.now_unix_ms())
+        {
+            true => self.checkpointed(checkpointed_lsn),
+            false => Ok(0),
+        }
+    }
+
+    /// Bytes of the files that hold what comes after `lsn`: what a start on an engine that is durable up to there reads. 0 if
+    /// the log is not in files of this journal.
+    pub fn bytes_needed_after(&self, lsn: u64) -> u64 {
+        self.local
+            .as_ref()
+            .map_or(0, |local| local.segments.bytes_needed_after(lsn))
+    }
+
     /// Bytes of the files that hold the log; 0 if it is not in files of this journal.
     pub fn live_bytes(&self) -> u64 {
         self.local

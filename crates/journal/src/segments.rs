@@ -307,6 +307,30 @@ impl Segments {
         lsns.filter(|&lsn| lsn != 0).min().unwrap_or(0)
     }
 
+    /// Bytes of the live segments that hold something above `lsn`, the one that is written into included. The window
+    /// that is kept for its own sake does not count.
+    pub fn bytes_needed_after(&self, lsn: u64) -> u64 {
+        let table = self.table.lock();
+        let written = table.live.len().saturating_sub(1);
+        let is_needed = |(index, segment): &(usize, &Arc<Segment>)| {
+            *index >= written || segment.last_lsn.load(Ordering::Acquire) > lsn
+        };
+        let needed = table.live.iter().enumerate().filter(is_needed);
+        needed.map(|(_, segment)| segment.bytes).sum()
+    }
+
+    /// Whether the oldest segment is kept for the window alone, and the time that it is kept for is over.
+    pub fn has_outlived(&self, now_unix_ms: u64) -> bool {
+        let table = self.table.lock();
+        let oldest = table.live.first().filter(|_| table.live.len() > 1);
+        oldest.is_some_and(|oldest| {
+            let last_unix_ms = oldest.last_unix_ms.load(Ordering::Relaxed);
+            self.options.retain_ms > 0
+                && oldest.last_lsn.load(Ordering::Acquire) <= table.checkpointed_lsn
+                && now_unix_ms.saturating_sub(last_unix_ms) >= self.options.retain_ms
+        })
+    }
+
     /// Bytes of the live segments.
     pub fn live_bytes(&self) -> u64 {
         let table = self.table.lock();
