@@ -3,11 +3,12 @@
 use super::{Breach, File};
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 13] = [
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),
     ("storage", &[]),
+    ("regex", &[]),
     ("keystring", &["bson"]),
     ("wire", &["bson"]),
     ("storage-rocksdb", &["storage"]),
@@ -16,7 +17,10 @@ const ROOMS: [(&str, &[&str]); 12] = [
         "database",
         &["bson", "timing", "journal", "storage", "keystring"],
     ),
-    ("query", &["bson", "timing", "keystring", "database"]),
+    (
+        "query",
+        &["bson", "timing", "regex", "keystring", "database"],
+    ),
     ("server", &SERVER_USES),
     ("bench", &BENCH_USES),
 ];
@@ -47,11 +51,12 @@ const BENCH_USES: [&str; 11] = [
 ];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 4] = [
+const CONFINED: [(&str, &[&str]); 5] = [
     ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),
     ("mdbx-sys", &["storage-mdbx"]),
+    ("pcre2-sys", &["regex"]),
 ];
 
 /// A library of the same purpose as ours: what ours is tested and measured against, and never part of what we

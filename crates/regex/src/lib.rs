@@ -1,0 +1,379 @@
+//! Regular expressions by PCRE2 whose matches can be ended at any time.
+//!
+//! A pattern can make a backtracking matcher work for hours on a text of some kilobytes, and PCRE2's own limits count
+//! anew for every place at which a match may begin. So a pattern is compiled twice. Short texts are tried with plain
+//! machine code whose limit follows from their length; what is long, or reaches that limit, is matched by code that
+//! calls back before each item of the pattern (PCRE2's automatic callouts), and the caller counts work there and says
+//! when it is over. Texts need not be UTF-8: what is not matches nothing.
+//!
+//! It is a crate of its own because PCRE2 is called here, in `ffi.rs`, and nowhere else.
+
+mod ffi;
+
+use std::fmt;
+use std::sync::{Mutex, OnceLock};
+
+use ffi::{Code, Ending, Limits, Scratch};
+
+/// Texts that plain code may try: with a text of this length it takes at most some ten milliseconds.
+const PLAIN_BYTES_MAX: usize = 1024;
+
+/// What plain code may spend on a text: places to begin at, times steps of a match, times bytes that a step may run over.
+const PLAIN_WORK_MAX: usize = 20_000_000;
+
+/// Steps of plain code from one place, at least and at most.
+const PLAIN_STEPS_MIN: usize = 16;
+const PLAIN_STEPS_MAX: usize = 10_000;
+
+/// Steps of a match from one place before it is given up.
+const STEPS_MAX: u32 = 10_000_000;
+
+/// Work of a match before it is given up, in units of some ten nanoseconds.
+const UNITS_MAX: u64 = 1_000_000_000;
+
+/// Bytes of a text captured before that are compared in a unit of work.
+const BYTES_COMPARED_A_UNIT: usize = 20;
+
+/// What PCRE2 says at the start of a pattern about how it is to be worked on; the limits are ours.
+const REFUSED_SETTINGS: [&str; 7] = [
+    "NO_JIT",
+    "NO_START_OPT",
+    "NO_AUTO_POSSESS",
+    "NO_DOTSTAR_ANCHOR",
+    "LIMIT_MATCH",
+    "LIMIT_DEPTH",
+    "LIMIT_HEAP",
+];
+const REFUSED_OLD_SETTINGS: [&str; 1] = ["LIMIT_RECURSION"];
+
+/// How letters, lines and spaces of a pattern are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags {
+    pub caseless: bool,
+    pub multi_line: bool,
+    pub dot_all: bool,
+    pub extended: bool,
+}
+
+/// A pattern that cannot be compiled, or a match that was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The pattern is refused, with PCRE2's words.
+    Pattern(String),
+    /// The match took more than is allowed, or its pattern is too involved.
+    Match(String),
+    /// The caller ended it.
+    Ended,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Pattern(text) | Error::Match(text) => out.write_str(text),
+            Error::Ended => out.write_str("the match was ended"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+pub struct Regex {
+    pattern: Box<str>,
+    flags: Flags,
+    plain: Code,
+    /// With callouts; made when a text first asks for it.
+    stepping: OnceLock<Code>,
+    /// What a match works in, for one thread at a time.
+    scratch: Mutex<Option<Scratch>>,
+}
+
+impl Regex {
+    pub fn new(pattern: &str, flags: Flags) -> Result<Regex, Error> {
+        check_settings(pattern)?;
+        Ok(Regex {
+            pattern: pattern.into(),
+            flags,
+            plain: Code::compile(pattern, flags, false)?,
+            stepping: OnceLock::new(),
+            scratch: Mutex::new(None),
+        })
+    }
+
+    /// Whether the expression is found in a text. `goes_on` is told of work that was done, in units of some ten
+    /// nanoseconds, and ends the match with false.
+    pub fn is_match(
+        &self,
+        text: &[u8],
+        goes_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<bool, Error> {
+        let mut scratch = self.take_scratch();
+        let found = self.is_match_in(&mut scratch, text, goes_on);
+        if let Ok(mut kept) = self.scratch.try_lock() {
+            *kept = Some(scratch);
+        }
+        found
+    }
+
+    fn take_scratch(&self) -> Scratch {
+        let kept = self.scratch.try_lock().ok();
+        kept.and_then(|mut kept| kept.take())
+            .unwrap_or_else(Scratch::new)
+    }
+
+    fn is_match_in(
+        &self,
+        scratch: &mut Scratch,
+        text: &[u8],
+        goes_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<bool, Error> {
+        if text.len() <= PLAIN_BYTES_MAX {
+            let steps = PLAIN_WORK_MAX / (text.len() * text.len()).max(1);
+            let steps = steps.clamp(PLAIN_STEPS_MIN, PLAIN_STEPS_MAX);
+            match scratch.find(&self.plain, text, steps as u32) {
+                Err(Ending::Limit) => {}
+                found => return found.map_err(Error::from),
+            }
+        }
+        let stepping = match self.stepping.get() {
+            Some(code) => code,
+            None => {
+                let code = Code::compile(&self.pattern, self.flags, true)?;
+                self.stepping.get_or_init(|| code)
+            }
+        };
+        scratch
+            .find_in_steps(stepping, text, self.limits(text), goes_on)
+            .map_err(Error::from)
+    }
+}
+
+impl Regex {
+    fn limits(&self, text: &[u8]) -> Limits {
+        let pattern = &self.pattern;
+        let refers_back = ["\\k", "\\g", "(?P="]
+            .iter()
+            .any(|way| pattern.contains(way))
+            || (1..=9).any(|group| pattern.contains(&format!("\\{group}")));
+        Limits {
+            steps_max: STEPS_MAX,
+            units_max: UNITS_MAX,
+            // A text that was captured may be compared with the rest of the text, and nothing is seen of it.
+            units_of_an_item: if refers_back {
+                text.len() / BYTES_COMPARED_A_UNIT
+            } else {
+                0
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Regex {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "/{}/", self.pattern)
+    }
+}
+
+impl From<Ending> for Error {
+    fn from(ending: Ending) -> Error {
+        match ending {
+            Ending::Ended => Error::Ended,
+            Ending::Limit => Error::Match("match limit exceeded".to_owned()),
+            Ending::Failed(text) => Error::Match(text),
+        }
+    }
+}
+
+/// Refuses a pattern that begins by undoing what bounds its matches. What settings say of letters and lines stands.
+fn check_settings(pattern: &str) -> Result<(), Error> {
+    let mut rest = pattern;
+    while let Some((setting, after)) = rest
+        .strip_prefix("(*")
+        .and_then(|setting| setting.split_once(')'))
+    {
+        let name = setting.split('=').next().unwrap_or_default();
+        if REFUSED_SETTINGS.contains(&name) || REFUSED_OLD_SETTINGS.contains(&name) {
+            let text = format!("(*{name}) is not allowed in a pattern");
+            return Err(Error::Pattern(text));
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_match(pattern: &str, text: &[u8]) -> Result<bool, Error> {
+        Regex::new(pattern, Flags::default())?.is_match(text, &mut |_| true)
+    }
+
+    #[test]
+    fn short_and_long_texts_have_one_answer() {
+        for (pattern, text, found) in [
+            ("b", "abc", true),
+            ("^b", "abc", false),
+            ("^(a+)b\\1$", "aabaa", true),
+            ("(?<=x)y", "axy", true),
+            ("\u{e9}+", "caf\u{e9}", true),
+            ("(*UCP)\\w$", "\u{e9}", true),
+            ("\\w$", "\u{e9}", false),
+            ("", "", true),
+        ] {
+            assert_eq!(is_match(pattern, text.as_bytes()), Ok(found), "{pattern}");
+            let regex = Regex::new(pattern, Flags::default()).unwrap();
+            let code = Code::compile(pattern, Flags::default(), true).unwrap();
+            let text = text.as_bytes();
+            let limits = regex.limits(text);
+            let stepped = Scratch::new().find_in_steps(&code, text, limits, &mut |_| true);
+            assert!(
+                matches!(stepped, Ok(answer) if answer == found),
+                "{regex:?}"
+            );
+        }
+        let long = "x".repeat(100_000) + "needle";
+        assert_eq!(is_match("ne+dle$", long.as_bytes()), Ok(true));
+        assert_eq!(is_match("ne+dles", long.as_bytes()), Ok(false));
+    }
+
+    #[test]
+    fn flags_change_what_is_found() {
+        let all = Flags {
+            caseless: true,
+            multi_line: true,
+            dot_all: true,
+            extended: true,
+        };
+        for (flags, pattern, text) in [
+            (
+                Flags {
+                    caseless: true,
+                    ..Flags::default()
+                },
+                "ABC",
+                "xabc",
+            ),
+            (
+                Flags {
+                    multi_line: true,
+                    ..Flags::default()
+                },
+                "^b",
+                "a\nb",
+            ),
+            (
+                Flags {
+                    dot_all: true,
+                    ..Flags::default()
+                },
+                "a.b",
+                "a\nb",
+            ),
+            (
+                Flags {
+                    extended: true,
+                    ..Flags::default()
+                },
+                "a b",
+                "ab",
+            ),
+            (all, "^ A . B $", "x\na\nb\ny"),
+        ] {
+            let mut goes_on = |_| true;
+            let with = Regex::new(pattern, flags).unwrap();
+            assert_eq!(
+                with.is_match(text.as_bytes(), &mut goes_on),
+                Ok(true),
+                "{pattern}"
+            );
+            let without = Regex::new(pattern, Flags::default()).unwrap();
+            assert_eq!(
+                without.is_match(text.as_bytes(), &mut goes_on),
+                Ok(false),
+                "{pattern}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pattern_cannot_lift_its_limits() {
+        for pattern in [
+            "(*NO_JIT)a",
+            "(*UTF)(*NO_JIT)a",
+            "(*LIMIT_MATCH=4000000000)a",
+            "(*LIMIT_DEPTH=1)a",
+            "(*LIMIT_HEAP=1)a",
+            "(*LIMIT_RECURSION=1)a",
+            "(*NO_START_OPT)a",
+        ] {
+            assert!(
+                matches!(is_match(pattern, b"a"), Err(Error::Pattern(_))),
+                "{pattern}"
+            );
+        }
+        assert_eq!(is_match("(*ANYCRLF)a$", b"a"), Ok(true));
+        assert_eq!(is_match("a(*FAIL)|b", b"ab"), Ok(true));
+        assert!(matches!(is_match("a(", b"a"), Err(Error::Pattern(_))));
+    }
+
+    /// Whatever the pattern does, the caller hears of it every so often, and ends it.
+    #[test]
+    fn a_match_ends_when_it_is_told_to() {
+        let text = "a".repeat(200_000);
+        for pattern in [
+            "a.*[bc]",
+            "(a+)+[bc]",
+            "(a*)(a*)\\1\\2[bc]",
+            "a.*?a.*?[bc]",
+            "(?=(a+))a*b|[bc]",
+            "(a|aa)+[bc]",
+            "((?:a.*)*)[bc]",
+            "^(?:(?:a+)+)+[bc]",
+            "(?R)?a*[bc]",
+        ] {
+            let regex = Regex::new(pattern, Flags::default()).unwrap();
+            let mut steps = 0;
+            let found = regex.is_match(text.as_bytes(), &mut |more| {
+                steps += more;
+                steps < 100_000
+            });
+            assert!(
+                matches!(found, Err(Error::Ended | Error::Match(_))),
+                "{pattern}: {found:?} after {steps} steps"
+            );
+        }
+    }
+
+    /// Plain code is given little enough that nobody waits for it, and the rest of the work is told of.
+    #[test]
+    fn a_short_text_does_not_hide_its_work() {
+        for length in [20, 60, 300, 1000] {
+            let text = "a".repeat(length);
+            let regex = Regex::new("^(?:(?:a+)+)+[bc]", Flags::default()).unwrap();
+            let mut steps = 0;
+            let found = regex.is_match(text.as_bytes(), &mut |more| {
+                steps += more;
+                steps < 1_000_000
+            });
+            assert_eq!(found, Err(Error::Ended), "{length}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_utf8_matches_nothing_and_hides_nothing() {
+        assert_eq!(is_match("b", b"a\xFFb"), Ok(true));
+        assert_eq!(is_match("a.b", b"a\xFFb"), Ok(false));
+        assert_eq!(is_match("x", b"\xC3"), Ok(false));
+    }
+
+    #[test]
+    fn a_panic_in_the_caller_comes_back_to_it() {
+        let regex = Regex::new("(a+)+[bc]", Flags::default()).unwrap();
+        let text = "a".repeat(5000);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            regex.is_match(text.as_bytes(), &mut |_| panic!("told of work"))
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(regex.is_match(b"aab", &mut |_| true), Ok(true));
+    }
+}
