@@ -76,9 +76,10 @@ impl<'a> RawDocument<'a> {
         Iter::over(self.0)
     }
 
-    /// The elements from an offset at which one starts.
+    /// The elements from an offset at which one starts: how a walk is taken up again, at `len_bytes` less what
+    /// `Iter::remaining_bytes` left.
     #[inline]
-    pub(crate) fn iter_from(&self, at: usize) -> Iter<'a> {
+    pub fn iter_from(&self, at: usize) -> Iter<'a> {
         Iter::over_rest(self.0.get(at..).unwrap_or_default())
     }
 

@@ -1,11 +1,127 @@
-//! The operation that runs on this thread, for work within one document: a path over a large array, a loop of an
-//! expression. Between documents the executor looks itself.
+//! The operation that runs on this thread, and the pace at which its work looks whether it is to end.
+//!
+//! Every loop over what a client sent or stored counts its work here, in units of about ten nanoseconds: a step over
+//! an element is one, a document handed from stage to stage some dozens, bytes that are copied one for each
+//! `BYTES_A_UNIT`. Only when `WORK_BETWEEN_LOOKS` units are used up is the clock read, so that counting costs about a
+//! nanosecond, and an operation that was killed, has run out of time or has lost its client ends within a few
+//! milliseconds whatever it is doing. An ending is kept until the operation is over: code that cannot return an error
+//! stops its loop when `is_over` says so, and the next `work` of its caller returns the error.
 
-pub use quarry_database::{Running, run_as};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
-use crate::error::Result;
+use quarry_bson::RawValue;
+use quarry_database::{Operation, check_running};
 
-/// Fails when the operation is to end. Without one nothing ends.
+use crate::error::{Error, Result};
+use crate::memory;
+
+/// About half a millisecond. A look costs some fifty nanoseconds, and one in sixteen asks the kernel for the client.
+const WORK_BETWEEN_LOOKS: u32 = 50_000;
+
+/// What is copied or compared byte by byte in ten nanoseconds.
+const BYTES_A_UNIT: usize = 64;
+
+/// What is compared in ten nanoseconds of a value that is made of small ones.
+const NESTED_BYTES_A_UNIT: usize = 8;
+
+thread_local! {
+    /// Why the operation is to end, once it is.
+    static ENDING: RefCell<Option<Error>> = const { RefCell::new(None) };
+    /// Units of work before the next look.
+    static LEFT: Cell<u32> = const { Cell::new(WORK_BETWEEN_LOOKS) };
+}
+
+/// Until it is dropped, long work on this thread ends when the operation is killed, runs out of time or has lost its
+/// client, and what it holds is counted from nothing.
+#[must_use = "the operation is forgotten where it is dropped"]
+pub struct Running {
+    _of_the_layers_below: quarry_database::Running,
+}
+
+pub fn run_as(operation: Arc<Operation>) -> Running {
+    begin();
+    Running {
+        _of_the_layers_below: quarry_database::run_as(operation),
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        begin();
+    }
+}
+
+/// Nothing was done and nothing is held.
+fn begin() {
+    memory::forget_all();
+    LEFT.set(WORK_BETWEEN_LOOKS);
+    ENDING.set(None);
+}
+
+/// Counts work that was done or is about to be done. Fails when the operation is to end; without one nothing ends.
+#[inline]
+pub(crate) fn work(units: usize) -> Result<()> {
+    match count(units) {
+        true => Ok(()),
+        false => check(),
+    }
+}
+
+/// Counts the work of copying or comparing so many bytes.
+#[inline]
+pub(crate) fn work_on_bytes(bytes: usize) -> Result<()> {
+    work(units_of_bytes(bytes))
+}
+
+/// Like `work`, for loops that cannot return an error: they stop, and their caller's next `work` says why.
+#[inline]
+pub(crate) fn is_over(units: usize) -> bool {
+    !count(units) && check().is_err()
+}
+
+#[inline]
+pub(crate) fn units_of_bytes(bytes: usize) -> usize {
+    1 + bytes / BYTES_A_UNIT
+}
+
+/// The work of comparing or hashing a value.
+#[inline]
+pub(crate) fn units_of(value: RawValue<'_>) -> usize {
+    match value {
+        RawValue::Document(document) => 1 + document.len_bytes() / NESTED_BYTES_A_UNIT,
+        RawValue::Array(array) => 1 + array.as_bytes().len() / NESTED_BYTES_A_UNIT,
+        RawValue::String(text) => units_of_bytes(text.as_bytes().len()),
+        RawValue::Binary(binary) => units_of_bytes(binary.bytes.len()),
+        _ => 1,
+    }
+}
+
+/// False when it is time for a look, which then is due with every call until it was taken.
+#[inline]
+fn count(units: usize) -> bool {
+    let left = LEFT.get() as usize;
+    if units < left {
+        LEFT.set((left - units) as u32);
+        return true;
+    }
+    false
+}
+
+/// Looks. Once the operation is to end each call says so, and so does each `work`.
+#[cold]
 pub(crate) fn check() -> Result<()> {
-    Ok(quarry_database::check_running()?)
+    LEFT.set(WORK_BETWEEN_LOOKS);
+    ENDING.with_borrow_mut(|ending| {
+        if ending.is_none() {
+            *ending = check_running().err().map(Error::from);
+        }
+        match ending {
+            None => Ok(()),
+            Some(ending) => {
+                LEFT.set(0);
+                Err(ending.clone())
+            }
+        }
+    })
 }

@@ -7,7 +7,9 @@ pub mod error;
 pub mod error_code;
 pub mod field_path;
 pub mod interrupts;
+pub mod memory;
 mod name_table;
+mod sorter;
 mod stored_id;
 
 pub mod exec;

@@ -12,6 +12,10 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Error, Result};
 use crate::field_path::{FieldPath, PathPart};
+use crate::interrupts::{self, units_of};
+
+/// The work of one field of the key that an array's element gives.
+const UNITS_OF_AN_ELEMENT: usize = 10;
 
 /// As MongoDB: fields of one pattern.
 pub const SORT_FIELDS_MAX: usize = 32;
@@ -90,6 +94,7 @@ impl SortPattern {
                 resolve(value, &field.path.parts()[1..])
             })
             .collect();
+        interrupts::work_on_bytes(document.len_bytes())?;
         let start = out.len();
         self.smallest_key(&cursors, start, out)
     }
@@ -125,9 +130,11 @@ impl SortPattern {
         if array.is_empty() {
             return self.smallest_key(&enter(cursors, None), start, out);
         }
-        array
-            .iter()
-            .try_for_each(|element| self.smallest_key(&enter(cursors, Some(element)), start, out))
+        for element in array {
+            interrupts::work(UNITS_OF_AN_ELEMENT * self.fields.len() + units_of(element))?;
+            self.smallest_key(&enter(cursors, Some(element)), start, out)?;
+        }
+        Ok(())
     }
 
     /// Keeps the key of these values if it is smaller than the one at `start`, or the first.

@@ -26,7 +26,6 @@ fn results(stages: &str, input: &[Document]) -> Vec<Document> {
     loop {
         let mut run = Run {
             input: &mut input,
-            interrupt: &|| Ok(()),
             foreign: &NoForeignCollections,
         };
         let mut out = Vec::new();

@@ -9,7 +9,6 @@
 //! ```
 //! A request that is refused is followed by a line `=> error`.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -180,7 +179,6 @@ fn results_of(pipeline: &Pipeline, input: &[Document], foreign: &Collections) ->
         let mut out = Vec::new();
         let mut run = Run {
             input: &mut input,
-            interrupt: &|| Ok(()),
             foreign,
         };
         if !execution.next(&mut run, &mut out)? {
@@ -248,40 +246,6 @@ impl ForeignCollections for Collections {
             .iter()
             .filter(|document| matcher.matches(document.as_raw()))
             .try_for_each(|document| each(document.as_raw()))
-    }
-}
-
-/// A stage that reads everything asks for the interrupt while it does.
-#[test]
-fn blocking_stages_can_be_interrupted() {
-    let documents: Vec<Document> = (0..1000).map(|n| quarry_bson::doc! { "_id": n }).collect();
-    for stage in [
-        "{$sort: {_id: -1}}",
-        "{$group: {_id: '$_id'}}",
-        "{$count: 'n'}",
-        "{$sample: {size: 5}}",
-        "{$match: {x: 1}}",
-    ] {
-        let stages = value_of(&format!("[{stage}]").replace('\'', "\""));
-        let pipeline = Pipeline::parse(stages.as_array().unwrap()).unwrap();
-        let asked = RefCell::new(0);
-        let interrupt = || {
-            *asked.borrow_mut() += 1;
-            if *asked.borrow() > 2 {
-                Err(Error::location(11601, "operation was interrupted"))
-            } else {
-                Ok(())
-            }
-        };
-        let mut input = Documents(documents.iter());
-        let foreign = Collections::default();
-        let mut run = Run {
-            input: &mut input,
-            interrupt: &interrupt,
-            foreign: &foreign,
-        };
-        let result = pipeline.start(NOW_MS).next(&mut run, &mut Vec::new());
-        assert_eq!(result.map_err(|error| error.code()), Err(11601), "{stage}");
     }
 }
 

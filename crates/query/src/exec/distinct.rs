@@ -11,6 +11,10 @@ use super::find::Parsed;
 use super::request::DistinctRequest;
 use super::scan::{Flow, Scan};
 use crate::field_path::{FieldPath, PathPart};
+use crate::interrupts::{self, units_of};
+
+/// The work of encoding a value and of looking whether it is known.
+const UNITS_OF_A_VALUE: usize = 15;
 
 /// MongoDB's number for an answer that fits no document.
 const DISTINCT_TOO_BIG: i32 = 17_217;
@@ -57,6 +61,7 @@ impl Found {
                     self.collect(element, after)?;
                 }
                 for element in array {
+                    interrupts::work(1)?;
                     if let RawValue::Document(document) = element {
                         self.enter(document, part, after)?;
                     }
@@ -77,6 +82,7 @@ impl Found {
         part: &PathPart,
         after: &[PathPart],
     ) -> Result<()> {
+        interrupts::work_on_bytes(document.len_bytes())?;
         match document.get(part.name()) {
             Some(value) => self.collect(value, after),
             None => Ok(()),
@@ -84,6 +90,7 @@ impl Found {
     }
 
     fn add(&mut self, value: RawValue<'_>) -> Result<()> {
+        interrupts::work(UNITS_OF_A_VALUE + units_of(value))?;
         self.key.clear();
         encode_id(&mut self.key, value);
         if self.known.contains(&self.key) {

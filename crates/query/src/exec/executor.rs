@@ -14,9 +14,10 @@ use super::error::Result;
 use super::find::Parsed;
 use super::foreign::Foreign;
 use super::scan::{Flow, Scan};
-use super::sorter::{Sorted, Sorter};
 use crate::expression::bounds;
+use crate::memory::Account;
 use crate::pipeline::{Execution, Run, Source};
+use crate::sorter::{Sorted, Sorter};
 
 /// What is read ahead at most, in documents and in bytes.
 const CHUNK_DOCUMENTS: u64 = 128;
@@ -26,6 +27,8 @@ pub struct Executor {
     input: Input,
     /// The stages of an aggregation that the read does not do.
     rest: Option<Rest>,
+    /// What rows, groups and buffers take between two calls.
+    held: Account,
 }
 
 struct Rest {
@@ -83,6 +86,7 @@ impl Executor {
         Executor {
             input: Input::Documents { bytes, position: 0 },
             rest: None,
+            held: Account::default(),
         }
     }
 
@@ -97,6 +101,7 @@ impl Executor {
         Executor {
             input: Input::Reading(Box::new(viewed)),
             rest: None,
+            held: Account::default(),
         }
     }
 
@@ -107,10 +112,16 @@ impl Executor {
 
     /// Appends the next document to `out`; false, and nothing appended, if there is none now.
     pub fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
+        let outer = self.held.enter();
+        let found = self.next_counted(operation, out);
+        self.held.leave(outer);
+        found
+    }
+
+    fn next_counted(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
         let Some(rest) = &mut self.rest else {
             return self.input.next(operation, out);
         };
-        let interrupt = || operation.check().map_err(crate::Error::from);
         let mut input = Pull {
             input: &mut self.input,
             operation,
@@ -120,7 +131,6 @@ impl Executor {
         let outcome = rest.execution.next(
             &mut Run {
                 input: &mut input,
-                interrupt: &interrupt,
                 foreign: &foreign,
             },
             out,
@@ -174,6 +184,19 @@ impl Executor {
             Input::Documents { bytes, position } => *position == bytes.len(),
             Input::Reading(viewed) => viewed.is_dead(),
         }
+    }
+}
+
+/// What it held is taken from its own account, not from that of the operation that ends it.
+impl Drop for Executor {
+    fn drop(&mut self) {
+        let outer = self.held.enter();
+        self.rest = None;
+        self.input = Input::Documents {
+            bytes: Vec::new(),
+            position: 0,
+        };
+        self.held.leave(outer);
     }
 }
 
@@ -355,19 +378,14 @@ impl Reading {
         let mut count = 0;
         while count < CHUNK_DOCUMENTS && self.left > 0 && ahead.bytes.len() < CHUNK_BYTES {
             let is_skipped = self.skip > 0;
-            let found = sorted.next(|bytes| {
-                if is_skipped {
-                    return Ok(());
-                }
-                project(parsed, RawDocument::new(bytes)?, &mut ahead.bytes)
-            })?;
-            if !found {
+            let Some(row) = sorted.next()? else {
                 self.is_finished = true;
                 break;
-            }
+            };
             if is_skipped {
                 self.skip -= 1;
             } else {
+                project(parsed, RawDocument::new(row.payload())?, &mut ahead.bytes)?;
                 self.left -= 1;
                 count += 1;
             }
@@ -398,7 +416,7 @@ impl Reading {
             Ok(Flow::Continue)
         })?;
         let _scope = phase(Phase::Sort);
-        Ok(sorter.finish())
+        Ok(sorter.finish()?)
     }
 }
 

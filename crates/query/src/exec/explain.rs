@@ -18,7 +18,7 @@ use super::request::{
 };
 use super::scan::Scan;
 use crate::matcher::Matcher;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{MEMORY_BYTES_MAX, Pipeline};
 use crate::planner::{Measured, Plan, number};
 use crate::update::Update;
 
@@ -335,7 +335,7 @@ fn nest(
         Stage::Sort(pattern, wanted) => {
             out.append("stage", "SORT");
             out.append("sortPattern", *pattern);
-            out.append("memLimit", super::sorter::SORT_BYTES_MAX as i64);
+            out.append("memLimit", MEMORY_BYTES_MAX as i64);
             if let Some(wanted) = wanted {
                 out.append("limitAmount", number(*wanted));
             }

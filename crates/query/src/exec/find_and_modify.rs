@@ -37,6 +37,9 @@ pub fn find_and_modify(
         request.hint,
     )
     .with_parsed(parsed);
+    if request.is_upsert {
+        target.check_upsert()?;
+    }
     let parsed = target.parsed()?;
     let now_ms = now_ms();
     for _ in 0..UPSERT_ATTEMPTS_MAX {

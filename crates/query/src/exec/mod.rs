@@ -18,7 +18,6 @@ mod insert;
 mod modify;
 mod request;
 mod scan;
-mod sorter;
 mod update;
 
 pub use aggregate::aggregate;

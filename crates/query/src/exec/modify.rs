@@ -15,9 +15,10 @@ use super::error::Result;
 use super::executor::matches;
 use super::find::{Parsed, only_id};
 use super::scan::{Flow, Purpose, Scan};
-use super::sorter::Sorter;
+use crate::error_code::ErrorCode;
 use crate::matcher::{MatchDetails, Matcher};
 use crate::planner::{Access, Plan};
+use crate::sorter::Sorter;
 use crate::update::Update;
 
 /// How often a single change looks for another document when others changed the one it found.
@@ -88,6 +89,15 @@ impl<'t> Target<'t> {
     pub fn with_parsed(mut self, parsed: Parsed) -> Target<'t> {
         self.parsed = OnceCell::from(parsed);
         self
+    }
+
+    /// Refuses a filter from which no document can be made: what `$expr` asks names no fields.
+    pub fn check_upsert(&self) -> Result<()> {
+        if self.id.is_none() && self.parsed()?.matcher.holds_expr() {
+            let text = "$expr is not allowed in the query predicate for an upsert";
+            return Err(crate::Error::new(ErrorCode::QUERY_FEATURE_NOT_ALLOWED, text).into());
+        }
+        Ok(())
     }
 
     pub fn parsed(&self) -> Result<&Parsed> {
@@ -283,12 +293,8 @@ impl<'t> Target<'t> {
             }
             Ok(Flow::Continue)
         })?;
-        let mut found = None;
-        sorter.finish().next(|key| {
-            found = Some(key.to_vec());
-            Ok(())
-        })?;
-        Ok(found)
+        let first = sorter.finish()?.next()?;
+        Ok(first.map(|row| row.payload().to_vec()))
     }
 }
 

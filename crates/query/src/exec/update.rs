@@ -30,6 +30,9 @@ pub fn update(
         request.hint,
     )
     .parse()?;
+    if request.is_upsert {
+        target.check_upsert()?;
+    }
     let mut update = Update::parse(request.update)?;
     if !request.keeps_empty_timestamps {
         update.fill_empty_timestamps();

@@ -1,11 +1,13 @@
 //! `$size $arrayElemAt $first $last $slice $concatArrays $in $indexOfArray $isArray $range $reverseArray`.
 
-use quarry_bson::{ArrayBuilder, RawArray, RawValue, compare::values_equal};
+use quarry_bson::{ArrayBuilder, RawArray, RawElement, compare::values_equal};
 
 use super::operator::{Arguments, Operator};
 use super::strings::length;
-use super::{Call, Context, Evaluated, bounds};
+use super::{Call, Context, Evaluated};
 use crate::error::{Error, Result};
+use crate::interrupts::{self, units_of};
+use crate::memory::Counted;
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -201,7 +203,7 @@ fn slice<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
         } else {
             (0, magnitude)
         };
-        return Ok(copy_range(array, skip, take));
+        return copy_range(array, skip, take);
     }
     let third = call.argument(2, context)?;
     if third.is_nullish() {
@@ -229,22 +231,25 @@ fn slice<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
     } else {
         magnitude
     };
-    Ok(copy_range(array, skip, third as usize))
+    copy_range(array, skip, third as usize)
 }
 
-fn copy_range<'a>(array: RawArray<'_>, skip: usize, take: usize) -> Evaluated<'a> {
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+fn copy_range<'a>(array: RawArray<'_>, skip: usize, take: usize) -> Result<Evaluated<'a>> {
+    interrupts::work_on_bytes(array.as_bytes().len())?;
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for element in array.elements().skip(skip).take(take) {
+        interrupts::work(1)?;
         builder.push_element(element);
+        built.charge.cover(builder.len_bytes())?;
     }
     builder.finish();
-    Evaluated::Array(bytes)
+    Ok(Evaluated::array(built))
 }
 
 fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for argument in &call.arguments {
         let value = argument.evaluate(context)?;
         if value.is_nullish() {
@@ -260,12 +265,13 @@ fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>
             ));
         };
         for element in array.elements() {
+            interrupts::work(1)?;
             builder.push_element(element);
+            built.charge.cover(builder.len_bytes())?;
         }
-        bounds::check_bytes(builder.len_bytes())?;
     }
     builder.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }
 
 fn contains<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -277,11 +283,17 @@ fn contains<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'
         );
         return Err(Error::location(40081, text));
     };
-    let wanted = wanted.as_raw();
-    Ok(array
-        .iter()
-        .any(|item| wanted.is_some_and(|wanted| values_equal(item, wanted)))
-        .into())
+    let Some(wanted) = wanted.as_raw() else {
+        return Ok(Evaluated::FALSE);
+    };
+    let most = units_of(wanted);
+    for item in array {
+        interrupts::work(units_of(item).min(most))?;
+        if values_equal(item, wanted) {
+            return Ok(Evaluated::TRUE);
+        }
+    }
+    Ok(Evaluated::FALSE)
 }
 
 fn index_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -302,13 +314,14 @@ fn index_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'
     let Some(wanted) = wanted.as_raw() else {
         return Ok(Evaluated::from(-1));
     };
-    let found = array
-        .iter()
-        .enumerate()
-        .take(end)
-        .skip(start)
-        .find(|(_, item)| values_equal(*item, wanted));
-    Ok(found.map_or(Evaluated::from(-1), |(index, _)| length(index)))
+    let most = units_of(wanted);
+    for (index, item) in array.iter().enumerate().take(end) {
+        interrupts::work(units_of(item).min(most))?;
+        if index >= start && values_equal(item, wanted) {
+            return Ok(length(index));
+        }
+    }
+    Ok(Evaluated::from(-1))
 }
 
 /// An index argument of the `$indexOf...` operators, None if not given.
@@ -388,16 +401,17 @@ fn range<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
             "$range requires a non-zero step value",
         ));
     }
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     let mut next = i64::from(start);
     while (step > 0 && next < i64::from(end)) || (step < 0 && next > i64::from(end)) {
+        interrupts::work(1)?;
         builder.push(next as i32);
-        bounds::check_bytes(builder.len_bytes())?;
+        built.charge.cover(builder.len_bytes())?;
         next += i64::from(step);
     }
     builder.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }
 
 fn reverse<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -412,12 +426,28 @@ fn reverse<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a
         );
         return Err(Error::location(34435, text));
     };
-    let values: Vec<RawValue<'_>> = array.iter().collect();
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
-    for value in values.into_iter().rev() {
-        builder.push(value);
+    // Elements are found from the front only: a mark is kept every so often, and the run behind each is turned over.
+    let (mut marks, mut left) = (Vec::new(), array.elements());
+    while !left.remaining_bytes().is_empty() {
+        interrupts::work(RUN_ELEMENTS)?;
+        marks.push(left.clone());
+        if left.nth(RUN_ELEMENTS - 1).is_none() {
+            break;
+        }
+    }
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
+    for mark in marks.into_iter().rev() {
+        interrupts::work(RUN_ELEMENTS)?;
+        let run: Vec<RawElement<'_>> = mark.take(RUN_ELEMENTS).collect();
+        for element in run.into_iter().rev() {
+            builder.push_element(element);
+            built.charge.cover(builder.len_bytes())?;
+        }
     }
     builder.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }
+
+/// Elements between two marks when an array is turned over.
+const RUN_ELEMENTS: usize = 256;

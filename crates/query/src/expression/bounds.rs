@@ -1,16 +1,21 @@
 //! What keeps expressions and stages from building without end: no result nests deeper than a document may, and
 //! no single value outgrows `VALUE_BYTES_MAX`.
 
-use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue};
+use quarry_bson::{DOCUMENT_BYTES_MAX, ElementType, RawValue};
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::interrupts;
 
 /// The deepest document that is built, in levels.
 const DEPTH_MAX: usize = quarry_bson::DEPTH_MAX;
 
 /// The largest value that is built on the way to a result; documents that leave a pipeline are smaller still.
-pub(crate) const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const VALUE_BYTES_MAX: usize = if cfg!(test) {
+    1024 * 1024
+} else {
+    64 * 1024 * 1024
+};
 
 /// Checks the size of a value under construction.
 pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
@@ -40,10 +45,9 @@ fn too_large() -> Error {
 
 /// Checks that a value may stand `levels` deep in a document.
 pub(crate) fn check_depth(value: RawValue<'_>, levels: usize) -> Result<()> {
-    if fits(value, DEPTH_MAX.saturating_sub(levels)) {
-        Ok(())
-    } else {
-        Err(too_deep())
+    match value.element_type() {
+        ElementType::Document | ElementType::Array => fits(value, DEPTH_MAX.saturating_sub(levels)),
+        _ => Ok(()),
     }
 }
 
@@ -56,19 +60,25 @@ fn too_deep() -> Error {
 }
 
 /// Recursion ends at `levels`, which is at most `DEPTH_MAX`.
-fn fits(value: RawValue<'_>, levels: usize) -> bool {
-    match value {
-        RawValue::Document(inner) => levels > 0 && members_fit(inner, levels - 1),
-        RawValue::Array(inner) => levels > 0 && members_fit(inner.as_document(), levels - 1),
-        _ => true,
+fn fits(value: RawValue<'_>, levels: usize) -> Result<()> {
+    let document = match value {
+        RawValue::Document(inner) => inner,
+        RawValue::Array(inner) => inner.as_document(),
+        _ => return Ok(()),
+    };
+    // Each level takes seven bytes at least: what is smaller cannot be too deep.
+    if document.len_bytes() <= levels * LEVEL_BYTES_MIN {
+        return Ok(());
     }
+    let levels = levels.checked_sub(1).ok_or_else(too_deep)?;
+    for element in document {
+        interrupts::work(1)?;
+        if let ElementType::Document | ElementType::Array = element.element_type() {
+            fits(element.value(), levels)?;
+        }
+    }
+    Ok(())
 }
 
-fn members_fit(document: RawDocument<'_>, levels: usize) -> bool {
-    document.iter().all(|element| match element.element_type() {
-        quarry_bson::ElementType::Document | quarry_bson::ElementType::Array => {
-            fits(element.value(), levels)
-        }
-        _ => true,
-    })
-}
+/// A document or an array in another: its type, its name's end, its length and its own end.
+const LEVEL_BYTES_MIN: usize = 7;

@@ -7,6 +7,7 @@ use quarry_bson::compare::compare_values;
 use super::operator::{Arguments, Operator};
 use super::{Call, Context, Evaluated};
 use crate::error::Result;
+use crate::interrupts::{self, units_of};
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -53,6 +54,8 @@ pub(crate) fn compare(left: &Evaluated<'_>, right: &Evaluated<'_>) -> Ordering {
 
 fn ordering<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Ordering> {
     let (left, right) = (call.argument(0, context)?, call.argument(1, context)?);
+    let units = units_of(left.as_comparable()).min(units_of(right.as_comparable()));
+    interrupts::work(units)?;
     Ok(compare(&left, &right))
 }
 

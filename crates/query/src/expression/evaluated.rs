@@ -5,18 +5,31 @@ use std::rc::Rc;
 
 use quarry_bson::{ElementType, RawArray, RawDocument, RawValue, Value};
 
-#[derive(Debug, Clone)]
+use crate::memory::{Charge, Counted};
+
+#[derive(Debug)]
 pub enum Evaluated<'a> {
     Missing,
     Raw(RawValue<'a>),
-    Owned(Value),
+    Owned(Made),
     /// A document that the builder of this crate has made.
-    Document(Vec<u8>),
+    Document(Built),
     /// An array that the builder of this crate has made.
-    Array(Vec<u8>),
+    Array(Built),
     /// What a variable holds, so that reading it costs no copy.
     Shared(Rc<Evaluated<'a>>),
 }
+
+/// A value that is counted as long as it is held.
+#[derive(Debug)]
+pub struct Made {
+    value: Value,
+    _charge: Charge,
+}
+
+/// The bytes of a document or an array that are counted as long as they are held.
+#[derive(Debug)]
+pub struct Built(pub(super) Counted);
 
 impl<'a> Evaluated<'a> {
     pub const NULL: Evaluated<'static> = Evaluated::Raw(RawValue::Null);
@@ -28,9 +41,11 @@ impl<'a> Evaluated<'a> {
         match self {
             Evaluated::Missing => None,
             Evaluated::Raw(value) => Some(*value),
-            Evaluated::Owned(value) => Some(value.as_raw()),
-            Evaluated::Document(bytes) => Some(RawValue::Document(built(bytes))),
-            Evaluated::Array(bytes) => Some(RawValue::Array(RawArray::from_document(built(bytes)))),
+            Evaluated::Owned(made) => Some(made.value.as_raw()),
+            Evaluated::Document(built) => Some(RawValue::Document(built.document())),
+            Evaluated::Array(built) => {
+                Some(RawValue::Array(RawArray::from_document(built.document())))
+            }
             Evaluated::Shared(value) => value.as_raw(),
         }
     }
@@ -75,12 +90,34 @@ impl<'a> Evaluated<'a> {
     /// An owned copy, None for Missing.
     pub fn into_value(self) -> Option<Value> {
         match self {
-            Evaluated::Owned(value) => Some(value),
+            Evaluated::Owned(made) => Some(made.value),
             other => other.as_raw().map(Value::from),
         }
     }
 
-    /// The form in which a variable keeps the value: cheap to clone.
+    /// A document that was built, with its charge.
+    pub(super) fn document(built: Counted) -> Evaluated<'a> {
+        Evaluated::Document(Built(built))
+    }
+
+    /// An array that was built, with its charge.
+    pub(super) fn array(built: Counted) -> Evaluated<'a> {
+        Evaluated::Array(Built(built))
+    }
+
+    /// Once more what `shared` has given.
+    pub(super) fn share(&self) -> Evaluated<'a> {
+        match self {
+            Evaluated::Raw(value) => Evaluated::Raw(*value),
+            Evaluated::Shared(value) => Evaluated::Shared(Rc::clone(value)),
+            Evaluated::Missing => Evaluated::Missing,
+            other => other
+                .as_raw()
+                .map_or(Evaluated::Missing, |value| value.to_value().into()),
+        }
+    }
+
+    /// The form in which a variable keeps the value: cheap to hand out again.
     pub(super) fn shared(self) -> Evaluated<'a> {
         match self {
             Evaluated::Owned(_) | Evaluated::Document(_) | Evaluated::Array(_) => {
@@ -100,7 +137,7 @@ impl<'a> Evaluated<'a> {
             other => other
                 .as_raw()
                 .and_then(pick)
-                .map_or(Evaluated::Missing, |part| Evaluated::Owned(part.to_value())),
+                .map_or(Evaluated::Missing, |part| part.to_value().into()),
         }
     }
 }
@@ -113,19 +150,22 @@ impl<'a> From<RawValue<'a>> for Evaluated<'a> {
 
 impl From<Value> for Evaluated<'_> {
     fn from(value: Value) -> Self {
-        Evaluated::Owned(value)
+        Evaluated::Owned(Made {
+            _charge: Charge::of(value.as_bytes().len()),
+            value,
+        })
     }
 }
 
 impl From<String> for Evaluated<'_> {
     fn from(text: String) -> Self {
-        Evaluated::Owned(Value::from(text))
+        Value::from(text).into()
     }
 }
 
 impl From<&str> for Evaluated<'_> {
     fn from(text: &str) -> Self {
-        Evaluated::Owned(Value::from(text))
+        Value::from(text).into()
     }
 }
 
@@ -149,6 +189,8 @@ pub fn type_name(value: RawValue<'_>) -> &'static str {
     }
 }
 
-fn built(bytes: &[u8]) -> RawDocument<'_> {
-    RawDocument::new(bytes).unwrap_or(RawDocument::EMPTY)
+impl Built {
+    fn document(&self) -> RawDocument<'_> {
+        RawDocument::new(&self.0.bytes).unwrap_or(RawDocument::EMPTY)
+    }
 }

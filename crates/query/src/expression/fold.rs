@@ -10,6 +10,7 @@ use super::operator::{Arguments, Operator};
 use super::sum::Sum;
 use super::{Call, Context, Evaluated};
 use crate::error::Result;
+use crate::interrupts::{self, units_of};
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -53,7 +54,12 @@ fn for_each<'a>(
     if let [only] = &*call.arguments {
         let value = only.evaluate(context)?;
         match value.as_raw() {
-            Some(RawValue::Array(array)) => array.iter().for_each(each),
+            Some(RawValue::Array(array)) => {
+                for item in array {
+                    interrupts::work(units_of(item))?;
+                    each(item);
+                }
+            }
             Some(single) => each(single),
             None => {}
         }
@@ -109,7 +115,7 @@ fn extreme<'a>(
             best = Some(value.to_value());
         }
     })?;
-    Ok(best.map_or(Evaluated::NULL, Evaluated::Owned))
+    Ok(best.map_or(Evaluated::NULL, Evaluated::from))
 }
 
 fn deviation_of_population<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {

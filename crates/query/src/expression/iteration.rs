@@ -6,6 +6,8 @@ use super::operator::{Arguments, Operator};
 use super::variables::check_bindable;
 use super::{Call, Context, Evaluated, Expression, Variables, bounds, type_name};
 use crate::error::{Error, Result};
+use crate::interrupts;
+use crate::memory::{Counted, bytes_of};
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -141,19 +143,19 @@ fn map<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
             format!("input to $map must be an array not {}", input.type_name()),
         ));
     };
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for item in Items::over(&input, array) {
-        context.step()?;
+        interrupts::work(1)?;
         context.set(call.slots[0], item);
         let value = call.argument(1, context)?;
         let value = value.as_raw().unwrap_or(RawValue::Null);
         bounds::check_depth(value, 1)?;
+        built.charge.cover(builder.len_bytes() + bytes_of(value))?;
         builder.push(value);
-        bounds::check_bytes(builder.len_bytes())?;
     }
     builder.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }
 
 /// The elements of an array as variables hold them: borrowed where the array itself is.
@@ -177,9 +179,7 @@ impl<'a> Iterator for Items<'_, 'a> {
     fn next(&mut self) -> Option<Evaluated<'a>> {
         match self {
             Items::Borrowed(values) => values.next().map(Evaluated::Raw),
-            Items::Owned(values) => values
-                .next()
-                .map(|value| Evaluated::Owned(value.to_value())),
+            Items::Owned(values) => values.next().map(|value| value.to_value().into()),
         }
     }
 }
@@ -228,20 +228,21 @@ fn filter<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>
         ));
     };
     let limit = filter_limit(call, context)?;
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for (item, element) in Items::over(&input, array).zip(array.elements()) {
         if builder.len() >= limit {
             break;
         }
-        context.step()?;
+        interrupts::work(1)?;
         context.set(call.slots[0], item);
         if call.argument(1, context)?.is_truthy() {
             builder.push_element(element);
+            built.charge.cover(builder.len_bytes())?;
         }
     }
     builder.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }
 
 fn filter_limit<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<usize> {
@@ -323,7 +324,7 @@ fn reduce<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>
     };
     let mut value = call.argument(1, context)?;
     for item in Items::over(&input, array) {
-        context.step()?;
+        interrupts::work(1)?;
         context.set(call.slots[0], value);
         context.set(call.slots[1], item);
         value = call.argument(2, context)?;

@@ -29,12 +29,17 @@ use std::collections::BTreeSet;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, Value};
 
-pub use evaluated::{Evaluated, type_name};
+pub use evaluated::{Built, Evaluated, Made, type_name};
 pub use operator::Call;
 pub use path::Path;
-pub use variables::{Context, Interrupt, Variables};
+pub use variables::{Context, Variables};
 
 use crate::error::Result;
+use crate::interrupts;
+use crate::memory::{self, Counted};
+
+/// The work of evaluating one node of an expression.
+const UNITS_OF_A_NODE: usize = 2;
 
 /// Levels of operators, documents and arrays in one expression.
 pub const EXPRESSION_DEPTH_MAX: usize = 100;
@@ -52,12 +57,17 @@ pub enum Expression {
 
 impl Expression {
     pub fn evaluate<'a>(&'a self, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+        interrupts::work(UNITS_OF_A_NODE)?;
         match self {
             Expression::Literal(value) => Ok(Evaluated::Raw(value.as_raw())),
-            Expression::Path(path) => Ok(path.evaluate(context)),
+            Expression::Path(path) => path.evaluate(context),
             Expression::Object(fields) => evaluate_object(fields, context),
             Expression::Array(items) => evaluate_array(items, context),
-            Expression::Call(call) => (call.operator.evaluate)(call, context),
+            Expression::Call(call) => {
+                let value = (call.operator.evaluate)(call, context)?;
+                memory::check()?;
+                Ok(value)
+            }
             Expression::Absent => Ok(Evaluated::Missing),
         }
     }
@@ -119,30 +129,34 @@ fn evaluate_object<'a>(
     fields: &'a [(Box<str>, Expression)],
     context: &mut Context<'a>,
 ) -> Result<Evaluated<'a>> {
-    let mut bytes = Vec::new();
-    let mut builder = DocumentBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = DocumentBuilder::new(&mut built.bytes);
     for (name, field) in fields {
         if let Some(value) = field.evaluate(context)?.as_raw() {
             bounds::check_depth(value, 1)?;
+            built
+                .charge
+                .cover(builder.len_bytes() + memory::bytes_of(value))?;
             builder.append(&**name, value);
-            bounds::check_bytes(builder.len_bytes())?;
         }
     }
     builder.finish();
-    Ok(Evaluated::Document(bytes))
+    Ok(Evaluated::document(built))
 }
 
 #[inline(never)]
 fn evaluate_array<'a>(items: &'a [Expression], context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for item in items {
         let value = item.evaluate(context)?;
         let value = value.as_raw().unwrap_or(quarry_bson::RawValue::Null);
         bounds::check_depth(value, 1)?;
+        built
+            .charge
+            .cover(builder.len_bytes() + memory::bytes_of(value))?;
         builder.push(value);
-        bounds::check_bytes(builder.len_bytes())?;
     }
     builder.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }

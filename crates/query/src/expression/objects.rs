@@ -1,11 +1,17 @@
 //! `$mergeObjects $objectToArray $arrayToObject $type $isNumber`.
 
-use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawStr, RawValue};
+use std::collections::HashMap;
+
+use quarry_bson::{
+    ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawElement, RawStr, RawValue,
+};
+use smallvec::SmallVec;
 
 use super::operator::{Arguments, Operator};
 use super::{Call, Context, Evaluated, bounds};
 use crate::error::{Error, Result};
 use crate::interrupts;
+use crate::memory::{Charge, Counted};
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -37,20 +43,27 @@ pub(super) static OPERATORS: &[Operator] = &[
 
 /// An only argument that is an array is the list of the documents.
 fn merge_objects<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    let mut merged = RawDocument::EMPTY.as_bytes().to_vec();
+    let mut merged = Counted::default();
+    merged
+        .bytes
+        .extend_from_slice(RawDocument::EMPTY.as_bytes());
     for argument in &call.arguments {
         let value = argument.evaluate(context)?;
         match value.as_raw() {
             Some(RawValue::Array(list)) if call.arguments.len() == 1 => {
                 for item in list {
-                    merge_into(&mut merged, item)?;
+                    merge_into(&mut merged.bytes, item)?;
+                    merged.charge.cover(merged.bytes.len())?;
                 }
             }
-            Some(single) => merge_into(&mut merged, single)?,
+            Some(single) => {
+                merge_into(&mut merged.bytes, single)?;
+                merged.charge.cover(merged.bytes.len())?;
+            }
             None => {}
         }
     }
-    Ok(Evaluated::Document(merged))
+    Ok(Evaluated::document(merged))
 }
 
 /// Merges one more operand, a document or nullish.
@@ -58,8 +71,7 @@ pub(crate) fn merge_into(merged: &mut Vec<u8>, value: RawValue<'_>) -> Result<()
     match value {
         RawValue::Null | RawValue::Undefined => Ok(()),
         RawValue::Document(over) => {
-            interrupts::check()?;
-            *merged = merge(RawDocument::new(merged)?, over);
+            *merged = merge(RawDocument::new(merged)?, over)?;
             bounds::check_bytes(merged.len())
         }
         other => {
@@ -73,18 +85,67 @@ pub(crate) fn merge_into(merged: &mut Vec<u8>, value: RawValue<'_>) -> Result<()
 }
 
 /// `base` with the fields of `over`: those that both have stay where `base` has them.
-fn merge(base: RawDocument<'_>, over: RawDocument<'_>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(base.as_bytes().len() + over.as_bytes().len());
+fn merge(base: RawDocument<'_>, over: RawDocument<'_>) -> Result<Vec<u8>> {
+    let bytes_max = base.len_bytes() + over.len_bytes();
+    interrupts::work_on_bytes(bytes_max)?;
+    let mut bytes = Vec::with_capacity(bytes_max);
     let mut out = DocumentBuilder::new(&mut bytes);
+    let mut news = News::of(over)?;
     for element in base {
-        out.append_element(over.get_element(element.name()).unwrap_or(element));
+        interrupts::work(1)?;
+        out.append_element(news.take(element.name()).unwrap_or(element));
     }
-    for element in over.iter().filter(|element| !base.contains(element.name())) {
-        out.append_element(element);
+    for (element, _) in news.elements.iter().filter(|(_, is_taken)| !is_taken) {
+        interrupts::work(1)?;
+        out.append_element(*element);
     }
     out.finish();
-    bytes
+    Ok(bytes)
 }
+
+/// What one document lays over another: its elements, and whether each has found its place.
+struct News<'a> {
+    elements: SmallVec<[(RawElement<'a>, bool); NEWS_COMPARED_MAX]>,
+    /// Places of names, filled where there are too many to be compared one by one.
+    places: HashMap<&'a [u8], usize>,
+}
+
+const NEWS_COMPARED_MAX: usize = 8;
+
+impl<'a> News<'a> {
+    fn of(over: RawDocument<'a>) -> Result<News<'a>> {
+        let mut elements: SmallVec<[(RawElement<'_>, bool); NEWS_COMPARED_MAX]> = SmallVec::new();
+        let mut places = HashMap::new();
+        for element in over {
+            interrupts::work(1)?;
+            elements.push((element, false));
+        }
+        if elements.len() > NEWS_COMPARED_MAX {
+            // The first of several elements of one name counts.
+            for (place, (element, _)) in elements.iter().enumerate().rev() {
+                interrupts::work(UNITS_OF_AN_ENTRY)?;
+                places.insert(element.name().as_bytes(), place);
+            }
+        }
+        Ok(News { elements, places })
+    }
+
+    fn take(&mut self, name: RawStr<'_>) -> Option<RawElement<'a>> {
+        let place = if self.elements.len() > NEWS_COMPARED_MAX {
+            self.places.get(name.as_bytes()).copied()
+        } else {
+            self.elements
+                .iter()
+                .position(|(element, _)| element.name() == name)
+        };
+        let (element, is_taken) = self.elements.get_mut(place?)?;
+        *is_taken = true;
+        Some(*element)
+    }
+}
+
+/// The work of an entry of a hash table.
+const UNITS_OF_AN_ENTRY: usize = 10;
 
 fn object_to_array<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
@@ -99,15 +160,18 @@ fn object_to_array<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
         return Err(Error::location(40390, text));
     };
     bounds::check_depth(RawValue::Document(document), 1)?;
-    let mut bytes = Vec::new();
-    let mut array = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut array = ArrayBuilder::new(&mut built.bytes);
     for element in document {
+        interrupts::work(2)?;
         let mut pair = array.document();
         pair.append("k", element.name())
             .append_renamed("v", element);
+        drop(pair);
+        built.charge.cover(array.len_bytes())?;
     }
     array.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }
 
 /// Of `[[k, v], ..]` or `[{k: .., v: ..}, ..]`; of two pairs with one key the later one counts.
@@ -124,8 +188,10 @@ fn array_to_object<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
         return Err(Error::location(40386, text));
     };
     let mut fields: Vec<(RawStr<'_>, RawValue<'_>)> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut places = HashMap::new();
+    let mut held = Charge::default();
     for item in array {
+        interrupts::work(UNITS_OF_AN_ENTRY)?;
         let (key, value) = match item {
             RawValue::Array(pair) => pair_of_array(pair)?,
             RawValue::Document(pair) => pair_of_document(pair)?,
@@ -144,17 +210,26 @@ fn array_to_object<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
         let place = *places.entry(key.as_bytes()).or_insert(fields.len());
         match fields.get_mut(place) {
             Some(known) => known.1 = value,
-            None => fields.push((key, value)),
+            None => {
+                fields.push((key, value));
+                held.cover(fields.len() * FIELD_BYTES)?;
+            }
         }
     }
-    let mut bytes = Vec::new();
-    let mut out = DocumentBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut out = DocumentBuilder::new(&mut built.bytes);
     for (key, value) in fields {
+        interrupts::work(1)?;
         out.append(key, value);
+        built.charge.cover(out.len_bytes())?;
     }
     out.finish();
-    Ok(Evaluated::Document(bytes))
+    Ok(Evaluated::document(built))
 }
+
+/// What one field takes in the list and the table of `$arrayToObject`.
+const FIELD_BYTES: usize =
+    size_of::<(RawStr<'_>, RawValue<'_>)>() + 2 * size_of::<(&[u8], usize)>();
 
 fn pair_of_array(pair: RawArray<'_>) -> Result<(RawStr<'_>, RawValue<'_>)> {
     let mut members = pair.iter();

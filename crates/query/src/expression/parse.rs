@@ -1,6 +1,8 @@
 //! From BSON to an expression: `"$path"`, `{$operator: operand}`, a document of expressions, an array of them,
 //! or a literal. Documents and arrays of literals become literals.
 
+use std::collections::HashSet;
+
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawDocument, RawValue, Value};
 
 use super::operator::{Arguments, Operator};
@@ -8,6 +10,11 @@ use super::path::check_name;
 use super::{EXPRESSION_DEPTH_MAX, Expression, Path, Variables, operator};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::interrupts::{self, units_of};
+use crate::memory::Counted;
+
+/// The work of parsing one node of an expression.
+const UNITS_OF_A_NODE: usize = 15;
 
 impl Expression {
     pub fn parse(value: RawValue<'_>, variables: &mut Variables) -> Result<Expression> {
@@ -15,6 +22,7 @@ impl Expression {
             let text = format!("an expression nests deeper than {EXPRESSION_DEPTH_MAX} levels");
             return Err(Error::new(ErrorCode::OVERFLOW, text));
         }
+        interrupts::work(UNITS_OF_A_NODE + units_of(value) / 8)?;
         let parsed = parse_value(value, variables);
         variables.ascend();
         parsed
@@ -73,10 +81,11 @@ fn parse_document(document: RawDocument<'_>, variables: &mut Variables) -> Resul
 
 fn parse_members(document: RawDocument<'_>, variables: &mut Variables) -> Result<Expression> {
     let mut fields: Vec<(Box<str>, Expression)> = Vec::new();
+    let mut names = HashSet::new();
     for element in document {
         let name = element.name().as_str()?;
         check_name(name)?;
-        if fields.iter().any(|(seen, _)| **seen == *name) {
+        if !names.insert(name) {
             return Err(Error::location(
                 16406,
                 format!("duplicate field name specified in object literal: {document}"),
@@ -91,8 +100,8 @@ fn fold_object(fields: Vec<(Box<str>, Expression)>) -> Expression {
     if fields.iter().any(|(_, field)| field.constant().is_none()) {
         return Expression::Object(fields);
     }
-    let mut bytes = Vec::new();
-    let mut builder = DocumentBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = DocumentBuilder::new(&mut built.bytes);
     for (name, value) in fields
         .iter()
         .filter_map(|(name, field)| Some((name, field.constant()?)))
@@ -100,20 +109,20 @@ fn fold_object(fields: Vec<(Box<str>, Expression)>) -> Expression {
         builder.append(&**name, value);
     }
     builder.finish();
-    literal(super::Evaluated::Document(bytes))
+    literal(super::Evaluated::document(built))
 }
 
 fn fold_array(items: Vec<Expression>) -> Expression {
     if items.iter().any(|item| item.constant().is_none()) {
         return Expression::Array(items);
     }
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for value in items.iter().filter_map(Expression::constant) {
         builder.push(value);
     }
     builder.finish();
-    literal(super::Evaluated::Array(bytes))
+    literal(super::Evaluated::array(built))
 }
 
 fn literal(value: super::Evaluated<'_>) -> Expression {

@@ -5,6 +5,8 @@ use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
 
 use super::{Context, Evaluated, Variables, variables::check_readable};
 use crate::error::{Error, Result};
+use crate::interrupts;
+use crate::memory::Counted;
 
 /// Deeper paths can name nothing: documents are at most 180 levels deep.
 pub const PATH_COMPONENTS_MAX: usize = 200;
@@ -65,25 +67,33 @@ impl Path {
         })
     }
 
-    pub fn evaluate<'a>(&self, context: &Context<'a>) -> Evaluated<'a> {
+    pub fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Evaluated<'a>> {
         match self.base {
             Base::Root => follow(RawValue::Document(context.root), &self.names),
             Base::Now if self.names.is_empty() => {
-                Evaluated::Raw(RawValue::DateTime(context.now_ms))
+                Ok(Evaluated::Raw(RawValue::DateTime(context.now_ms)))
             }
-            Base::Now | Base::Remove => Evaluated::Missing,
+            Base::Now | Base::Remove => Ok(Evaluated::Missing),
             Base::Slot(slot) => match context.variable(slot) {
-                value if self.names.is_empty() => value,
+                value if self.names.is_empty() => Ok(value),
                 Evaluated::Raw(value) => follow(value, &self.names),
-                value => match value.as_raw().map(|value| follow(value, &self.names)) {
-                    None | Some(Evaluated::Missing) => Evaluated::Missing,
-                    Some(Evaluated::Array(bytes)) => Evaluated::Array(bytes),
-                    Some(found) => found
-                        .into_value()
-                        .map_or(Evaluated::Missing, Evaluated::Owned),
-                },
+                value => self.follow_made(&value),
             },
         }
+    }
+
+    /// Copies what the path finds in a value that was made.
+    fn follow_made<'a>(&self, value: &Evaluated<'a>) -> Result<Evaluated<'a>> {
+        let Some(value) = value.as_raw() else {
+            return Ok(Evaluated::Missing);
+        };
+        Ok(match follow(value, &self.names)? {
+            Evaluated::Missing => Evaluated::Missing,
+            Evaluated::Array(built) => Evaluated::Array(built),
+            found => found
+                .into_value()
+                .map_or(Evaluated::Missing, Evaluated::from),
+        })
     }
 
     /// The top-level field read, None where the whole document may be; `Some("")` where no field is.
@@ -143,34 +153,38 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn follow<'a>(value: RawValue<'a>, names: &[Box<str>]) -> Evaluated<'a> {
+fn follow<'a>(value: RawValue<'a>, names: &[Box<str>]) -> Result<Evaluated<'a>> {
     let Some((name, rest)) = names.split_first() else {
-        return Evaluated::Raw(value);
+        return Ok(Evaluated::Raw(value));
     };
     match value {
         RawValue::Document(document) => field(document, name, rest),
-        RawValue::Array(array) => Evaluated::Array(map_array(array, names)),
-        _ => Evaluated::Missing,
+        RawValue::Array(array) => Ok(Evaluated::array(map_array(array, names)?)),
+        _ => Ok(Evaluated::Missing),
     }
 }
 
-fn field<'a>(document: RawDocument<'a>, name: &str, rest: &[Box<str>]) -> Evaluated<'a> {
-    document
-        .get(name)
-        .map_or(Evaluated::Missing, |value| follow(value, rest))
+fn field<'a>(document: RawDocument<'a>, name: &str, rest: &[Box<str>]) -> Result<Evaluated<'a>> {
+    interrupts::work_on_bytes(document.len_bytes())?;
+    match document.get(name) {
+        Some(value) => follow(value, rest),
+        None => Ok(Evaluated::Missing),
+    }
 }
 
-fn map_array(array: RawArray<'_>, names: &[Box<str>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+fn map_array(array: RawArray<'_>, names: &[Box<str>]) -> Result<Counted> {
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for item in array {
+        interrupts::work(1)?;
         let RawValue::Document(_) = item else {
             continue;
         };
-        if let Some(found) = follow(item, names).as_raw() {
+        if let Some(found) = follow(item, names)?.as_raw() {
             builder.push(found);
+            built.charge.cover(builder.len_bytes())?;
         }
     }
     builder.finish();
-    bytes
+    Ok(built)
 }

@@ -4,8 +4,10 @@
 use quarry_bson::{ArrayBuilder, DateTime, RawValue};
 
 use super::operator::{Arguments, Operator};
-use super::{Call, Context, Evaluated, bounds, type_name};
+use super::{Call, Context, Evaluated, type_name};
 use crate::error::{Error, Result};
+use crate::interrupts::{self, units_of};
+use crate::memory::{Charge, Counted};
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -46,7 +48,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    let mut text = String::new();
+    let (mut text, mut held) = (String::new(), Charge::default());
     for argument in &call.arguments {
         let value = argument.evaluate(context)?;
         if value.is_nullish() {
@@ -59,7 +61,7 @@ fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>
             ));
         };
         text.push_str(part);
-        bounds::check_bytes(text.len())?;
+        held.cover(text.len())?;
     }
     Ok(text.into())
 }
@@ -72,6 +74,7 @@ pub(super) fn coerce(value: &Evaluated<'_>) -> Result<String> {
     match raw {
         RawValue::Null | RawValue::Undefined => Ok(String::new()),
         RawValue::String(text) | RawValue::Symbol(text) | RawValue::JavaScript(text) => {
+            interrupts::work(units_of(raw))?;
             Ok(text.as_str()?.to_owned())
         }
         RawValue::Int32(n) => Ok(n.to_string()),
@@ -143,6 +146,7 @@ fn len_code_points<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
         34471,
         "$strLenCP requires a string argument, found: ",
     )?;
+    interrupts::work(text.len() / 8)?;
     Ok(length(text.chars().count()))
 }
 
@@ -177,14 +181,15 @@ fn split<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
             "$split requires a non-empty separator",
         ));
     }
-    let mut bytes = Vec::new();
-    let mut builder = ArrayBuilder::new(&mut bytes);
+    let mut built = Counted::default();
+    let mut builder = ArrayBuilder::new(&mut built.bytes);
     for part in text.split(separator) {
+        interrupts::work_on_bytes(part.len())?;
         builder.push(part);
-        bounds::check_bytes(builder.len_bytes())?;
+        built.charge.cover(builder.len_bytes())?;
     }
     builder.finish();
-    Ok(Evaluated::Array(bytes))
+    Ok(Evaluated::array(built))
 }
 
 fn compare_ignoring_case<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {

@@ -7,7 +7,6 @@ use quarry_bson::RawDocument;
 
 use super::Evaluated;
 use crate::error::{Error, Result};
-use crate::interrupts;
 
 /// Bindings in one expression.
 const SLOTS_MAX: usize = 10_000;
@@ -61,19 +60,11 @@ impl Variables {
     }
 }
 
-/// Iterations of `$map`, `$filter` and `$reduce` between two looks at the interrupt.
-const STEPS_BETWEEN_CHECKS: u32 = 1024;
-
-/// Fails when the operation was killed or has run out of time.
-pub type Interrupt<'a> = &'a dyn Fn() -> Result<()>;
-
 /// What an expression is evaluated over.
 pub struct Context<'a> {
     pub root: RawDocument<'a>,
     /// `$$NOW`, the same for a whole command.
     pub now_ms: i64,
-    interrupt: Option<Interrupt<'a>>,
-    steps: u32,
     slots: Vec<Evaluated<'a>>,
 }
 
@@ -82,32 +73,14 @@ impl<'a> Context<'a> {
         Context {
             root,
             now_ms,
-            interrupt: None,
-            steps: 0,
             slots: Vec::new(),
         }
     }
 
-    #[must_use]
-    pub fn with_interrupt(self, interrupt: Interrupt<'a>) -> Context<'a> {
-        Context {
-            interrupt: Some(interrupt),
-            ..self
-        }
-    }
-
-    /// Counts an iteration.
-    pub(super) fn step(&mut self) -> Result<()> {
-        self.steps = self.steps.wrapping_add(1);
-        match self.interrupt {
-            _ if !self.steps.is_multiple_of(STEPS_BETWEEN_CHECKS) => Ok(()),
-            Some(interrupt) => interrupt(),
-            None => interrupts::check(),
-        }
-    }
-
     pub(super) fn variable(&self, slot: usize) -> Evaluated<'a> {
-        self.slots.get(slot).cloned().unwrap_or(Evaluated::Missing)
+        self.slots
+            .get(slot)
+            .map_or(Evaluated::Missing, Evaluated::share)
     }
 
     pub(super) fn set(&mut self, slot: usize, value: Evaluated<'a>) {

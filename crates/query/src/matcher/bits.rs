@@ -4,6 +4,8 @@
 use quarry_bson::RawValue;
 
 use crate::error::{Error, Result};
+use crate::interrupts;
+use crate::sorter::sort_in_steps;
 
 /// More positions than any mask in use; an array of positions may repeat and name far bits.
 const POSITIONS_MAX: usize = 1 << 20;
@@ -45,6 +47,11 @@ impl BitsPredicate {
             positions,
             mask,
         })
+    }
+
+    /// The work of one test.
+    pub(super) fn units(&self) -> usize {
+        self.positions.len()
     }
 
     pub fn matches(&self, value: RawValue<'_>) -> bool {
@@ -90,9 +97,10 @@ fn listed_positions<'a>(name: &str, list: impl Iterator<Item = RawValue<'a>>) ->
             let text = format!("bit positions must be integers >= 0, but found {member} in {name}");
             return Err(Error::bad_value(text));
         };
+        interrupts::work(1)?;
         positions.push(position);
     }
-    positions.sort_unstable();
+    sort_in_steps(&mut positions, u32::cmp)?;
     positions.dedup();
     Ok(positions)
 }

@@ -6,6 +6,11 @@ use quarry_bson::{RawValue, Value};
 
 use super::regex::RegexPredicate;
 use crate::error::{Error, Result};
+use crate::interrupts::{self, units_of};
+use crate::sorter::sort_in_steps;
+
+/// The work of comparing two members.
+const UNITS_OF_A_COMPARISON: usize = 3;
 
 #[derive(Debug)]
 pub struct InList {
@@ -15,17 +20,25 @@ pub struct InList {
 }
 
 impl InList {
-    pub(super) fn new(mut values: Vec<Value>, regexes: Vec<RegexPredicate>) -> InList {
-        values.sort_by(|a, b| compare_values(a.as_raw(), b.as_raw()));
+    pub(super) fn new(mut values: Vec<Value>, regexes: Vec<RegexPredicate>) -> Result<InList> {
+        sort_in_steps(&mut values, |a, b| compare_values(a.as_raw(), b.as_raw()))?;
+        interrupts::work(values.len() * UNITS_OF_A_COMPARISON)?;
         values.dedup_by(|a, b| compare_values(a.as_raw(), b.as_raw()).is_eq());
         let has_null = values
             .iter()
             .any(|value| matches!(value.as_raw(), RawValue::Null));
-        InList {
+        Ok(InList {
             values,
             regexes,
             has_null,
-        }
+        })
+    }
+
+    /// The work of looking a value up.
+    #[inline]
+    pub(super) fn units_of_search(&self, value: Option<RawValue<'_>>) -> usize {
+        let comparisons = self.values.len().checked_ilog2().unwrap_or(0) as usize;
+        value.map_or(1, |value| 1 + comparisons * units_of(value))
     }
 
     /// Sorted in BSON order, without duplicates.

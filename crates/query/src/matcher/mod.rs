@@ -30,6 +30,7 @@ pub use type_set::TypeSet;
 
 use crate::error::Result;
 use crate::field_path::FieldPath;
+use crate::interrupts::units_of_bytes;
 use slots::{Finder, Slots};
 use walk::{Fields, Walk};
 
@@ -101,6 +102,11 @@ impl Matcher {
         }
     }
 
+    /// Whether the filter asks an expression, with `$expr`.
+    pub fn holds_expr(&self) -> bool {
+        parse::holds_expr(&self.root)
+    }
+
     /// The top-level fields that decide.
     pub fn top_level_fields(&self) -> impl Iterator<Item = &str> {
         slots::names(&self.root).into_iter()
@@ -126,7 +132,9 @@ impl Matcher {
 
     pub fn try_match_details(&self, document: RawDocument<'_>) -> Result<Option<MatchDetails>> {
         let mut walk = Walk::default();
+        walk.work(units_of_bytes(document.len_bytes()));
         let matched = self.walk(document, &mut walk);
+        walk.count();
         match walk.failure {
             Some(failure) => Err(failure),
             None => Ok(matched.then_some(walk.details)),
@@ -147,6 +155,7 @@ impl Matcher {
                 found: &[Some(element)],
             },
         );
+        walk.count();
         walk.failure.map_or(Ok(matched), Err)
     }
 
@@ -154,6 +163,7 @@ impl Matcher {
     pub fn matched_element(&self, array: RawArray<'_>) -> Result<Option<u32>> {
         let mut walk = Walk::default();
         let matched = walk.matches_value(&self.root, RawValue::Array(array));
+        walk.count();
         walk.failure
             .map_or(Ok(walk.details.array_index.filter(|_| matched)), Err)
     }
@@ -182,6 +192,18 @@ impl Matcher {
             (Finder::Several(fields), count) => {
                 let mut found = vec![None; count];
                 self.walk_fields((slots, fields), document, walk, &mut found)
+            }
+            (Finder::Many(places), count) => {
+                let mut found = vec![None; count];
+                for element in document {
+                    if walk.is_over() {
+                        return false;
+                    }
+                    if let Some(place) = places.get(element.name().as_bytes()) {
+                        found[*place as usize].get_or_insert(element);
+                    }
+                }
+                self.walk_found(slots, document, walk, &found)
             }
         }
     }

@@ -14,6 +14,11 @@ use super::{FILTER_DEPTH_MAX, Matcher};
 use crate::error::{Error, Result};
 use crate::expression::{Expression, Variables};
 use crate::field_path::FieldPath;
+use crate::interrupts;
+
+/// The work of parsing one element of a filter, and one member of a list.
+const UNITS_OF_AN_ELEMENT: usize = 20;
+const UNITS_OF_A_MEMBER: usize = 5;
 
 /// Predicates that are made room for at first.
 const PREDICATES_FEW: usize = 4;
@@ -33,6 +38,7 @@ fn parse_document(filter: RawDocument<'_>, depth: usize) -> Result<MatchExpressi
     check_depth(depth)?;
     let mut all = Vec::with_capacity(PREDICATES_FEW);
     for element in filter {
+        interrupts::work(UNITS_OF_AN_ELEMENT)?;
         let name = element.name().as_str()?;
         if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
             parse_top_level_operator(name, element.value(), depth, &mut all)?;
@@ -173,6 +179,7 @@ fn parse_operators(
 ) -> Result<()> {
     check_depth(depth)?;
     for element in operators {
+        interrupts::work(UNITS_OF_AN_ELEMENT)?;
         if let Some(expression) = parse_operator(path, operators, element, depth)? {
             all.push(expression);
         }
@@ -264,6 +271,7 @@ fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
     let mut values = Vec::new();
     let mut regexes = Vec::new();
     for member in members {
+        interrupts::work(UNITS_OF_A_MEMBER)?;
         match member {
             RawValue::Document(document) if is_operators(document) => {
                 return Err(Error::bad_value(format!("cannot nest $ under {name}")));
@@ -273,7 +281,7 @@ fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
             literal => values.push(literal.to_value()),
         }
     }
-    Ok(InList::new(values, regexes))
+    InList::new(values, regexes)
 }
 
 fn parse_not(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<MatchExpression> {
@@ -316,6 +324,7 @@ fn parse_all(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<Ma
     let wants_elements = is_elem_match(members);
     let mut all = Vec::new();
     for member in members {
+        interrupts::work(UNITS_OF_AN_ELEMENT)?;
         match member {
             RawValue::Document(document) if wants_elements => {
                 match document.get_element("$elemMatch") {
@@ -382,7 +391,8 @@ pub(super) fn parse_elem_match(
     Ok(MatchExpression::field(path, predicate))
 }
 
-fn holds_expr(expression: &MatchExpression) -> bool {
+/// Whether `$expr` stands anywhere in the filter.
+pub(super) fn holds_expr(expression: &MatchExpression) -> bool {
     match expression {
         MatchExpression::Expr(_) => true,
         MatchExpression::And(children)

@@ -1,15 +1,17 @@
-//! Regular expressions: PCRE2 with UTF-8 on and its work bounded, as a filter's `$regex` or a literal `/x/`. A
-//! regular expression also matches a stored regular expression that is spelled the same. The literal text that
+//! Regular expressions, as a filter's `$regex` or a literal `/x/`. What a match takes is bounded, and counted where all
+//! work of the operation is. A regular expression also matches a stored regular expression that is spelled the same. The literal text that
 //! every match must begin with is offered to the planner.
 
 use quarry_bson::{RawRegex, RawValue};
+use quarry_regex::{Flags, Regex};
 
 use crate::error::{Error, Result};
+use crate::interrupts;
 
-/// Steps of backtracking before a match is given up with an error.
-const MATCH_STEPS_MAX: u32 = 10_000_000;
-const MATCH_DEPTH_MAX: u32 = 1_000_000;
-const MATCH_HEAP_KIB_MAX: u32 = 64 * 1024;
+/// The work of compiling a short pattern, and of beginning a match.
+const UNITS_OF_A_PATTERN: usize = 5000;
+const UNITS_OF_A_MATCH: usize = 20;
+
 /// As MongoDB: a longer pattern is refused.
 const PATTERN_BYTES_MAX: usize = 16_764;
 
@@ -17,7 +19,7 @@ pub struct RegexPredicate {
     pattern: Box<str>,
     /// Sorted, without duplicates.
     options: Box<str>,
-    compiled: pcre2::bytes::Regex,
+    compiled: Box<Regex>,
 }
 
 impl RegexPredicate {
@@ -25,15 +27,15 @@ impl RegexPredicate {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Error::bad_value("Regular expression is too long"));
         }
-        let mut builder = pcre2::bytes::RegexBuilder::new();
-        builder.utf(true).jit_if_available(true);
+        interrupts::work(UNITS_OF_A_PATTERN)?;
+        let mut flags = Flags::default();
         for option in options.chars() {
             match option {
-                'i' => builder.caseless(true),
-                'm' => builder.multi_line(true),
-                's' => builder.dotall(true),
-                'x' => builder.extended(true),
-                'u' => &mut builder,
+                'i' => flags.caseless = true,
+                'm' => flags.multi_line = true,
+                's' => flags.dot_all = true,
+                'x' => flags.extended = true,
+                'u' => {}
                 other => {
                     return Err(Error::location(
                         51108,
@@ -42,12 +44,7 @@ impl RegexPredicate {
                 }
             };
         }
-        let bounded = format!(
-            "(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LIMIT_DEPTH={MATCH_DEPTH_MAX})(*LIMIT_HEAP={MATCH_HEAP_KIB_MAX}){pattern}"
-        );
-        // The bare pattern fails in the same way, at the offset that the client knows.
-        let compiled = builder.build(&bounded).map_err(|cause| {
-            let cause = builder.build(pattern).err().unwrap_or(cause);
+        let compiled = Regex::new(pattern, flags).map_err(|cause| {
             Error::location(51091, format!("Regular expression is invalid: {cause}"))
         })?;
         let mut letters: Vec<char> = options.chars().collect();
@@ -56,7 +53,7 @@ impl RegexPredicate {
         Ok(RegexPredicate {
             pattern: pattern.into(),
             options: letters.into_iter().collect(),
-            compiled,
+            compiled: Box::new(compiled),
         })
     }
 
@@ -86,12 +83,17 @@ impl RegexPredicate {
 
     /// Whether the expression is found in a text.
     pub fn is_match(&self, text: &[u8]) -> Result<bool> {
-        self.compiled.is_match(text).map_err(|cause| {
-            Error::location(
-                51156,
-                format!("Error occurred while executing regular expression: {cause}"),
-            )
-        })
+        interrupts::work(UNITS_OF_A_MATCH + text.len())?;
+        let found = self
+            .compiled
+            .is_match(text, &mut |units| !interrupts::is_over(units));
+        match found {
+            Ok(found) => Ok(found),
+            Err(quarry_regex::Error::Ended) => Err(interrupts::check()
+                .err()
+                .unwrap_or_else(|| refused("it was ended"))),
+            Err(cause) => Err(refused(cause)),
+        }
     }
 
     /// The text that every matching string begins with, for index bounds; None if there is none to be sure of.
@@ -106,6 +108,12 @@ impl RegexPredicate {
             .or_else(|| self.pattern.strip_prefix("\\A"))?;
         literal_prefix(rest)
     }
+}
+
+#[cold]
+fn refused(cause: impl std::fmt::Display) -> Error {
+    let text = format!("Error occurred while executing regular expression: {cause}");
+    Error::location(51156, text)
 }
 
 /// A prefix of every match; `exact` if every string with the prefix matches.

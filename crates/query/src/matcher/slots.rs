@@ -11,6 +11,9 @@ use super::expression::{FieldPredicate, MatchExpression};
 /// Names that are compared one by one; more are hashed, so that a filter with very many stays linear.
 const COMPARED_MAX: usize = 32;
 
+/// Names that are found by a set that compares them.
+const SET_NAMES_MAX: usize = 256;
+
 #[derive(Debug)]
 pub(super) struct Slots {
     /// For each predicate, by its number, the slot of its first field.
@@ -27,6 +30,8 @@ pub(super) enum Finder {
     One(Box<str>),
     /// In one walk.
     Several(FieldSet),
+    /// In one walk too, each name looked up: a set of so many would walk once for every part of it.
+    Many(HashMap<Box<[u8]>, u32>),
 }
 
 impl Slots {
@@ -39,7 +44,13 @@ impl Slots {
         let finder = match names.list.as_slice() {
             [] => Finder::None,
             [only] => Finder::One((*only).into()),
-            several => Finder::Several(FieldSet::new(several.iter().copied())),
+            several if several.len() <= SET_NAMES_MAX => {
+                Finder::Several(FieldSet::new(several.iter().copied()))
+            }
+            many => {
+                let names = many.iter().map(|name| name.as_bytes().into());
+                Finder::Many(names.zip(0..).collect())
+            }
         };
         Slots {
             of_predicates,

@@ -16,11 +16,10 @@ use super::{MatchDetails, Matcher};
 use crate::error::{Error, Result};
 use crate::expression::Context;
 use crate::field_path::PathPart;
-use crate::interrupts;
+use crate::interrupts::{self, units_of, units_of_bytes};
 
-/// Elements of arrays between two looks at the operation, and how many a regular expression counts for.
-const STEPS_BETWEEN_CHECKS: u32 = 1024;
-const STEPS_OF_A_REGEX: u32 = 64;
+/// Work that a walk does before it counts it where all work of the operation is counted.
+const UNITS_AT_ONCE: usize = 256;
 
 /// What one evaluation carries along.
 #[derive(Default)]
@@ -28,7 +27,8 @@ pub(super) struct Walk {
     pub details: MatchDetails,
     /// The first test that could not be carried out.
     pub failure: Option<Error>,
-    steps: u32,
+    /// Work that is not counted yet.
+    units: usize,
 }
 
 /// The document, and what stands in the top-level fields that the filter names.
@@ -50,14 +50,17 @@ impl Walk {
         match expression {
             MatchExpression::AlwaysTrue => true,
             MatchExpression::AlwaysFalse => false,
-            MatchExpression::And(children) => {
-                children.iter().all(|child| self.matches(child, fields))
-            }
+            MatchExpression::And(children) => children
+                .iter()
+                .all(|child| !self.is_over() && self.matches(child, fields)),
             MatchExpression::Or(children) => children
                 .iter()
-                .any(|child| self.attempt(|walk| walk.matches(child, fields))),
-            MatchExpression::Nor(children) => self
-                .without_position(|walk| !children.iter().any(|child| walk.matches(child, fields))),
+                .any(|child| self.is_over() || self.attempt(|walk| walk.matches(child, fields))),
+            MatchExpression::Nor(children) => self.without_position(|walk| {
+                !children
+                    .iter()
+                    .any(|child| walk.is_over() || walk.matches(child, fields))
+            }),
             MatchExpression::Not(child) => {
                 self.without_position(|walk| !walk.matches(child, fields))
             }
@@ -76,15 +79,26 @@ impl Walk {
 
     /// Whether an array need not be looked through any more: a test has failed, or the operation is to end.
     #[inline]
-    fn is_over(&mut self) -> bool {
-        self.steps += 1;
-        if self.steps >= STEPS_BETWEEN_CHECKS {
-            self.steps = 0;
-            if let Err(error) = interrupts::check() {
-                self.failure.get_or_insert(error);
-            }
+    pub fn is_over(&mut self) -> bool {
+        self.units += 1;
+        if self.units >= UNITS_AT_ONCE {
+            self.count();
         }
         self.failure.is_some()
+    }
+
+    /// Notes work that the walk is about to do.
+    #[inline]
+    pub fn work(&mut self, units: usize) {
+        self.units += units;
+    }
+
+    /// Counts the work noted. At the end of a walk, too: most are short, and there are many.
+    #[inline]
+    pub fn count(&mut self) {
+        if let Err(error) = interrupts::work(std::mem::take(&mut self.units)) {
+            self.failure.get_or_insert(error);
+        }
     }
 
     /// A branch that fails takes back the position it found on the way.
@@ -117,6 +131,7 @@ impl Walk {
         };
         match value {
             Some(RawValue::Document(document)) => {
+                self.work(units_of_bytes(document.len_bytes()));
                 self.follow(document.get(part.name()), after, predicate)
             }
             Some(RawValue::Array(array)) => self.follow_array(array, rest, predicate),
@@ -193,29 +208,38 @@ impl Walk {
     fn test(&mut self, value: Option<RawValue<'_>>, predicate: &Predicate) -> bool {
         match (predicate, value) {
             (Predicate::Compare { op, value: operand }, value) => {
+                self.work(units_of_both(operand.as_raw(), value));
                 compares(*op, operand.as_raw(), value)
             }
-            (Predicate::In(list), value) => list.matches(value, &mut self.failure),
+            (Predicate::In(list), value) => {
+                self.work(list.units_of_search(value));
+                list.matches(value, &mut self.failure)
+            }
             (_, None) => false,
             (Predicate::Exists, Some(_)) => true,
             (Predicate::Type(types), Some(value)) => types.contains(value.element_type()),
             (Predicate::Mod(modulo), Some(value)) => modulo.matches(value),
-            (Predicate::Bits(bits), Some(value)) => bits.matches(value),
+            (Predicate::Bits(bits), Some(value)) => {
+                self.work(bits.units());
+                bits.matches(value)
+            }
             (Predicate::Regex(regex), Some(value)) => {
-                self.steps += STEPS_OF_A_REGEX;
                 keep_failure(regex.matches(value), &mut self.failure)
             }
             (Predicate::Size(size), Some(RawValue::Array(array))) => {
+                self.work(units_of(RawValue::Array(array)));
                 array.iter().count() as i64 == *size
             }
             (Predicate::ElemMatchObject(filter), Some(RawValue::Array(array))) => self
                 .any_element(array, |walk, element| {
                     walk.matches_embedded(filter, element)
                 }),
-            (Predicate::ElemMatchValue(all), Some(RawValue::Array(array))) => self
-                .any_element(array, |walk, element| {
-                    all.iter().all(|one| walk.matches_value(one, element))
-                }),
+            (Predicate::ElemMatchValue(all), Some(RawValue::Array(array))) => {
+                self.any_element(array, |walk, element| {
+                    all.iter()
+                        .all(|one| !walk.is_over() && walk.matches_value(one, element))
+                })
+            }
             _ => false,
         }
     }
@@ -253,14 +277,14 @@ impl Walk {
             MatchExpression::AlwaysFalse => false,
             MatchExpression::And(children) => children
                 .iter()
-                .all(|child| self.matches_value(child, value)),
-            MatchExpression::Or(children) => children
-                .iter()
-                .any(|child| self.attempt(|walk| walk.matches_value(child, value))),
+                .all(|child| !self.is_over() && self.matches_value(child, value)),
+            MatchExpression::Or(children) => children.iter().any(|child| {
+                self.is_over() || self.attempt(|walk| walk.matches_value(child, value))
+            }),
             MatchExpression::Nor(children) => self.without_position(|walk| {
                 !children
                     .iter()
-                    .any(|child| walk.matches_value(child, value))
+                    .any(|child| walk.is_over() || walk.matches_value(child, value))
             }),
             MatchExpression::Not(child) => {
                 self.without_position(|walk| !walk.matches_value(child, value))
@@ -270,6 +294,12 @@ impl Walk {
             MatchExpression::Expr(_) => false,
         }
     }
+}
+
+/// The work of a comparison: it ends with the shorter one at the latest.
+#[inline]
+fn units_of_both(operand: RawValue<'_>, value: Option<RawValue<'_>>) -> usize {
+    value.map_or(1, |value| units_of(operand).min(units_of(value)))
 }
 
 impl ExprPredicate {

@@ -14,6 +14,7 @@ use crate::expression::fold::Spread;
 use crate::expression::number::Number;
 use crate::expression::objects::merge_into;
 use crate::expression::sum::Sum;
+use crate::interrupts;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
@@ -119,7 +120,7 @@ impl Accumulator {
             Accumulator::AddToSet(set) => {
                 if let Some(value) = value {
                     bounds::check_depth(value, 2)?;
-                    return Ok(set.insert(value).1);
+                    return Ok(set.insert(value)?.1);
                 }
             }
             Accumulator::Count(count) => *count += 1,
@@ -131,6 +132,25 @@ impl Accumulator {
             }
         }
         Ok(0)
+    }
+
+    /// What it takes beside its own size: as much as `add` has answered.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Accumulator::Extreme(_, value)
+            | Accumulator::First(value)
+            | Accumulator::Last(value) => value.as_ref().map_or(0, |value| value.as_bytes().len()),
+            Accumulator::Push(elements) => {
+                elements.bytes + elements.values.len() * size_of::<Value>()
+            }
+            Accumulator::AddToSet(set) => set.held_bytes(),
+            Accumulator::MergeObjects(merged) => merged.len(),
+            Accumulator::Sum(_)
+            | Accumulator::Avg(_)
+            | Accumulator::Count(_)
+            | Accumulator::StdDevPop(_)
+            | Accumulator::StdDevSamp(_) => 0,
+        }
     }
 
     /// Appends the result under a name.
@@ -146,13 +166,15 @@ impl Accumulator {
                 out.append(name, value.as_ref().map_or(RawValue::Null, Value::as_raw))
             }
             Accumulator::Push(elements) => {
-                elements.write(&mut out.array(name));
+                elements.write(&mut out.array(name))?;
                 out
             }
             Accumulator::AddToSet(set) => {
                 let mut array = out.array(name);
                 for value in set.values() {
+                    interrupts::work_on_bytes(value.as_bytes().len())?;
                     array.push(value);
+                    bounds::check_bytes(array.len_bytes())?;
                 }
                 array.finish();
                 out
@@ -211,9 +233,11 @@ impl Elements {
         Ok(grown)
     }
 
-    fn write(&self, out: &mut ArrayBuilder<'_>) {
+    fn write(&self, out: &mut ArrayBuilder<'_>) -> Result<()> {
         for value in &self.values {
+            interrupts::work_on_bytes(value.as_bytes().len())?;
             out.push(value);
         }
+        Ok(())
     }
 }

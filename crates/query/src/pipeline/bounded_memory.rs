@@ -1,30 +1,39 @@
-//! The account that a stage keeps of what it holds.
+//! The account that a stage keeps of what it holds: a bound of its own, as MongoDB's stages have one, within the one
+//! for the whole operation.
 
 use super::MEMORY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::memory::Charge;
 
 #[derive(Debug, Default)]
-pub(super) struct BoundedMemory {
-    bytes: usize,
+pub(crate) struct BoundedMemory {
+    charge: Charge,
 }
 
 impl BoundedMemory {
-    pub(super) fn grow(&mut self, bytes: usize, stage: &str) -> Result<()> {
-        self.bytes += bytes;
-        if self.bytes <= MEMORY_BYTES_MAX {
+    #[inline]
+    pub(crate) fn grow(&mut self, bytes: usize, stage: &str) -> Result<()> {
+        self.charge.grow(bytes)?;
+        if self.charge.bytes() <= MEMORY_BYTES_MAX {
             return Ok(());
         }
-        let text = format!(
-            "{stage} exceeded its memory limit of {MEMORY_BYTES_MAX} bytes, and spilling to disk is not supported"
-        );
-        Err(Error::new(
-            ErrorCode::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
-            text,
-        ))
+        Err(exceeded(stage))
     }
 
-    pub(super) fn shrink(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes);
+    #[inline]
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        self.charge.shrink(bytes);
     }
+}
+
+#[cold]
+fn exceeded(stage: &str) -> Error {
+    let text = format!(
+        "{stage} exceeded its memory limit of {MEMORY_BYTES_MAX} bytes, and spilling to disk is not supported"
+    );
+    Error::new(
+        ErrorCode::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
+        text,
+    )
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use super::execution::{Pace, Running, Upstream};
+use super::execution::{Running, Upstream};
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
 
@@ -55,11 +55,10 @@ impl Running for Counting {
         if std::mem::replace(&mut self.done, true) {
             return Ok(false);
         }
-        let (start, mut count, mut pace) = (out.len(), 0_i64, Pace::default());
+        let (start, mut count) = (out.len(), 0_i64);
         while upstream.next(out)? {
             out.truncate(start);
             count += 1;
-            pace.step(upstream)?;
         }
         if count > 0 {
             DocumentBuilder::new(out).append(&*self.stage.name, Number::int(count).raw());

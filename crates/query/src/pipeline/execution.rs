@@ -1,11 +1,16 @@
 //! A pipeline at work: each stage pulls documents from those before it, the first one from the input.
+//!
+//! A document is held by one stage at a time: a stage reads it into a buffer of its own, writes what it makes of it into
+//! the next one's, and empties its own before it answers. A buffer that a large document has left is given up.
 
 use std::fmt;
 
 use quarry_bson::{RawDocument, RawValue};
 
 use crate::error::Result;
-use crate::expression::{Context, Interrupt, bounds};
+use crate::expression::{Context, bounds};
+use crate::interrupts::{self, units_of_bytes};
+use crate::memory::{self, Charge, Counted};
 
 /// Where documents come from.
 pub trait Source {
@@ -45,7 +50,6 @@ impl ForeignCollections for NoForeignCollections {
 /// What a request lends to the pipeline for one pull.
 pub struct Run<'r> {
     pub input: &'r mut dyn Source,
-    pub interrupt: Interrupt<'r>,
     pub foreign: &'r dyn ForeignCollections,
 }
 
@@ -114,26 +118,23 @@ impl Upstream<'_, '_> {
             now_ms: self.now_ms,
         };
         let found = last.next(&mut upstream, out)?;
-        bounds::check_bytes(out.len() - start)?;
+        let bytes = out.len() - start;
+        interrupts::work(UNITS_OF_A_DOCUMENT + units_of_bytes(bytes))?;
+        bounds::check_bytes(bytes)?;
         Ok(found)
     }
 
-    /// Reads the next document into a buffer of the stage's own.
-    pub(super) fn read<'b>(&mut self, buffer: &'b mut Vec<u8>) -> Result<Option<RawDocument<'b>>> {
-        buffer.clear();
-        if self.next(buffer)? {
-            Ok(Some(RawDocument::new(buffer)?))
-        } else {
-            Ok(None)
+    /// Reads the next document into a buffer of the stage's own, where it is counted until the buffer is emptied.
+    pub(super) fn read<'b>(&mut self, buffer: &'b mut Buffer) -> Result<Option<RawDocument<'b>>> {
+        buffer.empty();
+        if !self.next(&mut buffer.0.bytes)? {
+            return Ok(None);
         }
+        buffer.count().map(Some)
     }
 
-    pub(super) fn check_interrupt(&self) -> Result<()> {
-        (self.run.interrupt)()
-    }
-
-    pub(super) fn context<'a>(&'a self, root: RawDocument<'a>) -> Context<'a> {
-        Context::new(root, self.now_ms).with_interrupt(self.run.interrupt)
+    pub(super) fn context<'a>(&self, root: RawDocument<'a>) -> Context<'a> {
+        Context::new(root, self.now_ms)
     }
 
     pub(super) fn foreign(&self) -> &dyn ForeignCollections {
@@ -141,20 +142,41 @@ impl Upstream<'_, '_> {
     }
 }
 
-/// Documents between two looks at the interrupt.
-const DOCUMENTS_BETWEEN_CHECKS: u32 = 128;
+/// The work of handing a document from one stage to the next, beside that on its bytes.
+const UNITS_OF_A_DOCUMENT: usize = 10;
 
-/// Paces the looks at the interrupt in a stage's loop.
+/// What a buffer keeps for the next document: a pipeline may have a thousand stages, each with one.
+const BUFFER_BYTES_KEPT: usize = 16 * 1024;
+
+/// Where a stage has the document that it works on.
 #[derive(Debug, Default)]
-pub(super) struct Pace(u32);
+pub(super) struct Buffer(Counted);
 
-impl Pace {
-    pub(super) fn step(&mut self, upstream: &Upstream<'_, '_>) -> Result<()> {
-        self.0 = self.0.wrapping_add(1);
-        if self.0.is_multiple_of(DOCUMENTS_BETWEEN_CHECKS) {
-            upstream.check_interrupt()
-        } else {
-            Ok(())
+impl Buffer {
+    /// Gives up the document, and the room that a large one took.
+    pub(super) fn empty(&mut self) {
+        let Counted { bytes, charge } = &mut self.0;
+        bytes.clear();
+        if bytes.capacity() > BUFFER_BYTES_KEPT {
+            *bytes = Vec::new();
         }
+        *charge = Charge::default();
+    }
+
+    /// Puts a document in, counted until the buffer is emptied.
+    pub(super) fn fill(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<RawDocument<'_>> {
+        self.empty();
+        write(&mut self.0.bytes);
+        self.count()
+    }
+
+    fn count(&mut self) -> Result<RawDocument<'_>> {
+        self.0.charge = Charge::of(self.0.bytes.capacity());
+        memory::check()?;
+        Ok(RawDocument::new(&self.0.bytes)?)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0.bytes
     }
 }

@@ -11,10 +11,11 @@ use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, 
 
 use super::accumulator::{Accumulator, Function};
 use super::bounded_memory::BoundedMemory;
-use super::execution::{Pace, Running, Upstream};
+use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, expression};
 use crate::error::{Error, Result};
 use crate::expression::Expression;
+use crate::interrupts::{self, units_of};
 
 #[derive(Debug)]
 pub struct Group {
@@ -95,19 +96,14 @@ impl Group {
     /// Reads all input.
     fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
         let (mut keys, mut accumulators) = (ValueSet::default(), Vec::new());
-        let (mut buffer, mut memory, mut pace) =
-            (Vec::new(), BoundedMemory::default(), Pace::default());
+        let (mut buffer, mut memory) = (Buffer::default(), BoundedMemory::default());
         while let Some(document) = upstream.read(&mut buffer)? {
-            pace.step(upstream)?;
             let mut context = upstream.context(document);
             let key = self.id.evaluate(&mut context)?;
-            let (index, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null));
+            let (index, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null))?;
             if grown > 0 {
                 accumulators.extend(self.fields.iter().map(|field| field.function.start()));
-                memory.grow(
-                    grown + self.fields.len() * size_of::<Accumulator>(),
-                    "$group",
-                )?;
+                memory.grow(grown + self.accumulators_bytes(), "$group")?;
             }
             let own = &mut accumulators[index * self.fields.len()..];
             for (field, accumulator) in self.fields.iter().zip(own) {
@@ -119,10 +115,15 @@ impl Group {
             }
         }
         Ok(Groups {
-            keys,
-            accumulators,
-            next: 0,
+            keys: keys.into_values(),
+            accumulators: accumulators.into_iter(),
+            memory,
         })
+    }
+
+    /// What the accumulators of one group take, empty.
+    fn accumulators_bytes(&self) -> usize {
+        self.fields.len() * size_of::<Accumulator>()
     }
 }
 
@@ -200,11 +201,12 @@ struct Grouping {
     groups: Option<Groups>,
 }
 
+/// The groups that were not handed out yet: one that was is given up.
 struct Groups {
-    keys: ValueSet,
+    keys: std::vec::IntoIter<Value>,
     /// Those of the first group, then those of the second and so on.
-    accumulators: Vec<Accumulator>,
-    next: usize,
+    accumulators: std::vec::IntoIter<Accumulator>,
+    memory: BoundedMemory,
 }
 
 impl Running for Grouping {
@@ -213,20 +215,28 @@ impl Running for Grouping {
             Some(groups) => groups,
             none => none.insert(self.stage.fill(upstream)?),
         };
-        let Some(key) = groups.keys.get(groups.next) else {
+        let Some(key) = groups.keys.next() else {
             return Ok(false);
         };
-        let fields = &self.stage.fields;
-        let own = &groups.accumulators[groups.next * fields.len()..];
+        let mut given_up = entry_bytes(&key) + self.stage.accumulators_bytes();
         let mut document = DocumentBuilder::new(out);
-        document.append("_id", key);
-        for (field, accumulator) in fields.iter().zip(own) {
+        document.append("_id", &key);
+        for (field, accumulator) in self.stage.fields.iter().zip(&mut groups.accumulators) {
+            given_up += accumulator.held_bytes();
             accumulator.write(&field.name, &mut document)?;
         }
-        groups.next += 1;
+        groups.memory.shrink(given_up);
         Ok(true)
     }
 }
+
+/// What a value of a `ValueSet` takes, in its list and in its table.
+fn entry_bytes(value: &Value) -> usize {
+    size_of::<Value>() + 2 * size_of::<usize>() + value.as_bytes().len()
+}
+
+/// The work of looking for a value by its hash.
+const UNITS_OF_A_PLACE: usize = 10;
 
 /// Distinct values in the order in which they came, found by hash.
 #[derive(Debug, Default)]
@@ -238,7 +248,8 @@ pub(super) struct ValueSet {
 
 impl ValueSet {
     /// The place of the value, and by how many bytes the set grew: 0 if an equal one was there.
-    pub(super) fn insert(&mut self, value: RawValue<'_>) -> (usize, usize) {
+    pub(super) fn insert(&mut self, value: RawValue<'_>) -> Result<(usize, usize)> {
+        interrupts::work(UNITS_OF_A_PLACE + units_of(value))?;
         let ValueSet {
             values,
             places,
@@ -252,22 +263,24 @@ impl ValueSet {
         let hash = hash_of(value);
         if let Some(place) = places.find(hash, |place| values_equal(values[*place].as_raw(), value))
         {
-            return (*place, 0);
+            return Ok((*place, 0));
         }
         let place = values.len();
         values.push(Value::from(value));
         places.insert_unique(hash, place, |place| hash_of(values[*place].as_raw()));
-        (
-            place,
-            size_of::<Value>() + 2 * size_of::<usize>() + values[place].as_bytes().len(),
-        )
+        Ok((place, entry_bytes(&values[place])))
     }
 
-    pub(super) fn get(&self, place: usize) -> Option<RawValue<'_>> {
-        self.values.get(place).map(Value::as_raw)
+    fn into_values(self) -> std::vec::IntoIter<Value> {
+        self.values.into_iter()
     }
 
     pub(super) fn values(&self) -> &[Value] {
         &self.values
+    }
+
+    /// As the sum of what `insert` has answered.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.values.iter().map(entry_bytes).sum()
     }
 }

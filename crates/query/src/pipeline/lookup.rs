@@ -6,15 +6,17 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use quarry_bson::{ArrayBuilder, Document, RawDocument, RawValue, Value};
+use quarry_bson::{ArrayBuilder, Document, RawArray, RawDocument, RawValue, Value};
 
-use super::bounded_memory::BoundedMemory;
-use super::execution::{Running, Upstream};
+use super::MEMORY_BYTES_MAX;
+use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::Reads;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{bounds, path::split, type_name};
+use crate::interrupts::{self, units_of};
+use crate::memory::{Charge, Counted};
 
 #[derive(Debug)]
 pub struct Lookup {
@@ -92,29 +94,24 @@ impl Lookup {
     pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
         Box::new(LookingUp {
             stage: Arc::clone(self),
-            document: Vec::new(),
-            found: Vec::new(),
+            document: Buffer::default(),
         })
     }
 
-    /// Writes the array of the documents that match into `found`.
-    fn find(
-        &self,
-        document: RawDocument<'_>,
-        upstream: &Upstream<'_, '_>,
-        found: &mut Vec<u8>,
-    ) -> Result<()> {
+    /// The array of the documents that match.
+    fn find(&self, document: RawDocument<'_>, upstream: &Upstream<'_, '_>) -> Result<Counted> {
         let mut values = Vec::new();
-        collect(RawValue::Document(document), &self.local, &mut values);
+        collect(RawValue::Document(document), &self.local, &mut values)?;
         if values.is_empty() {
             values.push(RawValue::Null);
         }
-        let (mut seen, mut memory) = (HashSet::new(), BoundedMemory::default());
+        let (mut seen, mut memory) = (HashSet::new(), Charge::default());
+        memory.grow(values.capacity() * size_of::<RawValue<'_>>())?;
         let several = values.len() > 1;
-        found.clear();
-        let mut builder = ArrayBuilder::new(found);
+        let mut found = Counted::default();
+        let mut builder = ArrayBuilder::new(&mut found.bytes);
         for value in values {
-            upstream.check_interrupt()?;
+            interrupts::work(units_of(value))?;
             upstream.foreign().find_equal(
                 &self.collection,
                 &self.foreign,
@@ -126,17 +123,34 @@ impl Lookup {
                     } else {
                         None
                     };
-                    if id.is_some_and(|id| !seen.insert(id)) {
-                        return Ok(());
+                    if let Some(id) = id {
+                        memory.grow(size_of::<Value>() + id.as_bytes().len())?;
+                        if !seen.insert(id) {
+                            return Ok(());
+                        }
                     }
-                    memory.grow(foreign.as_bytes().len(), "$lookup")?;
+                    if builder.len_bytes() + foreign.len_bytes() > MEMORY_BYTES_MAX {
+                        return Err(self.too_much());
+                    }
                     bounds::check_depth(RawValue::Document(foreign), 2)?;
                     builder.push(foreign);
-                    Ok(())
+                    found.charge.cover(builder.len_bytes())
                 },
             )?;
         }
-        Ok(())
+        builder.finish();
+        Ok(found)
+    }
+}
+
+impl Lookup {
+    #[cold]
+    fn too_much(&self) -> Error {
+        let text = format!(
+            "Total size of documents in {} matching pipeline's $lookup stage exceeds {MEMORY_BYTES_MAX} bytes",
+            self.collection
+        );
+        Error::location(4568, text)
     }
 }
 
@@ -151,46 +165,59 @@ fn option_text<'v>(name: &str, value: RawValue<'v>) -> Result<&'v str> {
 }
 
 /// The distinct values at a path, arrays on the way and at the end entered, numbers naming their positions too.
-fn collect<'a>(value: RawValue<'a>, path: &[Box<str>], values: &mut Vec<RawValue<'a>>) {
+fn collect<'a>(
+    value: RawValue<'a>,
+    path: &[Box<str>],
+    values: &mut Vec<RawValue<'a>>,
+) -> Result<()> {
     let Some((name, rest)) = path.split_first() else {
         match value {
-            RawValue::Array(array) => array.iter().for_each(|item| add_distinct(item, values)),
-            single => add_distinct(single, values),
+            RawValue::Array(array) => {
+                for item in array {
+                    add_distinct(item, values)?;
+                }
+            }
+            single => add_distinct(single, values)?,
         }
-        return;
+        return Ok(());
     };
     match value {
         RawValue::Document(document) => {
             if let Some(inner) = document.get(&**name) {
-                collect(inner, rest, values);
+                collect(inner, rest, values)?;
             }
         }
         RawValue::Array(array) => {
             if let Some(item) =
                 crate::field_path::array_index(name).and_then(|index| array.get(index as usize))
             {
-                collect(item, rest, values);
+                collect(item, rest, values)?;
             }
-            for item in array.iter().filter(|item| item.as_document().is_some()) {
-                collect(item, path, values);
+            for item in array {
+                interrupts::work(1)?;
+                if item.as_document().is_some() {
+                    collect(item, path, values)?;
+                }
             }
         }
         _ => {}
     }
+    Ok(())
 }
 
 /// Short lists are kept distinct; a repeated value in a long one costs a second search, no second result.
-fn add_distinct<'a>(value: RawValue<'a>, values: &mut Vec<RawValue<'a>>) {
+fn add_distinct<'a>(value: RawValue<'a>, values: &mut Vec<RawValue<'a>>) -> Result<()> {
     const COMPARED_MAX: usize = 64;
+    interrupts::work(units_of(value) * values.len().min(COMPARED_MAX))?;
     if values.len() > COMPARED_MAX || !values.contains(&value) {
         values.push(value);
     }
+    Ok(())
 }
 
 struct LookingUp {
     stage: Arc<Lookup>,
-    document: Vec<u8>,
-    found: Vec<u8>,
+    document: Buffer,
 }
 
 impl Running for LookingUp {
@@ -198,14 +225,11 @@ impl Running for LookingUp {
         let Some(document) = upstream.read(&mut self.document)? else {
             return Ok(false);
         };
-        self.stage.find(document, upstream, &mut self.found)?;
-        let found = quarry_bson::RawArray::from_document(RawDocument::new(&self.found)?);
-        nested_field::set(
-            document,
-            &self.stage.output,
-            Some(RawValue::Array(found)),
-            out,
-        );
+        let found = self.stage.find(document, upstream)?;
+        let array = RawArray::from_document(RawDocument::new(&found.bytes)?);
+        let output = &self.stage.output;
+        nested_field::set(document, output, Some(RawValue::Array(array)), out);
+        self.document.empty();
         Ok(true)
     }
 }

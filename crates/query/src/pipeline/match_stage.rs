@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, RawValue};
 
-use super::execution::{Pace, Running, Upstream};
+use super::execution::{Running, Upstream};
 use super::stage::Reads;
 use crate::error::{Error, Result};
 use crate::matcher::Matcher;
@@ -41,7 +41,6 @@ impl Match {
     pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
         Box::new(Matching {
             stage: Arc::clone(self),
-            pace: Pace::default(),
         })
     }
 
@@ -75,7 +74,6 @@ fn add_filter_fields(filter: RawDocument<'_>, fields: &mut BTreeSet<String>) -> 
 
 struct Matching {
     stage: Arc<Match>,
-    pace: Pace,
 }
 
 impl Running for Matching {
@@ -90,7 +88,6 @@ impl Running for Matching {
                 return Ok(true);
             }
             out.truncate(start);
-            self.pace.step(upstream)?;
         }
         Ok(false)
     }

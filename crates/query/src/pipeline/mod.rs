@@ -1,9 +1,10 @@
 //! Aggregation pipelines: stages parsed once, run by pulling documents through them.
 //!
-//! Keeps true: a document passes as bytes and is built anew only by stages that change it; stages that must see
-//! all their input ($sort, $group, $sample) hold at most `MEMORY_BYTES_MAX` and look at the interrupt while they
-//! fill. A running pipeline owns what it needs, so that it can outlive a request; what a request lends it (the
-//! input, the interrupt, other collections) comes with every pull. Leaves out: reading collections, spilling to
+//! Keeps true: a document passes as bytes and is built anew only by stages that change it; a stage that has passed it on
+//! keeps nothing of it. Stages that must see all their input ($sort, $group, $sample) hold at most
+//! `MEMORY_BYTES_MAX`, and all stages with what their expressions make at most `memory::OPERATION_BYTES_MAX`. A running
+//! pipeline owns what it needs, so that it can outlive a request; what a request lends it (the input, other
+//! collections) comes with every pull. Leaves out: reading collections, spilling to
 //! disk (an error says so), `$facet`, `$out`, `$merge`.
 
 mod accumulator;
@@ -30,6 +31,7 @@ mod unwind;
 
 use quarry_bson::{ArrayBuilder, RawArray, RawValue};
 
+pub(crate) use bounded_memory::BoundedMemory;
 pub use execution::{Execution, ForeignCollections, NoForeignCollections, Run, Source};
 pub use leading::Leading;
 pub use stage::Stage;
@@ -40,7 +42,11 @@ use crate::error::{Error, Result};
 pub const STAGES_MAX: usize = 1000;
 
 /// What one stage may hold in memory, as MongoDB bounds its own.
-pub const MEMORY_BYTES_MAX: usize = 100 * 1024 * 1024;
+pub const MEMORY_BYTES_MAX: usize = if cfg!(test) {
+    1536 * 1024
+} else {
+    100 * 1024 * 1024
+};
 
 #[derive(Debug)]
 pub struct Pipeline {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawValue, Value};
 
-use super::execution::{Running, Upstream};
+use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, expression};
 use crate::error::{Error, Result};
 use crate::expression::{Evaluated, Expression, type_name};
@@ -64,14 +64,14 @@ impl ReplaceRoot {
     pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
         Box::new(Replacing {
             stage: Arc::clone(self),
-            buffer: Vec::new(),
+            buffer: Buffer::default(),
         })
     }
 }
 
 struct Replacing {
     stage: Arc<ReplaceRoot>,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl Running for Replacing {
@@ -85,6 +85,8 @@ impl Running for Replacing {
             .evaluate(&mut upstream.context(document))?;
         if let Some(RawValue::Document(root)) = found.as_raw() {
             out.extend_from_slice(root.as_bytes());
+            drop(found);
+            self.buffer.empty();
             return Ok(true);
         }
         Err(no_document(&found, document.to_string()))

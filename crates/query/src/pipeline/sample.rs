@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{Document, RawValue};
 
 use super::bounded_memory::BoundedMemory;
-use super::execution::{Pace, Running, Upstream};
+use super::execution::{Buffer, Running, Upstream};
 use crate::error::{Error, Result};
 
 #[derive(Debug)]
@@ -83,14 +83,13 @@ impl Running for Sampling {
 
 /// Draws in one pass: document number n replaces a drawn one with probability size/n (Vitter's algorithm R).
 fn draw(size: u64, upstream: &mut Upstream<'_, '_>) -> Result<Vec<Box<[u8]>>> {
-    let (mut random, mut memory, mut pace) =
-        (Random::new(), BoundedMemory::default(), Pace::default());
-    let (mut drawn, mut buffer, mut seen): (Vec<Box<[u8]>>, _, _) = (Vec::new(), Vec::new(), 0_u64);
+    let (mut random, mut memory) = (Random::new(), BoundedMemory::default());
+    let (mut drawn, mut buffer, mut seen): (Vec<Box<[u8]>>, _, _) =
+        (Vec::new(), Buffer::default(), 0_u64);
     if size == 0 {
         return Ok(drawn);
     }
     while let Some(document) = upstream.read(&mut buffer)? {
-        pace.step(upstream)?;
         seen += 1;
         let bytes = document.as_bytes();
         if seen <= size {

@@ -2,7 +2,7 @@
 
 use quarry_bson::RawValue;
 
-use super::execution::{Pace, Running, Upstream};
+use super::execution::{Running, Upstream};
 use crate::error::{Error, Result};
 
 pub(super) fn parse(value: RawValue<'_>) -> Result<u64> {
@@ -27,15 +27,11 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<u64> {
 }
 
 pub(super) fn start(count: u64) -> Box<dyn Running> {
-    Box::new(Skipping {
-        left: count,
-        pace: Pace::default(),
-    })
+    Box::new(Skipping { left: count })
 }
 
 struct Skipping {
     left: u64,
-    pace: Pace,
 }
 
 impl Running for Skipping {
@@ -47,7 +43,6 @@ impl Running for Skipping {
             }
             out.truncate(start);
             self.left -= 1;
-            self.pace.step(upstream)?;
         }
         upstream.next(out)
     }

@@ -4,17 +4,20 @@
 //! Arrays on a path are entered element by element, and arrays within arrays too. Fields that are computed read
 //! the document as it came in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use quarry_bson::{
     ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawElement, RawValue,
 };
 
-use super::execution::{Running, Upstream};
+use super::execution::{Buffer, Running, Upstream};
 use super::stage::Reads;
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, bounds};
+use crate::interrupts;
+use crate::memory::bytes_of;
+use crate::name_table::NameTable;
 
 #[derive(Debug)]
 pub struct Transform {
@@ -34,9 +37,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Tree {
     kind: Kind,
-    nodes: Vec<(Box<str>, Node)>,
-    /// Positions in `nodes` by name.
-    by_name: Vec<u32>,
+    nodes: NameTable<Node>,
     computes: bool,
 }
 
@@ -66,9 +67,9 @@ impl Transform {
         let mut tree = Tree::new(kind);
         for leaf in leaves {
             let dotted = leaf.path.join(".");
+            interrupts::work(UNITS_OF_A_LEAF)?;
             tree.insert(&leaf.path, leaf.computed, &dotted)?;
         }
-        tree.sort();
         Ok(Transform {
             name,
             specification,
@@ -98,7 +99,7 @@ impl Transform {
     pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
         Box::new(Transforming {
             stage: Arc::clone(self),
-            buffer: Vec::new(),
+            buffer: Buffer::default(),
         })
     }
 
@@ -116,7 +117,7 @@ impl Transform {
                     .nodes
                     .iter()
                     .filter(|(_, node)| !matches!(node, Node::Computed(_)));
-                fields.extend(kept.map(|(name, _)| name.to_string()));
+                fields.extend(kept.map(|(name, _)| name.to_owned()));
                 Reads::Only
             }
             Kind::Exclude | Kind::Add => Reads::Passes,
@@ -126,7 +127,7 @@ impl Transform {
 
 struct Transforming {
     stage: Arc<Transform>,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl Running for Transforming {
@@ -136,6 +137,7 @@ impl Running for Transforming {
         };
         self.stage
             .apply(document, &mut upstream.context(document), out)?;
+        self.buffer.empty();
         Ok(true)
     }
 }
@@ -165,8 +167,7 @@ impl Tree {
     fn new(kind: Kind) -> Tree {
         Tree {
             kind,
-            nodes: Vec::new(),
-            by_name: Vec::new(),
+            nodes: NameTable::default(),
             computes: false,
         }
     }
@@ -182,28 +183,26 @@ impl Tree {
             return Ok(());
         };
         self.computes |= computed.is_some();
-        let found = self
-            .nodes
-            .iter_mut()
-            .find(|(known, _)| known == name)
-            .map(|(_, node)| node);
-        match (found, rest.is_empty()) {
-            (None, true) => self
-                .nodes
-                .push((name.clone(), computed.map_or(Node::Named, Node::Computed))),
-            (None, false) => {
+        let Some(place) = self.nodes.find(name.as_bytes()) else {
+            let node = if rest.is_empty() {
+                computed.map_or(Node::Named, Node::Computed)
+            } else {
                 let mut tree = Tree::new(self.kind);
                 tree.insert(rest, computed, dotted)?;
-                self.nodes.push((name.clone(), Node::Nested(tree)));
-            }
-            (Some(Node::Nested(tree)), false) => tree.insert(rest, computed, dotted)?,
-            (Some(_), true) => {
+                Node::Nested(tree)
+            };
+            self.nodes.push(name, node);
+            return Ok(());
+        };
+        match (self.nodes.get_mut(place), rest.is_empty()) {
+            (Node::Nested(tree), false) => tree.insert(rest, computed, dotted)?,
+            (_, true) => {
                 return Err(Error::location(
                     31250,
                     format!("Path collision at {dotted}"),
                 ));
             }
-            (Some(_), false) => {
+            (_, false) => {
                 let text = format!(
                     "Path collision at {dotted} remaining portion {}",
                     rest.join(".")
@@ -214,30 +213,8 @@ impl Tree {
         Ok(())
     }
 
-    fn sort(&mut self) {
-        let nodes = &mut self.nodes;
-        for (_, node) in nodes.iter_mut() {
-            if let Node::Nested(tree) = node {
-                tree.sort();
-            }
-        }
-        self.by_name = (0..nodes.len())
-            .filter_map(|index| u32::try_from(index).ok())
-            .collect();
-        self.by_name.sort_by(|a, b| {
-            nodes[*a as usize]
-                .0
-                .as_bytes()
-                .cmp(nodes[*b as usize].0.as_bytes())
-        });
-    }
-
     fn find(&self, name: &[u8]) -> Option<&Node> {
-        let at = self
-            .by_name
-            .binary_search_by(|index| self.nodes[*index as usize].0.as_bytes().cmp(name))
-            .ok()?;
-        Some(&self.nodes[self.by_name[at] as usize].1)
+        self.nodes.find(name).map(|place| self.nodes.get(place))
     }
 
     fn apply<'a>(
@@ -247,6 +224,7 @@ impl Tree {
         out: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         for element in document {
+            interrupts::work_on_bytes(element.as_bytes().len())?;
             match (self.find(element.name().as_bytes()), self.kind) {
                 (None, Kind::Include) | (Some(Node::Named), Kind::Exclude) => {}
                 (None | Some(Node::Named), _) => {
@@ -273,20 +251,36 @@ impl Tree {
         context: &mut Context<'a>,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
+        let names = self.names_in(document)?;
         for (name, node) in self.nodes.iter().filter(|(_, node)| node.computes()) {
+            interrupts::work(1)?;
             match node {
                 Node::Computed(expression) => {
-                    if self.kind != Kind::Add || !document.contains(&**name) {
+                    if self.kind != Kind::Add || !names.contain(name) {
                         append_computed(out, name.as_bytes(), expression, context)?;
                     }
                 }
-                Node::Nested(tree) if !document.contains(&**name) => {
-                    tree.append_new(RawDocument::EMPTY, context, &mut out.document(&**name))?;
+                Node::Nested(tree) if !names.contain(name) => {
+                    tree.append_new(RawDocument::EMPTY, context, &mut out.document(name))?;
                 }
                 Node::Nested(_) | Node::Named => {}
             }
         }
         Ok(())
+    }
+
+    /// The names of a document, looked up one by one unless the tree asks for many.
+    fn names_in<'d>(&self, document: RawDocument<'d>) -> Result<Names<'d>> {
+        if self.nodes.len() <= NAMES_SOUGHT_MAX {
+            interrupts::work_on_bytes(document.len_bytes() * self.nodes.len())?;
+            return Ok(Names::Sought(document));
+        }
+        let mut names = HashSet::new();
+        for element in document {
+            interrupts::work(UNITS_OF_A_NAME)?;
+            names.insert(element.name().as_bytes());
+        }
+        Ok(Names::Listed(names))
     }
 
     fn apply_element<'a>(
@@ -319,6 +313,7 @@ impl Tree {
         out: &mut ArrayBuilder<'_>,
     ) -> Result<()> {
         for element in array.elements() {
+            interrupts::work_on_bytes(element.as_bytes().len())?;
             match element.value() {
                 RawValue::Document(inner) => self.apply(inner, context, &mut out.document())?,
                 RawValue::Array(inner) => self.apply_array(inner, context, &mut out.array())?,
@@ -336,6 +331,29 @@ impl Tree {
     }
 }
 
+/// The work of putting one path into the tree.
+const UNITS_OF_A_LEAF: usize = 30;
+
+/// Names that are looked for in a document by walking through it.
+const NAMES_SOUGHT_MAX: usize = 8;
+
+/// The work of hashing a name.
+const UNITS_OF_A_NAME: usize = 10;
+
+enum Names<'d> {
+    Sought(RawDocument<'d>),
+    Listed(HashSet<&'d [u8]>),
+}
+
+impl Names<'_> {
+    fn contain(&self, name: &str) -> bool {
+        match self {
+            Names::Sought(document) => document.contains(name),
+            Names::Listed(names) => names.contains(name.as_bytes()),
+        }
+    }
+}
+
 fn append_computed<'a>(
     out: &mut DocumentBuilder<'_>,
     name: &[u8],
@@ -344,8 +362,8 @@ fn append_computed<'a>(
 ) -> Result<()> {
     if let Some(value) = expression.evaluate(context)?.as_raw() {
         bounds::check_depth(value, 1)?;
+        bounds::check_bytes(out.len_bytes() + bytes_of(value))?;
         out.append(name, value);
-        bounds::check_bytes(out.len_bytes())?;
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! `$unwind`: one document for each element of an array field. A value that is no array passes as it is.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, RawValue, Value};
+use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 
-use super::execution::{Pace, Running, Upstream};
+use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Reads, text};
 use crate::error::{Error, Result};
@@ -91,10 +92,9 @@ impl Unwind {
     pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
         Box::new(Unwinding {
             stage: Arc::clone(self),
-            document: Vec::new(),
-            elements: Vec::new().into_iter().enumerate(),
-            scratch: Vec::new(),
-            pace: Pace::default(),
+            document: Buffer::default(),
+            opened: None,
+            scratch: Buffer::default(),
         })
     }
 
@@ -104,16 +104,17 @@ impl Unwind {
         document: RawDocument<'_>,
         value: Option<RawValue<'_>>,
         position: RawValue<'_>,
-        scratch: &mut Vec<u8>,
+        scratch: &mut Buffer,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let Some(index) = &self.index else {
             nested_field::set(document, &self.path, value, out);
             return Ok(());
         };
-        scratch.clear();
-        nested_field::set(document, &self.path, value, scratch);
-        nested_field::set(RawDocument::new(scratch)?, index, Some(position), out);
+        let unwound =
+            scratch.fill(|bytes| nested_field::set(document, &self.path, value, bytes))?;
+        nested_field::set(unwound, index, Some(position), out);
+        scratch.empty();
         Ok(())
     }
 }
@@ -147,39 +148,34 @@ fn parse_index(value: RawValue<'_>) -> Result<Box<[Box<str>]>> {
 
 struct Unwinding {
     stage: Arc<Unwind>,
-    document: Vec<u8>,
-    elements: std::iter::Enumerate<std::vec::IntoIter<Value>>,
-    scratch: Vec<u8>,
-    pace: Pace,
+    document: Buffer,
+    /// The array of the document that is being taken apart.
+    opened: Option<Opened>,
+    scratch: Buffer,
+}
+
+/// How far an array was walked; places are bytes of the document.
+struct Opened {
+    array: Range<usize>,
+    walked_bytes: usize,
+    elements: i64,
 }
 
 impl Running for Unwinding {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         loop {
-            self.pace.step(upstream)?;
-            if let Some((index, element)) = self.elements.next() {
-                let document = RawDocument::new(&self.document)?;
-                let position = RawValue::Int64(i64::try_from(index).unwrap_or(i64::MAX));
-                self.stage.write(
-                    document,
-                    Some(element.as_raw()),
-                    position,
-                    &mut self.scratch,
-                    out,
-                )?;
-                return Ok(true);
+            if let Some(opened) = &mut self.opened {
+                if opened.write_next(&self.stage, &self.document, &mut self.scratch, out)? {
+                    return Ok(true);
+                }
+                self.opened = None;
             }
             let Some(document) = upstream.read(&mut self.document)? else {
                 return Ok(false);
             };
             match nested_field::get(document, &self.stage.path) {
                 Some(RawValue::Array(array)) if !array.is_empty() => {
-                    self.elements = array
-                        .iter()
-                        .map(Value::from)
-                        .collect::<Vec<_>>()
-                        .into_iter()
-                        .enumerate();
+                    self.opened = Some(Opened::new(document, array));
                 }
                 None | Some(RawValue::Null | RawValue::Undefined | RawValue::Array(_))
                     if !self.stage.preserve => {}
@@ -187,9 +183,46 @@ impl Running for Unwinding {
                     let kept = found.filter(|value| value.as_array().is_none());
                     self.stage
                         .write(document, kept, RawValue::Null, &mut self.scratch, out)?;
+                    self.document.empty();
                     return Ok(true);
                 }
             }
         }
+    }
+}
+
+impl Opened {
+    fn new(document: RawDocument<'_>, array: RawArray<'_>) -> Opened {
+        // The array is a part of the document's bytes.
+        let start = array.as_bytes().as_ptr() as usize - document.as_bytes().as_ptr() as usize;
+        Opened {
+            array: start..start + array.as_bytes().len(),
+            walked_bytes: 0,
+            elements: 0,
+        }
+    }
+
+    /// Writes the document with the next element; false if there is none.
+    fn write_next(
+        &mut self,
+        stage: &Unwind,
+        document: &Buffer,
+        scratch: &mut Buffer,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let document = RawDocument::new(document.bytes())?;
+        let array = RawDocument::new(&document.as_bytes()[self.array.clone()])?;
+        let mut left = match self.walked_bytes {
+            0 => array.iter(),
+            walked => array.iter_from(walked),
+        };
+        let Some(element) = left.next() else {
+            return Ok(false);
+        };
+        self.walked_bytes = array.len_bytes() - left.remaining_bytes().len();
+        let position = RawValue::Int64(self.elements);
+        self.elements += 1;
+        stage.write(document, Some(element.value()), position, scratch, out)?;
+        Ok(true)
     }
 }

@@ -1,5 +1,7 @@
 //! What a filter says about one path, as intervals. Only predicates that every match must satisfy count.
 //!
+//! A filter may give very many. Where the operation is to end meanwhile the lists are cut short, and `choose` says why.
+//!
 //! Operands that an index keeps in another form than a filter compares them in (arrays, undefined, the ends of the
 //! order) bound nothing; neither does a path with a component that may be an array position.
 
@@ -8,7 +10,13 @@ use smallvec::SmallVec;
 
 use super::interval::{Cut, Interval};
 use crate::field_path::array_index;
+use crate::interrupts;
 use crate::matcher::{CompareOp, FieldPredicate, MatchExpression, Predicate, RegexPredicate};
+use crate::sorter::sort_in_steps;
+
+/// The work of making an interval, with its ends' bytes, and of laying two together.
+pub(super) const UNITS_OF_AN_INTERVAL: usize = 30;
+const UNITS_OF_A_JOIN: usize = 3;
 
 /// The predicates of a filter that all must hold.
 pub struct Conjuncts<'m> {
@@ -93,6 +101,9 @@ fn intersect<'m>(a: &[Interval<'m>], b: &[Interval<'m>]) -> Vec<Interval<'m>> {
     let (mut left, mut right) = (0, 0);
     let mut shared = Vec::new();
     while let (Some(x), Some(y)) = (a.get(left), b.get(right)) {
+        if interrupts::is_over(UNITS_OF_AN_INTERVAL) {
+            break;
+        }
         shared.extend(x.intersect(y));
         if x.high.bytes <= y.high.bytes {
             left += 1;
@@ -109,6 +120,9 @@ fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval<'_>>> {
         Predicate::In(list) => {
             let mut intervals = Vec::new();
             for value in list.values() {
+                if interrupts::is_over(UNITS_OF_AN_INTERVAL) {
+                    return None;
+                }
                 intervals.push(equality(value)?);
             }
             for regex in list.regexes() {
@@ -171,9 +185,14 @@ fn of_regex(regex: &RegexPredicate) -> Option<Vec<Interval<'_>>> {
 
 /// Sorts, and joins what overlaps.
 fn merged(mut intervals: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
-    intervals.sort_by(|a, b| a.low.bytes.cmp(&b.low.bytes));
+    if sort_in_steps(&mut intervals, |a, b| a.low.bytes.cmp(&b.low.bytes)).is_err() {
+        return Vec::new();
+    }
     let mut apart: Vec<Interval<'_>> = Vec::with_capacity(intervals.len());
     for interval in intervals {
+        if interrupts::is_over(UNITS_OF_A_JOIN) {
+            break;
+        }
         match apart.last_mut() {
             Some(last) if interval.low.bytes < last.high.bytes => {
                 last.is_point = false;

@@ -13,6 +13,7 @@ use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::plan::{Access, IndexAccess, Plan};
 use crate::error::{Error, Result};
+use crate::interrupts;
 use crate::matcher::Matcher;
 use crate::sort::SortPattern;
 
@@ -77,10 +78,13 @@ pub fn choose(
         return Ok(whole(collection, direction, wanted.sort.is_none()));
     }
     let mut bounds = FilterBounds::new(matcher, &detail.paths);
-    Ok(best(collection, detail, &mut bounds, wanted)?.map_or_else(
+    let plan = best(collection, detail, &mut bounds, wanted)?.map_or_else(
         || whole(collection, Direction::Ascending, wanted.sort.is_none()),
         |best| best.plan(&bounds, wanted),
-    ))
+    );
+    // Bounds were cut short where the operation is to end.
+    interrupts::work(1)?;
+    Ok(plan)
 }
 
 /// The same plan for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.

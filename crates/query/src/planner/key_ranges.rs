@@ -4,7 +4,9 @@ use quarry_database::KeyRange;
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
 use smallvec::{SmallVec, smallvec};
 
+use super::bounds::UNITS_OF_AN_INTERVAL;
 use super::filter_bounds::Bounds;
+use crate::interrupts;
 
 /// Points of leading fields are combined up to this many ranges; beyond it the last field bounds no more.
 const COMBINATIONS_MAX: usize = 4096;
@@ -34,6 +36,7 @@ pub fn compose(prefix: &[u8], fields: &[(Bounds<'_, '_>, Direction)]) -> Vec<Key
         }
         let mut cuts: Vec<(Vec<u8>, Vec<u8>)> = intervals
             .iter()
+            .take_while(|_| !interrupts::is_over(UNITS_OF_AN_INTERVAL))
             .map(|interval| interval.cuts(*direction))
             .collect();
         if *direction == Direction::Descending {
@@ -57,6 +60,7 @@ pub fn compose(prefix: &[u8], fields: &[(Bounds<'_, '_>, Direction)]) -> Vec<Key
     }
     starts
         .into_iter()
+        .take_while(|_| !interrupts::is_over(UNITS_OF_AN_INTERVAL))
         .map(|start| {
             let end = prefix_end(&start);
             KeyRange::new(start, end)
@@ -74,6 +78,9 @@ pub fn are_combined(fields: &[(Bounds<'_, '_>, Direction)]) -> bool {
 pub fn apart(ranges: impl Iterator<Item = KeyRange>) -> Vec<KeyRange> {
     let mut joined: Vec<KeyRange> = Vec::new();
     for range in ranges.filter(|range| !range.is_empty()) {
+        if interrupts::is_over(UNITS_OF_AN_INTERVAL) {
+            break;
+        }
         match joined.last_mut() {
             Some(last) if range.start < last.end => {
                 if range.end > last.end {
@@ -101,4 +108,5 @@ fn pairs<'r>(
     starts
         .iter()
         .flat_map(move |start| cuts.iter().map(move |cut| (start.as_slice(), cut)))
+        .take_while(|_| !interrupts::is_over(UNITS_OF_AN_INTERVAL))
 }

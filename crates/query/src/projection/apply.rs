@@ -7,6 +7,7 @@ use super::Mode;
 use super::node::{Branch, Node};
 use crate::error::{Error, Result};
 use crate::expression::{Context, bounds};
+use crate::interrupts;
 use crate::matcher::{MatchDetails, Matcher};
 
 /// One projection of one document.
@@ -29,6 +30,7 @@ impl Run<'_, '_> {
         let mut seen: SmallVec<[bool; 16]> = SmallVec::from_elem(false, branch.len());
         let mut left = branch.len();
         for element in document {
+            interrupts::work_on_bytes(element.as_bytes().len())?;
             let Some(place) = branch.find(element.name().as_bytes()) else {
                 if self.mode == Mode::Keep {
                     out.append_element(element);
@@ -75,6 +77,7 @@ impl Run<'_, '_> {
                     let (start, end) = slice.range(array);
                     let mut kept = out.array(element.name());
                     for member in array.elements().take(end).skip(start) {
+                        interrupts::work_on_bytes(member.as_bytes().len())?;
                         kept.push_element(member);
                     }
                 }
@@ -126,6 +129,7 @@ impl Run<'_, '_> {
         out: &mut ArrayBuilder<'_>,
     ) -> Result<()> {
         for member in array.elements() {
+            interrupts::work(1)?;
             self.member(member, branch, out)?;
             bounds::check_bytes(out.len_bytes())?;
         }
@@ -164,6 +168,7 @@ impl Run<'_, '_> {
         out: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         for ((name, node), seen) in branch.fields().zip(seen) {
+            interrupts::work(1)?;
             match node {
                 Node::Computed(expression) => {
                     let mut context = Context::new(self.root, self.now_ms);

@@ -9,7 +9,11 @@ use super::{Mode, Projection};
 use crate::error::{Error, Result};
 use crate::expression::{Expression, Variables};
 use crate::field_path::FieldPath;
+use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
+
+/// The work of parsing what is said of one field.
+const UNITS_OF_A_FIELD: usize = 50;
 
 /// Levels of documents in a projection.
 const PROJECTION_DEPTH_MAX: usize = 100;
@@ -45,6 +49,7 @@ impl Parser<'_> {
                 "a projection nests deeper than {PROJECTION_DEPTH_MAX} levels"
             )));
         }
+        interrupts::work(UNITS_OF_A_FIELD)?;
         let name = element.name().as_str()?;
         let dotted = if prefix.is_empty() {
             name.to_owned()

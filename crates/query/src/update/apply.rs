@@ -12,6 +12,7 @@ use super::{ARRAY_PADDING_MAX, Operators, check_bytes};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};
+use crate::interrupts;
 use crate::matcher::MatchDetails;
 
 /// One application of an update to one document.
@@ -97,6 +98,7 @@ impl<'u> Apply<'u, '_> {
         // Bytes before `copied` are in `out` or gone; `at` is where the next element begins.
         let (mut copied, mut at) = (LENGTH_BYTES, LENGTH_BYTES);
         for element in document {
+            interrupts::work(1)?;
             let element_start = at;
             at += element.as_bytes().len();
             let Some(place) = branch.named.find(element.name().as_bytes()) else {
@@ -119,6 +121,7 @@ impl<'u> Apply<'u, '_> {
         }
         out.extend_from_slice(&bytes[copied..bytes.len() - 1]);
         for ((name, named), missing) in branch.named.iter().zip(&missing) {
+            interrupts::work(1)?;
             if *missing {
                 self.create(name.as_bytes(), &named.node, out)?;
                 self.check_size(out)?;
@@ -136,6 +139,7 @@ impl<'u> Apply<'u, '_> {
         node: &'u Node,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        interrupts::work_on_bytes(document.len_bytes())?;
         let bytes = document.as_bytes();
         let start = begin(out);
         let Some(element) = document.get_element(field) else {
@@ -175,6 +179,7 @@ impl<'u> Apply<'u, '_> {
         // Numbers come first and in order, so they are met as the walk meets the positions.
         let mut numbered = branch.named.iter().map(|(_, named)| named).peekable();
         for (index, element) in (0u32..).zip(array.elements()) {
+            interrupts::work(1)?;
             let element_start = at;
             at += element.as_bytes().len();
             len = index as usize + 1;
@@ -190,6 +195,7 @@ impl<'u> Apply<'u, '_> {
         }
         out.extend_from_slice(&bytes[copied..bytes.len() - 1]);
         for (name, named) in branch.named.iter() {
+            interrupts::work(1)?;
             len = self.create_element(name, named, len, out)?;
             self.check_size(out)?;
         }
@@ -303,6 +309,7 @@ impl<'u> Apply<'u, '_> {
                 header(ElementType::Document, name, out);
                 let start = begin(out);
                 for (field, named) in branch.named.iter() {
+                    interrupts::work(1)?;
                     self.create(field.as_bytes(), &named.node, out)?;
                     self.check_size(out)?;
                 }
@@ -330,6 +337,7 @@ impl<'u> Apply<'u, '_> {
             let text = format!("can't backfill more than {ARRAY_PADDING_MAX} nulls into an array");
             return Err(Error::location(165, text));
         }
+        interrupts::work(index - len)?;
         for position in len..index {
             header(ElementType::Null, position.to_string().as_bytes(), out);
         }

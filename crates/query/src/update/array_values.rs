@@ -8,46 +8,70 @@ use quarry_bson::{ArrayBuilder, ElementType, RawArray, RawElement, RawValue, Val
 use super::apply::header;
 use super::push::Push;
 use crate::error::Result;
+use crate::interrupts::{self, units_of};
 
-pub(super) fn push(name: &[u8], array: RawArray<'_>, push: &Push, out: &mut Vec<u8>) {
+pub(super) fn push(name: &[u8], array: RawArray<'_>, push: &Push, out: &mut Vec<u8>) -> Result<()> {
     header(ElementType::Array, name, out);
     let mut builder = ArrayBuilder::new(out);
     if push.only_appends() {
         for element in array.elements() {
+            interrupts::work_on_bytes(element.as_bytes().len())?;
             builder.push_element(element);
         }
         for value in push.elements() {
+            interrupts::work_on_bytes(value.as_bytes().len())?;
             builder.push(value);
         }
     } else {
-        for value in push.arrange(array.iter().collect()) {
+        for value in push.arrange(array.iter().collect())? {
+            interrupts::work(units_of(value))?;
             builder.push(value);
         }
     }
     builder.finish();
+    Ok(())
 }
 
 /// Appends the values that are not there yet, each once.
-pub(super) fn add_to_set(name: &[u8], array: RawArray<'_>, values: &[Value], out: &mut Vec<u8>) {
+pub(super) fn add_to_set(
+    name: &[u8],
+    array: RawArray<'_>,
+    values: &[Value],
+    out: &mut Vec<u8>,
+) -> Result<()> {
     header(ElementType::Array, name, out);
     let mut builder = ArrayBuilder::new(out);
     for element in array.elements() {
+        interrupts::work_on_bytes(element.as_bytes().len())?;
         builder.push_element(element);
     }
     if let [only] = values {
+        interrupts::work(array.as_bytes().len() / BYTES_A_UNIT_COMPARED)?;
         if array.iter().all(|member| member != only.as_raw()) {
             builder.push(only);
         }
     } else {
-        let mut known: HashSet<Hashed<'_>> = array.iter().map(Hashed).collect();
+        let mut known = HashSet::new();
+        for member in array {
+            interrupts::work(UNITS_OF_AN_ENTRY + units_of(member))?;
+            known.insert(Hashed(member));
+        }
         for value in values {
+            interrupts::work(UNITS_OF_AN_ENTRY + units_of(value.as_raw()))?;
             if known.insert(Hashed(value.as_raw())) {
                 builder.push(value);
             }
         }
     }
     builder.finish();
+    Ok(())
 }
+
+/// What is compared of an array's elements with one value in a unit of work.
+const BYTES_A_UNIT_COMPARED: usize = 8;
+
+/// The work of hashing a value and of finding its place.
+const UNITS_OF_AN_ENTRY: usize = 10;
 
 /// A value as a member of a set: equal as MongoDB compares, 1 and 1.0 being one.
 struct Hashed<'v>(RawValue<'v>);
@@ -94,6 +118,7 @@ pub(super) fn keep(
     header(ElementType::Array, element.name().as_bytes(), out);
     let mut builder = ArrayBuilder::new(out);
     for member in array.elements() {
+        interrupts::work_on_bytes(member.as_bytes().len())?;
         if wanted(member)? {
             builder.push_element(member);
         } else {

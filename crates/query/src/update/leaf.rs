@@ -52,13 +52,13 @@ impl Apply<'_, '_> {
                 let array = value
                     .as_array()
                     .ok_or_else(|| self.not_an_array_to_push(element))?;
-                array_values::push(name, array, push, out);
+                array_values::push(name, array, push, out)?;
             }
             Modifier::AddToSet(values) => {
                 let array = value
                     .as_array()
                     .ok_or_else(|| not_an_array_to_add(element))?;
-                array_values::add_to_set(name, array, values, out);
+                array_values::add_to_set(name, array, values, out)?;
             }
             Modifier::PopFirst | Modifier::PopLast => {
                 let Some(array) = value.as_array() else {
@@ -119,9 +119,9 @@ impl Apply<'_, '_> {
                 }
                 put(name, bits, out);
             }
-            Modifier::Push(push) => array_values::push(name, RawArray::EMPTY, push, out),
+            Modifier::Push(push) => array_values::push(name, RawArray::EMPTY, push, out)?,
             Modifier::AddToSet(values) => {
-                array_values::add_to_set(name, RawArray::EMPTY, values, out);
+                array_values::add_to_set(name, RawArray::EMPTY, values, out)?;
             }
             Modifier::SetOnInsert(_)
             | Modifier::Unset

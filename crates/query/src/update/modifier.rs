@@ -7,6 +7,7 @@ use super::pull::PullCondition;
 use super::push::Push;
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
+use crate::sorter::sort_in_steps;
 
 #[derive(Debug)]
 pub(super) enum Modifier {
@@ -252,6 +253,6 @@ fn parse_pull_all(argument: RawValue<'_>) -> Result<Vec<Value>> {
         )));
     };
     let mut values: Vec<Value> = values.iter().map(|value| value.to_value()).collect();
-    values.sort();
+    sort_in_steps(&mut values, Value::cmp)?;
     Ok(values)
 }

@@ -9,7 +9,11 @@ use super::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
+use crate::interrupts::{self, units_of};
 use crate::matcher::Matcher;
+
+/// The work of parsing what an operator does to one field, and of putting it into the tree.
+const UNITS_OF_A_FIELD: usize = 100;
 
 pub(super) fn parse(update: RawValue<'_>, array_filters: Option<RawArray<'_>>) -> Result<Kind> {
     let document = match update {
@@ -107,6 +111,7 @@ fn is_operator(name: &str) -> bool {
 
 impl Operators {
     fn add(&mut self, operator: &str, field: RawElement<'_>) -> Result<()> {
+        interrupts::work(UNITS_OF_A_FIELD + units_of(field.value()))?;
         let path = parse_path(field.name().as_str()?)?;
         if operator == "$rename" {
             return self.add_rename(path, field.value());

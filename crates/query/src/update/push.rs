@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use quarry_bson::compare::compare_values;
-use quarry_bson::{RawDocument, RawValue, Value};
+use quarry_bson::{RawValue, Value};
 
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
+use crate::sorter::sort_in_steps;
 
 #[derive(Debug)]
 pub(super) struct Push {
@@ -76,7 +77,7 @@ impl Push {
     }
 
     /// The array afterwards.
-    pub fn arrange<'v>(&'v self, mut array: Vec<RawValue<'v>>) -> Vec<RawValue<'v>> {
+    pub fn arrange<'v>(&'v self, mut array: Vec<RawValue<'v>>) -> Result<Vec<RawValue<'v>>> {
         let place = match self.position {
             None => array.len(),
             Some(position) if position < 0 => {
@@ -88,9 +89,13 @@ impl Push {
         match &self.sort {
             None => {}
             Some(PushSort::Whole { descending }) => {
-                array.sort_by(|a, b| directed(compare_values(*a, *b), *descending));
+                sort_in_steps(&mut array, |a, b| {
+                    directed(compare_values(*a, *b), *descending)
+                })?;
             }
-            Some(PushSort::Fields(fields)) => array.sort_by(|a, b| compare_fields(fields, *a, *b)),
+            Some(PushSort::Fields(fields)) => {
+                sort_in_steps(&mut array, |a, b| compare_fields(fields, *a, *b))?;
+            }
         }
         match self.slice {
             None => {}
@@ -100,20 +105,14 @@ impl Push {
                 array.drain(..gone);
             }
         }
-        array
+        Ok(array)
     }
 }
 
 fn compare_fields(fields: &[(FieldPath, bool)], a: RawValue<'_>, b: RawValue<'_>) -> Ordering {
-    let field = |value: RawValue<'_>, path: &FieldPath| match value {
-        RawValue::Document(document) => compare_key(document, path)
-            .map(|value| value.to_value())
-            .unwrap_or_default(),
-        _ => Value::null(),
-    };
     let mut orders = fields.iter().map(|(path, descending)| {
         directed(
-            compare_values(field(a, path).as_raw(), field(b, path).as_raw()),
+            compare_values(sort_value(a, path), sort_value(b, path)),
             *descending,
         )
     });
@@ -122,8 +121,12 @@ fn compare_fields(fields: &[(FieldPath, bool)], a: RawValue<'_>, b: RawValue<'_>
         .unwrap_or(Ordering::Equal)
 }
 
-fn compare_key<'a>(document: RawDocument<'a>, path: &FieldPath) -> Option<RawValue<'a>> {
-    document.get_path(path.as_str())
+/// What an element is sorted by; Null where it has no such field.
+fn sort_value<'a>(element: RawValue<'a>, path: &FieldPath) -> RawValue<'a> {
+    element
+        .as_document()
+        .and_then(|document| document.get_path(path.as_str()))
+        .unwrap_or(RawValue::Null)
 }
 
 fn directed(order: Ordering, descending: bool) -> Ordering {

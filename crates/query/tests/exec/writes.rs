@@ -348,3 +348,49 @@ fn find_and_modify_takes_the_first_in_order() {
     );
     assert_eq!(fixture.find("{}").len(), 3);
 }
+
+/// As MongoDB: the filter of an upsert is refused before anything is looked for, in whatever it nests.
+#[test]
+fn an_upsert_cannot_ask_an_expression() {
+    let fixture = with(&["{\"_id\": 1, \"a\": 1}"]);
+    for filter in [
+        r#"{"$expr": {"$eq": ["$a", 1]}}"#,
+        r#"{"_id": 1, "$or": [{"b": 1}, {"$and": [{"$expr": true}]}]}"#,
+    ] {
+        let (filter, change) = (json(filter), json(r#"{"$set": {"b": 1}}"#));
+        let mut request = UpdateRequest {
+            namespace: &fixture.namespace,
+            filter: filter.as_raw(),
+            update: RawValue::Document(change.as_raw()),
+            is_upsert: true,
+            is_multi: false,
+            hint: None,
+            keeps_empty_timestamps: false,
+        };
+        let update = |request| {
+            let outcome = exec::update(
+                &fixture.database,
+                &fixture.operation,
+                request,
+                Level::Written,
+            );
+            outcome.map(|outcome| outcome.matched)
+        };
+        assert_eq!(update(request).unwrap_err().code(), 224);
+        let mut and_answer = FindAndModifyRequest::new(&fixture.namespace);
+        and_answer.filter = filter.as_raw();
+        and_answer.update = Some(RawValue::Document(change.as_raw()));
+        and_answer.is_upsert = true;
+        let refused = exec::find_and_modify(
+            &fixture.database,
+            &fixture.operation,
+            and_answer,
+            Level::Written,
+        );
+        assert_eq!(refused.map(|_| ()).unwrap_err().code(), 224);
+        assert_eq!(fixture.find("{}"), [r#"{"_id":1,"a":1}"#]);
+        request.is_upsert = false;
+        assert!(update(request).is_ok());
+        fixture.update("{}", r#"{"$unset": {"b": 1}}"#, false, false);
+    }
+}

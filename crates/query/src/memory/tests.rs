@@ -1,0 +1,290 @@
+//! What pipelines take of the allocator, measured there: a document that passes is held once, however many stages
+//! there are, and whatever stages and expressions hoard ends at the bound.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use peak_alloc::PeakAlloc;
+use proptest::prelude::*;
+use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
+use quarry_database::Operation;
+
+use super::OPERATION_BYTES_MAX;
+use crate::error::Result;
+use crate::expression::bounds::VALUE_BYTES_MAX;
+use crate::interrupts::run_as;
+use crate::matcher::Matcher;
+use crate::pipeline::{ForeignCollections, Pipeline, Run, Source};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// The allocator counts for all threads: one test measures at a time.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+/// What may be taken beyond the bound: the document that a stage is writing, and a value that grows beyond its own bound,
+/// in its old buffer and in one of twice the size.
+const BEYOND_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX;
+
+struct Documents(std::vec::IntoIter<Document>);
+
+impl Source for Documents {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = self.0.next() else {
+            return Ok(false);
+        };
+        out.extend_from_slice(document.as_bytes());
+        Ok(true)
+    }
+}
+
+/// One collection, whatever its name.
+struct Foreign(Vec<Document>);
+
+impl ForeignCollections for Foreign {
+    fn find_equal(
+        &self,
+        _: &str,
+        foreign_field: &str,
+        value: RawValue<'_>,
+        each: &mut dyn FnMut(RawDocument<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let filter = Document::build(|out| {
+            out.document(foreign_field).append("$eq", value);
+        });
+        let matcher = Matcher::parse(filter.as_raw())?;
+        for document in &self.0 {
+            if matcher.try_matches(document.as_raw())? {
+                each(document.as_raw())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn measure() -> MutexGuard<'static, ()> {
+    MEASURING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Runs a pipeline over a few documents to its end, or as long as it is given; the code with which it failed, and the
+/// most bytes that it took at a time.
+fn run(stages: &str, given: Option<Duration>) -> (Option<i32>, usize) {
+    let wrapped = extjson::parse_legacy(&format!("{{v: [{stages}]}}")).unwrap();
+    let text = "t".repeat(20_000);
+    let input: Vec<Document> = (0..40)
+        .map(|id| doc! { "_id": id, "t": (text.as_str()), "n": (id % 3), "l": [1, 2, 3] })
+        .collect();
+    let foreign = Foreign(input.clone());
+    let operation = Operation::new(given.map(|given| Instant::now() + given));
+    let _running = run_as(Arc::new(operation));
+    let _measuring = measure();
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let outcome = run_over(wrapped.get_array("v").unwrap(), input, &foreign);
+    let taken = ALLOCATOR.peak_usage().saturating_sub(before);
+    assert_eq!(super::HELD.get(), 0, "all is given back: {stages}");
+    (outcome.err().map(|error| error.code()), taken)
+}
+
+fn run_over(
+    stages: quarry_bson::RawArray<'_>,
+    input: Vec<Document>,
+    foreign: &Foreign,
+) -> Result<()> {
+    let pipeline = Pipeline::parse(stages)?;
+    let (mut input, mut execution) = (Documents(input.into_iter()), pipeline.start(0));
+    let mut out = Vec::new();
+    loop {
+        let mut run = Run {
+            input: &mut input,
+            foreign,
+        };
+        if !execution.next(&mut run, &mut out)? {
+            return Ok(());
+        }
+        out = Vec::new();
+    }
+}
+
+#[test]
+fn a_document_that_passes_is_held_once() {
+    // Half a megabyte in each.
+    let large = "{$project: {r: {$range: [0, 40000]}}}";
+    let passing = [
+        "{$addFields: {a: 1}}",
+        "{$project: {_id: 0}}",
+        "{$unset: 'x'}",
+        "{$match: {x: null}}",
+        "{$replaceRoot: {newRoot: '$$ROOT'}}",
+        "{$unwind: {path: '$x', preserveNullAndEmptyArrays: true, includeArrayIndex: 'i'}}",
+        "{$lookup: {from: 'c', localField: '_id', foreignField: '_id', as: 'found'}}, {$unset: 'found'}",
+        "{$skip: 0}",
+        "{$limit: 100}",
+        "{$group: {_id: '$_id', r: {$first: '$r'}}}",
+        "{$sort: {_id: 1}}",
+    ];
+    for stage in passing {
+        // Blocking stages would hold all input.
+        let head = format!("{{$limit: 1}}, {large}");
+        let (failed, few) = run(&format!("{head}, {stage}, {stage}"), None);
+        assert_eq!(failed, None, "{stage}");
+        let (failed, many) = run(&format!("{head}, {}", vec![stage; 60].join(", ")), None);
+        assert_eq!(failed, None, "{stage}");
+        let grown = many.saturating_sub(few);
+        assert!(
+            grown < 2_000_000,
+            "60 {stage} take {grown} bytes more than two"
+        );
+    }
+}
+
+#[test]
+fn what_is_hoarded_ends_at_the_bound() {
+    let wide = "{$range: [0, 70000]}";
+    let nested = (0..40).fold("[1]".to_owned(), |inner, _| {
+        format!("{{$concatArrays: [{wide}, {{$slice: [{inner}, 1]}}]}}")
+    });
+    let variables: Vec<String> = (0..50).map(|n| format!("v{n}: {wide}")).collect();
+    let variables = variables.join(", ");
+    let texts: Vec<String> = (0..100)
+        .map(|n| format!("t{n}: {{$toUpper: '$long'}}"))
+        .collect();
+    let texts = texts.join(", ");
+    let long = "{$project: {long: {$reduce: {input: {$range: [0, 30]}, initialValue: '$t', in: {$concat: ['$$value', '$t']}}}}}";
+    let hoarders = [
+        // Values of expressions, held by arguments, variables and results.
+        (146, format!("{{$project: {{x: {nested}}}}}")),
+        (146, format!("{{$project: {{x: {{$let: {{vars: {{{variables}}}, in: 1}}}}}}}}")),
+        (146, format!("{long}, {{$project: {{x: {{$let: {{vars: {{{texts}}}, in: 1}}}}}}}}")),
+        (146, format!("{{$project: {{x: [{wide}, {wide}, {wide}, {wide}]}}}}")),
+        (146, format!("{{$project: {{x: {{$map: {{input: {wide}, in: {wide}}}}}}}}}")),
+        (
+            146,
+            "{$project: {x: {$reduce: {input: {$range: [0, 64]}, initialValue: [1], in: {$concatArrays: ['$$value', '$$value']}}}}}"
+                .to_owned(),
+        ),
+        (
+            146,
+            format!("{{$project: {{x: {{$mergeObjects: [{{a: {wide}}}, {{b: {wide}}}]}}}}}}"),
+        ),
+        // What stages hold.
+        (292, format!("{{$project: {{x: {wide}}}}}, {{$sort: {{_id: -1}}}}")),
+        (292, format!("{{$project: {{x: {wide}}}}}, {{$sample: {{size: 40}}}}")),
+        (292, format!("{{$project: {{x: {wide}}}}}, {{$group: {{_id: '$_id', x: {{$first: '$x'}}}}}}")),
+        (146, format!("{{$project: {{x: {wide}}}}}, {{$group: {{_id: 1, x: {{$push: '$x'}}}}}}")),
+        (
+            292,
+            format!("{{$project: {{x: [{wide}, '$_id']}}}}, {{$group: {{_id: 1, x: {{$addToSet: '$x'}}}}}}"),
+        ),
+        (
+            292,
+            "{$project: {x: {$range: [0, 50000]}}}, {$unwind: '$x'}, {$group: {_id: {a: '$x', b: '$_id'}}}".to_owned(),
+        ),
+        (
+            146,
+            "{$lookup: {from: 'c', localField: 'l', foreignField: 'l', as: 'a'}}, {$addFields: {b: '$a'}}".to_owned(),
+        ),
+    ];
+    for (code, stages) in &hoarders {
+        let (failed, taken) = run(stages, None);
+        assert!(failed == Some(*code), "{failed:?}: {stages:.300}");
+        assert!(
+            taken <= OPERATION_BYTES_MAX + BEYOND_BYTES_MAX,
+            "{taken} bytes: {stages:.300}"
+        );
+    }
+}
+
+/// An expression of a few levels over the fields that the documents have.
+fn expression() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("'$t'".to_owned()),
+        Just("'$l'".to_owned()),
+        Just("'$$ROOT'".to_owned()),
+        Just("'$x'".to_owned()),
+        (0..100_000).prop_map(|n| format!("{{$range: [0, {n}]}}")),
+    ];
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        let two = (inner.clone(), inner.clone());
+        prop_oneof![
+            two.clone().prop_map(|(a, b)| format!("[{a}, {b}]")),
+            two.clone().prop_map(|(a, b)| format!("{{a: {a}, b: {b}}}")),
+            two.clone()
+                .prop_map(|(a, b)| format!("{{$concatArrays: [[{a}], [{b}]]}}")),
+            two.clone()
+                .prop_map(|(a, b)| format!("{{$mergeObjects: [{{a: {a}}}, {{b: {b}}}]}}")),
+            two.clone().prop_map(|(a, b)| format!(
+                "{{$let: {{vars: {{v: {a}}}, in: [{b}, '$$v', '$$v']}}}}"
+            )),
+            two.clone()
+                .prop_map(|(a, b)| format!("{{$map: {{input: [{a}, 1, 2], in: {b}}}}}")),
+            two.clone().prop_map(|(a, b)| format!(
+                "{{$reduce: {{input: [1, 2, 3, 4, 5], initialValue: {a}, in: ['$$value', {b}]}}}}"
+            )),
+            two.prop_map(|(a, b)| format!("{{$ifNull: [{{$arrayElemAt: [[{a}], 0]}}, {b}]}}")),
+            inner
+                .clone()
+                .prop_map(|a| format!("{{$reverseArray: {{$ifNull: [[{a}], 1]}}}}")),
+            inner
+                .clone()
+                .prop_map(|a| format!("{{$objectToArray: {{o: {a}}}}}")),
+            inner.prop_map(|a| format!("{{$filter: {{input: [{a}, {a}], cond: true}}}}")),
+        ]
+    })
+}
+
+fn stage() -> impl Strategy<Value = String> {
+    prop_oneof![
+        expression().prop_map(|e| format!("{{$addFields: {{x: {e}}}}}")),
+        expression().prop_map(|e| format!("{{$project: {{t: 1, l: 1, x: {e}}}}}")),
+        expression().prop_map(|e| format!(
+            "{{$group: {{_id: {e}, x: {{$push: '$x'}}, l: {{$addToSet: '$t'}}}}}}"
+        )),
+        expression().prop_map(|e| format!(
+            "{{$group: {{_id: '$_id', x: {{$last: {e}}}, t: {{$max: '$t'}}}}}}"
+        )),
+        expression().prop_map(|e| format!("{{$replaceWith: {{x: {e}, t: '$t', l: [1, 2]}}}}")),
+        expression().prop_map(|e| format!("{{$match: {{$expr: {e}}}}}")),
+        Just("{$unwind: {path: '$x', preserveNullAndEmptyArrays: true}}".to_owned()),
+        Just("{$unwind: '$l'}".to_owned()),
+        Just("{$sort: {x: 1, t: -1}}".to_owned()),
+        Just("{$sort: {n: 1}}, {$limit: 5}".to_owned()),
+        Just("{$sample: {size: 30}}".to_owned()),
+        Just("{$lookup: {from: 'c', localField: 'l', foreignField: 'l', as: 'x'}}".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the stages are, the allocator gives no more than the bound and a little, and time is kept.
+    #[test]
+    fn no_pipeline_outgrows_the_bound(stages in prop::collection::vec(stage(), 1..6)) {
+        let stages = stages.join(", ");
+        let (failed, taken) = run(&stages, Some(Duration::from_millis(60)));
+        prop_assert!(taken <= OPERATION_BYTES_MAX + BEYOND_BYTES_MAX, "{} bytes, {:?}: {}", taken, failed, stages);
+    }
+}
+
+/// A value in a variable is held until the expression is over, and no longer.
+#[test]
+fn what_is_held_is_given_back() {
+    let _measuring = measure();
+    let value = Value::from("x".repeat(1000));
+    let charge = super::Charge::of(value.as_bytes().len());
+    assert_eq!(super::HELD.get(), value.as_bytes().len());
+    let mut account = super::Account::default();
+    let outer = account.enter();
+    assert_eq!(super::HELD.get(), 0);
+    let inner = super::Charge::of(5000);
+    account.leave(outer);
+    assert_eq!(super::HELD.get(), value.as_bytes().len());
+    drop(charge);
+    let outer = account.enter();
+    assert_eq!(super::HELD.get(), 5000);
+    drop(inner);
+    account.leave(outer);
+    assert_eq!(super::HELD.get(), 0);
+}
