@@ -1,10 +1,10 @@
 //! What pipelines take of the allocator, measured there: a document that passes is held once, however many stages
 //! there are, and whatever stages and expressions hoard ends at the bound.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use peak_alloc::PeakAlloc;
+use allocation_counter::measure;
 use proptest::prelude::*;
 use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
 use quarry_database::Operation;
@@ -15,12 +15,6 @@ use crate::expression::bounds::VALUE_BYTES_MAX;
 use crate::interrupts::run_as;
 use crate::matcher::Matcher;
 use crate::pipeline::{ForeignCollections, Pipeline, Run, Source};
-
-#[global_allocator]
-static ALLOCATOR: PeakAlloc = PeakAlloc;
-
-/// The allocator counts for all threads: one test measures at a time.
-static MEASURING: Mutex<()> = Mutex::new(());
 
 /// What may be taken beyond the bound: the document that a stage is writing, and a value that grows beyond its own bound,
 /// in its old buffer and in one of twice the size.
@@ -62,12 +56,6 @@ impl ForeignCollections for Foreign {
     }
 }
 
-fn measure() -> MutexGuard<'static, ()> {
-    MEASURING
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 /// Runs a pipeline over a few documents to its end, or as long as it is given; the code with which it failed, and the
 /// most bytes that it took at a time.
 fn run(stages: &str, given: Option<Duration>) -> (Option<i32>, usize) {
@@ -79,13 +67,14 @@ fn run(stages: &str, given: Option<Duration>) -> (Option<i32>, usize) {
     let foreign = Foreign(input.clone());
     let operation = Operation::new(given.map(|given| Instant::now() + given));
     let _running = run_as(Arc::new(operation));
-    let _measuring = measure();
-    let before = ALLOCATOR.current_usage();
-    ALLOCATOR.reset_peak_usage();
-    let outcome = run_over(wrapped.get_array("v").unwrap(), input, &foreign);
-    let taken = ALLOCATOR.peak_usage().saturating_sub(before);
+    let mut outcome = Ok(());
+    // Of this thread alone.
+    let taken = measure(|| {
+        outcome = run_over(wrapped.get_array("v").unwrap(), input, &foreign);
+    });
     assert_eq!(super::HELD.get(), 0, "all is given back: {stages}");
-    (outcome.err().map(|error| error.code()), taken)
+    let failed = outcome.err().map(|error| error.code());
+    (failed, usize::try_from(taken.bytes_max).unwrap())
 }
 
 fn run_over(
@@ -271,7 +260,6 @@ proptest! {
 /// A value in a variable is held until the expression is over, and no longer.
 #[test]
 fn what_is_held_is_given_back() {
-    let _measuring = measure();
     let value = Value::from("x".repeat(1000));
     let charge = super::Charge::of(value.as_bytes().len());
     assert_eq!(super::HELD.get(), value.as_bytes().len());
