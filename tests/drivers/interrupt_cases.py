@@ -199,18 +199,21 @@ def measure(part_of_name=""):
 
 def measure_one(quarry, name, command):
     with WireClient(quarry.port) as connection:
+        spent = quarry.cpu_seconds()
         started = time.monotonic()
         connection.send({**command, "maxTimeMS": 100}, DATABASE)
         sent = time.monotonic()
         try:
             reply = connection.receive()
             outcome = CommandFailed(reply).code or "ok"
+            spent = quarry.cpu_seconds() - spent
         except TimeoutError:
             outcome = "no answer"
             quarry.kill()
             quarry.start()
         ended = time.monotonic()
-    print(f"{(sent - started) * 1000:6.0f} + {(ended - sent) * 1000:8.0f} ms  {outcome:>10}  {name}", flush=True)
+    times = f"{(sent - started) * 1000:6.0f} + {(ended - sent) * 1000:8.0f} ms, {spent * 1000:8.0f} ms of processors"
+    print(f"{times}  {outcome:>10}  {name}", flush=True)
 
 
 if __name__ == "__main__":

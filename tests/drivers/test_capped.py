@@ -51,6 +51,28 @@ def ids(batch):
     return [document["_id"] for document in batch]
 
 
+@pytest.mark.parametrize("left", [2, 0])
+def test_a_tailable_cursor_whose_document_was_deleted_is_told(capped, tail, left):
+    """Nothing that comes later may take the place where it stands, or it would be missed in silence."""
+    capped.insert_many([{"_id": n} for n in range(3)])
+    cursor = tail()
+    assert cursor.first == [0, 1, 2]
+    capped.delete_many({"_id": {"$gte": left}})
+    capped.insert_one({"_id": 3})
+    assert cursor.code() == CAPPED_POSITION_LOST
+    assert cursor.code() == CURSOR_NOT_FOUND
+
+
+def test_a_tailable_cursor_passes_over_what_was_deleted_before_it_came(capped, tail):
+    capped.insert_many([{"_id": n} for n in range(3)])
+    cursor = tail()
+    for number in range(3, 9, 2):
+        capped.insert_one({"_id": number})
+        capped.delete_one({"_id": number})
+        capped.insert_one({"_id": number + 1})
+        assert cursor.more() == [number + 1]
+
+
 def test_a_tailable_cursor_that_was_overrun_is_told(capped, tail):
     capped.insert_many([{"_id": n} for n in range(10)])
     cursor = tail(batch_size=4)
