@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -114,13 +115,26 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Waits for bytes. Their number is 0 at the end of the stream.
-    pub fn read(&mut self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Read> {
+    /// Waits for bytes. Their number is 0 at the end of the stream; none when nothing came for as long as `patience`,
+    /// where one is given.
+    pub fn read(
+        &mut self,
+        stream: &TcpStream,
+        buffer: &mut [u8],
+        patience: Option<Duration>,
+    ) -> io::Result<Option<Read>> {
         let started = Instant::now();
         let limit = self.shared.limit();
         let awake = self.read_awake(stream, buffer, started, limit);
         let was_awake = awake.is_some();
-        let bytes = awake.unwrap_or_else(|| read_asleep(stream, buffer))?;
+        let bytes = match (awake, patience) {
+            (Some(read), _) => read?,
+            (None, Some(patience)) if !has_input_within(stream, patience) => {
+                self.short_pauses = 0;
+                return Ok(None);
+            }
+            (None, _) => read_asleep(stream, buffer)?,
+        };
         let now = Instant::now();
         self.place.0.store(self.shared.micros(now), Relaxed);
         self.short_pauses = if now - started < limit {
@@ -128,7 +142,7 @@ impl<'a> Waiting<'a> {
         } else {
             self.short_pauses.saturating_sub(LONG_PAUSE_WEIGHT)
         };
-        Ok(Read { bytes, was_awake })
+        Ok(Some(Read { bytes, was_awake }))
     }
 
     /// None when it is better to sleep.
@@ -195,6 +209,22 @@ fn waits_asleep_after(disturbances: u32) -> u32 {
     }
 }
 
+/// Sleeps until there is something to read, the end of the stream included; false when that takes longer than `limit`.
+pub fn has_input_within(stream: &TcpStream, limit: Duration) -> bool {
+    let mut waiting = [PollFd::new(stream, PollFlags::IN | PollFlags::RDHUP)];
+    let timeout = Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    loop {
+        match poll(&mut waiting, Some(&timeout)) {
+            Err(Errno::INTR) => {}
+            // What fails here fails in the read as well, which says why.
+            found => return found != Ok(0),
+        }
+    }
+}
+
 fn read_asleep(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match recv(stream, &mut *buffer, RecvFlags::empty()) {
@@ -232,7 +262,7 @@ mod tests {
         let mut awake = 0;
         for _ in 0..rounds {
             client.write_all(b"request").unwrap();
-            let read = waiting.read(&server, &mut buffer).unwrap();
+            let read = waiting.read(&server, &mut buffer, None).unwrap().unwrap();
             assert_eq!(&buffer[..read.bytes], b"request");
             awake += u32::from(read.was_awake);
         }
@@ -271,10 +301,11 @@ mod tests {
             client.write_all(b"late").unwrap();
         });
         let mut buffer = [0; 16];
-        let read = waiting.read(&server, &mut buffer).unwrap();
+        let read = waiting.read(&server, &mut buffer, None).unwrap().unwrap();
         assert_eq!((read.bytes, read.was_awake), (4, false));
         late.join().unwrap();
-        assert_eq!(waiting.read(&server, &mut buffer).unwrap().bytes, 0);
+        let end = waiting.read(&server, &mut buffer, None).unwrap().unwrap();
+        assert_eq!(end.bytes, 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Lock order: the table, then one connection's `running`. The thread that serves a connection takes only the latter.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use parking_lot::{Condvar, Mutex};
 use quarry_bson::Document;
 use quarry_database::Operation;
 use rustc_hash::FxHashMap;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 
+use crate::busy_poll::has_input_within;
 use crate::operation_end;
 use crate::sessions::SessionId;
 
@@ -30,6 +30,8 @@ pub struct Connection {
     running: Mutex<Running>,
     /// Looks at the operation that the connection's thread runs.
     pub observer: OnceLock<quarry_timing::Observer>,
+    /// Written by the connection's thread alone.
+    buffer_bytes: AtomicUsize,
 }
 
 /// What a connection runs now; kept between operations so that its buffers are.
@@ -152,12 +154,17 @@ impl Connection {
 
     /// Waits until the client sends something or closes, for `timeout` at most; true when it did.
     pub fn wait_for_input(&self, timeout: Duration) -> bool {
-        let mut waiting = [PollFd::new(&self.stream, PollFlags::IN | PollFlags::RDHUP)];
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        };
-        matches!(poll(&mut waiting, Some(&timeout)), Ok(ready) if ready > 0)
+        has_input_within(&self.stream, timeout)
+    }
+
+    /// Notes what the connection's buffers hold between two requests.
+    pub fn note_buffers(&self, bytes: usize) {
+        self.buffer_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the connection's buffers held when it last began to wait for a request.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether a write runs.
@@ -219,6 +226,7 @@ impl Connections {
             metadata: Mutex::default(),
             running: Mutex::default(),
             observer: OnceLock::new(),
+            buffer_bytes: AtomicUsize::new(0),
         });
         open.insert(id, Arc::clone(&connection));
         Some(connection)

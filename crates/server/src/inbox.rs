@@ -1,16 +1,16 @@
 //! Reading whole messages from a connection into one buffer that is kept.
 //!
 //! Small messages that arrive whole cost one system call. The buffer grows as bytes arrive, never by what a header
-//! merely claims, and shrinks again when large messages have not been seen for a while.
+//! merely claims, and shrinks again when large messages have not been seen for a while or the connection is idle.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quarry_timing::Phase;
 use quarry_wire::{HEADER_BYTES, Header};
 
-use crate::busy_poll::Waiting;
+use crate::busy_poll::{Waiting, has_input_within};
 
 /// What one read asks for while no message is known to be larger.
 const WINDOW_BYTES: usize = 4 << 10;
@@ -39,6 +39,8 @@ pub enum Arrival {
         /// Its first bytes came while the connection looked for them.
         was_awake: bool,
     },
+    /// Nothing came for as long as the caller would wait.
+    NothingYet,
     /// The client closed its side between two messages.
     End,
     /// A header that is none.
@@ -47,21 +49,30 @@ pub enum Arrival {
 
 impl Inbox {
     /// Waits for the next message, and begins the operation's time with its first byte; the clock then runs for
-    /// decoding.
+    /// decoding. With `patience` it comes back when nothing has come for so long.
     pub fn receive(
         &mut self,
         stream: &TcpStream,
         waiting: &mut Waiting<'_>,
+        patience: Option<Duration>,
     ) -> io::Result<Arrival> {
         let mut was_awake = false;
         if self.unread() == 0 {
             self.make_room();
-            let read = waiting.read(stream, &mut self.buffer)?;
+            let Some(read) = waiting.read(stream, &mut self.buffer, patience)? else {
+                return Ok(Arrival::NothingYet);
+            };
             self.filled = read.bytes;
             was_awake = read.was_awake;
             if self.filled == 0 {
                 return Ok(Arrival::End);
             }
+        }
+        if let Some(patience) = patience
+            && !self.has_whole_message()
+            && !has_input_within(stream, patience)
+        {
+            return Ok(Arrival::NothingYet);
         }
         let started = Instant::now();
         // A message that has come whole is read, and who asks nothing of a session need not be known.
@@ -123,11 +134,29 @@ impl Inbox {
             self.small_messages + 1
         };
         if self.small_messages >= SMALL_MESSAGES && self.unread() <= WINDOW_BYTES {
-            self.move_to_front();
-            self.buffer.truncate(WINDOW_BYTES);
-            self.buffer.shrink_to_fit();
-            self.small_messages = 0;
+            self.give_back();
         }
+    }
+
+    /// Memory held, whether or not it is filled.
+    pub fn capacity_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Shrinks to what has come and is not consumed.
+    pub fn give_back(&mut self) {
+        self.move_to_front();
+        self.buffer.truncate(self.filled.max(WINDOW_BYTES));
+        self.buffer.shrink_to_fit();
+        self.small_messages = 0;
+    }
+
+    /// Whether the next message needs no further read; a malformed one does not either.
+    fn has_whole_message(&self) -> bool {
+        let unread = &self.buffer[self.start..self.filled];
+        unread.first_chunk().is_some_and(|header| {
+            Header::parse(header).map_or(true, |header| header.message_bytes <= unread.len())
+        })
     }
 
     fn unread(&self) -> usize {
@@ -172,7 +201,11 @@ impl Inbox {
         self.buffer.truncate(self.filled);
         while self.filled < bytes {
             let step = (bytes - self.filled).min(STEP_BYTES);
-            self.buffer.reserve(step);
+            if self.buffer.capacity() < self.filled + step {
+                // Doubled, so that growing copies little in all, and never beyond what the message needs.
+                let wanted = (2 * self.filled).clamp(self.filled + step, bytes);
+                self.buffer.reserve_exact(wanted - self.filled);
+            }
             let read = stream.take(step as u64).read_to_end(&mut self.buffer)?;
             self.filled += read;
             if read < step {

@@ -12,6 +12,7 @@ pub mod journal_command;
 pub mod run;
 pub mod top;
 
+mod buffers;
 mod busy_poll;
 mod command;
 mod commands;

@@ -30,8 +30,9 @@ use crate::{
 
 /// RocksDB's own batches begin with a sequence number, 8 bytes that it fills in, and a count.
 const BATCH_HEADER_BYTES: usize = 12;
-/// A larger copy of a batch is given back after the write.
-const BATCH_COPY_KEPT_BYTES: usize = 4 << 20;
+/// A larger copy of a batch is given back after the write: every thread has one, and there may be thousands of threads
+/// that once led a group.
+const BATCH_COPY_KEPT_BYTES: usize = 16 << 10;
 
 const UNFLUSHED_BYTES: &str = "rocksdb.cur-size-all-mem-tables";
 const DISK_BYTES: &str = "rocksdb.total-sst-files-size";
@@ -359,8 +360,9 @@ fn to_rocksdb_batch(batch: &WriteBatch) -> rust_rocksdb::WriteBatch {
         copy.extend_from_slice(&(batch.len() as u32).to_le_bytes());
         copy.extend_from_slice(batch.as_bytes());
         let made = rust_rocksdb::WriteBatch::from_data(copy);
-        copy.clear();
-        copy.shrink_to(BATCH_COPY_KEPT_BYTES);
+        if copy.capacity() > BATCH_COPY_KEPT_BYTES {
+            *copy = Vec::new();
+        }
         made
     })
 }

@@ -227,6 +227,7 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     if let Some(work) = all_work() {
         section.append("work", work.as_raw());
     }
+    connection_buffers(server, &mut section);
     engine_counters(server.engine.counters(), &mut section);
     refused_writes(server, &mut section);
     journal(server, &mut section);
@@ -299,6 +300,20 @@ pub fn append_latencies(out: &mut DocumentBuilder<'_>, uses: &Uses, with_histogr
     none.append("latency", 0i64);
     none.append("ops", 0i64);
     none.finish();
+}
+
+/// What connections hold between two requests.
+fn connection_buffers(server: &Server, section: &mut DocumentBuilder<'_>) {
+    let (mut bytes, mut largest) = (0, 0);
+    for connection in server.connections.list() {
+        let held = connection.buffer_bytes();
+        bytes += held;
+        largest = largest.max(held);
+    }
+    let mut shown = section.document("connectionBuffers");
+    shown.append("bytes", signed(bytes));
+    shown.append("largestBytes", signed(largest));
+    shown.finish();
 }
 
 fn engine_counters(counters: EngineCounters, section: &mut DocumentBuilder<'_>) {

@@ -5,6 +5,7 @@
 mod admin;
 mod attribution;
 mod client;
+mod memory;
 mod options;
 mod profiler;
 mod protocol;

@@ -1,0 +1,69 @@
+//! What connections hold: everything while they work, next to nothing while they are idle.
+
+use std::time::Duration;
+
+use quarry_bson::{Document, doc};
+use quarry_wire::Compressor;
+
+use crate::client::{Client, message};
+use crate::server::{Server, wait_for};
+
+/// What the message buffers of an idle connection may hold.
+const IDLE_BYTES: i64 = 32 << 10;
+/// Far more than the tenth of a second that the server takes, for a machine that has much to do.
+const IDLE_TIME: Duration = Duration::from_secs(5);
+
+/// The most that one connection holds.
+fn largest_bytes(watcher: &mut Client) -> i64 {
+    let status = watcher.run(&doc! { "serverStatus": 1 });
+    let held = status.get_path("quarry.connectionBuffers.largestBytes");
+    held.and_then(|held| held.as_i64_exact()).unwrap()
+}
+
+fn packed(command: &Document, compressor: Compressor) -> Vec<u8> {
+    let mut packed = Vec::new();
+    quarry_wire::compress(&message(command.as_raw(), 0), compressor, &mut packed).unwrap();
+    packed
+}
+
+#[test]
+fn an_idle_connection_gives_back_what_its_largest_exchanges_needed() {
+    let server = Server::start(&[]);
+    let mut watcher = Client::connect(server.port);
+    let large = "x".repeat(15 << 20);
+    let mut plain = Client::connect(server.port);
+    plain.run(&doc! { "ping": 1, "comment": (large.as_str()) });
+    let mut unpacking = Client::connect(server.port);
+    let ping = packed(
+        &doc! { "ping": 1, "comment": (large.as_str()) },
+        Compressor::Zstd,
+    );
+    assert!(ping.len() < 4096, "{}", ping.len());
+    unpacking.send(&ping);
+    unpacking.reply();
+    // Replies of some size: one as it is, one packed.
+    let insert = doc! { "insert": "large", "documents": [{ "_id": 1, "text": (large.as_str()) }] };
+    assert_eq!(plain.run(&insert).get_i32("n"), Some(1));
+    let find = doc! { "find": "large" };
+    let mut reading = Client::connect(server.port);
+    assert!(reading.run(&find).as_bytes().len() > large.len());
+    let mut reading_packed = Client::connect(server.port);
+    reading_packed.send(&packed(&find, Compressor::Snappy));
+    assert!(reading_packed.reply().document.as_bytes().len() > large.len());
+    // One that has begun its next request and does not go on.
+    let mut stalled = Client::connect(server.port);
+    let mut bytes = message(doc! { "ping": 1, "comment": (large.as_str()) }.as_raw(), 0);
+    bytes.extend_from_slice(&message(doc! { "ping": 1 }.as_raw(), 0)[..20]);
+    stalled.send(&bytes);
+    stalled.reply();
+    let held = wait_for(IDLE_TIME, || {
+        (largest_bytes(&mut watcher) <= IDLE_BYTES).then_some(())
+    });
+    assert!(held.is_some(), "{} bytes", largest_bytes(&mut watcher));
+    // They go on as before.
+    for client in [&mut plain, &mut unpacking, &mut reading] {
+        assert_eq!(client.run(&doc! { "ping": 1 }).get_f64("ok"), Some(1.0));
+    }
+    stalled.send(&message(doc! { "ping": 1 }.as_raw(), 0)[20..]);
+    assert_eq!(stalled.reply().document.get_f64("ok"), Some(1.0));
+}
