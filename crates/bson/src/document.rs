@@ -24,6 +24,18 @@ impl<'a> RawDocument<'a> {
         Ok(Self(bytes))
     }
 
+    /// Checks the whole document as `validated` does, except that names and text may be any bytes: what a client of
+    /// MongoDB may send and have stored. Whoever needs text asks `RawStr::as_str`, which looks.
+    pub fn validated_any_text(bytes: &'a [u8]) -> Result<Self> {
+        validate::any_text(bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// As `validated_any_text`, and none where the document nests deeper than [`crate::STORED_DEPTH_MAX`] as well.
+    pub fn validated_storable(bytes: &'a [u8]) -> Option<Self> {
+        validate::is_storable(bytes).then_some(Self(bytes))
+    }
+
     /// Checks length and terminator only: for bytes validated before, such as stored documents.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self> {

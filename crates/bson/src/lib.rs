@@ -117,5 +117,9 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The largest document that passes validation: commands and replies may exceed a stored document by 16 KiB.
 pub const DOCUMENT_BYTES_INTERNAL_MAX: usize = DOCUMENT_BYTES_MAX + 16 * 1024;
 
-/// Documents within documents, the outermost counted.
-pub const DEPTH_MAX: usize = 180;
+/// Documents within documents, the outermost counted, that pass validation: commands and replies surround a stored
+/// document.
+pub const DEPTH_MAX: usize = 200;
+
+/// Documents within documents, the outermost counted, in what a client may store.
+pub const STORED_DEPTH_MAX: usize = 180;

@@ -27,6 +27,12 @@ impl Document {
         Ok(Self { bytes })
     }
 
+    /// Takes bytes over after checking all of them but their text, as [`RawDocument::validated_any_text`] does.
+    pub fn from_bytes_any_text(bytes: Vec<u8>) -> Result<Self> {
+        RawDocument::validated_any_text(&bytes)?;
+        Ok(Self { bytes })
+    }
+
     /// Checks and copies: the owned form of bytes that belong to someone else.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         Ok(Self {

@@ -1,7 +1,7 @@
 //! Text inside BSON bytes, handed out as bytes.
 //!
-//! Validation at the edge has checked the UTF-8; the type does not carry that promise, so `as_str` looks
-//! again (a SIMD pass) while comparing, copying and hashing work on the bytes and cost nothing extra.
+//! A document may have been validated with any text in it, as MongoDB stores it, so the type does not promise UTF-8:
+//! `as_str` looks (a SIMD pass), while comparing, copying and hashing work on the bytes and cost nothing extra.
 
 use std::{borrow::Cow, fmt};
 

@@ -1,21 +1,46 @@
-//! The one full check of bytes from outside: structure, UTF-8, depth and size in a single pass.
+//! The one full check of bytes from outside: structure, depth, size and, unless any text will do, UTF-8 in a single pass.
 //!
 //! The pass answers yes or no and keeps nothing. When the answer is no, `explain` walks again, slowly, to say
 //! where, at which path and what was expected. Both walks must agree; a test feeds them the same damage.
 
 use crate::{
-    DEPTH_MAX, DOCUMENT_BYTES_INTERNAL_MAX, ElementType, Error, Result,
+    DEPTH_MAX, DOCUMENT_BYTES_INTERNAL_MAX, ElementType, Error, Result, STORED_DEPTH_MAX,
     layout::{self, NameLens},
 };
 
-/// Checks that `bytes` are exactly one sound document.
+/// Whether text has to be UTF-8. A parameter of the pass, so that each of its two forms is compiled by itself.
+const UTF8: bool = true;
+const ANY_TEXT: bool = false;
+
+/// Checks that `bytes` are exactly one sound document whose text is UTF-8.
 #[inline]
 pub(crate) fn document(bytes: &[u8]) -> Result<()> {
-    if bytes.len() <= DOCUMENT_BYTES_INTERNAL_MAX && is_document(bytes, 1) {
+    if fits::<UTF8>(bytes, DEPTH_MAX) {
         Ok(())
     } else {
-        Err(explain(bytes))
+        Err(explain::<UTF8>(bytes))
     }
+}
+
+/// Checks that `bytes` are exactly one sound document. Its text may be any bytes.
+#[inline]
+pub(crate) fn any_text(bytes: &[u8]) -> Result<()> {
+    if fits::<ANY_TEXT>(bytes, DEPTH_MAX) {
+        Ok(())
+    } else {
+        Err(explain::<ANY_TEXT>(bytes))
+    }
+}
+
+/// Whether `bytes` are exactly one sound document, of any text, that nests no deeper than what may be stored.
+#[inline]
+pub(crate) fn is_storable(bytes: &[u8]) -> bool {
+    fits::<ANY_TEXT>(bytes, STORED_DEPTH_MAX)
+}
+
+#[inline]
+fn fits<const TEXT: bool>(bytes: &[u8], levels: usize) -> bool {
+    bytes.len() <= DOCUMENT_BYTES_INTERNAL_MAX && is_document::<TEXT>(bytes, levels)
 }
 
 /// Checks that `bytes` are exactly one sound document, and copies it.
@@ -24,7 +49,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     /// What a first-level cache holds whole.
     const SMALL_BYTES: usize = if cfg!(test) { 64 } else { 32 * 1024 };
     if (SMALL_BYTES..=DOCUMENT_BYTES_INTERNAL_MAX).contains(&bytes.len()) {
-        return copy_in_turns(bytes).ok_or_else(|| explain(bytes));
+        return copy_in_turns(bytes).ok_or_else(|| explain::<UTF8>(bytes));
     }
     document(bytes)?;
     Ok(bytes.to_vec())
@@ -35,11 +60,11 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
 fn copy_in_turns(bytes: &[u8]) -> Option<Vec<u8>> {
     /// Small enough for a copy that begins at once: from 4 KiB on copies take a way that begins slowly.
     const PIECE_BYTES: usize = if cfg!(test) { 16 } else { 1024 };
-    let mut rest = body(bytes, 1)?;
+    let mut rest = body(bytes, DEPTH_MAX)?;
     let mut copy = Vec::with_capacity(bytes.len());
     let mut names = NameLens::new();
     while rest.len() > 1 {
-        rest = after_element(rest, &mut names, 1)?;
+        rest = after_element::<UTF8>(rest, &mut names, DEPTH_MAX)?;
         let passed = bytes.len() - rest.len();
         if passed - copy.len() >= PIECE_BYTES {
             copy.extend_from_slice(&bytes[copy.len()..passed]);
@@ -49,14 +74,14 @@ fn copy_in_turns(bytes: &[u8]) -> Option<Vec<u8>> {
     (rest.len() == 1).then_some(copy)
 }
 
-/// `depth` counts documents from the top one, which is 1.
-fn is_document(bytes: &[u8], depth: usize) -> bool {
-    let Some(mut rest) = body(bytes, depth) else {
+/// At most `levels` documents within each other, this one counted.
+fn is_document<const TEXT: bool>(bytes: &[u8], levels: usize) -> bool {
+    let Some(mut rest) = body(bytes, levels) else {
         return false;
     };
     let mut names = NameLens::new();
     while rest.len() > 1 {
-        match after_element(rest, &mut names, depth) {
+        match after_element::<TEXT>(rest, &mut names, levels) {
             Some(after) => rest = after,
             None => return false,
         }
@@ -66,19 +91,22 @@ fn is_document(bytes: &[u8], depth: usize) -> bool {
 
 /// A document's elements and terminator, if its frame is sound and not too deep.
 #[inline(always)]
-fn body(bytes: &[u8], depth: usize) -> Option<&[u8]> {
-    let is_framed = depth <= DEPTH_MAX
-        && layout::read_len(bytes, 0) == Some(bytes.len())
-        && bytes.last() == Some(&0);
+fn body(bytes: &[u8], levels: usize) -> Option<&[u8]> {
+    let is_framed =
+        levels > 0 && layout::read_len(bytes, 0) == Some(bytes.len()) && bytes.last() == Some(&0);
     // A document of fewer than five bytes has no terminator of its own: its last byte belongs to the length.
     bytes.get(4..).filter(|_| is_framed)
 }
 
 /// What follows the element that starts `rest`, at least the terminator, if the element is sound.
 #[inline(always)]
-fn after_element<'a>(rest: &'a [u8], names: &mut NameLens, depth: usize) -> Option<&'a [u8]> {
+fn after_element<'a, const TEXT: bool>(
+    rest: &'a [u8],
+    names: &mut NameLens,
+    levels: usize,
+) -> Option<&'a [u8]> {
     let (&tag, after) = rest.split_first()?;
-    let name_len = name(after, names)?;
+    let name_len = name::<TEXT>(after, names)?;
     let value_at = name_len + 2;
     layout::by_type!(tag, rest, value_at, |element_type, value_bytes| {
         let end = value_at + value_bytes;
@@ -86,10 +114,10 @@ fn after_element<'a>(rest: &'a [u8], names: &mut NameLens, depth: usize) -> Opti
             return None;
         }
         let is_sound = match element_type {
-            ElementType::String => is_text(rest.get(value_at + 4..end)?),
+            ElementType::String => is_text::<TEXT>(rest.get(value_at + 4..end)?),
             ElementType::Boolean => *rest.get(value_at)? <= 1,
             ElementType::Document | ElementType::Array => {
-                is_document(rest.get(value_at..end)?, depth + 1)
+                is_document::<TEXT>(rest.get(value_at..end)?, levels - 1)
             }
             ElementType::Double
             | ElementType::Int32
@@ -98,7 +126,7 @@ fn after_element<'a>(rest: &'a [u8], names: &mut NameLens, depth: usize) -> Opti
             | ElementType::ObjectId
             | ElementType::Null
             | ElementType::Timestamp => true,
-            other => rare(other, rest.get(value_at..end)?, depth),
+            other => rare::<TEXT>(other, rest.get(value_at..end)?, levels),
         };
         if !is_sound {
             return None;
@@ -107,21 +135,26 @@ fn after_element<'a>(rest: &'a [u8], names: &mut NameLens, depth: usize) -> Opti
     })
 }
 
-/// The length of the name that starts `bytes`, if it is UTF-8; the ASCII of a short one shows in its key.
+/// The length of the name that starts `bytes`, if its text will do; the ASCII of a short one shows in its key.
 #[inline(always)]
-fn name(bytes: &[u8], names: &mut NameLens) -> Option<usize> {
+fn name<const TEXT: bool>(bytes: &[u8], names: &mut NameLens) -> Option<usize> {
     let (len, key) = names.next(bytes)?;
     let short = len <= 8 && key & layout::HIGH_BITS == 0;
-    (short || is_utf8(&bytes[..len])).then_some(len)
+    (short || has_text::<TEXT>(&bytes[..len])).then_some(len)
 }
 
 /// Text with its NUL.
 #[inline(always)]
-fn is_text(bytes: &[u8]) -> bool {
+fn is_text<const TEXT: bool>(bytes: &[u8]) -> bool {
     match bytes.split_last() {
-        Some((0, text)) => is_utf8(text),
+        Some((0, text)) => has_text::<TEXT>(text),
         _ => false,
     }
+}
+
+#[inline(always)]
+fn has_text<const TEXT: bool>(bytes: &[u8]) -> bool {
+    !TEXT || is_utf8(bytes)
 }
 
 /// Strings up to this size are looked at word by word before a SIMD routine is called for.
@@ -150,15 +183,16 @@ fn is_ascii(bytes: &[u8]) -> bool {
 }
 
 #[inline(never)]
-fn rare(element_type: ElementType, value: &[u8], depth: usize) -> bool {
+fn rare<const TEXT: bool>(element_type: ElementType, value: &[u8], levels: usize) -> bool {
     match element_type {
-        ElementType::JavaScript | ElementType::Symbol => is_text(&value[4..]),
+        ElementType::JavaScript | ElementType::Symbol => is_text::<TEXT>(&value[4..]),
         ElementType::Binary => is_binary(value),
-        ElementType::Regex => is_utf8(value),
-        ElementType::DbPointer => is_text(&value[4..value.len() - 12]),
+        ElementType::Regex => has_text::<TEXT>(value),
+        ElementType::DbPointer => is_text::<TEXT>(&value[4..value.len() - 12]),
         ElementType::JavaScriptWithScope => {
             let code = layout::read_len(value, 4).unwrap_or_default();
-            is_text(&value[8..8 + code]) && is_document(&value[8 + code..], depth + 1)
+            is_text::<TEXT>(&value[8..8 + code])
+                && is_document::<TEXT>(&value[8 + code..], levels - 1)
         }
         _ => true,
     }
@@ -174,14 +208,14 @@ fn is_binary(value: &[u8]) -> bool {
 /// Finds the first fault of bytes that failed the pass.
 #[cold]
 #[inline(never)]
-fn explain(bytes: &[u8]) -> Error {
+fn explain<const TEXT: bool>(bytes: &[u8]) -> Error {
     if bytes.len() > DOCUMENT_BYTES_INTERNAL_MAX {
         return Error::TooLarge {
             bytes: bytes.len(),
             limit: DOCUMENT_BYTES_INTERNAL_MAX,
         };
     }
-    let mut search = Search { path: Vec::new() };
+    let mut search = Search::<TEXT> { path: Vec::new() };
     match search.document(bytes, 0, 1) {
         Err(error) => error,
         Ok(()) => Error::malformed(0, "a sound document"),
@@ -189,11 +223,11 @@ fn explain(bytes: &[u8]) -> Error {
 }
 
 /// The slow walk: keeps the path it is on.
-struct Search<'a> {
+struct Search<'a, const TEXT: bool> {
     path: Vec<&'a [u8]>,
 }
 
-impl<'a> Search<'a> {
+impl<'a, const TEXT: bool> Search<'a, TEXT> {
     fn document(&mut self, bytes: &'a [u8], offset: usize, depth: usize) -> Result<()> {
         if depth > DEPTH_MAX {
             return Err(Error::TooDeep {
@@ -235,7 +269,7 @@ impl<'a> Search<'a> {
         let Some(element_type) = ElementType::from_u8(tag) else {
             return self.fault(offset, format!("an element type, not {tag:#04x}"));
         };
-        if !is_utf8(name) {
+        if !has_text::<TEXT>(name) {
             return self.fault(offset + 1, "a name in UTF-8");
         }
         let value_at = offset + name_len + 2;
@@ -270,7 +304,9 @@ impl<'a> Search<'a> {
             ElementType::Binary if !is_binary(value) => {
                 self.fault(offset + 5, "the inner length of binary subtype 2")
             }
-            ElementType::Regex if !is_utf8(value) => self.fault(offset, "a pattern in UTF-8"),
+            ElementType::Regex if !has_text::<TEXT>(value) => {
+                self.fault(offset, "a pattern in UTF-8")
+            }
             ElementType::DbPointer => self.text(&value[4..value.len() - 12], offset + 4),
             ElementType::JavaScriptWithScope => {
                 let code = layout::read_len(value, 4).unwrap_or_default();
@@ -283,7 +319,7 @@ impl<'a> Search<'a> {
 
     fn text(&self, bytes: &[u8], offset: usize) -> Result<()> {
         match bytes.split_last() {
-            Some((0, text)) if is_utf8(text) => Ok(()),
+            Some((0, text)) if has_text::<TEXT>(text) => Ok(()),
             Some((0, _)) => self.fault(offset, "text in UTF-8"),
             _ => self.fault(
                 offset + bytes.len().saturating_sub(1),
@@ -350,6 +386,41 @@ mod tests {
         assert!(matches!(error, Error::TooDeep { .. }), "{error}");
         let far = nested(30_000);
         assert!(RawDocument::validated(far.as_bytes()).is_err());
+        assert!(RawDocument::validated_storable(nested(STORED_DEPTH_MAX).as_bytes()).is_some());
+        assert!(RawDocument::validated_storable(nested(STORED_DEPTH_MAX + 1).as_bytes()).is_none());
+    }
+
+    #[test]
+    fn any_text_is_sound_where_utf8_is_not_asked_for() {
+        for text in [&b"\xff\xfe"[..], b"\xc3", b"plain then \x80"] {
+            let text = crate::RawStr::from_bytes(text);
+            let values = [
+                RawValue::String(text),
+                RawValue::Symbol(text),
+                RawValue::JavaScript(text),
+                RawValue::Regex(crate::RawRegex {
+                    pattern: text,
+                    options: text,
+                }),
+                RawValue::JavaScriptWithScope(crate::RawCodeWithScope {
+                    code: text,
+                    scope: RawDocument::EMPTY,
+                }),
+            ];
+            for value in values {
+                let built = Document::build(|document| {
+                    document.append("a", value);
+                });
+                let bytes = built.into_bytes();
+                assert!(RawDocument::validated(&bytes).is_err(), "{value:?}");
+                let document = RawDocument::validated_any_text(&bytes).unwrap();
+                assert_eq!(document.get("a").unwrap(), value);
+            }
+        }
+        let mut bytes = doc! { "name": 1 }.into_bytes();
+        bytes[5] = 0xff;
+        assert!(RawDocument::validated(&bytes).is_err());
+        assert!(RawDocument::validated_any_text(&bytes).is_ok());
     }
 
     #[test]
@@ -363,13 +434,17 @@ mod tests {
             for new in [0, 1, 2, 3, 4, 5, 0x0f, 0x7f, 0x80, 0xc3, 0xff] {
                 let mut bytes = sound.as_bytes().to_vec();
                 bytes[at] = new;
-                let passes = is_document(&bytes, 1);
-                let found = Search { path: Vec::new() }.document(&bytes, 0, 1);
+                let passes = is_document::<UTF8>(&bytes, DEPTH_MAX);
+                let found = Search::<UTF8> { path: Vec::new() }.document(&bytes, 0, 1);
                 assert_eq!(passes, found.is_ok(), "byte {at} = {new}: {found:?}");
+                let is_sound = is_document::<ANY_TEXT>(&bytes, DEPTH_MAX);
+                let found = Search::<ANY_TEXT> { path: Vec::new() }.document(&bytes, 0, 1);
+                assert_eq!(is_sound, found.is_ok(), "byte {at} = {new}: {found:?}");
+                assert!(is_sound || !passes);
                 // Long enough to be checked and copied in turns.
                 assert_eq!(copy(&bytes).ok(), passes.then(|| bytes.clone()));
                 for cut in 0..bytes.len() {
-                    assert!(!is_document(&bytes[..cut], 1) || cut == bytes.len());
+                    assert!(!is_document::<ANY_TEXT>(&bytes[..cut], DEPTH_MAX));
                 }
             }
         }

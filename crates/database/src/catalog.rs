@@ -170,7 +170,7 @@ impl Catalog {
         {
             return Ok(None);
         }
-        let entry = Document::from_bytes(bytes).map_err(|error| {
+        let entry = Document::from_bytes_any_text(bytes).map_err(|error| {
             Error::Corrupt(format!("the catalog entry of `{namespace}`: {error}"))
         })?;
         Collection::from_entry(namespace.clone(), entry).map(Some)

@@ -91,7 +91,7 @@ impl<'s> Entries<'s> {
         };
         let namespace = Namespace::new(self.database, entry.name)?;
         let is_dead = entry.is_dead;
-        let document = Document::from_bytes(entry.document.as_bytes().to_vec())?;
+        let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
         let collection = Collection::from_entry(namespace, document)?;
         self.advance()?;
         Ok(Some((collection, is_dead)))
@@ -140,7 +140,7 @@ impl Database {
     ) -> Result<Option<String>> {
         self.walk_behind(database, behind, &mut |entry| {
             let namespace = Namespace::new(database, entry.name)?;
-            let document = Document::from_bytes(entry.document.as_bytes().to_vec())?;
+            let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
             take(Collection::from_entry(namespace, document)?);
             Ok(())
         })

@@ -99,7 +99,7 @@ impl Check<'_> {
             self.operation.step(&mut steps)?;
             self.report.documents += 1;
             self.data_bytes += cursor.value().len() as u64;
-            match RawDocument::validated(cursor.value()) {
+            match RawDocument::validated_any_text(cursor.value()) {
                 Ok(document) => self.document(cursor.key(), document, full, &mut buffer)?,
                 Err(error) => self.invalid(format!(
                     "the document at {:02x?} is broken: {error}",

@@ -214,7 +214,7 @@ impl<'a> Decoder<'a> {
 
     fn check_depth(&self, depth: usize) -> Result<()> {
         if depth > DEPTH_MAX {
-            return Err(self.reader.error("at most 180 documents within documents"));
+            return Err(self.reader.error("at most 200 documents within documents"));
         }
         Ok(())
     }
@@ -255,7 +255,7 @@ fn length(reader: &mut Reader<'_>) -> Result<usize> {
 
 fn skip(reader: &mut Reader<'_>, depth: usize) -> Result<()> {
     if depth > DEPTH_MAX {
-        return Err(reader.error("at most 180 documents within documents"));
+        return Err(reader.error("at most 200 documents within documents"));
     }
     let first = reader.byte()?;
     if number::is_number(first) {

@@ -84,6 +84,8 @@ pub struct Invocation<'a> {
     /// The document of the command, its name first.
     pub body: RawDocument<'a>,
     pub sequences: &'a [DocumentSequence<'a>],
+    /// A document may nest deeper than what may be stored.
+    pub has_deep_documents: bool,
     pub generic: Generic<'a>,
     pub operation: &'a Arc<Operation>,
     /// The client takes replies without asking again.

@@ -1,7 +1,11 @@
 //! One connection from its first byte to its last: read a message, run it, write its reply with one call.
 //!
-//! Whatever a client sends ends at most this connection. Bytes that are no message end it with one logged line and no
-//! answer, because nothing after them can be understood.
+//! Whatever a client sends ends at most this connection. A message whose content cannot be read gets an error as its
+//! answer. Bytes that are no message end the connection with one logged line and no answer, because nothing after them
+//! can be understood.
+//!
+//! An idle connection holds next to nothing: what its last exchanges needed is given back after `IDLE_AFTER`. The wait
+//! is cut into two for a connection that has something to give back, and only for that one.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,13 +16,13 @@ use std::time::{Duration, Instant};
 use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
-use quarry_wire::{Compressor, OpQuery, ReplyBuilder, Request};
+use quarry_wire::{Compressor, OpQuery, Refused, ReplyBuilder, Request};
 
+use crate::buffers::Buffers;
 use crate::busy_poll::Waiting;
 use crate::connections::Connection;
 use crate::counters::Counter;
 use crate::dispatch::{Call, dispatch};
-use crate::buffers::Buffers;
 use crate::error::CommandError;
 use crate::inbox::{Arrival, Inbox};
 use crate::log;
@@ -80,33 +84,33 @@ impl Conversation {
     fn run(&mut self) -> End {
         let mut inbox = Inbox::default();
         let mut waiting = Waiting::new(&self.server.parameters.busy_polling, self.connection.id);
-        loop {
-            let (bytes, started, was_awake) =
-                match inbox.receive(&self.connection.stream, &mut waiting, patience) {
-                    Ok(Arrival::Message {
         let mut is_idle = false;
-                        bytes,
+        loop {
             let held = inbox.capacity_bytes() + self.buffers.capacity_bytes();
             self.connection.note_buffers(held);
             let patience = (held > IDLE_BYTES_MAX && !is_idle).then_some(IDLE_AFTER);
+            let (bytes, started, was_awake) =
+                match inbox.receive(&self.connection.stream, &mut waiting, patience) {
+                    Ok(Arrival::Message {
+                        bytes,
                         started,
                         was_awake,
                     }) => (bytes, started, was_awake),
-                    Ok(Arrival::End) => return End::Closed,
-                    Ok(Arrival::Malformed(why)) => return End::Malformed(why),
-                    Err(error) => return End::Failed(error),
-                };
                     Ok(Arrival::NothingYet) => {
                         inbox.give_back();
                         self.buffers.give_back();
                         is_idle = true;
                         continue;
                     }
+                    Ok(Arrival::End) => return End::Closed,
+                    Ok(Arrival::Malformed(why)) => return End::Malformed(why),
+                    Err(error) => return End::Failed(error),
+                };
+            is_idle = false;
             let lane = self.connection.id;
             self.server
                 .counters
                 .add(lane, Counter::BytesIn, bytes as u64);
-            is_idle = false;
             self.server.counters.add(lane, Counter::Requests, 1);
             if was_awake {
                 self.server.counters.add(lane, Counter::RequestsMetAwake, 1);
@@ -146,6 +150,7 @@ impl Conversation {
             Ok((header, Request::Query(query))) => {
                 self.answer_query(header.request_id, &query, started)
             }
+            Ok((header, Request::Refused(refused))) => self.refuse(header.request_id, &refused),
             Ok((header, Request::Msg(msg))) => {
                 if msg.compressor.is_some() {
                     self.server
@@ -155,6 +160,7 @@ impl Conversation {
                 let call = Call {
                     body: msg.body,
                     sequences: &msg.sequences,
+                    has_deep_documents: msg.has_deep_documents,
                     is_exhaust_allowed: msg.is_exhaust_allowed(),
                     started,
                 };
@@ -212,6 +218,22 @@ impl Conversation {
         }
     }
 
+    /// Answers a message whose content cannot be read.
+    fn refuse(&mut self, request_id: i32, refused: &Refused) -> Result<(), End> {
+        self.buffers.reply.clear();
+        let mut reply = ReplyBuilder::new(&mut self.buffers.reply, next_reply_id(), request_id);
+        let mut body = DocumentBuilder::new(reply.body());
+        let code = ErrorCode(refused.error.code());
+        CommandError::new(code, refused.error.to_string()).write(&mut body);
+        body.finish();
+        reply.finish();
+        if !refused.is_more_to_come {
+            self.send(refused.compressor)?;
+        }
+        quarry_timing::end_operation(OperationKind::Command);
+        Ok(())
+    }
+
     /// The one use of the legacy query: the first hello.
     fn answer_query(
         &mut self,
@@ -242,6 +264,7 @@ impl Conversation {
             let call = Call {
                 body,
                 sequences: &[],
+                has_deep_documents: false,
                 is_exhaust_allowed: false,
                 started,
             };

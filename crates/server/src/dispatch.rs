@@ -38,6 +38,8 @@ pub struct Call<'a> {
 }
 
 /// What the connection does after the reply, and what the slow-operation line says.
+    /// A document may nest deeper than what may be stored.
+    pub has_deep_documents: bool,
 pub struct Outcome<'a> {
     pub kind: OperationKind,
     pub command_name: &'static str,
@@ -182,6 +184,7 @@ fn run<'a>(
     outcome.returned = invocation.returned;
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
     outcome.docs_examined = operation.docs_examined.load(Relaxed);
+        has_deep_documents: call.has_deep_documents,
     result?;
     if invocation.generic.read_concern == ReadConcern::Majority {
         server.database.sync()?;

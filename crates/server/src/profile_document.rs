@@ -6,18 +6,24 @@ use crate::operation_end::Ended;
 use crate::slow_log::{WRITTEN, written};
 use crate::timing_document::{append_phases, append_waits, append_work, micros, signed};
 
-/// A longer command is stored as the beginning of its text.
+/// A longer command is stored as the beginning of its text, and so is one that nests too deep.
 const COMMAND_BYTES_MAX: usize = 50 << 10;
 
 pub fn build(ended: &Ended<'_>) -> Document {
-    Document::build(|document| append(ended, document))
+    let shows_text = ended.call.body.as_bytes().len() > COMMAND_BYTES_MAX;
+    let built = Document::build(|document| append(ended, shows_text, document));
+    // A command may nest deeper than what is stored, and here it stands in another document.
+    if shows_text || RawDocument::validated_storable(built.as_bytes()).is_some() {
+        return built;
+    }
+    Document::build(|document| append(ended, true, document))
 }
 
-fn append(ended: &Ended<'_>, document: &mut DocumentBuilder<'_>) {
+fn append(ended: &Ended<'_>, shows_text: bool, document: &mut DocumentBuilder<'_>) {
     let outcome = ended.outcome;
     document.append("op", operation_of(outcome.command_name));
     document.append("ns", ended.namespace().as_str());
-    append_command(document, ended.call.body);
+    append_command(document, ended.call.body, shows_text);
     document.append("opid", i64::from(outcome.opid));
     document.append("keysExamined", signed(outcome.keys_examined));
     document.append("docsExamined", signed(outcome.docs_examined));
@@ -66,8 +72,8 @@ fn append(ended: &Ended<'_>, document: &mut DocumentBuilder<'_>) {
     append_waits(document, ended.breakdown);
 }
 
-fn append_command(document: &mut DocumentBuilder<'_>, body: RawDocument<'_>) {
-    if body.as_bytes().len() <= COMMAND_BYTES_MAX {
+fn append_command(document: &mut DocumentBuilder<'_>, body: RawDocument<'_>, shows_text: bool) {
+    if !shows_text {
         document.append("command", body);
         return;
     }

@@ -318,6 +318,7 @@ mod tests {
         let call = Call {
             body: body.as_raw(),
             sequences: &[],
+            has_deep_documents: false,
             is_exhaust_allowed: false,
             started: Instant::now(),
         };

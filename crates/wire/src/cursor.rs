@@ -8,6 +8,7 @@ pub(crate) struct Cursor<'a> {
     message: &'a [u8],
     position: usize,
     end: usize,
+    has_deep_documents: bool,
 }
 
 impl<'a> Cursor<'a> {
@@ -17,7 +18,13 @@ impl<'a> Cursor<'a> {
             message,
             position,
             end,
+            has_deep_documents: false,
         }
+    }
+
+    /// Whether a document so far nests deeper than what may be stored.
+    pub(crate) fn has_deep_documents(&self) -> bool {
+        self.has_deep_documents
     }
 
     pub(crate) fn position(&self) -> usize {
@@ -82,7 +89,7 @@ impl<'a> Cursor<'a> {
         Ok(section)
     }
 
-    /// The document that stands next, validated.
+    /// The document that stands next, validated but for its text: as MongoDB, the server stores text that is not UTF-8.
     pub(crate) fn document(&mut self) -> Result<RawDocument<'a>> {
         let offset = self.position;
         let expected = "the length of a document within the message";
@@ -96,9 +103,20 @@ impl<'a> Cursor<'a> {
                 length: i64::from(length),
                 expected,
             })?;
-        let document =
-            RawDocument::validated(bytes).map_err(|source| Error::Document { offset, source })?;
+        let document = match RawDocument::validated_storable(bytes) {
+            Some(document) => document,
+            None => self.deep_document(bytes, offset)?,
+        };
         self.position += bytes.len();
+        Ok(document)
+    }
+
+    /// A command may nest deeper than what it stores; otherwise this finds the fault.
+    #[cold]
+    fn deep_document(&mut self, bytes: &'a [u8], offset: usize) -> Result<RawDocument<'a>> {
+        let document = RawDocument::validated_any_text(bytes)
+            .map_err(|source| Error::Document { offset, source })?;
+        self.has_deep_documents = true;
         Ok(document)
     }
 }

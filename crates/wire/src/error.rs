@@ -1,4 +1,4 @@
-//! Why bytes are no message. Every one of these ends the connection that sent them.
+//! Why bytes are no message. Some of these are answered; the others end the connection that sent them.
 
 use std::fmt;
 
@@ -45,13 +45,28 @@ impl Error {
         Self::Malformed { offset, expected }
     }
 
-    /// MongoDB's error number for it, for the log line.
+    /// Whether the sender can be told and the connection go on, where this was found in an OP_MSG: the message's length
+    /// held, so that the next one is found. As in MongoDB, flags that the receiver must know and does not, and too many
+    /// sequences, end the connection; bytes that were damaged on their way do as well, because they may be anybody's.
+    #[must_use]
+    pub fn is_answerable(&self) -> bool {
+        matches!(
+            self,
+            Self::Malformed { .. } | Self::Length { .. } | Self::Document { .. }
+        )
+    }
+
+    /// MongoDB's error number for it.
     #[must_use]
     pub fn code(&self) -> i32 {
         match self {
             Self::Malformed { .. } | Self::OpCode(_) => 17,
             Self::Length { .. } => 16,
-            Self::Document { .. } => 22,
+            Self::Document { source, .. } => match source {
+                quarry_bson::Error::TooDeep { .. } => 15,
+                quarry_bson::Error::TooLarge { .. } => 10_334,
+                _ => 22,
+            },
             Self::Flags(_) => 223,
             Self::TooManySequences => 233,
             Self::Checksum { .. } => 288,

@@ -1,8 +1,8 @@
 //! The MongoDB wire protocol: bytes to requests, replies to bytes.
 //!
 //! [`parse`] takes one whole message apart without copying documents (a compressed one is first
-//! unpacked into the caller's scratch buffer) and validates every document in it, once: what it hands
-//! out needs no second look. [`ReplyBuilder`] frames a reply that is built in place in a caller's
+//! unpacked into the caller's scratch buffer) and validates every document in it, once: of what it hands
+//! out only text needs a second look, which may be any bytes. [`ReplyBuilder`] frames a reply that is built in place in a caller's
 //! buffer; [`compress`] packs one. Whatever the bytes are, nothing here panics, and nothing is
 //! allocated that a named bound does not cover.
 //!
@@ -21,7 +21,7 @@ mod request;
 pub use compression::{Compressor, compress};
 pub use error::{Error, Result};
 pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, OpCode};
-pub use op_msg::{DocumentSequence, Documents, OpMsg, SEQUENCES_MAX};
+pub use op_msg::{DocumentSequence, Documents, OpMsg, Refused, SEQUENCES_MAX};
 pub use op_query::OpQuery;
 pub use reply::ReplyBuilder;
 pub use request::{Request, parse};

@@ -21,7 +21,7 @@ pub(crate) const CHECKSUM_BYTES: usize = 4;
 pub(crate) const SECTION_BODY: u8 = 0;
 const SECTION_SEQUENCE: u8 = 1;
 
-/// A command. All its documents are valid BSON.
+/// A command. All its documents are valid BSON, of any text.
 #[derive(Clone, Debug)]
 pub struct OpMsg<'a> {
     pub request_id: i32,
@@ -29,7 +29,31 @@ pub struct OpMsg<'a> {
     pub sequences: SmallVec<[DocumentSequence<'a>; 1]>,
     /// What the message came packed with: its reply goes packed the same way.
     pub compressor: Option<Compressor>,
+    /// A document of a sequence, or in the body, may nest deeper than what may be stored.
+    pub has_deep_documents: bool,
     flags: u32,
+}
+
+/// A message of which the frame can be read and the content cannot. Its sender is told so, and may go on.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    pub error: Error,
+    /// The sender waits for no reply.
+    pub is_more_to_come: bool,
+    pub compressor: Option<Compressor>,
+}
+
+impl Refused {
+    /// `message` as unpacked.
+    pub(crate) fn new(message: &[u8], error: Error, compressor: Option<Compressor>) -> Self {
+        let flags = message[HEADER_BYTES..].first_chunk();
+        let flags = flags.copied().map_or(0, u32::from_le_bytes);
+        Self {
+            error,
+            is_more_to_come: flags & MORE_TO_COME != 0,
+            compressor,
+        }
+    }
 }
 
 impl<'a> OpMsg<'a> {
@@ -76,6 +100,7 @@ impl<'a> OpMsg<'a> {
             cursor = Cursor::new(message, cursor.position(), end);
         }
         let mut body = None;
+        let mut has_deep_documents = false;
         let mut sequences = SmallVec::new();
         while !cursor.is_at_end() {
             let offset = cursor.position();
@@ -85,7 +110,8 @@ impl<'a> OpMsg<'a> {
                 }
                 SECTION_BODY => body = Some(cursor.document()?),
                 SECTION_SEQUENCE => {
-                    let sequence = DocumentSequence::parse(&mut cursor)?;
+                    let (sequence, is_deep) = DocumentSequence::parse(&mut cursor)?;
+                    has_deep_documents |= is_deep;
                     push_sequence(&mut sequences, sequence, offset)?;
                 }
                 _ => return Err(Error::malformed(offset, "a section of kind 0 or 1")),
@@ -106,6 +132,7 @@ impl<'a> OpMsg<'a> {
             body,
             sequences,
             compressor,
+            has_deep_documents: has_deep_documents || cursor.has_deep_documents(),
             flags,
         })
     }
@@ -185,7 +212,8 @@ impl<'a> DocumentSequence<'a> {
         self.bytes
     }
 
-    fn parse(cursor: &mut Cursor<'a>) -> Result<Self> {
+    /// The sequence, and whether one of its documents nests deeper than what may be stored.
+    fn parse(cursor: &mut Cursor<'a>) -> Result<(Self, bool)> {
         let offset = cursor.position();
         let expected = "the length of a section within the message";
         let length = cursor.i32(expected)?;
@@ -206,11 +234,12 @@ impl<'a> DocumentSequence<'a> {
             section.document()?;
             count += 1;
         }
-        Ok(Self {
+        let sequence = Self {
             identifier,
             bytes,
             count,
-        })
+        };
+        Ok((sequence, section.has_deep_documents()))
     }
 }
 

@@ -3,12 +3,14 @@
 use crate::compression;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_BYTES, Header, OpCode};
-use crate::{OpMsg, OpQuery};
+use crate::{OpMsg, OpQuery, Refused};
 
 /// What a client may send.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     Msg(OpMsg<'a>),
+    /// An OP_MSG whose content cannot be read.
+    Refused(Refused),
     Query(OpQuery<'a>),
 }
 
@@ -17,7 +19,7 @@ pub enum Request<'a> {
 /// its operation is the one inside a compressed message.
 ///
 /// # Errors
-/// Anything that is not a well-formed request: the connection it came from cannot go on.
+/// Anything after which the connection it came from cannot go on; see [`Error::is_answerable`] for the rest.
 pub fn parse<'a>(message: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<(Header, Request<'a>)> {
     let Some(header) = message.first_chunk::<HEADER_BYTES>() else {
         return Err(Error::malformed(message.len(), "a header of 16 bytes"));
@@ -38,7 +40,13 @@ pub fn parse<'a>(message: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<(Header,
         message = scratch;
     }
     let request = match OpCode::from_number(header.op_code) {
-        Some(OpCode::Msg) => Request::Msg(OpMsg::parse(message, &header, compressor)?),
+        Some(OpCode::Msg) => match OpMsg::parse(message, &header, compressor) {
+            Ok(msg) => Request::Msg(msg),
+            Err(error) if error.is_answerable() => {
+                Request::Refused(Refused::new(message, error, compressor))
+            }
+            Err(error) => return Err(error),
+        },
         Some(OpCode::Query) => Request::Query(OpQuery::parse(message)?),
         Some(OpCode::Reply | OpCode::Compressed) | None => {
             return Err(Error::OpCode(header.op_code));

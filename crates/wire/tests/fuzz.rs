@@ -45,17 +45,18 @@ fn check(message: &[u8]) {
     let mut scratch = Vec::new();
     match parse(message, &mut scratch) {
         Ok((_, Request::Msg(msg))) => {
-            RawDocument::validated(msg.body.as_bytes()).unwrap();
+            RawDocument::validated_any_text(msg.body.as_bytes()).unwrap();
             for sequence in &msg.sequences {
                 assert_eq!(sequence.documents().count(), sequence.len());
                 for document in sequence.documents() {
-                    RawDocument::validated(document.as_bytes()).unwrap();
+                    RawDocument::validated_any_text(document.as_bytes()).unwrap();
                 }
             }
         }
         Ok((_, Request::Query(query))) => {
-            RawDocument::validated(query.query.as_bytes()).unwrap();
+            RawDocument::validated_any_text(query.query.as_bytes()).unwrap();
         }
+        Ok((_, Request::Refused(refused))) => assert!(refused.error.is_answerable()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }

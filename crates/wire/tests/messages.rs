@@ -73,6 +73,18 @@ fn packed(op_code: i32, size: i32, id: u8, bytes: &[u8]) -> Vec<u8> {
     message(COMPRESSED, &[&prelude, bytes].concat())
 }
 
+/// Why the message is not taken, whether or not its sender is told.
+fn refusal(message: &[u8], scratch: &mut Vec<u8>) -> Error {
+    match parse(message, scratch) {
+        Ok((_, Request::Refused(refused))) => {
+            assert!(refused.error.is_answerable());
+            refused.error
+        }
+        Ok((header, _)) => panic!("{header:?} is taken"),
+        Err(error) => error,
+    }
+}
+
 fn parsed_msg<'a>(message: &'a [u8], scratch: &'a mut Vec<u8>) -> OpMsg<'a> {
     match parse(message, scratch) {
         Ok((header, Request::Msg(msg))) => {
@@ -163,7 +175,7 @@ fn a_checksum_is_checked() {
     for at in [4, 20, 30, good.len() - 1] {
         let mut bad = good.clone();
         bad[at] ^= 0x40;
-        let error = parse(&bad, &mut scratch).unwrap_err();
+        let error = refusal(&bad, &mut scratch);
         assert!(matches!(error, Error::Checksum { .. }), "{at}: {error}");
         assert_eq!(error.code(), 288);
     }
@@ -277,7 +289,7 @@ fn a_packed_message_that_lies_about_its_size_is_refused() {
         ] {
             let mut bad = good.clone();
             bad[20..24].copy_from_slice(&lie.to_le_bytes());
-            let error = parse(&bad, &mut scratch).unwrap_err();
+            let error = refusal(&bad, &mut scratch);
             let refused = matches!(
                 error,
                 Error::Length { offset: 20, .. } | Error::Compression { .. }
@@ -495,10 +507,7 @@ fn malformed_messages_are_refused_with_place_and_reason() {
     ];
     let mut scratch = Vec::new();
     for (name, bytes, expected) in cases {
-        let text = parse(&bytes, &mut scratch)
-            .map(drop)
-            .unwrap_err()
-            .to_string();
+        let text = refusal(&bytes, &mut scratch).to_string();
         if expected.ends_with(' ') {
             assert!(text.starts_with(expected), "{name}: {text}");
         } else {
@@ -514,7 +523,7 @@ fn a_document_beyond_the_largest_is_refused() {
     let mut scratch = Vec::new();
     parsed_msg(&fits, &mut scratch);
     let beyond = body_of_bytes(quarry_bson::DOCUMENT_BYTES_MAX + 16 * 1024 + 1);
-    let error = parse(&op_msg(0, &[[&[0], &beyond[..]].concat()]), &mut scratch).unwrap_err();
+    let error = refusal(&op_msg(0, &[[&[0], &beyond[..]].concat()]), &mut scratch);
     assert!(
         matches!(error, Error::Document { offset: 21, .. }),
         "{error}"
@@ -596,4 +605,63 @@ fn a_legacy_reply_holds_one_document() {
         RawDocument::validated(&out[36..]).unwrap(),
         doc! { "ok": 1.0 }
     );
+}
+
+/// A document with so many documents within each other, itself counted.
+fn nested(levels: usize) -> Document {
+    (1..levels).fold(Document::new(), |inner, _| doc! { "x": inner })
+}
+
+#[test]
+fn a_command_may_nest_deeper_than_what_is_stored_and_its_documents_are_noted() {
+    let mut scratch = Vec::new();
+    let command = doc! { "insert": "c" };
+    for (levels, is_deep) in [(180, false), (181, true), (200, true)] {
+        let document = nested(levels);
+        let in_sequence = op_msg(
+            0,
+            &[
+                body_section(&command),
+                sequence_section("documents", &[&document]),
+            ],
+        );
+        for message in [in_sequence, op_msg(0, &[body_section(&document)])] {
+            let msg = parsed_msg(&message, &mut scratch);
+            assert_eq!(msg.has_deep_documents, is_deep, "{levels}");
+        }
+    }
+    let error = refusal(&op_msg(0, &[body_section(&nested(201))]), &mut scratch);
+    assert_eq!((error.code(), error.is_answerable()), (15, true), "{error}");
+}
+
+#[test]
+fn text_may_be_any_bytes() {
+    let mut body = doc! { "name": "text" }.into_bytes();
+    let (name, text) = (5, body.len() - 6);
+    body[name] = 0xff;
+    body[text] = 0xfe;
+    let mut scratch = Vec::new();
+    let message = op_msg(0, &[[&[0], &body[..]].concat()]);
+    assert_eq!(parsed_msg(&message, &mut scratch).body.as_bytes(), body);
+}
+
+#[test]
+fn a_refused_message_tells_whether_its_sender_waits() {
+    let mut broken = body_section(&doc! { "a": 1 });
+    let last = broken.len() - 1;
+    broken[last] = 1;
+    for flags in [0, 2] {
+        let plain = op_msg(flags, &[broken.clone()]);
+        let mut packed = Vec::new();
+        compress(&plain, Compressor::Snappy, &mut packed).unwrap();
+        for (message, compressor) in [(plain, None), (packed, Some(Compressor::Snappy))] {
+            let mut scratch = Vec::new();
+            let Ok((header, Request::Refused(refused))) = parse(&message, &mut scratch) else {
+                panic!("the message is not refused")
+            };
+            assert_eq!(header.request_id, 7);
+            assert_eq!(refused.is_more_to_come, flags == 2);
+            assert_eq!((refused.compressor, refused.error.code()), (compressor, 22));
+        }
+    }
 }

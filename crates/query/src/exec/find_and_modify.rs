@@ -90,5 +90,5 @@ fn shown(parsed: &Parsed, document: RawDocument<'_>) -> Result<Document> {
     }
     let mut bytes = Vec::new();
     project(parsed, document, &mut bytes)?;
-    Ok(Document::from_bytes(bytes)?)
+    Ok(Document::from_bytes_any_text(bytes)?)
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
-use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument};
+use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument, STORED_DEPTH_MAX};
 use quarry_database::{
     Database, Error, Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX,
 };
@@ -11,6 +11,7 @@ use quarry_database::{
 use super::error::Result;
 use super::request::{InsertOutcome, InsertRequest};
 use crate::empty_timestamps;
+use crate::error_code::ErrorCode;
 use crate::stored_id::check_id;
 
 pub fn insert(
@@ -25,6 +26,7 @@ pub fn insert(
         namespace: request.namespace,
         is_ordered: request.is_ordered,
         keeps_empty_timestamps: request.keeps_empty_timestamps,
+        may_be_too_deep: request.may_be_too_deep,
         outcome: InsertOutcome::default(),
         lsn: None,
     };
@@ -44,6 +46,7 @@ struct Insertion<'i> {
     namespace: &'i Namespace,
     is_ordered: bool,
     keeps_empty_timestamps: bool,
+    may_be_too_deep: bool,
     outcome: InsertOutcome,
     lsn: Option<u64>,
 }
@@ -72,7 +75,7 @@ impl Insertion<'_> {
             {
                 let document = documents[position];
                 position += 1;
-                match normal(document, self.keeps_empty_timestamps) {
+                match self.stage(document) {
                     Ok(document) => {
                         bytes += document.bytes().len();
                         staged.push(document);
@@ -92,6 +95,14 @@ impl Insertion<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The document as it is to be stored.
+    fn stage<'d>(&self, document: RawDocument<'d>) -> crate::Result<Staged<'d>> {
+        if self.may_be_too_deep {
+            check_levels(document)?;
+        }
+        normal(document, self.keeps_empty_timestamps)
     }
 
     /// Stores one piece; says whether to go on.
@@ -128,6 +139,16 @@ impl Insertion<'_> {
             .extend(errors.map(|(at, error)| (positions[at], error)));
         Ok(goes_on)
     }
+}
+
+#[cold]
+fn check_levels(document: RawDocument<'_>) -> crate::Result<()> {
+    if RawDocument::validated_storable(document.as_bytes()).is_some() {
+        return Ok(());
+    }
+    let text =
+        format!("cannot insert document because it exceeds {STORED_DEPTH_MAX} levels of nesting");
+    Err(crate::Error::new(ErrorCode::OVERFLOW, text))
 }
 
 /// An error that can be told of one document while those before it stay.

@@ -47,6 +47,8 @@ pub struct InsertRequest<'a> {
     pub is_ordered: bool,
     /// Stores `Timestamp(0, 0)` as it is instead of the time.
     pub keeps_empty_timestamps: bool,
+    /// A document may nest deeper than what is stored; false where validation has shown that none does.
+    pub may_be_too_deep: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -115,6 +117,7 @@ impl<'a> InsertRequest<'a> {
             documents,
             is_ordered: true,
             keeps_empty_timestamps: false,
+            may_be_too_deep: true,
         }
     }
 }

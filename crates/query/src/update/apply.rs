@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use quarry_bson::{DEPTH_MAX, ElementType, RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{ElementType, RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX};
 use smallvec::SmallVec;
 
 use super::modifier::{Modifier, depth};
@@ -355,9 +355,9 @@ impl<'u> Apply<'u, '_> {
         if let Some(array) = array_on_path(self.root, to) {
             return Err(self.through_array("destination", to, &array));
         }
-        if to.parts().len() + depth(value) > DEPTH_MAX {
+        if to.parts().len() + depth(value) > STORED_DEPTH_MAX {
             let text = format!(
-                "the rename to '{}' would nest deeper than {DEPTH_MAX} levels",
+                "the rename to '{}' would nest deeper than {STORED_DEPTH_MAX} levels",
                 to.as_str()
             );
             return Err(Error::new(ErrorCode::OVERFLOW, text));

@@ -16,13 +16,17 @@ mod push;
 mod tree;
 mod upsert;
 
-use quarry_bson::{DOCUMENT_BYTES_MAX, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
+use quarry_bson::{
+    DOCUMENT_BYTES_MAX, Document, DocumentBuilder, RawArray, RawDocument, RawValue,
+    STORED_DEPTH_MAX,
+};
 
 use crate::empty_timestamps;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
+use modifier::depth;
 use tree::Branch;
 
 /// Array filters of one update, and fields that one update renames: each is looked at for every document.
@@ -159,6 +163,19 @@ fn check_bytes(bytes: usize) -> Result<()> {
         return Err(Error::location(17419, text));
     }
     Ok(())
+}
+
+/// Refuses a whole document that nests deeper than what may be stored.
+fn check_levels(document: RawDocument<'_>) -> Result<()> {
+    /// The shortest document in another one: its type, an empty name, its length and its end.
+    const LEVEL_BYTES: usize = 7;
+    if document.as_bytes().len() <= STORED_DEPTH_MAX * LEVEL_BYTES
+        || depth(RawValue::Document(document)) <= STORED_DEPTH_MAX
+    {
+        return Ok(());
+    }
+    let text = format!("Document exceeds maximum nesting depth of {STORED_DEPTH_MAX}");
+    Err(Error::new(ErrorCode::OVERFLOW, text))
 }
 
 /// The replacement with the document's `_id`, which it may repeat but not change: an equal one of another type leaves

@@ -1,11 +1,11 @@
 //! From an update document to the tree. Everything that can be wrong without a document at hand is refused
 //! here: unknown operators, bad arguments, bad paths, conflicts, unused or missing array filters.
 
-use quarry_bson::{DEPTH_MAX, RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX};
 
 use super::modifier::{Modifier, unknown_operator};
 use super::tree::{Dynamic, Leaf, Step};
-use super::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX};
+use super::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX, check_levels};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
@@ -40,6 +40,7 @@ pub(super) fn parse(update: RawValue<'_>, array_filters: Option<RawArray<'_>>) -
         ));
     }
     check_replacement(document)?;
+    check_levels(document)?;
     Ok(Kind::Replacement(document.to_owned_document()))
 }
 
@@ -169,9 +170,9 @@ impl Operators {
     }
 
     fn insert(&mut self, path: FieldPath, modifier: Modifier) -> Result<()> {
-        if path.parts().len() + modifier.depth() > DEPTH_MAX {
+        if path.parts().len() + modifier.depth() > STORED_DEPTH_MAX {
             let text = format!(
-                "the update of '{}' would nest deeper than {DEPTH_MAX} levels",
+                "the update of '{}' would nest deeper than {STORED_DEPTH_MAX} levels",
                 path.as_str()
             );
             return Err(Error::new(ErrorCode::OVERFLOW, text));

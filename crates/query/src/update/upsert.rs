@@ -5,7 +5,7 @@ use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Va
 
 use super::modifier::Modifier;
 use super::tree::{Branch, Leaf, Step};
-use super::{Kind, Operators, Update};
+use super::{Kind, Operators, Update, check_levels};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
@@ -22,7 +22,8 @@ pub(super) fn document(update: &Update, filter: &Matcher, now_ms: i64) -> Result
         Kind::Replacement(_) => id_of(&equalities)?,
     };
     update.apply(base.as_raw(), &details, true, now_ms, &mut bytes)?;
-    let made = Document::from_bytes(bytes)?;
+    let made = Document::from_bytes_any_text(bytes)?;
+    check_levels(made.as_raw())?;
     with_id_first(made.as_raw())
 }
 
@@ -78,7 +79,7 @@ fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document>
         now_ms,
         &mut bytes,
     )?;
-    Ok(Document::from_bytes(bytes)?)
+    Ok(Document::from_bytes_any_text(bytes)?)
 }
 
 /// The conflict of a path with one before it, in the words for filters.

@@ -32,6 +32,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let request = InsertRequest {
         is_ordered: is_ordered(invocation)?,
         keeps_empty_timestamps: writes::keeps_empty_timestamps(invocation.body),
+        may_be_too_deep: invocation.has_deep_documents,
         ..InsertRequest::new(&namespace, &documents)
     };
     let level = writes::level(invocation);

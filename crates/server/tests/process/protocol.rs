@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::thread;
 
-use quarry_bson::{Document, RawDocument, Value, doc};
+use quarry_bson::{Document, RawDocument, RawStr, RawValue, Value, doc};
 use quarry_wire::Compressor;
 
 use crate::client::{CHECKSUM_PRESENT, Client, EXHAUST_ALLOWED, MORE_TO_COME, message};
@@ -25,12 +25,10 @@ fn malformed_bytes_end_their_connection_and_nothing_else() {
     let ping = message(doc! { "ping": 1 }.as_raw(), 0);
     let mut cut = ping.clone();
     cut.truncate(ping.len() - 3);
-    let mut bad_document = ping.clone();
-    bad_document[21] = 0xff;
+    let mut bad_flags = ping.clone();
+    bad_flags[16] = 4;
     let mut bad_checksum = message(doc! { "ping": 1 }.as_raw(), CHECKSUM_PRESENT);
     *bad_checksum.last_mut().unwrap() ^= 1;
-    let mut bad_section = ping.clone();
-    bad_section[20] = 9;
     let cases = [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         header(-1, 2013),
@@ -38,9 +36,8 @@ fn malformed_bytes_end_their_connection_and_nothing_else() {
         header(48_000_001, 2013),
         [header(20, 9999), vec![0; 4]].concat(),
         cut,
-        bad_document,
+        bad_flags,
         bad_checksum,
-        bad_section,
     ];
     for (index, case) in cases.iter().enumerate() {
         let mut client = Client::connect(server.port);
@@ -55,6 +52,188 @@ fn malformed_bytes_end_their_connection_and_nothing_else() {
     }
     let logged = server.count_lines("malformed message", cases.len());
     assert_eq!(logged, cases.len());
+}
+
+#[test]
+fn a_message_whose_content_cannot_be_read_is_answered_and_its_connection_goes_on() {
+    let server = Server::start(&[]);
+    let mut client = Client::connect(server.port);
+    let ping = message(doc! { "ping": 1 }.as_raw(), 0);
+    let damaged = |at: usize, byte: u8| {
+        let mut bytes = ping.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let too_deep = message(nested(201).as_raw(), 0);
+    let cases = [
+        ("the length of the body", damaged(21, 0xff), 16),
+        ("the type of its first element", damaged(25, 0x77), 22),
+        ("the kind of the section", damaged(20, 9), 17),
+        ("depth", too_deep, 15),
+    ];
+    for (what, bytes, code) in cases {
+        client.send(&bytes);
+        let reply = client.reply().document;
+        assert_eq!(
+            (reply.get_f64("ok"), reply.get_i32("code")),
+            (Some(0.0), Some(code)),
+            "{what}: {reply}"
+        );
+        // Nobody waits for an answer to this one.
+        let mut unasked = bytes;
+        unasked[16] = MORE_TO_COME as u8;
+        client.send(&unasked);
+        assert_eq!(
+            client.run(&doc! { "ping": 1 }).get_f64("ok"),
+            Some(1.0),
+            "{what}"
+        );
+    }
+}
+
+/// So many documents within each other, the outermost counted.
+fn nested(levels: usize) -> Document {
+    (1..levels).fold(Document::new(), |inner, _| doc! { "x": inner })
+}
+
+#[test]
+fn a_document_that_nests_too_deep_is_refused_alone() {
+    let server = Server::start(&[]);
+    let mut client = Client::connect(server.port);
+    let document = |id: i32, levels: usize| {
+        let mut document = doc! { "_id": id };
+        for element in nested(levels).as_raw() {
+            document.append_element(element);
+        }
+        document
+    };
+    let insert = doc! {
+        "insert": "deep", "ordered": false,
+        "documents": [(document(1, 2)), (document(2, 181)), (document(3, 180)), (document(4, 2))]
+    };
+    let reply = client.run(&insert);
+    assert_eq!(reply.get_i32("n"), Some(3), "{reply}");
+    let refused = |reply: &Document| {
+        let error = reply
+            .get_path("writeErrors.0")
+            .and_then(|error| error.as_document());
+        error.map(|error| (error.get_i32("index"), error.get_i32("code")))
+    };
+    assert_eq!(refused(&reply), Some((Some(1), Some(15))), "{reply}");
+    // A replacement is a document to be stored as well, and so is what an upsert makes of its filter.
+    let replace = |levels: usize| {
+        doc! {
+            "update": "deep", "updates": [
+                { "q": { "_id": 1 }, "u": (nested(levels)) },
+                { "q": { "_id": 9, "x": (nested(levels - 1)) }, "u": { "$set": { "y": 1 } }, "upsert": true }
+            ], "ordered": false
+        }
+    };
+    let reply = client.run(&replace(180));
+    assert_eq!(reply.get_i32("n"), Some(2), "{reply}");
+    let reply = client.run(&replace(181));
+    assert_eq!(refused(&reply), Some((Some(0), Some(15))), "{reply}");
+    let reply = client.run(&doc! { "find": "deep", "filter": { "_id": 3 } });
+    let found = reply
+        .get_path("cursor.firstBatch.0")
+        .and_then(|found| found.as_document());
+    assert_eq!(
+        found.map(|found| found.as_bytes().to_vec()),
+        Some(document(3, 180).into_bytes())
+    );
+    let validated = client.run(&doc! { "validate": "deep", "full": true });
+    assert_eq!(validated.get_bool("valid"), Some(true), "{validated}");
+}
+
+#[test]
+fn text_that_is_not_utf8_is_stored_found_sorted_and_indexed() {
+    let server = Server::start(&[]);
+    let mut client = Client::connect(server.port);
+    let text = |bytes: &'static [u8]| RawValue::String(RawStr::from_bytes(bytes));
+    let document = |id: i32, bytes: &'static [u8]| {
+        let mut document = doc! { "_id": id };
+        document.append("a", text(bytes));
+        let mut out = document.into_bytes();
+        // A name of two bytes that are no UTF-8 either.
+        let end = out.len() - 1;
+        out.splice(end..end, *b"\x10\xfe\xff\0\x01\0\0\0");
+        let length = u32::try_from(out.len()).unwrap();
+        out[..4].copy_from_slice(&length.to_le_bytes());
+        Document::from_bytes_any_text(out).unwrap()
+    };
+    let documents = [
+        document(1, b"plain"),
+        document(2, b"\xff\xfe"),
+        document(3, b"pl\x80n"),
+    ];
+    let [first, second, third] = documents.clone();
+    let insert = doc! { "insert": "bytes", "documents": [(first), (second), (third)] };
+    assert_eq!(client.run(&insert).get_i32("n"), Some(3));
+    let index = doc! { "createIndexes": "bytes", "indexes": [{ "key": { "a": 1 }, "name": "a" }] };
+    assert_eq!(client.run(&index).get_f64("ok"), Some(1.0));
+    let found = |client: &mut Client, command: Document| -> Vec<Vec<u8>> {
+        let reply = client.run(&command);
+        let batch = reply
+            .get_path("cursor.firstBatch")
+            .and_then(|batch| batch.as_array());
+        let batch = batch.unwrap_or_else(|| panic!("{reply}"));
+        batch
+            .iter()
+            .map(|found| found.as_document().unwrap().as_bytes().to_vec())
+            .collect()
+    };
+    let bytes = |positions: &[usize]| -> Vec<Vec<u8>> {
+        positions
+            .iter()
+            .map(|&at| documents[at].as_bytes().to_vec())
+            .collect()
+    };
+    let mut equal = Document::new();
+    equal.append("a", text(b"\xff\xfe"));
+    for hint in ["a", "_id_"] {
+        let find = doc! { "find": "bytes", "filter": (equal.clone()), "hint": hint };
+        assert_eq!(found(&mut client, find), bytes(&[1]), "{hint}");
+    }
+    let sorted = doc! { "find": "bytes", "sort": { "a": 1 } };
+    assert_eq!(found(&mut client, sorted), bytes(&[0, 2, 1]));
+    let in_memory = doc! { "find": "bytes", "sort": { "a": -1 }, "hint": "_id_" };
+    assert_eq!(found(&mut client, in_memory), bytes(&[1, 2, 0]));
+    // A key is decoded for a covered plan.
+    let covered = doc! { "find": "bytes", "filter": { "a": { "$gt": "q" } }, "projection": { "_id": 0, "a": 1 }, "hint": "a" };
+    let mut expected = Document::new();
+    expected.append("a", text(b"\xff\xfe"));
+    assert_eq!(found(&mut client, covered), [expected.into_bytes()]);
+    // Whatever looks into text gets an answer, if only an error.
+    let mut named = Document::new();
+    named.append_element(documents[0].iter().last().unwrap());
+    let asked = [
+        doc! { "find": "bytes", "filter": { "a": { "$regex": "^pl" } } },
+        doc! { "find": "bytes", "filter": (named) },
+        doc! { "find": "bytes", "filter": { "$expr": { "$eq": [{ "$toUpper": "$a" }, "PLAIN"] } } },
+        doc! { "aggregate": "bytes", "cursor": {}, "pipeline": [{ "$group": { "_id": "$a" } }] },
+        doc! { "aggregate": "bytes", "cursor": {}, "pipeline": [{ "$project": { "b": { "$concat": ["$a", "x"] } } }] },
+        doc! { "aggregate": "bytes", "cursor": {}, "pipeline": [{ "$project": { "b": { "$strLenCP": "$a" } } }] },
+        doc! { "distinct": "bytes", "key": "a" },
+        doc! { "explain": { "find": "bytes", "filter": (equal.clone()) } },
+        doc! { "findAndModify": "bytes", "query": (equal.clone()), "update": { "$set": { "b": 1 } }, "new": true },
+        doc! { "update": "bytes", "updates": [{ "q": (equal.clone()), "u": { "$push": { "c": "x" } } }] },
+        doc! { "listIndexes": "bytes" },
+        doc! { "currentOp": 1, "$all": true },
+    ];
+    for command in asked {
+        let reply = client.run(&command);
+        assert!(reply.get_f64("ok").is_some(), "{command}: {reply}");
+    }
+    // Where a name has to be text, it is refused.
+    for command in ["find", "drop", "createIndexes", "count", "noSuchCommand"] {
+        let mut bad = Document::new();
+        bad.append(command, text(b"\xff"));
+        let reply = client.run(&bad);
+        assert_eq!(reply.get_f64("ok"), Some(0.0), "{command}: {reply}");
+    }
+    let validated = client.run(&doc! { "validate": "bytes", "full": true });
+    assert_eq!(validated.get_bool("valid"), Some(true), "{validated}");
+    assert_eq!(server.lines_with("panic"), Vec::<String>::new());
 }
 
 #[test]
@@ -228,13 +407,21 @@ fn the_deepest_filter_fits_the_stack_of_a_connection() {
     let server = Server::start(&[]);
     let mut client = Client::connect(server.port);
     // The outermost document and the arrays between count too: as deep as validation lets through.
-    let mut filter = doc! { "active": true };
-    for _ in 0..quarry_bson::DEPTH_MAX / 2 - 2 {
-        filter = doc! { "$nor": [(filter)] };
+    for operator in ["$and", "$nor", "$or"] {
+        let mut filter = doc! { "active": true };
+        for _ in 0..quarry_bson::DEPTH_MAX / 2 - 2 {
+            filter = Document::build(|outer| {
+                let mut list = outer.array(operator);
+                list.push(&filter);
+                list.finish();
+            });
+        }
+        let mut command = doc! { "currentOp": 1 };
+        command.append_element(filter.first().unwrap());
+        let reply: Document = client.run(&command);
+        assert_eq!(reply.get_f64("ok"), Some(1.0), "{operator}: {reply}");
+        let reply = client.run(&doc! { "find": "c", "filter": (filter) });
+        assert_eq!(reply.get_f64("ok"), Some(1.0), "{operator}: {reply}");
     }
-    let mut command = doc! { "currentOp": 1 };
-    command.append_element(filter.first().unwrap());
-    let reply: Document = client.run(&command);
-    assert!(reply.get_f64("ok").is_some(), "{reply}");
     assert_eq!(client.run(&doc! { "ping": 1 }).get_f64("ok"), Some(1.0));
 }
