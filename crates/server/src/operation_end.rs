@@ -65,8 +65,7 @@ pub fn settle(
 ) {
     let finished = quarry_timing::finish_operation();
     let slow_ms = server.parameters.slow_ms.load(Relaxed);
-    let is_slow = i64::try_from(finished.wall_ns() / 1_000_000).unwrap_or(i64::MAX) >= slow_ms
-        && !is_waiting_command(outcome);
+    let is_slow = i64::try_from(finished.wall_ns() / 1_000_000).unwrap_or(i64::MAX) >= slow_ms;
     if is_slow || server.profiler.is_on() || traces::tracer().is_some() {
         settle_noted(server, connection, call, outcome, reply, finished, is_slow);
         return;
@@ -245,11 +244,6 @@ pub fn forget(namespace: &Namespace) {
 
 fn namespace(outcome: &Outcome<'_>) -> String {
     format!("{}.{}", outcome.database, outcome.collection)
-}
-
-/// A hello that waits for a change is slow on purpose.
-fn is_waiting_command(outcome: &Outcome<'_>) -> bool {
-    matches!(outcome.command_name, "hello" | "isMaster")
 }
 
 fn unix_ms() -> u64 {

@@ -45,9 +45,9 @@ pub use live::{Attached, Glimpse, Observer, attach, count, count_all, name, name
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{
-    Breakdown, Finished, IS_COMPILED, Scope, add, begin_operation, begin_operation_after,
+    Breakdown, Finished, IS_COMPILED, Pause, Scope, add, begin_operation, begin_operation_after,
     begin_operation_in, breakdown, end_operation, finish_operation, is_enabled, note_exemplar,
-    phase, record_operation, set_enabled, tag, tag_operation, turn,
+    pause, phase, record_operation, set_enabled, tag, tag_operation, turn,
 };
 pub use report::{
     KindReport, LabelReport, OTHERS, PhaseReport, Times, all_uses, exemplar, forget_namespace,

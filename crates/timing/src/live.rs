@@ -46,6 +46,8 @@ pub(crate) struct Live {
     pub start: AtomicU64,
     /// When the running slot was last changed; 0 while no timed operation runs.
     pub since: AtomicU64,
+    /// When the operation's time was stopped; 0 while it runs. See [`crate::pause`].
+    pub paused: AtomicU64,
     pub running: AtomicU32,
     /// A bit for each slot that the clock has run for, and for each phase that has taken no time: [`Phase::bit`],
     /// [`Phase::passed_bit`].
@@ -95,6 +97,7 @@ impl Live {
         Live {
             start: AtomicU64::new(0),
             since: AtomicU64::new(0),
+            paused: AtomicU64::new(0),
             running: AtomicU32::new(NO_PHASE),
             touched: AtomicU32::new(0),
             slots: [const { AtomicU64::new(0) }; SLOTS],
@@ -266,6 +269,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.live.start.store(0, Relaxed);
         self.live.since.store(0, Relaxed);
+        self.live.paused.store(0, Relaxed);
         set_idle();
         PLACE.set(None);
         FREE.lock()
@@ -281,8 +285,10 @@ pub struct Observer(&'static Live);
 /// An operation that is still running, as another thread sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Glimpse {
-    /// The phase that the clock runs for; none between phases and while timing is off.
+    /// The phase that the clock runs for; none between phases, while the clock is stopped, and while timing is off.
     pub phase: Option<Phase>,
+    /// The operation waits for what it was asked to wait for, and its clock is stopped.
+    pub is_paused: bool,
     /// The times so far, the running phase's up to now.
     pub breakdown: Breakdown,
 }
@@ -299,12 +305,14 @@ impl Observer {
             }
             let running = live.running.load(Relaxed);
             let since = live.since.load(Relaxed);
-            let now = clock::now();
+            let paused = live.paused.load(Relaxed);
+            let is_paused = paused != 0;
+            let now = if is_paused { paused } else { clock::now() };
             let mut breakdown = live.breakdown_at(now);
             if live.start.load(Relaxed) != start {
                 continue;
             }
-            let phase = (since != 0)
+            let phase = (since != 0 && !is_paused)
                 .then(|| Phase::ALL.get(running as usize).copied())
                 .flatten();
             if let Some(phase) = phase {
@@ -312,7 +320,11 @@ impl Observer {
                 breakdown.phases[phase as usize] += ns;
                 breakdown.unattributed_ns -= ns;
             }
-            return Some(Glimpse { phase, breakdown });
+            return Some(Glimpse {
+                phase,
+                is_paused,
+                breakdown,
+            });
         }
         None
     }

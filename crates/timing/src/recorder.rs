@@ -236,6 +236,37 @@ pub fn phase(phase: Phase) -> Scope {
     }
 }
 
+/// Stops the clock of this thread's operation until the pause is dropped: for an operation that was asked to wait for
+/// something to happen, such as a getMore that awaits data. How long that takes is the client's wish and says nothing
+/// of the server, so it is in no phase and not in the wall. No scope is opened or closed and no phase begun in a pause.
+#[must_use = "the clock runs again where the pause is dropped"]
+#[inline]
+pub fn pause() -> Pause {
+    let live = running();
+    if let Some(live) = live {
+        live.pause();
+    }
+    Pause {
+        live,
+        _stays_on_its_thread: PhantomData,
+    }
+}
+
+/// A stopped clock.
+#[derive(Debug)]
+pub struct Pause {
+    live: Option<&'static Live>,
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        if let Some(live) = self.live {
+            live.go_on();
+        }
+    }
+}
+
 /// Gives `ns` nanoseconds of the time that has passed in the running scope to `phase`: for time
 /// that another crate measured and reported. The sum stays the wall time.
 #[inline]
@@ -280,6 +311,31 @@ impl Live {
         set_running(self, is_timed);
     }
 
+    fn pause(&self) {
+        let now = self.counter.now();
+        if self.since.load(Relaxed) != 0 {
+            self.charge(now);
+        }
+        self.paused.store(now, Relaxed);
+    }
+
+    /// Moves the operation's beginning by what the pause took.
+    fn go_on(&self) {
+        let paused = self.paused.load(Relaxed);
+        // The operation may have ended in the pause.
+        if paused == 0 || self.start.load(Relaxed) == 0 {
+            return;
+        }
+        let now = self.counter.now();
+        let start = self.start.load(Relaxed);
+        self.start
+            .store(start.wrapping_add(now.wrapping_sub(paused)), Relaxed);
+        if self.since.load(Relaxed) != 0 {
+            self.since.store(now, Relaxed);
+        }
+        self.paused.store(0, Relaxed);
+    }
+
     /// The wall in ticks, and whether the operation was timed.
     #[inline]
     fn end(&self) -> (u64, bool) {
@@ -293,6 +349,7 @@ impl Live {
         self.since.store(0, Relaxed);
         self.start.store(0, Relaxed);
         self.tag.store(0, Relaxed);
+        self.paused.store(0, Relaxed);
         set_idle();
         (wall, is_timed)
     }
@@ -448,6 +505,35 @@ mod tests {
         assert_sum(&breakdown);
         assert!(breakdown.phase_ns(Phase::Match) <= breakdown.wall_ns);
         assert!(ms(breakdown.phase_ns(Phase::Match)) >= 3);
+    }
+
+    #[test]
+    fn a_pause_is_in_no_phase_and_not_in_the_wall() {
+        let attached = crate::attach();
+        let observer = attached.observer();
+        begin_operation_in(Phase::Execute);
+        sleep(Duration::from_millis(2));
+        {
+            let _pause = pause();
+            let first = observer.look().unwrap();
+            sleep(Duration::from_millis(50));
+            let second = observer.look().unwrap();
+            assert!(second.is_paused && second.phase.is_none());
+            assert_eq!(first.breakdown, second.breakdown);
+        }
+        let after = Instant::now();
+        assert_eq!(observer.look().unwrap().phase, Some(Phase::Execute));
+        let breakdown = end_operation(OperationKind::Command);
+        assert_sum(&breakdown);
+        assert!(breakdown.phase_ns(Phase::Execute) >= 2_000_000);
+        // However long the machine let the sleep before the pause take, the pause is not in it.
+        let outside = Duration::from_nanos(breakdown.wall_ns).saturating_sub(after.elapsed());
+        assert!(outside < Duration::from_millis(50), "{breakdown:?}");
+        begin_operation(Instant::now());
+        drop(pause());
+        assert!(ms(end_operation(OperationKind::Command).wall_ns) < 50);
+        // Outside an operation there is no clock to stop.
+        drop(pause());
     }
 
     #[test]

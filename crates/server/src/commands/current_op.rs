@@ -1,10 +1,11 @@
 //! `currentOp`: what each connection runs now, and the phase that it is in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_query::matcher::Matcher;
-use quarry_timing::{Observer, Phase};
+use quarry_timing::{Glimpse, Observer, Phase};
 
 use crate::command::{Command, Fields, Invocation};
 use crate::connections::{Connection, Running};
@@ -100,13 +101,20 @@ fn append_operation(connection: &Connection, running: &Running, entry: &mut Docu
     entry.append("active", running.is_active());
     entry.append("currentOpTime", DateTime::now().to_string().as_str());
     if running.is_active() {
-        append_running(running, entry);
-        append_timing(connection, entry);
+        let glimpse = connection.observer.get().and_then(Observer::look);
+        append_running(running, glimpse.as_ref(), entry);
+        if let Some(glimpse) = glimpse {
+            append_timing(&glimpse, entry);
+        }
     }
 }
 
-fn append_running(running: &Running, entry: &mut DocumentBuilder<'_>) {
-    let elapsed = running.elapsed();
+fn append_running(running: &Running, glimpse: Option<&Glimpse>, entry: &mut DocumentBuilder<'_>) {
+    // Without what the operation was asked to wait.
+    let elapsed = glimpse.map_or_else(
+        || running.elapsed(),
+        |glimpse| Duration::from_nanos(glimpse.breakdown.wall_ns),
+    );
     entry.append("opid", i32::try_from(running.opid).unwrap_or(i32::MAX));
     entry.append("secs_running", elapsed.as_secs() as i64);
     entry.append(
@@ -128,12 +136,13 @@ fn append_running(running: &Running, entry: &mut DocumentBuilder<'_>) {
 }
 
 /// The phase that the operation is in now, its times so far, and whom it waited for.
-fn append_timing(connection: &Connection, entry: &mut DocumentBuilder<'_>) {
-    let Some(glimpse) = connection.observer.get().and_then(Observer::look) else {
-        return;
-    };
+fn append_timing(glimpse: &Glimpse, entry: &mut DocumentBuilder<'_>) {
     let mut timing = entry.document("quarry");
-    timing.append("phase", glimpse.phase.map_or("none", Phase::name));
+    let phase = match glimpse.phase {
+        _ if glimpse.is_paused => "waiting",
+        phase => phase.map_or("none", Phase::name),
+    };
+    timing.append("phase", phase);
     timing_document::append_breakdown(&mut timing, &glimpse.breakdown);
     timing.finish();
 }

@@ -152,6 +152,8 @@ fn await_change(invocation: &mut Invocation<'_>, known: RawDocument<'_>) -> Resu
         return Ok(());
     }
     invocation.is_exhaust = invocation.is_exhaust_allowed;
+    // The client's wish, not the server's work.
+    let _pause = quarry_timing::pause();
     invocation
         .connection
         .wait_for_input(Duration::from_millis(ms));
