@@ -4,8 +4,11 @@
 //! accepts it; `/health` says whether the server is up. It listens on the first address only and takes no commands.
 //!
 //! One thread serves all connections; what takes long to write is written on another, so that a client that is slow to
-//! ask or to take its answer holds up nobody. Connections, their time and their headers are bounded.
+//! ask or to take its answer holds up nobody. Connections, their time and their headers are bounded, and nobody waits to
+//! be let in: where as many are open as may be, the one that has been open for longest makes room. `/health` needs nothing
+//! but the one thread, so that it is answered whatever the others do.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net;
 use std::pin::pin;
@@ -23,6 +26,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time;
 
 use crate::config::AdminPort;
@@ -31,12 +35,13 @@ use crate::log;
 use crate::metrics::{self, Format};
 use crate::server::Server;
 
-/// Connections served at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections served at once; one more ends the oldest of them.
+const CONNECTIONS_MAX: usize = 128;
 /// Answers written at once.
 const WRITERS_MAX: usize = 4;
-/// A request's head is read for so long, which is also how long a connection may be idle.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A request's head is read for so long, which is also how long a connection may be idle. A monitor sends its head at
+/// once, and loses nothing by connecting anew.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// A connection takes no more requests after so long.
 const CONNECTION_LIFE: Duration = Duration::from_secs(60);
 /// What a client that no longer may ask has to take its last answer.
@@ -117,19 +122,16 @@ struct Admin {
 }
 
 async fn accept(server: &'static Server, listener: TcpListener) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut open = Open::default();
     let admin = Admin {
         server,
         writers: Arc::new(Semaphore::new(WRITERS_MAX)),
     };
-    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+    loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let admin = admin.clone();
-                tokio::spawn(async move {
-                    serve(admin, stream).await;
-                    drop(slot);
-                });
+                open.make_room();
+                open.add(tokio::spawn(serve(admin.clone(), stream)).abort_handle());
             }
             Err(error) => {
                 let reason = [("error", error.to_string().into())];
@@ -137,6 +139,29 @@ async fn accept(server: &'static Server, listener: TcpListener) {
                 time::sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+/// The connections that are served, the oldest first.
+#[derive(Default)]
+struct Open(VecDeque<AbortHandle>);
+
+impl Open {
+    /// Ends the oldest connections where there are as many as may be.
+    fn make_room(&mut self) {
+        if self.0.len() < CONNECTIONS_MAX {
+            return;
+        }
+        self.0.retain(|connection| !connection.is_finished());
+        while self.0.len() >= CONNECTIONS_MAX {
+            if let Some(oldest) = self.0.pop_front() {
+                oldest.abort();
+            }
+        }
+    }
+
+    fn add(&mut self, connection: AbortHandle) {
+        self.0.push_back(connection);
     }
 }
 
