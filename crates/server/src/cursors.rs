@@ -1,9 +1,11 @@
 //! Open cursors: what a find or aggregate left to be fetched.
 //!
-//! A cursor is idle in the table or in the hands of exactly one getMore; killing a busy one interrupts that getMore.
+//! A cursor is idle in the table or in the hands of exactly one getMore; killing a busy one interrupts that getMore. One
+//! that is dropped in those hands, by an error or a panic, has ended: where it stood is not known.
 //! It belongs to a namespace and to the session that made it, and ends with its last document, by killCursors, with
 //! its session, or after ten idle minutes.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -79,14 +81,14 @@ impl Cursors {
         }
     }
 
-    /// Hands the cursor out to a getMore; `put_back` or `finish` follows.
+    /// Hands the cursor out to a getMore.
     pub fn take(
         &self,
         id: i64,
         namespace: &str,
         session: Option<SessionId>,
         operation: &Arc<Operation>,
-    ) -> Result<Box<ClientCursor>> {
+    ) -> Result<CursorInHand<'_>> {
         let mut shard = self.shard(id).lock();
         let Some(slot) = shard.get_mut(&id) else {
             return Err(not_found(id));
@@ -103,13 +105,16 @@ impl Cursors {
             is_killed: false,
         };
         match std::mem::replace(slot, busy) {
-            Slot::Idle { cursor, .. } => Ok(cursor),
+            Slot::Idle { cursor, .. } => Ok(CursorInHand {
+                cursors: self,
+                cursor: Some(cursor),
+                id,
+            }),
             Slot::Busy { .. } => Err(not_found(id)),
         }
     }
 
-    /// Takes the cursor back, unless it was killed meanwhile; says whether it is still open.
-    pub fn put_back(&self, cursor: Box<ClientCursor>) -> bool {
+    fn put_back(&self, cursor: Box<ClientCursor>) -> bool {
         let id = cursor.id;
         let mut shard = self.shard(id).lock();
         if !matches!(
@@ -134,8 +139,7 @@ impl Cursors {
         true
     }
 
-    /// The cursor in hand has ended.
-    pub fn finish(&self, id: i64) {
+    fn finish(&self, id: i64) {
         if self.shard(id).lock().remove(&id).is_some() {
             self.open.fetch_sub(1, Relaxed);
         }
@@ -223,6 +227,48 @@ impl Cursors {
 
     fn shard(&self, id: i64) -> &Mutex<FxHashMap<i64, Slot>> {
         &self.shards[id.unsigned_abs() as usize % SHARDS]
+    }
+}
+
+/// A cursor that a getMore reads from. Dropped without `put_back` it has ended.
+pub struct CursorInHand<'c> {
+    cursors: &'c Cursors,
+    /// None once it is put back.
+    cursor: Option<Box<ClientCursor>>,
+    id: i64,
+}
+
+impl CursorInHand<'_> {
+    /// Puts the cursor back into the table, unless it was killed meanwhile; says whether it is still open.
+    pub fn put_back(mut self) -> bool {
+        match self.cursor.take() {
+            Some(cursor) => self.cursors.put_back(cursor),
+            None => false,
+        }
+    }
+}
+
+impl Deref for CursorInHand<'_> {
+    type Target = ClientCursor;
+
+    fn deref(&self) -> &ClientCursor {
+        self.cursor.as_ref().expect(IN_HAND)
+    }
+}
+
+impl DerefMut for CursorInHand<'_> {
+    fn deref_mut(&mut self) -> &mut ClientCursor {
+        self.cursor.as_mut().expect(IN_HAND)
+    }
+}
+
+const IN_HAND: &str = "only `put_back`, which consumes the hand, takes the cursor out of it";
+
+impl Drop for CursorInHand<'_> {
+    fn drop(&mut self) {
+        if self.cursor.is_some() {
+            self.cursors.finish(self.id);
+        }
     }
 }
 
@@ -337,7 +383,7 @@ mod tests {
         );
         assert!(cursors.kill(id, "db.c").unwrap());
         assert!(operation.is_killed());
-        assert!(!cursors.put_back(taken));
+        assert!(!taken.put_back());
         assert_eq!(
             cursors
                 .take(id, "db.c", session, &operation)
@@ -348,10 +394,21 @@ mod tests {
         );
         let id = cursors.keep(cursor(None)).unwrap();
         cursors.reap(Duration::from_secs(60));
-        assert!(cursors.take(id, "db.c", None, &operation).is_ok());
+        let taken = cursors.take(id, "db.c", None, &operation).unwrap();
         assert!(cursors.kill(id, "db.c").unwrap());
         assert_eq!(cursors.count().0, 1);
-        cursors.finish(id);
+        drop(taken);
         assert_eq!(cursors.count().0, 0);
+    }
+
+    #[test]
+    fn a_cursor_that_is_dropped_in_the_hands_of_a_get_more_has_ended() {
+        let cursors = Cursors::default();
+        let operation = Arc::new(Operation::default());
+        let id = cursors.keep(cursor(None)).unwrap();
+        drop(cursors.take(id, "db.c", None, &operation).unwrap());
+        let again = cursors.take(id, "db.c", None, &operation);
+        assert_eq!(again.err().unwrap().code, 43);
+        assert_eq!((cursors.count().0, cursors.open.load(Relaxed)), (0, 0));
     }
 }

@@ -1,6 +1,12 @@
 //! From a request to its reply document: finds the command, reads the generic arguments, runs it, writes what went
 //! wrong. The reply is built in place; when a command fails, what it wrote of it is taken back.
+//!
+//! A panic is a defect, and ends one command: whatever the command held (its place among the running operations, its
+//! cursor, locks and holds, its epoch, the phases of its time) goes as the stack unwinds, its client is told
+//! `InternalError`, and the connection goes on. Nobody can say what a command that writes had done, so that one ends its
+//! connection without an answer. The commit path allows no panic and ends the process (`quarry_journal`'s hooks).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -32,14 +38,14 @@ const REPLY_BYTES_MAX: usize = quarry_wire::MESSAGE_BYTES_MAX - 1024;
 pub struct Call<'a> {
     pub body: RawDocument<'a>,
     pub sequences: &'a [DocumentSequence<'a>],
+    /// A document may nest deeper than what may be stored.
+    pub has_deep_documents: bool,
     pub is_exhaust_allowed: bool,
     /// When its first byte came.
     pub started: Instant,
 }
 
 /// What the connection does after the reply, and what the slow-operation line says.
-    /// A document may nest deeper than what may be stored.
-    pub has_deep_documents: bool,
 pub struct Outcome<'a> {
     pub kind: OperationKind,
     pub command_name: &'static str,
@@ -98,7 +104,12 @@ pub fn dispatch<'a>(
     let mut outcome = Outcome::default();
     let start = out.len();
     let mut reply = DocumentBuilder::new(out);
-    let result = run(server, connection, call, &mut outcome, &mut reply)
+    // What a panic leaves of the outcome is what was known when it came; of the reply nothing is kept.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        run(server, connection, call, &mut outcome, &mut reply)
+    }));
+    let result = result
+        .unwrap_or_else(|_| Err(defect(&outcome)))
         .and_then(|()| check_size(reply.len_bytes()));
     quarry_timing::turn(Phase::Encode);
     match result {
@@ -173,6 +184,7 @@ fn run<'a>(
         command,
         body: call.body,
         sequences: call.sequences,
+        has_deep_documents: call.has_deep_documents,
         generic,
         operation: &operation,
         is_exhaust_allowed: call.is_exhaust_allowed,
@@ -184,7 +196,6 @@ fn run<'a>(
     outcome.returned = invocation.returned;
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
     outcome.docs_examined = operation.docs_examined.load(Relaxed);
-        has_deep_documents: call.has_deep_documents,
     result?;
     if invocation.generic.read_concern == ReadConcern::Majority {
         server.database.sync()?;
@@ -195,6 +206,18 @@ fn run<'a>(
         operation_end::append_timing(outcome, reply);
     }
     Ok(())
+}
+
+/// The error of a command that panicked; the panic itself is logged where it happens.
+#[cold]
+fn defect(outcome: &Outcome<'_>) -> CommandError {
+    let name = outcome.command_name;
+    let message =
+        format!("the command '{name}' failed over a defect of the server; its log has more");
+    let mut error = CommandError::new(ErrorCode::INTERNAL_ERROR, message);
+    let command = commands::find(name);
+    error.is_unanswerable = command.is_some_and(|command| command.takes_write_concern);
+    error
 }
 
 /// A reply must fit a message; batches are kept far below that, so that only a single huge answer meets this.
@@ -272,5 +295,90 @@ fn counter_of(kind: OperationKind) -> Option<Counter> {
         // These count documents, as MongoDB does; the commands add them.
         OperationKind::Insert | OperationKind::Update | OperationKind::Delete => None,
         _ => Some(Counter::Command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use clap::Parser;
+    use quarry_bson::{Document, Value, doc};
+    use quarry_storage::Memory;
+
+    use super::*;
+    use crate::client_cursor::{ClientCursor, Source};
+    use crate::config::{self, CommandLine, Config};
+    use crate::parameters::Parameters;
+
+    fn server() -> &'static Server {
+        let line = CommandLine::parse_from(["quarry", "serve", "--engine", "memory"]);
+        let config::Command::Serve(options) = line.command else {
+            unreachable!("the line says `serve`")
+        };
+        let config = Config::new(*options, Vec::new()).unwrap();
+        let parameters = Parameters::new(&config).unwrap();
+        let database = quarry_database::Database::open_in_memory().unwrap();
+        let engine = Arc::new(Memory::new());
+        Box::leak(Box::new(Server::new(config, parameters, engine, database)))
+    }
+
+    fn connection(server: &Server) -> Arc<Connection> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let peer = stream.peer_addr().unwrap();
+        server.connections.add(stream, peer, 10).unwrap()
+    }
+
+    fn answer(
+        server: &'static Server,
+        connection: &Arc<Connection>,
+        command: &Document,
+    ) -> Document {
+        let call = Call {
+            body: command.as_raw(),
+            sequences: &[],
+            has_deep_documents: false,
+            is_exhaust_allowed: false,
+            started: Instant::now(),
+        };
+        let mut out = Vec::new();
+        dispatch(server, connection, &call, &mut out);
+        Document::from_bytes(out).unwrap()
+    }
+
+    #[test]
+    fn a_panic_ends_its_command_and_leaves_nothing_behind() {
+        let server = server();
+        let connection = connection(server);
+        let cursor = ClientCursor::new("db.c".into(), None, Source::Panics);
+        let id = server.cursors.keep(cursor).unwrap();
+        let get_more = doc! { "getMore": (Value::from(id)), "collection": "c", "$db": "db" };
+        let reply = answer(server, &connection, &get_more);
+        assert_eq!(
+            (reply.get_f64("ok"), reply.get_i32("code")),
+            (Some(0.0), Some(1))
+        );
+        assert_eq!(reply.get_str("codeName"), Some("InternalError"));
+        // The cursor is not busy for ever, and nothing runs.
+        assert_eq!(server.cursors.count(), (0, 0, 0));
+        assert!(!connection.with_running(crate::connections::Running::is_active));
+        let reply = answer(server, &connection, &get_more);
+        assert_eq!(reply.get_i32("code"), Some(43), "{reply}");
+        let ping = doc! { "ping": 1, "$db": "admin" };
+        assert_eq!(answer(server, &connection, &ping).get_f64("ok"), Some(1.0));
+    }
+
+    #[test]
+    fn the_defect_of_a_command_that_writes_is_not_answered() {
+        let of = |command_name| {
+            let outcome = Outcome {
+                command_name,
+                ..Outcome::default()
+            };
+            defect(&outcome).is_unanswerable
+        };
+        assert!(of("insert") && of("findAndModify") && of("createIndexes"));
+        assert!(!of("find") && !of("getMore") && !of(""));
     }
 }
