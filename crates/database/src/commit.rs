@@ -14,7 +14,7 @@
 //!    may be held until its reply is out (`late_writes`): to everybody else it is in the engine from here on.
 //! 4. Memory follows the record: counters, high-water mark, catalog cache and multikey marks change in `apply`, for a
 //!    live commit and for replay alike.
-//! 5. Writers wake. Locks and holds go. A writer that asked for `Durable` then waits for a shared sync.
+//! 5. Writers wake, and so do readers that wait for a commit to one of the collections (`watches`). Locks and holds go. A writer that asked for `Durable` then waits for a shared sync.
 //!
 //! What the journal could not append is refused and nothing has happened; what it appended is never taken back.
 
@@ -38,6 +38,7 @@ use crate::layout;
 use crate::operation::check_running;
 use crate::payload::{ALLOCATED, Delta, Header, Payload, SYSTEM};
 use crate::record_cache::RecordCache;
+use crate::watches::{CommitWatch, Watches};
 
 /// How long a writer waits for an engine that says it is stalled before its write is refused.
 const STALL_WAIT: Duration = Duration::from_secs(30);
@@ -72,6 +73,7 @@ pub struct CommitPath {
     give_up: Arc<AtomicBool>,
     /// Reused by every leader.
     batch: Mutex<WriteBatch>,
+    watches: Watches,
 }
 
 impl CommitPath {
@@ -97,6 +99,7 @@ impl CommitPath {
             is_closing: AtomicBool::new(false),
             give_up,
             batch: Mutex::new(WriteBatch::new()),
+            watches: Watches::default(),
         })
     }
 
@@ -227,7 +230,30 @@ impl CommitPath {
             applying.after(batch);
         }
         self.applied.store(last, Ordering::Release);
+        if self.watches.has_readers() {
+            self.wake_readers(payloads, touches_system)?;
+        }
         Ok(())
+    }
+
+    /// Tells those who wait for a commit of the group's collections. What changes the catalog may end any of them.
+    #[cold]
+    fn wake_readers(&self, payloads: &Payloads<'_>, touches_system: bool) -> Result<()> {
+        if touches_system {
+            self.watches.wake_all();
+            return Ok(());
+        }
+        for (_, bytes) in payloads {
+            for delta in Payload::parse(bytes)?.deltas() {
+                self.watches.wake(delta.ident);
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers a reader that waits for commits to a collection.
+    pub fn watch(&self, ident: Ident) -> CommitWatch<'_> {
+        self.watches.register(ident)
     }
 
     /// Lets counters and the high-water mark in memory follow what was applied.

@@ -22,6 +22,7 @@ use crate::collection::Collection;
 use crate::commit::{CommitPath, read_u64};
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Holds};
+use crate::ident::Ident;
 use crate::late_writes::{LateWrites, ReplyFirst};
 use crate::layout;
 use crate::namespace::Namespace;
@@ -31,6 +32,7 @@ use crate::reads::Reads;
 use crate::record_cache::{RecordCache, RecordCacheCounters};
 use crate::record_locks::LockTable;
 use crate::refusals::{OnChange, Refusals, RefusedWrites};
+use crate::watches::CommitWatch;
 
 const DDL_SHARDS: usize = 16;
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
@@ -308,6 +310,11 @@ impl Database {
     /// the wait for the reply; the engine has it afterwards. No reader or writer sees the difference.
     pub fn reply_first(&self) -> ReplyFirst<'_> {
         self.late_writes.reply_first()
+    }
+
+    /// Registers the caller for commits to the collection; one that waits looks first, after registering.
+    pub fn watch_commits(&self, ident: Ident) -> CommitWatch<'_> {
+        self.commit_path.watch(ident)
     }
 
     /// Hands over to the engine what is still to be written to it, unless it would have to wait.

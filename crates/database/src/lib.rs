@@ -30,6 +30,7 @@ mod reads;
 mod record_cache;
 mod record_locks;
 mod refusals;
+mod watches;
 
 mod background;
 mod changed_records;
@@ -73,4 +74,5 @@ pub use refusals::{RefusedWrites, WritesNow};
 pub use stats::{CollStats, IndexStats};
 pub use validate::{IndexReport, ValidateReport};
 pub use view::{View, index_record_key};
+pub use watches::CommitWatch;
 pub use write::{Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX};

@@ -58,9 +58,11 @@ mod tests {
 
     #[test]
     fn what_one_packed_exchange_needed_goes_though_none_after_it_is_packed() {
-        let mut buffers = Buffers::default();
-        buffers.unpacked = vec![0; 1 << 20];
-        buffers.packed = vec![0; 1 << 20];
+        let mut buffers = Buffers {
+            unpacked: vec![0; 1 << 20],
+            packed: vec![0; 1 << 20],
+            ..Buffers::default()
+        };
         buffers.end_exchange();
         for exchange in 0..SMALL_EXCHANGES {
             assert!(buffers.capacity_bytes() > KEPT_BYTES, "{exchange}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quarry_bson::{ArrayBuilder, Document, DocumentBuilder};
-use quarry_database::{Database, Operation};
+use quarry_database::{Database, Ident, Operation};
 use quarry_query::exec::Executor;
 
 use crate::command::Invocation;
@@ -28,6 +28,9 @@ pub enum Source {
     /// Made when the command ran, such as the list of indexes.
     Documents(VecDeque<Document>),
     Listing(Box<Listing>),
+    /// A defect, for tests.
+    #[cfg(test)]
+    Panics,
 }
 
 /// One cursor.
@@ -199,11 +202,11 @@ impl ClientCursor {
     pub fn save(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.save()?),
-            Source::Documents(_) => Ok(()),
             Source::Listing(listing) => {
                 listing.save();
                 Ok(())
             }
+            _ => Ok(()),
         }
     }
 
@@ -211,7 +214,15 @@ impl ClientCursor {
     pub fn restore(&mut self, database: &Database, operation: &Operation) -> Result<()> {
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.restore(database, operation)?),
-            Source::Documents(_) | Source::Listing(_) => Ok(()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The collection that is read, to wait for more of it.
+    pub fn collection(&self) -> Option<Ident> {
+        match &self.source {
+            Source::Executor(executor) => executor.collection(),
+            _ => None,
         }
     }
 
@@ -219,7 +230,7 @@ impl ClientCursor {
     pub fn is_dead(&self) -> bool {
         match &self.source {
             Source::Executor(executor) => executor.is_dead(),
-            Source::Documents(_) | Source::Listing(_) => true,
+            _ => true,
         }
     }
 
@@ -228,7 +239,7 @@ impl ClientCursor {
     fn put_back(&mut self, document: &[u8]) {
         let is_read_again = match &mut self.source {
             Source::Executor(executor) => executor.put_back(document.len()),
-            Source::Documents(_) | Source::Listing(_) => false,
+            _ => false,
         };
         if !is_read_again {
             self.overflow.extend_from_slice(document);
@@ -250,6 +261,8 @@ impl ClientCursor {
                 }
                 None => Ok(false),
             },
+            #[cfg(test)]
+            Source::Panics => panic!("a defect of the server"),
         }
     }
 }

@@ -320,7 +320,10 @@ mod tests {
         let parameters = Parameters::new(&config).unwrap();
         let database = quarry_database::Database::open_in_memory().unwrap();
         let engine = Arc::new(Memory::new());
-        Box::leak(Box::new(Server::new(config, parameters, engine, database)))
+        let shutdown = Arc::default();
+        Box::leak(Box::new(Server::new(
+            config, parameters, engine, database, shutdown,
+        )))
     }
 
     fn connection(server: &Server) -> Arc<Connection> {

@@ -178,6 +178,14 @@ impl Executor {
         Ok(())
     }
 
+    /// The collection that is read; none for documents that were made when the command ran.
+    pub fn collection(&self) -> Option<Ident> {
+        match &self.input {
+            Input::Documents { .. } => None,
+            Input::Reading(viewed) => Some(viewed.ident),
+        }
+    }
+
     /// Whether there can be no more documents, not even later.
     pub fn is_dead(&self) -> bool {
         match &self.input {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_database::CommitWatch;
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
@@ -13,8 +14,8 @@ use crate::error::{CommandError, Result};
 
 /// How long a tailable cursor with awaitData waits when the client names no time.
 const AWAIT_DATA_DEFAULT: Duration = Duration::from_secs(1);
-/// How often it looks for new documents.
-const AWAIT_DATA_TICK: Duration = Duration::from_millis(5);
+/// How often one that waits for a commit looks whether it was killed, its client has gone or the server stops.
+const INTERRUPT_TICK: Duration = Duration::from_millis(50);
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -61,7 +62,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         invocation.operation,
     )?;
     if invocation.generic.max_time.is_some() && !cursor.is_await_data {
-        server.cursors.put_back(cursor);
+        cursor.put_back();
         return Err(CommandError::bad_value(
             "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
         ));
@@ -69,22 +70,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     // Dispatch waits, before the reply, until what the batch saw is as durable as the cursor's own command asked for.
     invocation.generic.read_concern = cursor.read_concern;
     let started = Instant::now();
-    let end = match next_batch(invocation, &mut cursor, &namespace, batch_size, reply) {
-        Ok(end) => end,
-        Err(error) => {
-            server.cursors.finish(id);
-            return Err(error);
-        }
-    };
+    // A cursor whose batch fails is dropped, which ends it.
+    let end = next_batch(invocation, &mut cursor, &namespace, batch_size, reply)?;
     let stays = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
     if !stays {
-        server.cursors.finish(id);
         return Ok(());
     }
     cursor.time_left = cursor
         .time_left
         .map(|left| left.saturating_sub(started.elapsed()));
-    if !server.cursors.put_back(cursor) {
+    if !cursor.put_back() {
         return Err(CommandError::new(
             ErrorCode::CURSOR_KILLED,
             format!("cursor id {id} was killed"),
@@ -107,18 +102,22 @@ fn next_batch(
     let await_until = cursor
         .is_await_data
         .then(|| Instant::now() + invocation.generic.max_time.unwrap_or(AWAIT_DATA_DEFAULT));
+    let server = invocation.server;
+    // Registered before the first look, so that no commit falls between a look and the wait.
+    let mut watch = await_until
+        .and(cursor.collection())
+        .map(|ident| server.database.watch_commits(ident));
     let end = loop {
         cursor.restore(&invocation.server.database, invocation.operation)?;
         let end = cursor.fill(invocation.operation, &mut batch, batch_size)?;
         cursor.save()?;
-        let is_waiting = batch.is_empty()
-            && !cursor.is_dead()
-            && await_until.is_some_and(|until| Instant::now() < until);
-        if end == BatchEnd::Full || !is_waiting || invocation.server.shutdown.is_requested() {
+        let is_waiting = end == BatchEnd::Exhausted && batch.is_empty() && !cursor.is_dead();
+        let (Some(watch), Some(until)) = (&mut watch, await_until.filter(|_| is_waiting)) else {
+            break end;
+        };
+        if !await_commit(invocation, watch, until)? {
             break end;
         }
-        invocation.operation.check()?;
-        invocation.server.shutdown.wait_for(AWAIT_DATA_TICK);
     };
     batch.finish();
     let is_open = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
@@ -126,11 +125,30 @@ fn next_batch(
     shown.append("ns", namespace);
     shown.finish();
     invocation.returned = cursor.returned - before;
-    let server = invocation.server;
     server.counters.add(
         invocation.connection.id,
         Counter::DocumentsReturned,
         invocation.returned,
     );
     Ok(end)
+}
+
+/// Waits for a commit to the cursor's collection; false when the time is up or the server stops.
+fn await_commit(
+    invocation: &Invocation<'_>,
+    watch: &mut CommitWatch<'_>,
+    until: Instant,
+) -> Result<bool> {
+    // The client's wish, not the server's work.
+    let _pause = quarry_timing::pause();
+    loop {
+        invocation.operation.check()?;
+        let now = Instant::now();
+        if now >= until || invocation.server.shutdown.is_requested() {
+            return Ok(false);
+        }
+        if watch.wait_until(until.min(now + INTERRUPT_TICK)) {
+            return Ok(true);
+        }
+    }
 }

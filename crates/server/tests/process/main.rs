@@ -12,5 +12,6 @@ mod protocol;
 mod read_concern;
 mod server;
 mod stopping;
+mod tailable;
 mod timing;
 mod top;

@@ -1,9 +1,11 @@
 //! Where the time went, as clients ask for it: commands, replies, the slow-operation line.
 
+use std::time::Duration;
+
 use quarry_bson::{Document, RawDocument, Value, doc};
 
-use crate::client::Client;
-use crate::server::Server;
+use crate::client::{Client, message};
+use crate::server::{Server, wait_for};
 
 fn start() -> (Server, Client) {
     let server = Server::start(&["--adminPort", "off", "--logFormat", "json"]);
@@ -424,4 +426,64 @@ fn a_command_of_many_statements_syncs_once() {
         .collect();
     let deleted = sync_of(&mut client, doc! { "delete": "c", "deletes": deletes });
     assert_eq!(deleted, updated + 1);
+}
+
+#[test]
+fn a_wait_that_a_client_asks_for_is_no_time_of_the_operation() {
+    const WAIT_MS: i64 = 1000;
+    let server = Server::start(&[
+        "--adminPort",
+        "off",
+        "--logFormat",
+        "json",
+        "--slowms",
+        "500",
+    ]);
+    let mut client = Client::connect(server.port);
+    let mut watcher = Client::connect(server.port);
+    let capped = doc! { "create": "log", "capped": true, "size": 65_536 };
+    run(&mut client, &capped);
+    run(
+        &mut client,
+        &doc! { "insert": "log", "documents": [{ "_id": 1 }] },
+    );
+    let tail = doc! { "find": "log", "tailable": true, "awaitData": true };
+    let opened = run(&mut client, &tail);
+    let cursor = opened.get_path("cursor.id").unwrap().to_value();
+    let hello = run(&mut client, &doc! { "hello": 1 });
+    let known = hello
+        .get_document("topologyVersion")
+        .unwrap()
+        .to_owned_document();
+    let waiting = [
+        (
+            "hello",
+            doc! { "hello": 1, "topologyVersion": known, "maxAwaitTimeMS": WAIT_MS },
+        ),
+        (
+            "getMore",
+            doc! { "getMore": cursor, "collection": "log", "maxTimeMS": WAIT_MS },
+        ),
+    ];
+    for (name, command) in waiting {
+        client.send(&message(command.as_raw(), 0));
+        // Seen from outside it waits, and has worked for next to nothing.
+        let running = doc! { "currentOp": 1, "quarry.phase": "waiting" };
+        let seen = wait_for(Duration::from_secs(1), || {
+            let reply = watcher.run(&running);
+            let entry = reply.get_path("inprog.0")?.as_document()?;
+            Some(entry.to_owned_document())
+        });
+        let seen = seen.unwrap_or_else(|| panic!("{name} is not seen to wait"));
+        assert!(seen.get_path(format!("command.{name}")).is_some(), "{seen}");
+        assert!(number(&seen, "microsecs_running") < 500_000.0, "{seen}");
+        assert_eq!(client.reply().document.get_f64("ok"), Some(1.0), "{name}");
+    }
+    let status = run(&mut client, &doc! { "serverStatus": 1 });
+    for class in ["commands", "reads"] {
+        let micros = number(&status, &format!("opLatencies.{class}.latency"));
+        assert!(micros < 500_000.0, "{class}: {micros}");
+    }
+    assert_eq!(server.lines_with("slow operation"), Vec::<String>::new());
+    assert_eq!(server.lines_with("Slow query"), Vec::<String>::new());
 }
