@@ -18,6 +18,10 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 	quarry-wire quarry-database quarry-query xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
+# Interleavings of the journal's threads and of the record cache's, tried by a scheduler.
+MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --test model && \
+	cargo test -p quarry-database --features shuttle --lib record_cache::model'
+
 # What every push gives each fuzz target.
 FUZZ_SMOKE_SECONDS := 3
 
@@ -55,6 +59,7 @@ test: ## lint, docs, the Rust tests, the tests with real clients and the crash t
 test-rust: bootstrap-drivers ## the Rust tests
 	@scripts/step.sh "tests of the crates that do not link RocksDB" \
 		cargo test $(addprefix -p ,$(PLAIN_CRATES))
+	@scripts/step.sh "models of a commit's threads" $(MODEL_TESTS)
 	@scripts/step.sh "tests of the crates that link RocksDB" \
 		cargo test --release $(addprefix -p ,$(ROCKSDB_CRATES))
 	@scripts/step.sh "every fuzz target for $(FUZZ_SMOKE_SECONDS) seconds" scripts/fuzz.sh $(FUZZ_SMOKE_SECONDS)
@@ -101,7 +106,8 @@ bench-mdbx: bootstrap ## libmdbx's four sync modes beside its raw C API
 fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
-torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), and ROUNDS of SIGKILL each
+torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
+	@QUARRY_TORTURE=$${MODEL_TIMES:-100} $(MODEL_TESTS)
 	@QUARRY_TORTURE=$${SEEDS:-5000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
 	@QUARRY_TORTURE=$${ENGINE_SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py \

@@ -8,9 +8,6 @@
 //! knows no records without a waiting writer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::group::{Group, Place};
@@ -19,6 +16,8 @@ use crate::hooks::push_record;
 use crate::options::RECORD_BYTES_MAX;
 use crate::pace::Pace;
 use crate::pipeline::{Pipeline, RECORD_HEADER_BYTES};
+use crate::primitives::atomic::{AtomicU64, Ordering};
+use crate::primitives::{Mutex, MutexGuard};
 use crate::spares::Spares;
 use crate::ticket::{Level, Pending};
 

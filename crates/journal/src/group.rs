@@ -6,11 +6,10 @@
 //! if they say so, once until both are over, which with many writers about saves each of them a wake-up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::primitives::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::primitives::{self, Mutex, Word};
 
 const FORMING: u32 = 0;
 const APPLIED: u32 = 1;
@@ -30,15 +29,15 @@ const YIELDS: u32 = 4;
 #[derive(Default)]
 pub(crate) struct Group {
     /// FORMING until the group is applied or failed.
-    word: AtomicU32,
+    word: Word,
     sleepers: AtomicU32,
     /// The word that writers sleep on who will wait for Durable: one of them is to sync once the group is written.
-    call: AtomicU32,
+    call: Word,
     callable: AtomicU32,
     /// Of the callable those that go on when the group is applied.
     until_applied: AtomicU32,
     /// Set when the writer that waits to lead the group may begin.
-    turn: AtomicU32,
+    turn: Word,
     pub number: AtomicU64,
     pub first_lsn: AtomicU64,
     /// Of its writers' records.
@@ -90,7 +89,7 @@ impl Group {
         if !self.is_done() {
             self.sleepers.fetch_add(1, Ordering::SeqCst);
             while !self.is_done() {
-                atomic_wait::wait(&self.word, FORMING);
+                primitives::wait(&self.word, FORMING);
             }
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
         }
@@ -107,7 +106,7 @@ impl Group {
             if until == Until::Applied && self.is_done() {
                 // The call may have woken this writer, and another one sleeps on.
                 if self.call.load(Ordering::SeqCst) == CALLED {
-                    atomic_wait::wake_one(&self.call);
+                    primitives::wake_one(&self.call);
                 }
                 break false;
             }
@@ -115,7 +114,7 @@ impl Group {
                 CALLED if self.answer() => break true,
                 OVER => break false,
                 CALLED => {}
-                seen => atomic_wait::wait(&self.call, seen),
+                seen => primitives::wait(&self.call, seen),
             }
         };
         self.callable.fetch_sub(1, Ordering::SeqCst);
@@ -133,7 +132,7 @@ impl Group {
     pub fn call_for_sync(&self) {
         self.call.store(CALLED, Ordering::SeqCst);
         if self.callable.load(Ordering::SeqCst) > 0 {
-            atomic_wait::wake_one(&self.call);
+            primitives::wake_one(&self.call);
         }
     }
 
@@ -173,7 +172,7 @@ impl Group {
         };
         self.word.store(word, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            atomic_wait::wake_all(&self.word);
+            primitives::wake_all(&self.word);
         }
         if word == FAILED || self.until_applied.load(Ordering::SeqCst) > 0 {
             self.end_call();
@@ -184,7 +183,7 @@ impl Group {
     pub fn end_call(&self) {
         self.call.store(OVER, Ordering::SeqCst);
         if self.callable.load(Ordering::SeqCst) > 0 {
-            atomic_wait::wake_all(&self.call);
+            primitives::wake_all(&self.call);
         }
     }
 
@@ -192,13 +191,13 @@ impl Group {
         let is_turn = || self.turn.load(Ordering::Acquire) != 0;
         yield_until(&is_turn);
         while !is_turn() {
-            atomic_wait::wait(&self.turn, 0);
+            primitives::wait(&self.turn, 0);
         }
     }
 
     pub fn give_turn(&self) {
         self.turn.store(1, Ordering::Release);
-        atomic_wait::wake_one(&self.turn);
+        primitives::wake_one(&self.turn);
     }
 }
 
@@ -207,6 +206,6 @@ fn yield_until(is_over: &dyn Fn() -> bool) {
         if is_over() {
             return;
         }
-        std::thread::yield_now();
+        primitives::yield_now();
     }
 }

@@ -1,11 +1,9 @@
 //! The one-way switch that a failed disk throws. What failed once is not tried again: after a failed
 //! sync the kernel may have dropped the pages, and a later sync would report success for lost bytes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::Mutex;
-
 use crate::error::{Error, Result};
+use crate::primitives::Mutex;
+use crate::primitives::atomic::{AtomicBool, Ordering};
 
 #[derive(Default)]
 pub(crate) struct Latch {

@@ -57,6 +57,7 @@ mod log;
 mod options;
 mod pace;
 mod pipeline;
+mod primitives;
 mod queue;
 mod reader;
 mod recovery;

@@ -22,9 +22,6 @@
 mod leading;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::append::Appender;
 use crate::backlog::{Gathered, HandingOver};
@@ -36,12 +33,14 @@ use crate::hooks::{AbortOnPanic, Hooks};
 use crate::latch::Latch;
 use crate::log::{Log, LogTicket, Stage};
 use crate::options::{Options, RECORD_BYTES_MAX};
+use crate::primitives::atomic::{AtomicU64, Ordering};
+use crate::primitives::{Condvar, Mutex, MutexGuard};
 use crate::queue::Queue;
 use crate::ticket::{CommitReport, Committed, Level, Ticket};
 use crate::wakeups::Wakeups;
 
 /// Fewer writers than this in half of the groups of late are not worth waiting for.
-const GATHER_WRITERS_MIN: u32 = 4;
+const GATHER_WRITERS_MIN: u32 = if cfg!(feature = "shuttle") { 2 } else { 4 };
 /// A record's length field.
 pub(crate) const RECORD_HEADER_BYTES: usize = 4;
 
@@ -210,7 +209,7 @@ impl Pipeline {
     }
 
     /// Leads the forming group if that falls to the writer that has just pushed its record.
-    fn lead_if_due(&self, queue: parking_lot::MutexGuard<'_, Queue>) {
+    fn lead_if_due(&self, queue: MutexGuard<'_, Queue>) {
         if !queue.leader_waits {
             self.lead_when_due(queue);
         } else if queue.is_gathering && queue.writers >= queue.share() {
@@ -308,7 +307,7 @@ impl Pipeline {
     }
 
     /// The queue with room for so many bytes of encoded records in the forming group; a full one goes first.
-    fn room_for(&self, record_bytes: usize) -> Result<parking_lot::MutexGuard<'_, Queue>> {
+    fn room_for(&self, record_bytes: usize) -> Result<MutexGuard<'_, Queue>> {
         loop {
             self.latch.check()?;
             let queue = self.queue.lock();

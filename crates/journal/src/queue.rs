@@ -2,11 +2,11 @@
 //! Everything here is done under one short lock; nothing is written under it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::group::{Group, Place};
 use crate::group_header::GROUP_HEADER_BYTES;
 use crate::hooks::push_record;
+use crate::primitives::atomic::Ordering;
 use crate::spares::Spares;
 
 /// The state of the queue. A new one has an empty group and no turn taken.

@@ -4,15 +4,14 @@
 //! Kept true: the durable LSN only rises, and only to what was written before a successful sync began.
 //! A failed sync throws the latch and is never tried again.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
-
-use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::files::sync_file;
 use crate::hooks::AbortOnPanic;
 use crate::latch::Latch;
+use crate::primitives::atomic::{AtomicU64, Ordering};
+use crate::primitives::{self, Mutex, Word};
 use crate::segment::OpenSegment;
 
 /// Rounds and what they sync. Lock order: `state` is taken last, and never held over a sync.
@@ -21,7 +20,7 @@ pub(crate) struct Syncer {
     durable_lsn: AtomicU64,
     state: Mutex<State>,
     /// The words of the running round and of the one after it, by the parity of the round.
-    words: [AtomicU32; 2],
+    words: [Word; 2],
     syncs: AtomicU64,
     sync_ns: AtomicU64,
     longest_ns: AtomicU64,
@@ -63,7 +62,7 @@ impl Syncer {
                 next_round_waiters: 0,
                 unsynced: vec![segment],
             }),
-            words: [AtomicU32::new(0), AtomicU32::new(0)],
+            words: [Word::new(0), Word::new(0)],
             syncs: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
             longest_ns: AtomicU64::new(0),
@@ -106,7 +105,7 @@ impl Syncer {
             match self.choose_role(lsn, latch)? {
                 None => return Ok(()),
                 Some(Role::Sync { target_lsn }) => self.run_round(target_lsn, latch)?,
-                Some(Role::Sleep { word, seen }) => atomic_wait::wait(&self.words[word], seen),
+                Some(Role::Sleep { word, seen }) => primitives::wait(&self.words[word], seen),
             }
         }
     }
@@ -118,7 +117,7 @@ impl Syncer {
             match self.choose_role(u64::MAX, latch)? {
                 None => {}
                 Some(Role::Sync { target_lsn }) => return self.run_round(target_lsn, latch),
-                Some(Role::Sleep { word, seen }) => atomic_wait::wait(&self.words[word], seen),
+                Some(Role::Sleep { word, seen }) => primitives::wait(&self.words[word], seen),
             }
         }
     }
@@ -132,7 +131,7 @@ impl Syncer {
             // One of those who wait for the next round is woken to make it, and this may be the one.
             let next_word = (state.round.wrapping_add(1) & 1) as usize;
             self.words[next_word].fetch_add(1, Ordering::Release);
-            atomic_wait::wake_all(&self.words[next_word]);
+            primitives::wake_all(&self.words[next_word]);
             return Err(Error::OutcomeUnknown {
                 cause: latch.cause().unwrap_or_default(),
             });
@@ -194,11 +193,11 @@ impl Syncer {
         }
         drop(state);
         if has_next && result.is_ok() {
-            atomic_wait::wake_one(&self.words[next_word]);
+            primitives::wake_one(&self.words[next_word]);
         } else if has_next {
-            atomic_wait::wake_all(&self.words[next_word]);
+            primitives::wake_all(&self.words[next_word]);
         }
-        atomic_wait::wake_all(&self.words[word]);
+        primitives::wake_all(&self.words[word]);
         result.map_err(|cause| Error::OutcomeUnknown { cause })
     }
 
@@ -292,7 +291,7 @@ mod tests {
             syncer.note_written(4);
             let later = [wait(2), wait(3), wait(4)];
             while syncer.state.lock().next_round_waiters < 3 {
-                std::thread::yield_now();
+                primitives::yield_now();
             }
             latch.throw("an append failed");
             go_on.send(()).unwrap();

@@ -1,10 +1,10 @@
 //! Who is woken besides the writers of a group: tailing readers, and the two background threads.
 //! The commit path pays one load for each while nobody waits.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use crate::primitives::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::primitives::{Condvar, Mutex};
 
 pub(crate) struct Wakeups {
     applied_lsn: AtomicU64,

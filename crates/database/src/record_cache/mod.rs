@@ -15,18 +15,20 @@
 //! Left out: index entries (a scan reads them, no get does), documents beyond `RECORD_BYTES_MAX`, and what does not
 //! exist.
 
+#[cfg(all(test, feature = "shuttle"))]
+mod model;
+mod primitives;
 mod shard;
 
 use std::cell::Cell;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use parking_lot::Mutex;
 use quarry_storage::Result;
 use quarry_timing::Work;
 
 use crate::record_locks::lock_hash;
+use primitives::{AtomicU64, Mutex, Ordering};
 use shard::Shard;
 
 /// A longer document shares little of its cost with the get: the engine's blocks keep it.
@@ -250,7 +252,7 @@ impl Drop for Applying<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
 

@@ -9,14 +9,13 @@
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::{Log, LogGroup, LogReader, LogTicket, Stage};
 use crate::compression::pack;
 use crate::error::{Error, Result, is_storage_full};
 use crate::files::{read_full_at, write_all_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
 use crate::latch::Latch;
+use crate::primitives::Mutex;
 use crate::segment::{OpenSegment, fits};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
 use crate::segment_reader::SegmentReader;

@@ -2,19 +2,20 @@
 //! and hands the turn on. A writer that is alone does so with its own record.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{GATHER_WRITERS_MIN, Pipeline};
 use crate::append::{Appender, Surroundings};
 use crate::error::Result;
 use crate::group::Group;
 use crate::hooks::AbortOnPanic;
+use crate::primitives::atomic::Ordering;
+use crate::primitives::{MutexGuard, yield_now};
 use crate::queue::{Queue, Taken};
 use crate::ticket::{CommitReport, Ticket};
 
 impl Pipeline {
     /// Leads the forming group: now, or when the running turn ends. Called while no leader waits.
-    pub(super) fn lead_when_due<'p>(&'p self, mut queue: parking_lot::MutexGuard<'p, Queue>) {
+    pub(super) fn lead_when_due<'p>(&'p self, mut queue: MutexGuard<'p, Queue>) {
         if queue.turn_taken {
             queue.leader_waits = true;
             let forming = Arc::clone(&queue.forming);
@@ -29,7 +30,7 @@ impl Pipeline {
             queue.is_gathering = true;
             let forming = Arc::clone(&queue.forming);
             drop(queue);
-            std::thread::yield_now();
+            yield_now();
             queue = self.queue.lock();
             if !queue.is_gathering || !Arc::ptr_eq(&queue.forming, &forming) {
                 // Somebody else leads it.
@@ -40,7 +41,7 @@ impl Pipeline {
     }
 
     /// Leads the forming group now. The turn is free, or given to whoever leads this group.
-    pub(super) fn lead_gathered(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
+    pub(super) fn lead_gathered(&self, mut queue: MutexGuard<'_, Queue>) {
         let taken = queue.take();
         drop(queue);
         self.lead(taken);
@@ -49,7 +50,7 @@ impl Pipeline {
     /// Takes the turn for a record that is not in the queue. The queue is idle.
     pub(super) fn lead_alone(
         &self,
-        mut queue: parking_lot::MutexGuard<'_, Queue>,
+        mut queue: MutexGuard<'_, Queue>,
         payload: &[u8],
     ) -> Result<Ticket> {
         let number = queue.take_turn();
@@ -135,7 +136,7 @@ impl Pipeline {
     }
 
     /// Hands the turn to the leader that waits for it, or leaves it free.
-    pub(super) fn end_turn(&self, mut queue: parking_lot::MutexGuard<'_, Queue>) {
+    pub(super) fn end_turn(&self, mut queue: MutexGuard<'_, Queue>) {
         if !queue.leader_waits {
             queue.turn_taken = false;
             if queue.closed {
