@@ -147,7 +147,7 @@ fn a_saved_read_holds_nothing_and_hears_of_the_drop() {
     fixture.create_index();
     let mut executor = fixture.find_by_index().unwrap();
     assert!(fixture.next(&mut executor));
-    executor.save().unwrap();
+    executor.save(&fixture.operation).unwrap();
     fixture.drop_index();
     fixture.wait_for_reclaim();
     executor

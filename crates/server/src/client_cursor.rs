@@ -129,6 +129,9 @@ impl ClientCursor {
         batch: &mut ArrayBuilder<'_>,
         documents_max: u64,
     ) -> Result<BatchEnd> {
+        if let Source::Executor(executor) = &mut self.source {
+            executor.expect(documents_max);
+        }
         let mut count = 0;
         while count < documents_max {
             let room = BATCH_BYTES_MAX.saturating_sub(batch.len_bytes());
@@ -182,7 +185,7 @@ impl ClientCursor {
         let has_reached_limit = batch.limit.is_some_and(|limit| self.returned >= limit);
         let namespace = self.namespace.clone();
         let id = if is_open && !batch.is_only && !has_reached_limit {
-            self.save()?;
+            self.save(invocation.operation)?;
             self.read_concern = invocation.generic.read_concern;
             self.time_left = invocation
                 .operation
@@ -199,9 +202,9 @@ impl ClientCursor {
     }
 
     /// Gives up what holds the engine's memory, at the end of a batch.
-    pub fn save(&mut self) -> Result<()> {
+    pub fn save(&mut self, operation: &Operation) -> Result<()> {
         match &mut self.source {
-            Source::Executor(executor) => Ok(executor.save()?),
+            Source::Executor(executor) => Ok(executor.save(operation)?),
             Source::Listing(listing) => {
                 listing.save();
                 Ok(())

@@ -21,6 +21,9 @@ use crate::sorter::{Sorted, Sorter};
 
 /// What is read ahead at most, in documents and in bytes.
 const CHUNK_DOCUMENTS: u64 = 128;
+/// The first chunk of each batch of a pipeline, of which nobody knows how many documents it needs. Each further one has
+/// twice as many: little is read in vain, and few cursors are opened.
+const FIRST_CHUNK_DOCUMENTS: u64 = 16;
 const CHUNK_BYTES: usize = 256 * 1024;
 
 pub struct Executor {
@@ -62,6 +65,10 @@ pub(super) struct Reading {
     skip_before: u64,
     left: u64,
     wanted: Option<u64>,
+    /// How many documents the next chunk may have.
+    chunk: u64,
+    /// How many documents will be asked for before the snapshot is given up; 0 where nobody knows.
+    expected: u64,
     ahead: Ahead,
     sorted: Option<Sorted>,
     is_finished: bool,
@@ -107,6 +114,7 @@ impl Executor {
 
     pub(super) fn with_stages(mut self, execution: Execution, foreign: Foreign) -> Executor {
         self.rest = Some(Rest { execution, foreign });
+        self.begin_small();
         self
     }
 
@@ -154,11 +162,20 @@ impl Executor {
         true
     }
 
+    /// Says how many documents will be asked for at most before the next `save`, so that no more are read ahead.
+    pub fn expect(&mut self, documents: u64) {
+        // How many documents its stages need for that a pipeline does not know.
+        if let (Input::Reading(viewed), None) = (&mut self.input, &self.rest) {
+            viewed.reading.expected = documents;
+        }
+    }
+
     /// Gives up the snapshot, and what was read ahead from it.
-    pub fn save(&mut self) -> Result<()> {
-        if let Input::Reading(viewed) = &mut self.input {
-            viewed.reading.give_back();
-            viewed.view = None;
+    pub fn save(&mut self, operation: &Operation) -> Result<()> {
+        if let Input::Reading(viewed) = &mut self.input
+            && let Some(view) = viewed.view.take()
+        {
+            viewed.reading.give_back(&view, operation)?;
         }
         if let Some(rest) = &mut self.rest {
             rest.foreign.save();
@@ -174,6 +191,7 @@ impl Executor {
         }
         if let Some(rest) = &mut self.rest {
             rest.foreign.restore(database)?;
+            self.begin_small();
         }
         Ok(())
     }
@@ -183,6 +201,13 @@ impl Executor {
         match &self.input {
             Input::Documents { .. } => None,
             Input::Reading(viewed) => Some(viewed.ident),
+        }
+    }
+
+    /// The next chunk is the first of a pipeline's batch.
+    fn begin_small(&mut self) {
+        if let Input::Reading(viewed) = &mut self.input {
+            viewed.reading.chunk = FIRST_CHUNK_DOCUMENTS;
         }
     }
 
@@ -303,6 +328,8 @@ impl Reading {
             skip_before: skip,
             left: limit.unwrap_or(u64::MAX),
             wanted: limit.map(|limit| limit.saturating_add(skip)),
+            chunk: CHUNK_DOCUMENTS,
+            expected: 0,
             ahead: Ahead::default(),
             sorted: None,
             is_finished: false,
@@ -314,21 +341,60 @@ impl Reading {
         self.scan.resume();
     }
 
-    /// Has the scan go back to the first document that was read and not handed out. Rows of a sort stay: they cannot be
-    /// read again without the others.
-    fn give_back(&mut self) {
-        let left_over = self.ahead.documents - self.ahead.taken;
+    /// Has the scan go back to the first document that was read and not handed out: to where the chunk began, and then
+    /// over those that were handed out, which the same snapshot shows again. Rows of a sort stay: they cannot be read
+    /// again without the others.
+    fn give_back(&mut self, view: &View, operation: &Operation) -> Result<()> {
+        let Reading {
+            scan,
+            parsed,
+            skip,
+            ahead,
+            ..
+        } = self;
+        let left_over = ahead.documents - ahead.taken;
         if left_over == 0 || self.sorted.is_some() {
-            return;
+            return Ok(());
         }
-        self.scan.rewind(self.ahead.taken);
+        let mut again = ahead.taken;
+        ahead.position = ahead.bytes.len();
+        ahead.clear();
+        scan.rewind();
+        *skip = self.skip_before;
         self.left += left_over as u64;
-        if self.ahead.taken == 0 {
-            self.skip = self.skip_before;
-        }
         self.is_finished = false;
-        self.ahead.position = self.ahead.bytes.len();
-        self.ahead.clear();
+        if again == 0 {
+            return Ok(());
+        }
+        let is_answered = scan.plan().answers_filter;
+        scan.run(view, operation, &mut |_, document| {
+            if !is_answered && !matches(parsed, document)? {
+                return Ok(Flow::Continue);
+            }
+            if *skip > 0 {
+                *skip -= 1;
+                return Ok(Flow::Continue);
+            }
+            again -= 1;
+            Ok(if again == 0 {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            })
+        })?;
+        debug_assert_eq!(again, 0, "a snapshot does not change");
+        Ok(())
+    }
+
+    /// How many documents the next chunk has at most: no more than are asked for, as far as that is known.
+    fn next_chunk(&mut self) -> u64 {
+        let chunk = self.chunk;
+        self.chunk = (chunk * 2).min(CHUNK_DOCUMENTS);
+        let expected = match self.expected {
+            0 => u64::MAX,
+            expected => expected,
+        };
+        chunk.min(expected).min(self.left)
     }
 
     /// Reads the next chunk.
@@ -340,6 +406,7 @@ impl Reading {
         if !self.scan.plan().is_sorted {
             return self.fill_sorted(view, operation);
         }
+        let chunk = self.next_chunk();
         let Reading {
             scan,
             parsed,
@@ -349,7 +416,6 @@ impl Reading {
             ahead,
             ..
         } = self;
-        let chunk = CHUNK_DOCUMENTS.min(*left);
         let is_answered = scan.plan().answers_filter;
         let mut count = 0;
         *skip_before = *skip;
@@ -365,12 +431,10 @@ impl Reading {
             *left -= 1;
             count += 1;
             let is_full = count >= chunk || ahead.bytes.len() >= CHUNK_BYTES;
-            Ok(match is_full {
-                true => Flow::KeepAndStop,
-                false => Flow::Keep,
-            })
+            Ok(if is_full { Flow::Stop } else { Flow::Continue })
         })?;
         ahead.documents = count as usize;
+        self.expected = self.expected.saturating_sub(count);
         self.is_finished = !more || self.left == 0;
         Ok(())
     }

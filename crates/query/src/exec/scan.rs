@@ -3,8 +3,8 @@
 //! Keeps true: every document once, even where an index holds it under several keys; nothing is held between two
 //! runs but the position. What was written behind the position between two runs may or may not be met.
 //!
-//! Whoever keeps documents for later (`Flow::Keep`) can have the scan go back behind any of them (`Scan::rewind`): what
-//! was kept and not used before the snapshot is given up is read again from the next one.
+//! Whoever puts documents aside and does not use them all can have the scan go back to where its last run began
+//! (`Scan::rewind`), before the snapshot is given up.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,6 @@ use indexmap::IndexSet;
 use quarry_bson::RawDocument;
 use quarry_database::{Cursor, Index, KeyRange, Operation, View, index_record_key};
 use quarry_timing::{Phase, phase};
-use smallvec::SmallVec;
 
 use super::error::{Result, memory_exceeded};
 use crate::error_code::ErrorCode;
@@ -32,10 +31,6 @@ const SEEN_ENTRY_BYTES: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     Continue,
-    /// Goes on, and marks its position: the document was put aside and may not be used after all.
-    Keep,
-    /// Like `Keep`, but stops.
-    KeepAndStop,
     Stop,
 }
 
@@ -48,23 +43,6 @@ struct Position {
     last_key: Option<Vec<u8>>,
     is_done: bool,
     /// How many documents it knew again.
-    seen: usize,
-}
-
-/// Where a scan stood behind each document that was kept, and before the first of them.
-#[derive(Debug, Default)]
-struct Marks {
-    before: Position,
-    behind: SmallVec<[Mark; 2]>,
-    /// The keys of all marks, one after the other.
-    keys: SmallVec<[u8; 64]>,
-}
-
-#[derive(Debug)]
-struct Mark {
-    range: usize,
-    /// Where its key ends in the marks' keys.
-    key_end: usize,
     seen: usize,
 }
 
@@ -88,7 +66,8 @@ pub struct Scan {
     /// Where in the range the scan stands.
     last_key: Option<Vec<u8>>,
     is_done: bool,
-    marks: Marks,
+    /// Where the last run began.
+    before: Position,
     /// In the order in which they were met.
     seen: IndexSet<Box<[u8]>, DefaultHashBuilder>,
     seen_bytes: usize,
@@ -109,7 +88,7 @@ impl Scan {
             range: 0,
             last_key: None,
             is_done: false,
-            marks: Marks::default(),
+            before: Position::default(),
             seen: IndexSet::default(),
             seen_bytes: 0,
             purpose: Purpose::Read,
@@ -158,33 +137,15 @@ impl Scan {
         self.range = self.range.min(self.plan.ranges.len().saturating_sub(1));
     }
 
-    /// Goes back to where the scan stood behind the first `used` documents that its last run kept, in the order in which
-    /// it met them; with 0 to where that run began. The documents behind come again, if they still match.
-    pub fn rewind(&mut self, used: usize) {
-        let marks = &self.marks;
-        assert!(used <= marks.behind.len(), "only kept documents are used");
-        let seen = match used.checked_sub(1) {
-            None => {
-                self.range = marks.before.range;
-                self.last_key.clone_from(&marks.before.last_key);
-                self.is_done = marks.before.is_done;
-                marks.before.seen
-            }
-            Some(last) => {
-                let mark = &marks.behind[last];
-                let key_start = last
-                    .checked_sub(1)
-                    .map_or(0, |before| marks.behind[before].key_end);
-                self.range = mark.range;
-                self.last_key = Some(marks.keys[key_start..mark.key_end].to_vec());
-                self.is_done = false;
-                mark.seen
-            }
-        };
-        for forgotten in self.seen.drain(seen..) {
+    /// Goes back to where the last run began. In the same snapshot the next one meets the same documents.
+    pub fn rewind(&mut self) {
+        let before = std::mem::take(&mut self.before);
+        self.range = before.range;
+        self.last_key = before.last_key;
+        self.is_done = before.is_done;
+        for forgotten in self.seen.drain(before.seen..) {
             self.seen_bytes -= forgotten.len() + SEEN_ENTRY_BYTES;
         }
-        self.marks.begin(Position::default());
     }
 
     /// Hands over documents until `visit` stops it or there are no more; says whether there may be more.
@@ -199,12 +160,12 @@ impl Scan {
             self.forget();
         }
         operation.plan.get_or_init(|| self.plan.summary());
-        self.marks.begin(Position {
+        self.before = Position {
             range: self.range,
             last_key: self.last_key.clone(),
             is_done: self.is_done,
             seen: self.seen.len(),
-        });
+        };
         let _scope = phase(Phase::EngineScan);
         let outcome = self.run_ranges(view, operation, visit);
         operation
@@ -260,10 +221,7 @@ impl Scan {
                         self.visit_entry(view, index, &record, visit)?
                     }
                 };
-                if matches!(flow, Flow::Keep | Flow::KeepAndStop) {
-                    self.marks.add(self.range, cursor.key(), self.seen.len());
-                }
-                if matches!(flow, Flow::Stop | Flow::KeepAndStop) {
+                if flow == Flow::Stop {
                     self.remember(cursor.key());
                     return Ok(true);
                 }
@@ -304,10 +262,7 @@ impl Scan {
                 }
                 Some(index) => self.get_entry(view, index, &key, visit)?,
             };
-            if matches!(flow, Flow::Keep | Flow::KeepAndStop) {
-                self.marks.add(self.range, &key, self.seen.len());
-            }
-            if matches!(flow, Flow::Stop | Flow::KeepAndStop) {
+            if flow == Flow::Stop {
                 self.remember(&key);
                 return Ok(true);
             }
@@ -469,24 +424,6 @@ impl Scan {
     fn forget(&mut self) {
         self.seen.clear();
         self.seen_bytes = 0;
-    }
-}
-
-impl Marks {
-    /// Forgets the marks of the run before; `before` is where the next one begins.
-    fn begin(&mut self, before: Position) {
-        self.before = before;
-        self.behind.clear();
-        self.keys.clear();
-    }
-
-    fn add(&mut self, range: usize, key: &[u8], seen: usize) {
-        self.keys.extend_from_slice(key);
-        self.behind.push(Mark {
-            range,
-            key_end: self.keys.len(),
-            seen,
-        });
     }
 }
 

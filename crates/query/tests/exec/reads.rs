@@ -48,7 +48,7 @@ fn a_saved_cursor_goes_on_and_ends_with_its_collection() {
         while executor.next(&fixture.operation, &mut out).unwrap() {
             out.clear();
             count += 1;
-            executor.save().unwrap();
+            executor.save(&fixture.operation).unwrap();
             executor
                 .restore(&fixture.database, &fixture.operation)
                 .unwrap();
@@ -56,7 +56,7 @@ fn a_saved_cursor_goes_on_and_ends_with_its_collection() {
         assert_eq!(count, 333);
         let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
         assert!(executor.next(&fixture.operation, &mut out).unwrap());
-        executor.save().unwrap();
+        executor.save(&fixture.operation).unwrap();
         fixture
             .database
             .drop_collection(&fixture.namespace, &fixture.operation, Level::Written)
@@ -83,12 +83,53 @@ fn ids_after(
         found.then(|| RawDocument::new(&out).unwrap().get_i32("_id").unwrap())
     };
     let before = (0..first).map_while(|_| next(&mut executor)).collect();
-    executor.save().unwrap();
+    executor.save(&fixture.operation).unwrap();
     change(fixture);
     executor
         .restore(&fixture.database, &fixture.operation)
         .unwrap();
     (before, std::iter::from_fn(|| next(&mut executor)).collect())
+}
+
+/// A pipeline reads what its stages ask for, in chunks; what is left of one comes again.
+#[test]
+fn a_pipeline_over_several_batches_hands_out_every_document_once_and_none_that_went() {
+    let documents: Vec<Document> = (0..300).map(|n| doc! {"_id": n, "list": [n, n]}).collect();
+    let fixture = with_documents(&documents);
+    let pipeline = quarry_bson::doc! { "pipeline": [
+        (doc! {"$match": doc! {"_id": doc! {"$gte": 0}}}), (doc! {"$unwind": "$list"}), (doc! {"$project": doc! {"list": 1}})
+    ] };
+    let RawValue::Array(stages) = pipeline.as_raw().get("pipeline").unwrap() else {
+        unreachable!()
+    };
+    let request = AggregateRequest::new(&fixture.namespace, stages);
+    let mut executor = exec::aggregate(&fixture.database, &fixture.operation, request).unwrap();
+    let (mut ids, mut out) = (Vec::new(), Vec::new());
+    let mut deleted = 0;
+    loop {
+        // Seven rows of every two a document: batches end within a document and within a chunk.
+        let mut batch = 0;
+        while batch < 7 && executor.next(&fixture.operation, &mut out).unwrap() {
+            ids.push(RawDocument::new(&out).unwrap().get_i32("_id").unwrap());
+            out.clear();
+            batch += 1;
+        }
+        if batch < 7 {
+            break;
+        }
+        executor.save(&fixture.operation).unwrap();
+        let gone = ids[ids.len() - 1] + 5;
+        deleted += fixture.delete(&format!(r#"{{"_id": {gone}}}"#), false);
+        executor
+            .restore(&fixture.database, &fixture.operation)
+            .unwrap();
+    }
+    assert!(ids.is_sorted());
+    let mut met: Vec<i32> = ids.clone();
+    met.dedup();
+    assert_eq!(ids.len(), 2 * met.len(), "each document has two rows");
+    assert_eq!(met.len() as u64, 300 - deleted);
+    assert!(deleted > 50);
 }
 
 /// What a batch shows is as new as the batch, by whatever way its documents are found.
@@ -203,7 +244,7 @@ fn a_document_that_is_put_back_comes_again_as_it_is_then() {
         let mut out = Vec::new();
         assert!(executor.next(&fixture.operation, &mut out).unwrap());
         assert!(executor.put_back(out.len()));
-        executor.save().unwrap();
+        executor.save(&fixture.operation).unwrap();
         fixture.update(r#"{"_id": 0}"#, r#"{"$set": {"b": 2}}"#, false, false);
         executor
             .restore(&fixture.database, &fixture.operation)
@@ -252,7 +293,7 @@ fn a_tailable_cursor_follows_a_capped_collection() {
             ids.push(RawDocument::new(&out).unwrap().get_i32("_id").unwrap());
             out.clear();
         }
-        executor.save().unwrap();
+        executor.save(&fixture.operation).unwrap();
         ids
     };
     assert_eq!(read(&mut executor), [2, 1]);

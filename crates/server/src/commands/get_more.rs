@@ -110,7 +110,7 @@ fn next_batch(
     let end = loop {
         cursor.restore(&invocation.server.database, invocation.operation)?;
         let end = cursor.fill(invocation.operation, &mut batch, batch_size)?;
-        cursor.save()?;
+        cursor.save(invocation.operation)?;
         let is_waiting = end == BatchEnd::Exhausted && batch.is_empty() && !cursor.is_dead();
         let (Some(watch), Some(until)) = (&mut watch, await_until.filter(|_| is_waiting)) else {
             break end;
