@@ -44,6 +44,8 @@ use crate::watches::{CommitWatch, Watches};
 const STALL_WAIT: Duration = Duration::from_secs(30);
 /// How often a stalled engine is asked, by one of those who wait for it.
 const STALL_TICK: Duration = Duration::from_millis(1);
+/// A larger batch of a group gives its memory back.
+const BATCH_KEPT_BYTES: usize = 4 * 1024 * 1024;
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
 
@@ -185,19 +187,16 @@ impl CommitPath {
             let next = self.next_ident.load(Ordering::Acquire);
             batch.put(layout::HIGH_WATER_MARK_KEY, &next.to_le_bytes());
         }
-        let mut record = Vec::with_capacity(16 + batch.bytes_len());
-        Header {
+        let header = Header {
             flags: 0,
             ..Header::SYSTEM_ONLY
-        }
-        .write(&mut record);
-        record.extend_from_slice(batch.as_bytes());
-        Ok(record)
+        };
+        Ok(header.record(&batch))
     }
 
     fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
-        let mut batch = self.batch.lock();
-        batch.clear();
+        let mut own = self.batch.lock();
+        own.clear();
         let (mut touches_system, mut writers) = (false, 0);
         let mut changed = ChangedRecords::default();
         for (_, bytes) in payloads {
@@ -207,21 +206,21 @@ impl CommitPath {
             }
             touches_system |= payload.has(SYSTEM);
             writers += usize::from(!payload.operations.is_empty());
-            batch.extend_from_bytes(payload.batch)?;
+            own.extend_from_bytes(payload.batch)?;
         }
         let last = payloads.last_lsn();
-        batch.put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
+        own.put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
         let applying = touches_system.then(|| self.catalog.applying());
         if let Some(applying) = &applying {
-            applying.before(&batch);
+            applying.before(&own);
         }
         let records = self
             .records
             .as_ref()
-            .map(|cache| changed.begin(cache, &batch));
+            .map(|cache| changed.begin(cache, &own));
         let may_be_late = self.writes_late && writers == 1 && !touches_system;
-        let held = self.engine.apply(&mut batch, may_be_late)?;
-        let batch = held.as_deref().unwrap_or(&batch);
+        let held = self.engine.apply(&mut own, may_be_late)?;
+        let batch = held.as_deref().unwrap_or(&own);
         if let Some(records) = &records {
             changed.keep(records, batch);
         }
@@ -230,6 +229,10 @@ impl CommitPath {
             applying.after(batch);
         }
         self.applied.store(last, Ordering::Release);
+        drop(held);
+        if own.bytes_len() > BATCH_KEPT_BYTES {
+            *own = WriteBatch::new();
+        }
         if self.watches.has_readers() {
             self.wake_readers(payloads, touches_system)?;
         }

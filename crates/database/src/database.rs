@@ -13,6 +13,7 @@ use quarry_journal::{
 };
 use quarry_storage::{Engine, Readiness, WriteBatch};
 use quarry_timing::{Phase, Work};
+use rustc_hash::FxHashMap;
 
 use crate::background::Background;
 use crate::builds::{Builds, InterruptedBuild};
@@ -23,6 +24,7 @@ use crate::commit::{CommitPath, read_u64};
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Holds};
 use crate::ident::Ident;
+use crate::large_batches::LargeBatches;
 use crate::late_writes::{LateWrites, ReplyFirst};
 use crate::layout;
 use crate::namespace::Namespace;
@@ -98,7 +100,10 @@ impl Default for Options {
     }
 }
 
-/// Lock order: a DDL mutex, a hold, record locks, unique-key locks, then the commit path.
+/// How a record is handed to the journal.
+pub(crate) type Submit = fn(&Journal, &[u8]) -> quarry_journal::Result<Ticket>;
+
+/// Lock order: a DDL mutex, a hold, record locks, unique-key locks, the turn of a large batch, then the commit path.
 pub struct Database {
     /// The engine, with what is still to be written to it.
     pub(crate) engine: Arc<dyn Engine>,
@@ -111,6 +116,9 @@ pub struct Database {
     pub(crate) holds: Holds,
     pub(crate) record_locks: LockTable,
     pub(crate) unique_locks: LockTable,
+    pub(crate) large_batches: Arc<LargeBatches>,
+    /// The last RecordId that each capped collection has given. Read and changed under its exclusive hold.
+    pub(crate) record_ids: Arc<Mutex<FxHashMap<Ident, u64>>>,
     pub(crate) builds: Arc<Builds>,
     pub(crate) interrupted_builds: Arc<[InterruptedBuild]>,
     pub(crate) checkpoints: Arc<Checkpoints>,
@@ -227,6 +235,8 @@ impl Database {
             holds: Holds::default(),
             record_locks: LockTable::default(),
             unique_locks: LockTable::default(),
+            large_batches: Arc::default(),
+            record_ids: Arc::default(),
             builds: Arc::default(),
             interrupted_builds: interrupted_builds.into(),
             checkpoints: Arc::default(),
@@ -356,34 +366,24 @@ impl Database {
 
     /// Commits one batch; returns its LSN. See `commit` for the order of things.
     pub(crate) fn commit(&self, header: &Header<'_>, batch: &WriteBatch) -> Result<u64> {
-        self.commit_by(Journal::submit, header, batch)
+        self.commit_record(Journal::submit, header.record(batch))
     }
 
-    /// The same for a batch that will be waited for until it is durable: its sync may begin early.
-    pub(crate) fn commit_to_sync(&self, header: &Header<'_>, batch: &WriteBatch) -> Result<u64> {
-        self.commit_by(Journal::submit_to_sync, header, batch)
-    }
-
-    /// The same where hardly anybody waits for what the caller holds: it sleeps once, until the sync is over.
-    pub(crate) fn commit_through_sync(
+    /// Like `commit`, for a batch of any size: it is gone before its record waits.
+    pub(crate) fn commit_whole(
         &self,
+        submit: Submit,
         header: &Header<'_>,
-        batch: &WriteBatch,
+        batch: WriteBatch,
     ) -> Result<u64> {
-        self.commit_by(Journal::submit_through_sync, header, batch)
+        let record = header.record(&batch);
+        drop(batch);
+        self.commit_record(submit, record)
     }
 
-    fn commit_by(
-        &self,
-        submit: fn(&Journal, &[u8]) -> quarry_journal::Result<Ticket>,
-        header: &Header<'_>,
-        batch: &WriteBatch,
-    ) -> Result<u64> {
+    fn commit_record(&self, submit: Submit, record: Vec<u8>) -> Result<u64> {
         let _wait = quarry_timing::phase(Phase::CommitWait);
         self.catch_up();
-        let mut record = Vec::with_capacity(64 + batch.bytes_len());
-        header.write(&mut record);
-        record.extend_from_slice(batch.as_bytes());
         let ended = self.checkpoints.ended();
         let mut stalled_since = None;
         let submitted = loop {
@@ -512,6 +512,8 @@ impl Database {
             holds: self.holds.clone(),
             record_locks: self.record_locks.clone(),
             unique_locks: self.unique_locks.clone(),
+            large_batches: Arc::clone(&self.large_batches),
+            record_ids: Arc::clone(&self.record_ids),
             builds: Arc::clone(&self.builds),
             interrupted_builds: Arc::clone(&self.interrupted_builds),
             checkpoints: Arc::clone(&self.checkpoints),

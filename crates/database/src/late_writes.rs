@@ -285,6 +285,10 @@ impl Engine for LateWrites {
         }
     }
 
+    fn is_pressed(&self) -> bool {
+        self.engine.is_pressed()
+    }
+
     fn sync(&self) -> Result<()> {
         let caught_up = self.catch_up();
         // What a sync frees may be what the engine lacks.

@@ -25,6 +25,7 @@ mod catalog;
 mod checkpoint;
 mod epochs;
 mod hold;
+mod large_batches;
 mod late_writes;
 mod reads;
 mod record_cache;

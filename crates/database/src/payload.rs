@@ -8,6 +8,8 @@
 //! ```
 //! Replay and a live commit read it with the same function.
 
+use quarry_storage::WriteBatch;
+
 use crate::error::{Error, Result};
 use crate::ident::Ident;
 use crate::index_keys::{read_varint, write_varint};
@@ -64,6 +66,14 @@ impl Header<'_> {
         deltas: &[],
         operations: &[],
     };
+
+    /// The record of a batch.
+    pub fn record(&self, batch: &WriteBatch) -> Vec<u8> {
+        let mut record = Vec::with_capacity(64 + batch.bytes_len());
+        self.write(&mut record);
+        record.extend_from_slice(batch.as_bytes());
+        record
+    }
 
     /// Appends the header; the batch follows it.
     pub fn write(&self, out: &mut Vec<u8>) {

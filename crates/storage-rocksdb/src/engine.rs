@@ -37,6 +37,8 @@ const BATCH_COPY_KEPT_BYTES: usize = 16 << 10;
 const UNFLUSHED_BYTES: &str = "rocksdb.cur-size-all-mem-tables";
 const DISK_BYTES: &str = "rocksdb.total-sst-files-size";
 const WRITES_STOPPED: &str = "rocksdb.is-write-stopped";
+const MEMTABLES_WAITING: &str = "rocksdb.num-immutable-mem-table";
+const DELAYED_RATE: &str = "rocksdb.actual-delayed-write-rate";
 
 /// RocksDB in one directory. Lock order: `writes`, then whatever `write_ahead` and RocksDB hold.
 pub struct RocksDb {
@@ -50,6 +52,8 @@ pub struct RocksDb {
     write_ahead: Arc<WriteAhead>,
     iterators: Arc<IteratorPool>,
     free_space: FreeSpace,
+    /// With so many memtables that wait for their flush large writes wait too.
+    memtables_waiting_pressed: u64,
     progress: Progress,
     resuming: Mutex<()>,
     /// Shared by writes, taken whole by the close, which drains them so.
@@ -74,6 +78,7 @@ impl RocksDb {
             write_ahead: Arc::clone(&write_ahead),
             iterators: Arc::clone(&iterators),
         };
+        let memtables_waiting_pressed = u64::from(options.write_buffers_max / 2).max(1);
         let options = options.to_rocksdb(&cache, listener)?;
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;
         if let Some(creation) = creation {
@@ -89,6 +94,7 @@ impl RocksDb {
             write_ahead,
             iterators,
             free_space,
+            memtables_waiting_pressed,
             progress: Progress::default(),
             resuming: Mutex::new(()),
             writes: RwLock::new(()),
@@ -242,6 +248,12 @@ impl Engine for RocksDb {
             self.write_ahead.set_writes_going();
         }
         Readiness::Ready
+    }
+
+    fn is_pressed(&self) -> bool {
+        self.property(MEMTABLES_WAITING) >= self.memtables_waiting_pressed
+            || self.property(DELAYED_RATE) != 0
+            || self.property(WRITES_STOPPED) != 0
     }
 
     fn sync(&self) -> Result<()> {

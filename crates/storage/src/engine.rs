@@ -60,6 +60,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether a write would be taken now. Cheap: asked before every group.
     fn ready(&self) -> Readiness;
 
+    /// Whether so much waits for its flush that large writes had better wait too, so that small ones meet no stall.
+    fn is_pressed(&self) -> bool {
+        false
+    }
+
     /// Makes everything written before the call durable.
     fn sync(&self) -> Result<()>;
 

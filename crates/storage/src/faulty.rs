@@ -176,6 +176,10 @@ impl Engine for Faulty {
         switched.unwrap_or_else(|| self.inner.ready())
     }
 
+    fn is_pressed(&self) -> bool {
+        self.inner.is_pressed()
+    }
+
     fn sync(&self) -> Result<()> {
         let mut switches = self.switches.lock();
         assert!(

@@ -14,11 +14,27 @@ use crate::index_keys::Target;
 use crate::key_buffer::KeyBuffer;
 use crate::layout;
 
+/// Collections whose last RecordId is kept in memory; beyond it all are forgotten and found again.
+const RECORD_IDS_KNOWN_MAX: usize = 65_536;
+
 impl Database {
-    /// The highest RecordId that the collection has given; 0 if none. The caller holds the collection exclusively.
-    pub(super) fn last_record_id(&self, collection: &Collection) -> Result<u64> {
-        let kept = self.kept_record_id(collection)?;
-        Ok(self.newest_record_id(collection)?.max(kept))
+    /// Gives so many RecordIds and returns the one before them. The caller holds the collection exclusively. A number
+    /// whose document is not written after all is left out.
+    pub(super) fn give_record_ids(&self, collection: &Collection, count: usize) -> Result<u64> {
+        let known = self.record_ids.lock().get(&collection.ident).copied();
+        let last = match known {
+            Some(last) => last,
+            None => {
+                let kept = self.kept_record_id(collection)?;
+                self.newest_record_id(collection)?.max(kept)
+            }
+        };
+        let mut record_ids = self.record_ids.lock();
+        if record_ids.len() >= RECORD_IDS_KNOWN_MAX {
+            record_ids.clear();
+        }
+        record_ids.insert(collection.ident, last + count as u64);
+        Ok(last)
     }
 
     fn newest_record_id(&self, collection: &Collection) -> Result<u64> {

@@ -15,6 +15,7 @@ use crate::database::{Database, append_record_key};
 use crate::error::{Error, Result};
 use crate::index_keys::Target;
 use crate::key_buffer::{Entry, KeyBuffer};
+use crate::large_batches::LARGE_BATCH_BYTES;
 use crate::namespace::Namespace;
 use crate::operation::Operation;
 use crate::record_locks::{Locks, lock_hash};
@@ -50,6 +51,8 @@ impl Database {
         insert.refuse_known_ids()?;
         insert.make_index_keys();
         let _uniques = insert.lock_and_check_uniques(operation)?;
+        let large = insert.bytes_len();
+        let admitted = self.admit(large, operation)?;
         let mut piece = insert.stage();
         let inserted = piece.documents.unsigned_abs();
         if let Some(capped) = collection.capped {
@@ -60,13 +63,15 @@ impl Database {
         if ordered {
             errors.truncate(1);
         }
-        // A capped collection is held alone: all its writers would wait.
-        let waits_alone = self.keeps_locks_over_sync && operation.commits_once();
+        // A capped collection is held alone: all its writers would wait. A large batch ends its turn before its sync.
+        let is_small = large < LARGE_BATCH_BYTES;
+        let waits_alone = self.keeps_locks_over_sync && operation.commits_once() && is_small;
         let locks = match waits_alone && collection.is_clustered() {
             true => LocksOver::Sync,
             false => LocksOver::Apply,
         };
         let mut lsn = self.commit_piece(operation, &collection, piece, locks)?;
+        drop(admitted);
         if let Some(capped) = collection.capped {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
@@ -141,7 +146,8 @@ impl<'i> InsertPiece<'i> {
     /// Capped: the next RecordIds. The hold is exclusive, so the last one cannot move.
     fn make_record_ids(&mut self) -> Result<()> {
         let prefix = self.collection.prefix.as_bytes();
-        let last = self.database.last_record_id(self.collection)?;
+        let count = self.documents.len();
+        let last = self.database.give_record_ids(self.collection, count)?;
         for (next, _) in (last + 1..).zip(self.documents) {
             let mut key = prefix.to_vec();
             key.extend_from_slice(&next.to_be_bytes());

@@ -12,11 +12,12 @@ mod insert;
 mod modified_keys;
 mod modify;
 
+use quarry_journal::Journal;
 use quarry_storage::WriteBatch;
 use smallvec::SmallVec;
 
 use crate::collection::Collection;
-use crate::database::{Database, now_ms};
+use crate::database::{Database, Submit, now_ms};
 use crate::error::Result;
 use crate::ident::Ident;
 use crate::index::Index;
@@ -126,12 +127,14 @@ impl Database {
             },
             operations: &piece.operations,
         };
-        let committed = match (operation.awaits_sync(), locks) {
-            (false, _) => self.commit(&header, &batch),
-            (true, LocksOver::Apply) => self.commit_to_sync(&header, &batch),
-            (true, LocksOver::Sync) => self.commit_through_sync(&header, &batch),
+        let submit: Submit = match (operation.awaits_sync(), locks) {
+            (false, _) => Journal::submit,
+            // Its sync may begin early.
+            (true, LocksOver::Apply) => Journal::submit_to_sync,
+            // The writer sleeps once, until the sync is over.
+            (true, LocksOver::Sync) => Journal::submit_through_sync,
         };
-        committed.map(Some)
+        self.commit_whole(submit, &header, batch).map(Some)
     }
 }
 

@@ -111,6 +111,11 @@ impl ModifiedKeys {
         Ok(())
     }
 
+    /// Of all entries, those that go and those that come.
+    pub(super) fn bytes_len(&self) -> usize {
+        self.old.bytes.len() + self.new.bytes.len()
+    }
+
     pub(super) fn lock_uniques<'d>(
         &self,
         database: &'d Database,

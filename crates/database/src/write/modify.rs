@@ -68,6 +68,9 @@ impl Database {
             staged.truncate(position);
             outcome.error = Some(error);
         }
+        let news = staged.iter().filter_map(|change| change.new.as_deref());
+        let bytes = keys.bytes_len() + news.map(<[u8]>::len).sum::<usize>();
+        let _admitted = self.admit(bytes, operation)?;
         let mut piece = Piece::default();
         for (position, change) in staged.iter().enumerate() {
             let key = &record_keys[change.key];
