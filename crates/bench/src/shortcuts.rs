@@ -57,13 +57,15 @@ enum Operation {
     Insert,
     InsertDurable,
     Update,
+    UpdateDurable,
 }
 
-const OPERATIONS: [Operation; 4] = [
+const OPERATIONS: [Operation; 5] = [
     Operation::PointRead,
     Operation::Insert,
     Operation::InsertDurable,
     Operation::Update,
+    Operation::UpdateDurable,
 ];
 
 impl Operation {
@@ -73,6 +75,7 @@ impl Operation {
             Operation::Insert => "insert {w: 1}",
             Operation::InsertDurable => "insert {j: true}",
             Operation::Update => "update {w: 1}",
+            Operation::UpdateDurable => "update {j: true}",
         }
     }
 
@@ -82,17 +85,19 @@ impl Operation {
             let batch: Vec<Value> = vec![documents::simple(prefix, count).into()];
             doc! { "insert": COLLECTION, "documents": batch, "writeConcern": concern, "$db": DATABASE }
         };
+        let update = |concern: Document| {
+            let updates: Vec<Value> =
+                vec![doc! { "q": { "_id": (key()) }, "u": { "$inc": { "seq": 1 } } }.into()];
+            doc! { "update": COLLECTION, "updates": updates, "writeConcern": concern, "$db": DATABASE }
+        };
         match self {
             Operation::PointRead => doc! {
                 "find": COLLECTION, "filter": { "_id": (key()) }, "limit": 1, "singleBatch": true, "$db": DATABASE
             },
             Operation::Insert => insert(doc! { "w": 1 }),
             Operation::InsertDurable => insert(doc! { "w": 1, "j": true }),
-            Operation::Update => {
-                let updates: Vec<Value> =
-                    vec![doc! { "q": { "_id": (key()) }, "u": { "$inc": { "seq": 1 } } }.into()];
-                doc! { "update": COLLECTION, "updates": updates, "$db": DATABASE }
-            }
+            Operation::Update => update(doc! { "w": 1 }),
+            Operation::UpdateDurable => update(doc! { "w": 1, "j": true }),
         }
     }
 }
