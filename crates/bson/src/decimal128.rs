@@ -168,6 +168,46 @@ impl Decimal128 {
         Self::parse(&text).expect("a Double printed with 15 digits is a decimal in range")
     }
 
+    /// A Double's exact value, rounded half to even to 34 digits, as MongoDB adds one to a sum: 0.5 gives 0.5, 0.1
+    /// gives 0.1000000000000000055511151231257827.
+    pub fn from_f64_exact(d: f64) -> Self {
+        if !d.is_finite() || d == 0.0 {
+            return Self::from_f64(d);
+        }
+        // Every Double has at most so many digits behind the first.
+        const FRACTION_DIGITS_MAX: usize = 766;
+        let text = format!("{d:.FRACTION_DIGITS_MAX$e}");
+        let rounded = Self::parse_rounded(&text).expect("a Double printed is a decimal in range");
+        let (digits, _) = text.split_once('e').expect("an exponent is printed");
+        let significant = digits.trim_end_matches('0').trim_start_matches('-').len() - 1;
+        // What needed no rounding has the exponent nearest to 0.
+        if significant <= DECIMAL_DIGITS_MAX as usize {
+            rounded.without_trailing_zeros()
+        } else {
+            rounded
+        }
+    }
+
+    /// The same number with the exponent nearest to 0 that trailing zeros allow.
+    pub(crate) fn without_trailing_zeros(&self) -> Self {
+        let DecimalParts::Finite {
+            negative,
+            mut coefficient,
+            mut exponent,
+        } = self.parts()
+        else {
+            return *self;
+        };
+        if coefficient == 0 {
+            return Self::from_parts(negative, 0, 0);
+        }
+        while exponent < 0 && coefficient.is_multiple_of(10) {
+            coefficient /= 10;
+            exponent += 1;
+        }
+        Self::from_parts(negative, coefficient, exponent)
+    }
+
     /// The nearest Double.
     pub fn to_f64(&self) -> f64 {
         match self.parts() {
@@ -344,6 +384,23 @@ mod tests {
         );
         assert_eq!(decimal("9223372036854775808").to_i64_exact(), None);
         assert_eq!(decimal("1E6000").to_i64_truncated(), None);
+    }
+
+    #[test]
+    fn doubles_give_their_exact_value_where_it_is_asked_for() {
+        for (d, text) in [
+            (0.5, "0.5"),
+            (0.1, "0.1000000000000000055511151231257827"),
+            (-2.5, "-2.5"),
+            (3.0, "3"),
+            (1e22, "10000000000000000000000"),
+            (1e300, "1.000000000000000052504760255204420E+300"),
+            (5e-324, "4.940656458412465441765687928682214E-324"),
+            (0.0, "0"),
+            (f64::INFINITY, "Infinity"),
+        ] {
+            assert_eq!(Decimal128::from_f64_exact(d).to_string(), text, "{d}");
+        }
     }
 
     #[test]

@@ -140,12 +140,14 @@ fn stages(collection: &'static str, text: &str) -> Work {
 fn find(collection: &'static str, filter: Document) -> Work {
     Box::new(move |fixture, operation| {
         let namespace = namespace(collection);
-        let mut request = FindRequest::new(&namespace);
-        request.filter = filter.as_raw();
-        drain(
-            exec::find(&fixture.database, operation, request)?,
-            operation,
-        )
+        loop {
+            let mut request = FindRequest::new(&namespace);
+            request.filter = filter.as_raw();
+            drain(
+                exec::find(&fixture.database, operation, request)?,
+                operation,
+            )?;
+        }
     })
 }
 
@@ -278,6 +280,13 @@ fn table() -> Vec<(&'static str, Work)> {
         (
             "$objectToArray",
             computing("arrays", "{$objectToArray: {a: '$a', b: '$p'}}"),
+        ),
+        (
+            "powers of Decimal128",
+            stages(
+                "one",
+                "[{$project: {x: {$map: {input: {$range: [1, 1000000]}, in: {$pow: [{$toDecimal: '$$this'}, {$toDecimal: '0.123456789'}]}}}}}]",
+            ),
         ),
         // Stages.
         (

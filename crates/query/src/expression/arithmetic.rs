@@ -1,14 +1,15 @@
 //! `$add $subtract $multiply $divide $mod $pow $sqrt $exp $ln $log $log10`. A nullish operand makes the result
-//! Null. Decimal128 operands give Decimal128; the transcendental functions round theirs through Double.
+//! Null. Decimal128 operands give Decimal128, right to its 34 digits.
 
 use quarry_bson::{Decimal128, RawValue};
 
 use super::number::{Number, Pair};
 use super::operator::{Arguments, Operator};
-use super::sum::Sum;
+use super::sum::Addition;
 use super::{Call, Context, Evaluated, type_name};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::interrupts;
 
 pub(super) static OPERATORS: &[Operator] = &[
     Operator {
@@ -69,43 +70,40 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 fn add<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    let (mut sum, mut has_date, mut nullish) = (Sum::default(), false, false);
+    let overflow = || Error::new(ErrorCode::OVERFLOW, "date overflow in $add");
+    let (mut sum, mut date) = (Addition::default(), None::<i64>);
     for argument in &call.arguments {
         let value = argument.evaluate(context)?;
-        match value.as_raw() {
-            None | Some(RawValue::Null | RawValue::Undefined) => nullish = true,
-            Some(RawValue::DateTime(ms)) => {
-                if has_date {
-                    return Err(Error::location(
-                        16612,
-                        "only one date allowed in an $add expression",
-                    ));
-                }
-                has_date = true;
-                sum.add(Number::Int64(ms));
+        let number = match value.as_raw() {
+            None | Some(RawValue::Null | RawValue::Undefined) => return Ok(Evaluated::NULL),
+            Some(RawValue::DateTime(_)) if date.is_some() => {
+                let text = "only one date allowed in an $add expression";
+                return Err(Error::location(16612, text));
             }
-            Some(other) => match Number::from_raw(other) {
-                Some(number) => sum.add(number),
-                None => {
-                    let text = format!(
-                        "$add only supports numeric or date types, not {}",
-                        type_name(other)
-                    );
-                    return Err(Error::type_mismatch(text));
-                }
-            },
-        }
-        if nullish {
-            return Ok(Evaluated::NULL);
+            Some(RawValue::DateTime(ms)) => {
+                date = Some(sum.total().rounded().ok_or_else(overflow)?);
+                Number::Int64(ms)
+            }
+            Some(other) => Number::from_raw(other).ok_or_else(|| {
+                let found = type_name(other);
+                Error::type_mismatch(format!(
+                    "$add only supports numeric or date types, not {found}"
+                ))
+            })?,
+        };
+        match &mut date {
+            None => sum.add(number),
+            // To a date whole milliseconds are added.
+            Some(ms) => {
+                let more = number.rounded().ok_or_else(overflow)?;
+                *ms = ms.checked_add(more).ok_or_else(overflow)?;
+            }
         }
     }
-    if !has_date {
-        return Ok(sum.total().into());
-    }
-    let ms = sum
-        .milliseconds()
-        .ok_or_else(|| Error::new(ErrorCode::OVERFLOW, "date overflow in $add"))?;
-    Ok(Evaluated::Raw(RawValue::DateTime(ms)))
+    Ok(match date {
+        None => sum.total().into(),
+        Some(ms) => Evaluated::Raw(RawValue::DateTime(ms)),
+    })
 }
 
 fn subtract<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -228,7 +226,7 @@ fn pow<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let Some(exponent) = numeric(&exponent, 28763, "$pow's exponent")? else {
         return Ok(Evaluated::NULL);
     };
-    if base.to_f64() == 0.0 && exponent.to_f64() < 0.0 {
+    if base.is_zero() && exponent.is_negative() {
         return Err(Error::location(
             28764,
             "$pow cannot take a base of 0 and a negative exponent",
@@ -238,10 +236,13 @@ fn pow<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
         Pair::Int32(a, b) => integer_power(i64::from(a), i64::from(b)).map(Number::int),
         Pair::Int64(a, b) => integer_power(a, b).map(Number::Int64),
         Pair::Double(..) => None,
-        Pair::Decimal(a, b) => decimal_power(a, b).map(Number::Decimal),
+        Pair::Decimal(a, b) => {
+            interrupts::work(UNITS_OF_A_FUNCTION)?;
+            Some(Number::Decimal(a.pow(&b)))
+        }
     };
     Ok(power
-        .unwrap_or_else(|| like(base.with(exponent), base.to_f64().powf(exponent.to_f64())))
+        .unwrap_or_else(|| Number::Double(base.to_f64().powf(exponent.to_f64())))
         .into())
 }
 
@@ -256,49 +257,18 @@ fn integer_power(base: i64, exponent: i64) -> Option<i64> {
     }
 }
 
-/// By repeated squaring for whole exponents of at most four digits.
-fn decimal_power(base: Decimal128, exponent: Decimal128) -> Option<Decimal128> {
-    const WHOLE_EXPONENT_MAX: u64 = 9_999;
-    let whole = exponent.to_i64_exact()?;
-    let mut left = whole.unsigned_abs();
-    if left > WHOLE_EXPONENT_MAX {
-        return None;
-    }
-    let (mut power, mut square) = (Decimal128::from_i64(1), base);
-    while left > 0 {
-        if left & 1 == 1 {
-            power = power.mul(&square);
-        }
-        square = square.mul(&square);
-        left >>= 1;
-    }
-    Some(if whole < 0 {
-        Decimal128::from_i64(1).div(&power)
-    } else {
-        power
-    })
-}
-
-fn like(pair: Pair, d: f64) -> Number {
-    if matches!(pair, Pair::Decimal(..)) {
-        Number::Decimal(Decimal128::from_f64(d))
-    } else {
-        Number::Double(d)
-    }
-}
-
 fn sqrt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let Some(number) = plain_numeric(&value, call)? else {
         return Ok(Evaluated::NULL);
     };
-    if number.to_f64() < 0.0 {
+    if number.is_negative() {
         return Err(Error::location(
             28714,
             "$sqrt's argument must be greater than or equal to 0",
         ));
     }
-    Ok(real(number, number.to_f64().sqrt()))
+    real(number, f64::sqrt, Decimal128::sqrt)
 }
 
 fn exp<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -306,7 +276,7 @@ fn exp<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let Some(number) = plain_numeric(&value, call)? else {
         return Ok(Evaluated::NULL);
     };
-    Ok(real(number, number.to_f64().exp()))
+    real(number, f64::exp, Decimal128::exp)
 }
 
 fn ln<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -320,7 +290,7 @@ fn ln<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
         "$ln's argument must be a positive number, but is",
         &value,
     )?;
-    Ok(real(number, number.to_f64().ln()))
+    real(number, f64::ln, Decimal128::ln)
 }
 
 fn log10<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -334,7 +304,7 @@ fn log10<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
         "$log10's argument must be a positive number, but is",
         &value,
     )?;
-    Ok(real(number, number.to_f64().log10()))
+    real(number, f64::log10, Decimal128::log10)
 }
 
 fn log<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -354,30 +324,42 @@ fn log<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
         "$log's argument must be a positive number, but is",
         &value,
     )?;
-    if radix.to_f64() <= 0.0 || radix.to_f64() == 1.0 {
+    if !(radix.is_positive() || radix.is_nan()) || radix.is_one() {
         let text = format!(
             "$log's base must be a positive number not equal to 1, but is {}",
             base.display()
         );
         return Err(Error::location(28759, text));
     }
-    Ok(like(
-        number.with(radix),
-        number.to_f64().ln() / radix.to_f64().ln(),
-    )
-    .into())
+    Ok(match number.with(radix) {
+        Pair::Decimal(number, radix) => {
+            interrupts::work(UNITS_OF_A_FUNCTION)?;
+            Number::Decimal(number.log(&radix)).into()
+        }
+        _ => Evaluated::from(number.to_f64().ln() / radix.to_f64().ln()),
+    })
 }
 
-fn real<'a>(operand: Number, d: f64) -> Evaluated<'a> {
-    if operand.is_decimal() {
-        Number::Decimal(Decimal128::from_f64(d)).into()
-    } else {
-        Evaluated::from(d)
-    }
+/// A function of one number, in the number's own kind.
+fn real<'a>(
+    operand: Number,
+    of_double: fn(f64) -> f64,
+    of_decimal: fn(&Decimal128) -> Decimal128,
+) -> Result<Evaluated<'a>> {
+    Ok(match operand {
+        Number::Decimal(decimal) => {
+            interrupts::work(UNITS_OF_A_FUNCTION)?;
+            Number::Decimal(of_decimal(&decimal)).into()
+        }
+        other => Evaluated::from(of_double(other.to_f64())),
+    })
 }
+
+/// The work of a root, a power or a logarithm of a Decimal128.
+const UNITS_OF_A_FUNCTION: usize = 10_000;
 
 fn positive(number: Number, code: i32, text: &str, value: &Evaluated<'_>) -> Result<()> {
-    if number.to_f64() > 0.0 || number.is_nan() {
+    if number.is_positive() || number.is_nan() {
         return Ok(());
     }
     Err(Error::location(code, format!("{text} {}", value.display())))

@@ -82,8 +82,34 @@ impl Number {
         }
     }
 
-    pub(crate) fn is_decimal(self) -> bool {
-        matches!(self, Number::Decimal(_))
+    /// Whether it is above zero, as its own kind says: a Decimal128 may be too small for a Double.
+    pub(crate) fn is_positive(self) -> bool {
+        match self {
+            Number::Decimal(d) => !d.is_nan() && !d.is_negative() && !d.is_zero(),
+            other => other.to_f64() > 0.0,
+        }
+    }
+
+    /// Whether it is below zero.
+    pub(crate) fn is_negative(self) -> bool {
+        match self {
+            Number::Decimal(d) => !d.is_nan() && d.is_negative() && !d.is_zero(),
+            other => other.to_f64() < 0.0,
+        }
+    }
+
+    pub(crate) fn is_zero(self) -> bool {
+        match self {
+            Number::Decimal(d) => d.is_zero(),
+            other => other.to_f64() == 0.0,
+        }
+    }
+
+    pub(crate) fn is_one(self) -> bool {
+        match self {
+            Number::Decimal(d) => d == Decimal128::from_i64(1),
+            other => other.to_f64() == 1.0,
+        }
     }
 
     pub(crate) fn is_nan(self) -> bool {

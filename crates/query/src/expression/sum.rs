@@ -1,11 +1,14 @@
-//! A running sum of numbers of any type, for `$add`, `$sum` and `$avg`.
+//! Running sums of numbers of any type: `Sum` for `$sum` and `$avg`, `Addition` for `$add`. The result has the widest
+//! type seen.
 //!
-//! Integers are added exactly, doubles with the error of each addition carried along, so that the result does
-//! not depend on the order in the last digits. The result has the widest type seen.
+//! A `Sum` adds integers exactly and Doubles with the error of each addition carried along, so that the result does not
+//! depend on the order in the last digits; beside Decimal128 the exact values of Doubles count. An `Addition` goes from left
+//! to right, as MongoDB's does: each number is added to the result so far, in the wider type of the two, Doubles beside
+//! Decimal128 by their first 15 digits.
 
 use quarry_bson::Decimal128;
 
-use super::number::Number;
+use super::number::{Number, Pair};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sum {
@@ -66,20 +69,6 @@ impl Sum {
         }
     }
 
-    /// The sum in whole milliseconds for a date; None if it leaves Int64.
-    pub(crate) fn milliseconds(&self) -> Option<i64> {
-        if self.decimals.is_some() || self.widest == Widest::Double {
-            let fraction =
-                self.decimals.map_or(0.0, |decimals| decimals.to_f64()) + self.doubles.value();
-            let whole = fraction.round();
-            let in_range = whole.is_finite() && whole.abs() < 1e19;
-            return in_range
-                .then(|| i64::try_from(self.integers + whole as i128).ok())
-                .flatten();
-        }
-        i64::try_from(self.integers).ok()
-    }
-
     fn to_f64(&self) -> f64 {
         let mut total = self.doubles.clone();
         // Both halves are exact: an integer of up to 2^127 is cut into parts that a Double holds.
@@ -89,15 +78,53 @@ impl Sum {
         total.value()
     }
 
+    /// What is no Decimal128, as one of 34 digits: of Doubles their exact values count, as in MongoDB.
     fn binary_part(&self) -> Decimal128 {
         let integers = i64::try_from(self.integers).map_or_else(
-            |_| Decimal128::from_f64(self.integers as f64),
+            |_| Decimal128::parse_rounded(&self.integers.to_string()).unwrap_or(Decimal128::NAN),
             Decimal128::from_i64,
         );
         if self.widest == Widest::Double {
-            integers.add(&Decimal128::from_f64(self.doubles.value()))
+            integers.add(&self.doubles.to_decimal())
         } else {
             integers
+        }
+    }
+}
+
+/// The sum of the operands of `$add` so far.
+#[derive(Debug, Clone)]
+pub(crate) struct Addition {
+    /// An Int64 as long as all were integers.
+    sum: Number,
+    /// Nothing but Int32 came, so that the sum is one where it fits.
+    is_of_int32: bool,
+}
+
+impl Default for Addition {
+    fn default() -> Addition {
+        Addition {
+            sum: Number::Int64(0),
+            is_of_int32: true,
+        }
+    }
+}
+
+impl Addition {
+    pub(crate) fn add(&mut self, number: Number) {
+        self.is_of_int32 &= matches!(number, Number::Int32(_));
+        self.sum = match self.sum.with(number) {
+            Pair::Int32(a, b) => Number::int(i64::from(a) + i64::from(b)),
+            Pair::Int64(a, b) => Number::long(i128::from(a) + i128::from(b)),
+            Pair::Double(a, b) => Number::Double(a + b),
+            Pair::Decimal(a, b) => Number::Decimal(a.add(&b)),
+        };
+    }
+
+    pub(crate) fn total(&self) -> Number {
+        match self.sum {
+            Number::Int64(sum) if self.is_of_int32 => Number::int(sum),
+            sum => sum,
         }
     }
 }
@@ -122,6 +149,16 @@ impl Compensated {
             self.error += lost;
         }
         self.sum = next;
+    }
+
+    /// Both parts, exactly.
+    fn to_decimal(&self) -> Decimal128 {
+        let sum = Decimal128::from_f64_exact(self.sum);
+        if self.sum.is_finite() {
+            sum.add(&Decimal128::from_f64_exact(self.error))
+        } else {
+            sum
+        }
     }
 
     pub(crate) fn value(&self) -> f64 {
