@@ -248,6 +248,106 @@ fn requests_with_very_many_fields_take_linear_time() {
     assert!(!outcome.modified);
 }
 
+/// As the server's connections have it. It is enough for unoptimised code, too.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Documents and arrays in turn, to the last level that a document may have.
+fn deepest() -> Document {
+    let mut deep = Value::from(1);
+    for level in 0..quarry_bson::DEPTH_MAX - 2 {
+        deep = if level % 2 == 0 {
+            Value::from(vec![deep])
+        } else {
+            Value::from(doc! { "a": deep })
+        };
+    }
+    doc! { "_id": 1, "a": deep }
+}
+
+#[test]
+fn documents_of_all_levels_have_room_on_the_stack() {
+    let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let outcome = worker.spawn(|| {
+        let deep = deepest();
+        assert!(RawDocument::validated(deep.as_bytes()).is_ok());
+        let (stored, value) = (deep.as_raw(), deep.get("a").unwrap());
+        let details = MatchDetails::default();
+        let path = ["a"; 150].join(".");
+        for filter in [
+            doc! { "a": value },
+            doc! { "a": { "$gt": value } },
+            doc! { "a": { "$in": [value, 1] } },
+            doc! { "a": { "$not": { "$elemMatch": { "$eq": value } } } },
+            doc! { (path.as_str()): 1 },
+            doc! { "$expr": { "$eq": ["$a", { "$literal": value }] } },
+            doc! { "$expr": { "$gt": [(format!("${path}")), 1] } },
+        ] {
+            let matcher = Matcher::parse(filter.as_raw()).unwrap();
+            matcher.try_matches(stored).unwrap();
+        }
+        let mut key = Vec::new();
+        SortPattern::parse(doc! { "a": 1 }.as_raw())
+            .unwrap()
+            .key(stored, &mut key)
+            .unwrap();
+        for projection in [
+            doc! { "a": 1 },
+            doc! { (path.as_str()): 1 },
+            doc! { (path.as_str()): 0 },
+            doc! { "x": { "$objectToArray": "$$ROOT" } },
+            doc! { "x": { "$mergeObjects": ["$$ROOT", "$$ROOT"] } },
+            doc! { "x": { "$concatArrays": [["$a"], ["$a"]] } },
+        ] {
+            let projection = Projection::parse(projection.as_raw(), None).unwrap();
+            // Some would nest too deep, and say so.
+            let _ = projection.project(stored, &details, &mut Vec::new());
+        }
+        for update in [
+            doc! { "$set": { "b": 1 } },
+            doc! { "$push": { "l": { "$each": [1, value], "$sort": 1 } } },
+            doc! { "$addToSet": { "l": { "$each": [value, 1] } } },
+            doc! { "$pull": { "l": value } },
+            doc! { "$min": { "a": value } },
+            doc! { "$rename": { "a": "b" } },
+            doc! { "$unset": { (path.as_str()): 1 } },
+        ] {
+            let Ok(update) = Update::parse(RawValue::Document(update.as_raw())) else {
+                continue;
+            };
+            let _ = update.apply(stored, &details, false, 0, &mut Vec::new());
+        }
+    });
+    outcome.unwrap().join().unwrap();
+}
+
+/// A filter nests as deep as MongoDB lets it, each level a document and an array, and has an answer.
+#[test]
+fn filters_of_all_levels_have_room_on_the_stack() {
+    let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let outcome = worker.spawn(|| {
+        for operator in ["$and", "$or", "$nor"] {
+            let nested = |levels: usize| {
+                (0..levels).fold(
+                    doc! { "a": 1 },
+                    |inner, _| doc! { operator: [inner, { "b": 1 }] },
+                )
+            };
+            let matcher = Matcher::parse(nested(90).as_raw()).unwrap();
+            matcher
+                .try_matches(doc! { "a": 1, "b": 1 }.as_raw())
+                .unwrap();
+            assert_eq!(Matcher::parse(nested(101).as_raw()).unwrap_err().code(), 2);
+        }
+        let nested = (0..99).fold(Value::from("$a"), |inner, _| {
+            Value::from(doc! { "$abs": inner })
+        });
+        let filter = doc! { "$expr": nested };
+        let matcher = Matcher::parse(filter.as_raw()).unwrap();
+        matcher.try_matches(doc! { "a": 1 }.as_raw()).unwrap();
+    });
+    outcome.unwrap().join().unwrap();
+}
+
 /// Parsed requests are kept with plans and cursors, which move between threads.
 #[test]
 fn parsed_requests_may_be_shared_between_threads() {
