@@ -19,7 +19,8 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 # Interleavings of the journal's threads and of the record cache's, tried by a scheduler.
-MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --test model && \
+MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --lib model && \
+	cargo test -p quarry-journal --features shuttle --test model && \
 	cargo test -p quarry-database --features shuttle --lib record_cache::model'
 
 # What every push gives each fuzz target.

@@ -209,3 +209,42 @@ fn yield_until(is_over: &dyn Fn() -> bool) {
         primitives::yield_now();
     }
 }
+
+/// The call for a sync alone, whose narrowest windows are rare in the models of the whole (`tests/model.rs`).
+#[cfg(all(test, feature = "shuttle"))]
+mod model {
+    use std::sync::Arc;
+
+    use shuttle::thread::{spawn, yield_now};
+
+    use super::*;
+
+    const INTERLEAVINGS: usize = 5000;
+
+    /// A writer that waits for its sync, which it makes if it is called.
+    fn wait(group: &Group, until: Until) {
+        if group.wait_for_call(until) {
+            yield_now();
+            group.end_call();
+        }
+        group.wait().unwrap();
+    }
+
+    /// One is called that goes on when the group is applied, and another one sleeps until the sync is over.
+    #[test]
+    fn a_call_reaches_who_sleeps_on() {
+        let model = || {
+            let group = Arc::new(Group::default());
+            let writers = [Until::Applied, Until::Synced, Until::Synced].map(|until| {
+                let group = Arc::clone(&group);
+                spawn(move || wait(&group, until))
+            });
+            group.call_for_sync();
+            group.finish(&Ok(()));
+            for writer in writers {
+                writer.join().unwrap();
+            }
+        };
+        shuttle::check_random(model, INTERLEAVINGS);
+    }
+}

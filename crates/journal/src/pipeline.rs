@@ -296,11 +296,7 @@ impl Pipeline {
     pub fn close(&self) {
         let mut queue = self.queue.lock();
         queue.closed = true;
-        match queue.is_gathering {
-            true => self.lead_gathered(queue),
-            false => drop(queue),
-        }
-        let mut queue = self.queue.lock();
+        // Who gathers has the turn, and leads without waiting for anybody.
         while queue.turn_taken {
             self.turn_ended.wait(&mut queue);
         }

@@ -10,13 +10,15 @@
 
 mod owner;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use owner::{Owner, identity, options};
+use quarry_journal::files::simulated::{Crash, Fault};
 use quarry_journal::{
-    Error, GroupBuilder, HookError, Hooks, Journal, Level, Options, Payloads, Result,
-    SimulatedFiles,
+    Error, File, FileEntry, Files, GroupBuilder, HookError, Hooks, Journal, Level, Options,
+    Payloads, Result, SimulatedFiles,
 };
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{JoinHandle, spawn, yield_now};
@@ -27,6 +29,8 @@ const INTERLEAVINGS: usize = 400;
 /// Changes of thread that a bug may need.
 const DEPTH: usize = 4;
 
+/// A sync takes longer than an append: others come meanwhile, before it has its effect and after.
+const SYNC_YIELDS: usize = 8;
 /// A start has buffers on its stack.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -53,6 +57,62 @@ impl Hooks for Engine {
     }
 }
 
+/// A disk during whose syncs other threads run.
+struct SlowFiles(SimulatedFiles);
+
+struct SlowFile(Arc<dyn File>);
+
+impl Files for SlowFiles {
+    fn list(&self) -> io::Result<Vec<FileEntry>> {
+        self.0.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(SlowFile(self.0.open(name)?)))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(SlowFile(self.0.create(name)?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.0.sync_directory()
+    }
+}
+
+impl File for SlowFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        (0..SYNC_YIELDS).for_each(|_| yield_now());
+        let synced = self.0.sync();
+        (0..SYNC_YIELDS).for_each(|_| yield_now());
+        synced
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+}
+
 /// A journal, its disk and what was applied.
 struct Machine {
     files: SimulatedFiles,
@@ -74,8 +134,8 @@ impl Machine {
             gather_ns: u64::MAX,
             ..options()
         };
-        let shared = Arc::new(files.clone());
-        let journal = Journal::open(shared, options, identity(), 0, engine).unwrap();
+        let slow = Arc::new(SlowFiles(files.clone()));
+        let journal = Journal::open(slow, options, identity(), 0, engine).unwrap();
         Arc::new(Machine {
             files,
             owner,
@@ -119,9 +179,7 @@ impl Machine {
         drop(self.journal.close());
         self.files.fail_syncs(false);
         let found = Owner::new();
-        let lost = self
-            .files
-            .crash(quarry_journal::files::simulated::Crash::Drop, 0);
+        let lost = self.files.crash(Crash::Drop, 0);
         drop(found.open(&lost, 0).unwrap());
         let found = found.records();
         assert!(found.len() as u64 >= durable_lsn && records.starts_with(&found));
@@ -223,6 +281,33 @@ fn writers_that_gather_all_go_on() {
     });
 }
 
+/// In a group of writers that wait for its sync one is called to make it. If that one goes on when the group is applied, the
+/// call must reach another.
+#[test]
+fn a_call_for_a_sync_reaches_who_sleeps_on() {
+    const KINDS: [Kind; 5] = [
+        Kind::Written,
+        Kind::Durable,
+        Kind::ToSync,
+        Kind::ThroughSync,
+        Kind::ThroughSync,
+    ];
+    explore(|| {
+        let machine = Machine::new();
+        let threads = KINDS.into_iter().enumerate().map(|(writer, kind)| {
+            let machine = Arc::clone(&machine);
+            spawn(move || {
+                let payload = [writer as u8];
+                let lsn = kind.commit(&machine.journal, &payload).unwrap();
+                machine.check(lsn, &payload, kind.level());
+            })
+        });
+        join(threads.collect());
+        assert_eq!(machine.owner.records().len(), KINDS.len());
+        machine.end();
+    });
+}
+
 /// Those who go on are accepted before what their own thread waits for next, whoever hands them over.
 #[test]
 fn nobody_overtakes_a_backlog() {
@@ -266,6 +351,23 @@ fn nobody_sleeps_past_a_failed_sync() {
         }));
         join(threads);
         machine.files.forget_syncs(false);
+        machine.end();
+    });
+}
+
+/// A failed append throws the latch while a sync runs that succeeds: who is woken for the next one will not make it.
+#[test]
+fn nobody_sleeps_past_a_failed_append() {
+    explore(|| {
+        let machine = Machine::new();
+        let mut threads: Vec<_> = (0..4).map(|writer| write(&machine, writer, 2)).collect();
+        let failing = Arc::clone(&machine);
+        threads.push(spawn(move || {
+            failing.may_fail.store(true, Ordering::SeqCst);
+            let files = &failing.files;
+            files.inject(files.steps(), Fault::Io);
+        }));
+        join(threads);
         machine.end();
     });
 }
