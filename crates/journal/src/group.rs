@@ -239,6 +239,10 @@ mod model {
                 let group = Arc::clone(&group);
                 spawn(move || wait(&group, until))
             });
+            // Nobody comes late: all are about to sleep.
+            while group.callable.load(Ordering::SeqCst) < 3 {
+                yield_now();
+            }
             group.call_for_sync();
             group.finish(&Ok(()));
             for writer in writers {
