@@ -52,6 +52,12 @@ fn floors() {
         found("crates/journal/Cargo.toml", manifest),
         ["`journal` must not know `bson`"]
     );
+    let for_tests = "[dev-dependencies]\nquarry-storage = \"1\"\n";
+    assert!(found("crates/query/Cargo.toml", for_tests).is_empty());
+    assert_eq!(
+        found("crates/query/Cargo.toml", &for_tests.replace("dev-", "")),
+        ["`query` must not know `storage`"]
+    );
     for (section, breach) in [
         (
             "[dev-dependencies]\nquarry-wire.workspace = true",
