@@ -216,7 +216,7 @@ impl Syncer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use std::io;
     use std::sync::Arc;
@@ -301,5 +301,107 @@ mod tests {
             }
         });
         assert_eq!(syncer.durable_lsn(), 1);
+    }
+}
+
+/// Rounds alone, with a latch that something else throws: rare in the models of the whole (`tests/model.rs`).
+#[cfg(all(test, feature = "shuttle"))]
+mod model {
+    use std::io;
+    use std::sync::Arc;
+
+    use shuttle::thread::{spawn, yield_now};
+
+    use super::*;
+    use crate::files::File;
+    use crate::options::Identity;
+    use crate::segment::Segment;
+    use crate::segment_header::SegmentHeader;
+
+    const INTERLEAVINGS: usize = 2000;
+    const WRITERS: u64 = 4;
+
+    /// A file during whose syncs others run.
+    struct SlowFile;
+
+    impl File for SlowFile {
+        fn write_at(&self, bytes: &[u8], _offset: u64) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn read_at(&self, _bytes: &mut [u8], _offset: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            (0..8).for_each(|_| yield_now());
+            Ok(())
+        }
+
+        fn set_len(&self, _bytes: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    fn segment() -> OpenSegment {
+        let header = SegmentHeader {
+            identity: Identity {
+                database: [1; 16],
+                engine: "model".into(),
+            },
+            sequence: 1,
+            incarnation: 1,
+            segment_bytes: 4096,
+            first_lsn: 1,
+            previous_end_lsn: 0,
+            created_unix_ms: 0,
+        };
+        OpenSegment {
+            segment: Arc::new(Segment::new("1".into(), header, 0, 4096)),
+            file: Arc::new(SlowFile),
+        }
+    }
+
+    /// Of those who wait for the next round one is woken to make it, and finds the latch thrown.
+    #[test]
+    fn nobody_sleeps_past_a_latch_that_is_thrown_during_a_sync() {
+        let model = || {
+            let shared = Arc::new((Syncer::new(1, segment()), Latch::default()));
+            let mut threads: Vec<_> = (1..=WRITERS)
+                .map(|lsn| {
+                    let shared = Arc::clone(&shared);
+                    spawn(move || {
+                        let (syncer, latch) = &*shared;
+                        while syncer.written_lsn() < lsn {
+                            yield_now();
+                        }
+                        if syncer.wait_durable(lsn, latch).is_ok() {
+                            assert!(syncer.durable_lsn() >= lsn);
+                        }
+                    })
+                })
+                .collect();
+            threads.push(spawn(move || {
+                let (syncer, latch) = &*shared;
+                syncer.note_written(1);
+                // The others come during the first round.
+                while !syncer.state.lock().is_syncing {
+                    yield_now();
+                }
+                syncer.note_written(WRITERS);
+                while syncer.state.lock().next_round_waiters < 2 && syncer.durable_lsn() < 1 {
+                    yield_now();
+                }
+                latch.throw("an append failed");
+            }));
+            for thread in threads {
+                thread.join().unwrap();
+            }
+        };
+        shuttle::check_random(model, INTERLEAVINGS);
     }
 }
