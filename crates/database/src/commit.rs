@@ -13,7 +13,7 @@
 //!    carries the applied LSN, and asserts that no LSN was skipped. The batch of a lone writer that is about to reply
 //!    may be held until its reply is out (`late_writes`): to everybody else it is in the engine from here on.
 //! 4. Memory follows the record: counters, high-water mark, catalog cache and multikey marks change in `apply`, for a
-//!    live commit and for replay alike.
+//!    live commit and for replay alike. A replay hands several groups to the engine at once (`replay_group`).
 //! 5. Writers wake, and so do readers that wait for a commit to one of the collections (`watches`). Locks and holds go. A writer that asked for `Durable` then waits for a shared sync.
 //!
 //! What the journal could not append is refused and nothing has happened; what it appended is never taken back.
@@ -46,6 +46,8 @@ const STALL_WAIT: Duration = Duration::from_secs(30);
 const STALL_TICK: Duration = Duration::from_millis(1);
 /// A larger batch of a group gives its memory back.
 const BATCH_KEPT_BYTES: usize = 4 * 1024 * 1024;
+/// Replayed groups go to the engine together, once they have so many bytes.
+const REPLAY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
 
@@ -73,9 +75,19 @@ pub struct CommitPath {
     is_closing: AtomicBool,
     /// Set: whoever opens the database no longer wants it.
     give_up: Arc<AtomicBool>,
+    /// From the start to `end_replay`.
+    is_replaying: AtomicBool,
+    replay: Mutex<Replay>,
     /// Reused by every leader.
     batch: Mutex<WriteBatch>,
     watches: Watches,
+}
+
+/// Groups of the journal that is being replayed, and that the engine does not have yet.
+#[derive(Default)]
+struct Replay {
+    batch: WriteBatch,
+    touches_system: bool,
 }
 
 impl CommitPath {
@@ -100,6 +112,8 @@ impl CommitPath {
             asks_engine: Mutex::new(()),
             is_closing: AtomicBool::new(false),
             give_up,
+            is_replaying: AtomicBool::new(true),
+            replay: Mutex::default(),
             batch: Mutex::new(WriteBatch::new()),
             watches: Watches::default(),
         })
@@ -192,6 +206,49 @@ impl CommitPath {
             ..Header::SYSTEM_ONLY
         };
         Ok(header.record(&batch))
+    }
+
+    /// Takes a group of the journal that is being replayed. Several go to the engine as one batch, which carries the last
+    /// one's LSN: most groups are small, and each write to an engine costs far more than what it adds to a larger one.
+    /// Nobody reads meanwhile, so that memory may follow later as well.
+    fn replay_group(&self, payloads: &Payloads<'_>) -> Result<()> {
+        let mut replay = self.replay.lock();
+        for (_, bytes) in payloads {
+            let payload = Payload::parse(bytes)?;
+            replay.touches_system |= payload.has(SYSTEM);
+            replay.batch.extend_from_bytes(payload.batch)?;
+        }
+        self.applied.store(payloads.last_lsn(), Ordering::Release);
+        if replay.batch.bytes_len() >= REPLAY_BYTES {
+            self.write_replayed(&mut replay)?;
+        }
+        Ok(())
+    }
+
+    /// The journal is replayed: hands over what is left. Called before anybody reads or writes the database.
+    pub fn end_replay(&self) -> Result<()> {
+        let mut replay = self.replay.lock();
+        self.is_replaying.store(false, Ordering::Release);
+        match replay.batch.is_empty() {
+            true => Ok(()),
+            false => self.write_replayed(&mut replay),
+        }
+    }
+
+    fn write_replayed(&self, replay: &mut Replay) -> Result<()> {
+        let Replay {
+            batch,
+            touches_system,
+        } = std::mem::take(replay);
+        let mut batch = batch;
+        batch.put(layout::APPLIED_LSN_KEY, &self.applied_lsn().to_le_bytes());
+        let applying = touches_system.then(|| self.catalog.applying());
+        self.engine.write(&batch)?;
+        self.follow(&batch, touches_system);
+        if let Some(applying) = &applying {
+            applying.after(&batch);
+        }
+        Ok(())
     }
 
     fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
@@ -326,8 +383,11 @@ impl Hooks for CommitPath {
             "group {first_lsn} comes after LSN {}",
             self.applied_lsn()
         );
-        self.apply_group(payloads)
-            .map_err(|error| hook_error(&error))
+        let applied = match self.is_replaying.load(Ordering::Acquire) {
+            true => self.replay_group(payloads),
+            false => self.apply_group(payloads),
+        };
+        applied.map_err(|error| hook_error(&error))
     }
 }
 

@@ -208,6 +208,7 @@ impl Database {
         let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
         let journal = Journal::open(files, journal_options, identity, applied, hooks);
         let journal = Arc::new(journal.map_err(journal_error)?);
+        commit_path.end_replay()?;
         if !knows_journal {
             note_journal(engine.as_ref())?;
         }
@@ -480,8 +481,14 @@ impl Database {
                 let is_ready = late_writes.ready() == Readiness::Ready;
                 checkpoints.tick(engine.as_ref(), &journal, &mut last_durable);
                 if is_ready {
-                    let _ =
-                        reclaimer.step(engine.as_ref(), &journal, &commit_path, &catalog, &epochs);
+                    let _ = reclaimer.step(
+                        engine.as_ref(),
+                        &journal,
+                        &commit_path,
+                        &catalog,
+                        &epochs,
+                        stop,
+                    );
                 }
             }
         });

@@ -8,6 +8,7 @@
 use quarry_journal::Journal;
 use quarry_storage::{Engine, KeyRange, WriteBatch};
 
+use crate::background::Stop;
 use crate::catalog::Catalog;
 use crate::commit::CommitPath;
 use crate::database::journal_error;
@@ -36,6 +37,7 @@ impl Reclaimer {
         commit_path: &CommitPath,
         catalog: &Catalog,
         epochs: &Epochs,
+        stop: &Stop,
     ) -> Result<()> {
         if self.waiting.is_empty() {
             let applied = commit_path.applied_lsn();
@@ -56,6 +58,10 @@ impl Reclaimer {
             return Ok(());
         }
         for ident in &self.waiting {
+            // The marks stay: the next start goes on.
+            if stop.is_set() {
+                return Ok(());
+            }
             let range = KeyRange {
                 start: ident.prefix().as_bytes().to_vec(),
                 end: ident.prefix().end(),
