@@ -76,6 +76,7 @@ fn size<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> 
         );
         return Err(Error::location(17124, text));
     };
+    count_walk(&value)?;
     Ok(length(array.len()))
 }
 
@@ -108,7 +109,13 @@ fn element_at<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated
         );
         return Err(Error::location(28691, text));
     };
+    count_walk(&value)?;
     Ok(pick(&value, index))
+}
+
+/// Counts the work of walking over an array, which knows neither how many elements it has nor where one of them is.
+fn count_walk(value: &Evaluated<'_>) -> Result<()> {
+    interrupts::work_on_bytes(value.as_array().map_or(0, |array| array.as_bytes().len()))
 }
 
 /// The element at an index, counted from the end where negative.
@@ -145,6 +152,7 @@ fn end<'a>(call: &'a Call, context: &mut Context<'a>, index: i32) -> Result<Eval
         );
         return Err(Error::location(28689, text));
     }
+    count_walk(&value)?;
     Ok(pick(&value, index))
 }
 
