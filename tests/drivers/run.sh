@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
-#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the crash and history tests, and `monitoring`: what
-#   Prometheus' tools, a browser and a terminal see.
+#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the crash and history tests, `hostile`: work
+#   that is to be interrupted and memory that is to come back, and `monitoring`: what Prometheus' tools, a browser and a
+#   terminal see.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
 # SUITES="pymongo-newest node" runs only those.
 set -euo pipefail
@@ -14,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh crash monitoring}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh crash hostile monitoring}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0
@@ -116,15 +117,20 @@ run_mongosh() {
     settle mongosh "$passed" "$failed"
 }
 
+# What suites of their own run.
+elsewhere=(--ignore=test_crash.py --ignore=test_history.py --ignore=test_interrupts.py --ignore=test_memory.py
+    --ignore=monitoring)
+
 cd "$here"
 for suite in $suites; do
     printf '\n==> %s\n' "$suite"
     case $suite in
-        pymongo-newest) run_pytest "$suite" newest --ignore=test_crash.py --ignore=test_history.py --ignore=monitoring ;;
-        pymongo-4.17.0) run_pytest "$suite" 4.17.0 --ignore=test_crash.py --ignore=test_history.py --ignore=monitoring ;;
+        pymongo-newest) run_pytest "$suite" newest "${elsewhere[@]}" ;;
+        pymongo-4.17.0) run_pytest "$suite" 4.17.0 "${elsewhere[@]}" ;;
         node) run_node ;;
         mongosh) run_mongosh ;;
         crash) run_pytest "$suite" newest -s test_crash.py test_history.py ;;
+        hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         *) echo "unknown suite $suite" >&2 && exit 2 ;;
     esac

@@ -1,0 +1,132 @@
+"""What a server holds when it has nothing to do: idle connections and what is over cost little of its memory.
+
+Every test makes the server hold much, ends that, and waits until its resident memory is back: what is kept by a connection
+or by the allocator is the same to whoever pays for the machine.
+"""
+
+import functools
+import itertools
+import os
+import struct
+import threading
+import time
+import zlib
+
+import bson
+import pytest
+
+from quarry_process import Quarry
+from wire_client import HEADER, OP_MSG, WireClient
+
+# What these tests look at does not depend on the engine: the first one named does.
+ENGINE = os.environ.get("QUARRY_ENGINES", "rocksdb").split(",")[0]
+MIB = 1 << 20
+OP_COMPRESSED = 2012
+ZLIB = 2
+CONNECTIONS = 50
+# Of one idle connection, its thread's stack and the kernel's part aside.
+IDLE_BYTES_MAX = 64 << 10
+# What comes and goes with the engine's and the allocator's own work.
+NOISE_BYTES = 24 * MIB
+# An allocator gives back what has been free for some seconds.
+PATIENCE_SECONDS = 40
+
+
+@pytest.fixture
+def quarry(tmp_path):
+    quarry = Quarry(tmp_path / "data", ENGINE).start()
+    yield quarry
+    alive = quarry.running()
+    code = quarry.stop() if alive else quarry.process.returncode
+    assert (alive, code) == (True, 0), quarry.tail()
+
+
+def resident_bytes(quarry):
+    with open(f"/proc/{quarry.process.pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmRSS"))
+
+
+def comes_back(quarry, before, allowed):
+    """Waits until no more than `allowed` is held beyond `before`."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (held := resident_bytes(quarry) - before) > allowed:
+        assert time.monotonic() < deadline, f"{held / MIB:.0f} MiB are still held, {allowed / MIB:.0f} are allowed"
+        time.sleep(0.05)
+
+
+def large_request(connection):
+    connection.run({"ping": 1, "comment": "x" * (8 * MIB)})
+
+
+def large_reply(connection):
+    connection.run({"find": "large", "filter": {}})
+
+
+def large_when_unpacked(connection):
+    connection.socket.sendall(packed_request())
+    connection.receive_message()
+
+
+@functools.cache
+def packed_request():
+    """About 12 KB that unpack to 12 MiB."""
+    message = b"\0\0\0\0\0" + bson.encode({"ping": 1, "comment": "x" * (12 * MIB), "$db": "test"})
+    packed = zlib.compress(message)
+    length = HEADER.size + 9 + len(packed)
+    return HEADER.pack(length, 1, 0, OP_COMPRESSED) + struct.pack("<iiB", OP_MSG, len(message), ZLIB) + packed
+
+
+def test_an_idle_connection_gives_its_memory_back(quarry):
+    connections = [WireClient(quarry.port) for _ in range(CONNECTIONS)]
+    try:
+        connections[0].run({"insert": "large", "documents": [{"_id": 1, "s": "x" * (8 * MIB)}]})
+        for connection in connections:
+            connection.run({"ping": 1})
+        kinds = [large_request, large_reply, large_when_unpacked]
+        for large in kinds:
+            large(connections[0])
+        before = resident_bytes(quarry)
+        for connection, large in itertools.product(connections, kinds):
+            large(connection)
+        comes_back(quarry, before, CONNECTIONS * IDLE_BYTES_MAX + NOISE_BYTES)
+        for connection in connections:
+            connection.run({"ping": 1})
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def test_memory_comes_back_after_sorts(quarry):
+    with WireClient(quarry.port) as connection:
+        connection.run({"insert": "one", "documents": [{"_id": 1, "s": "x" * 1000}]})
+    before = resident_bytes(quarry)
+    sort = {"aggregate": "one", "cursor": {}, "pipeline": [
+        {"$project": {"s": 1, "n": {"$range": [0, 60_000]}}}, {"$unwind": "$n"}, {"$sort": {"n": -1}}, {"$skip": 59_999}]}
+    workers = [threading.Thread(target=run_once, args=(quarry.port, sort)) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    peak = before
+    while any(worker.is_alive() for worker in workers):
+        peak = max(peak, resident_bytes(quarry))
+        time.sleep(0.01)
+    assert peak - before > 200 * MIB, "the sorts held less than this test is about"
+    comes_back(quarry, before, NOISE_BYTES)
+
+
+def run_once(port, command):
+    with WireClient(port) as connection:
+        reply = connection.run(command)
+        assert [one["n"] for one in reply["cursor"]["firstBatch"]] == [0]
+
+
+def test_memory_comes_back_after_many_collections_are_dropped(quarry):
+    with WireClient(quarry.port) as connection:
+        connection.run({"insert": "things", "documents": [{"_id": 1}]})
+        before = resident_bytes(quarry)
+        for number in range(10_000):
+            indexes = [{"key": {"a": 1}, "name": "a"}, {"key": {"b": 1, "c": -1}, "name": "bc"}]
+            connection.run({"createIndexes": f"c{number}", "indexes": indexes}, "many")
+        grown = resident_bytes(quarry) - before
+        connection.run({"dropDatabase": 1}, "many")
+        print(f"{grown / MIB:.0f} MiB with all of them")
+        comes_back(quarry, before, NOISE_BYTES)
