@@ -27,6 +27,7 @@ use crate::error::CommandError;
 use crate::inbox::{Arrival, Inbox};
 use crate::log;
 use crate::operation_end;
+use crate::request_memory::SMALL_REQUEST_BYTES;
 use crate::server::Server;
 
 /// A connection without a request for so long is idle.
@@ -82,12 +83,17 @@ struct Conversation {
 
 impl Conversation {
     fn run(&mut self) -> End {
-        let mut inbox = Inbox::default();
+        let (server, connection) = (self.server, Arc::clone(&self.connection));
+        let gives_up = || server.shutdown.is_requested() || connection.is_gone();
+        let mut inbox = Inbox::new(&server.request_memory, &gives_up);
         let mut waiting = Waiting::new(&self.server.parameters.busy_polling, self.connection.id);
         let mut is_idle = false;
         loop {
             let held = inbox.capacity_bytes() + self.buffers.capacity_bytes();
             self.connection.note_buffers(held);
+            if held <= SMALL_REQUEST_BYTES {
+                inbox.return_share();
+            }
             let patience = (held > IDLE_BYTES_MAX && !is_idle).then_some(IDLE_AFTER);
             let (bytes, started, was_awake) =
                 match inbox.receive(&self.connection.stream, &mut waiting, patience) {
@@ -124,6 +130,10 @@ impl Conversation {
             // A client that sends ahead does not keep a server that stops.
             if self.server.shutdown.is_requested() {
                 return End::Closed;
+            }
+            if inbox.is_wanted() {
+                inbox.give_back();
+                self.buffers.give_back();
             }
         }
     }

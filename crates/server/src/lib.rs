@@ -41,6 +41,7 @@ mod counters;
 mod cursors;
 mod parameters;
 mod reaper;
+mod request_memory;
 mod server;
 mod sessions;
 mod shutdown;

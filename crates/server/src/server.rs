@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::cursors::Cursors;
 use crate::parameters::Parameters;
 use crate::profiler::Profiler;
+use crate::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
 use crate::sessions::Sessions;
 use crate::shutdown::Shutdown;
 use crate::slow_operations::SlowOperations;
@@ -29,6 +30,7 @@ pub struct Server {
     pub counters: Counters,
     pub profiler: Profiler,
     pub slow_operations: SlowOperations,
+    pub request_memory: RequestMemory,
     pub shutdown: Arc<Shutdown>,
     pub started: Instant,
     /// Tells clients one life of the server from the next.
@@ -55,6 +57,7 @@ impl Server {
             counters: Counters::default(),
             profiler: Profiler::default(),
             slow_operations: SlowOperations::default(),
+            request_memory: RequestMemory::new(REQUEST_BYTES_MAX),
             shutdown,
             started: Instant::now(),
             process_id: ObjectId::generate(),

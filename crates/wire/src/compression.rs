@@ -135,6 +135,21 @@ fn deflate(body: &[u8], out: &mut Vec<u8>) -> Result<()> {
     }
 }
 
+/// How many bytes a message begins with that tell its size, packed and unpacked.
+pub const FRAME_BYTES: usize = HEADER_BYTES + PRELUDE_BYTES;
+
+/// The size that a compressed message claims to unpack to, its header included, from how it begins; 0 where the claim is
+/// beyond what is unpacked, which [`crate::parse`] refuses.
+#[must_use]
+pub fn unpacked_bytes(frame: &[u8; FRAME_BYTES]) -> usize {
+    let at = HEADER_BYTES + 4;
+    let length = i32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+    usize::try_from(length)
+        .ok()
+        .filter(|&size| size <= MESSAGE_BYTES_MAX - HEADER_BYTES)
+        .map_or(0, |size| HEADER_BYTES + size)
+}
+
 /// Unpacks `message` into `scratch`, with a header in front as if it had come unpacked, so that offsets
 /// and checksums mean the same. Returns the operation inside and the compressor.
 pub(crate) fn unpack(

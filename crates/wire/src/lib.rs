@@ -18,7 +18,7 @@ mod op_query;
 mod reply;
 mod request;
 
-pub use compression::{Compressor, compress};
+pub use compression::{Compressor, FRAME_BYTES, compress, unpacked_bytes};
 pub use error::{Error, Result};
 pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, OpCode};
 pub use op_msg::{DocumentSequence, Documents, OpMsg, Refused, SEQUENCES_MAX};

@@ -313,6 +313,11 @@ fn connection_buffers(server: &Server, section: &mut DocumentBuilder<'_>) {
     let mut shown = section.document("connectionBuffers");
     shown.append("bytes", signed(bytes));
     shown.append("largestBytes", signed(largest));
+    shown.append(
+        "largeRequestBytes",
+        signed(server.request_memory.used_bytes()),
+    );
+    shown.append("waiting", signed(server.request_memory.waiting()));
     shown.finish();
 }
 

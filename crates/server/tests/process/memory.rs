@@ -66,3 +66,55 @@ fn an_idle_connection_gives_back_what_its_largest_exchanges_needed() {
     stalled.send(&message(doc! { "ping": 1 }.as_raw(), 0)[20..]);
     assert_eq!(stalled.reply().document.get_f64("ok"), Some(1.0));
 }
+
+#[test]
+fn requests_of_all_connections_together_stay_within_a_bound_and_small_ones_pass() {
+    let server = Server::start(&[]);
+    let mut watcher = Client::connect(server.port);
+    let figure = |watcher: &mut Client, name: &str| {
+        let status = watcher.run(&doc! { "serverStatus": 1 });
+        let path = format!("quarry.connectionBuffers.{name}");
+        status
+            .get_path(path)
+            .and_then(|value| value.as_i64_exact())
+            .unwrap()
+    };
+    // Each announces the largest message and does not send it.
+    let stalled: Vec<Client> = (0..11)
+        .map(|_| {
+            let mut client = Client::connect(server.port);
+            let mut header = Vec::new();
+            for number in [48_000_000i32, 1, 0, 2013] {
+                header.extend_from_slice(&number.to_le_bytes());
+            }
+            client.send(&header);
+            client
+        })
+        .collect();
+    let taken = wait_for(IDLE_TIME, || {
+        (figure(&mut watcher, "largeRequestBytes") == 11 * 48_000_000).then_some(())
+    });
+    assert!(
+        taken.is_some(),
+        "{}",
+        figure(&mut watcher, "largeRequestBytes")
+    );
+    let mut sender = Client::connect(server.port);
+    let large = doc! { "ping": 1, "comment": ("x".repeat(15 << 20)) };
+    let message = message(large.as_raw(), 0);
+    std::thread::scope(|scope| {
+        let sent = scope.spawn(|| {
+            sender.send(&message);
+            sender.reply().document
+        });
+        assert!(
+            wait_for(IDLE_TIME, || (figure(&mut watcher, "waiting") == 1)
+                .then_some(()))
+            .is_some()
+        );
+        assert_eq!(watcher.run(&doc! { "ping": 1 }).get_f64("ok"), Some(1.0));
+        drop(stalled);
+        assert_eq!(sent.join().unwrap().get_f64("ok"), Some(1.0));
+    });
+    assert_eq!(figure(&mut watcher, "waiting"), 0);
+}

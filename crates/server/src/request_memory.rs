@@ -1,0 +1,162 @@
+//! The memory for large requests, shared by all connections.
+//!
+//! A small request is read as it comes. Before a large one is read further its connection takes a share for the whole of
+//! it, packed and unpacked, and waits where there is none left, which the client feels as a slow network. So what all
+//! connections together hold for requests is bounded by `REQUEST_BYTES_MAX` and a small buffer each, and nobody waits with
+//! half a request in hand for another's half. Who came first is served first: a large request is not passed for ever by
+//! smaller ones. The share is kept while the connection's buffers are, and given up at the latest when the connection is
+//! idle, or after the request when somebody waits.
+//!
+//! Replies are not in it: a running operation may build one of a message's size.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// All large requests together.
+pub const REQUEST_BYTES_MAX: usize = 512 << 20;
+/// A request up to this size takes no share.
+pub const SMALL_REQUEST_BYTES: usize = 64 << 10;
+/// How often one that waits looks whether it still should.
+const WAIT_TICK: Duration = Duration::from_millis(100);
+
+pub struct RequestMemory {
+    bytes_max: usize,
+    state: Mutex<State>,
+    freed: Condvar,
+    /// As many as stand in the queue, to be seen without the lock.
+    waiting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    used: usize,
+    last_ticket: u64,
+    /// Those who wait, in the order in which they came.
+    queue: VecDeque<u64>,
+}
+
+/// Memory for one connection's requests; returned where it is dropped.
+pub struct Share<'m> {
+    memory: &'m RequestMemory,
+    bytes: usize,
+}
+
+impl RequestMemory {
+    pub fn new(bytes_max: usize) -> RequestMemory {
+        RequestMemory {
+            bytes_max,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// A share of `bytes`, once there is room for it; none when `gives_up` says so. A single request that is larger than
+    /// all memory is let in alone.
+    pub fn take(&self, bytes: usize, gives_up: &dyn Fn() -> bool) -> Option<Share<'_>> {
+        let mut state = self.state.lock();
+        if !(state.queue.is_empty() && self.has_room(&state, bytes)) {
+            state.last_ticket += 1;
+            let ticket = state.last_ticket;
+            state.queue.push_back(ticket);
+            self.waiting.fetch_add(1, Relaxed);
+            let mut has_given_up = false;
+            let is_next =
+                |state: &State| state.queue.front() == Some(&ticket) && self.has_room(state, bytes);
+            while !has_given_up && !is_next(&state) {
+                if self.freed.wait_for(&mut state, WAIT_TICK).timed_out() {
+                    has_given_up = parking_lot::MutexGuard::unlocked(&mut state, gives_up);
+                }
+            }
+            state.queue.retain(|other| *other != ticket);
+            self.waiting.fetch_sub(1, Relaxed);
+            // The next in the queue may have room as well.
+            self.freed.notify_all();
+            if has_given_up {
+                return None;
+            }
+        }
+        state.used += bytes;
+        Some(Share {
+            memory: self,
+            bytes,
+        })
+    }
+
+    fn has_room(&self, state: &State, bytes: usize) -> bool {
+        state.used == 0 || state.used + bytes <= self.bytes_max
+    }
+
+    /// How many wait for a share.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    pub fn used_bytes(&self) -> usize {
+        self.state.lock().used
+    }
+}
+
+impl Share<'_> {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether somebody waits for memory.
+    pub fn is_wanted(&self) -> bool {
+        self.memory.waiting() > 0
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.memory.state.lock().used -= self.bytes;
+        self.memory.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    const NEVER: &dyn Fn() -> bool = &|| false;
+
+    #[test]
+    fn what_is_taken_stays_within_the_bound_and_who_came_first_is_served_first() {
+        let memory = RequestMemory::new(100);
+        let first = memory.take(60, NEVER).unwrap();
+        let (done, order) = channel();
+        thread::scope(|scope| {
+            // One that does not fit, then one that would: it does not pass the other.
+            for (place, bytes) in [80, 10].into_iter().enumerate() {
+                let (memory, done) = (&memory, done.clone());
+                scope.spawn(move || {
+                    let share = memory.take(bytes, NEVER).unwrap();
+                    assert!(memory.used_bytes() <= 100);
+                    done.send(bytes).unwrap();
+                    drop(share);
+                });
+                while memory.waiting() <= place {
+                    thread::yield_now();
+                }
+            }
+            assert!(first.is_wanted() && order.try_recv().is_err());
+            assert_eq!(memory.used_bytes(), 60);
+            drop(first);
+            assert_eq!(order.recv().unwrap(), 80);
+            assert_eq!(order.recv().unwrap(), 10);
+        });
+        assert_eq!((memory.used_bytes(), memory.waiting()), (0, 0));
+        let alone = memory.take(1000, NEVER).unwrap();
+        assert_eq!(alone.bytes(), 1000);
+        // Somebody who no longer wants it leaves the queue.
+        assert!(memory.take(1, &|| true).is_none());
+        assert_eq!(memory.waiting(), 0);
+    }
+}
