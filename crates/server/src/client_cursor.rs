@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quarry_bson::{ArrayBuilder, Document, DocumentBuilder};
-use quarry_database::{Database, Ident, Operation};
+use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument, doc};
+use quarry_database::{Database, Ident, Operation, PlanSummary};
 use quarry_query::exec::Executor;
 
 use crate::command::Invocation;
@@ -21,6 +21,9 @@ use crate::sessions::SessionId;
 pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
 /// A batch ends before it would exceed a document's size.
 const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
+
+/// A longer command is not kept with its cursor.
+const ORIGIN_BYTES_MAX: usize = 512;
 
 /// Where a cursor's documents come from.
 pub enum Source {
@@ -49,6 +52,28 @@ pub struct ClientCursor {
     /// Of the command that made it: each batch keeps to it.
     pub read_concern: ReadConcern,
     pub returned: u64,
+    pub batches: u64,
+    /// Of a cursor that is kept.
+    origin: Option<Box<Origin>>,
+}
+
+/// Where an open cursor comes from, for `$currentOp`.
+struct Origin {
+    created: DateTime,
+    /// The command that made it, without document sequences; none where it is too long to keep.
+    command: Option<Box<[u8]>>,
+    plan: Option<PlanSummary>,
+}
+
+impl Origin {
+    fn of(invocation: &Invocation<'_>) -> Origin {
+        let command = invocation.body.as_bytes();
+        Origin {
+            created: DateTime::now(),
+            command: (command.len() <= ORIGIN_BYTES_MAX).then(|| command.into()),
+            plan: invocation.operation.plan.get().cloned(),
+        }
+    }
 }
 
 /// What the first reply of a cursor holds.
@@ -119,7 +144,43 @@ impl ClientCursor {
             has_no_timeout: false,
             read_concern: ReadConcern::default(),
             returned: 0,
+            batches: 0,
+            origin: None,
         }
+    }
+
+    /// Appends the cursor as `$currentOp` lists an idle one.
+    pub fn append_idle(&self, idle: Duration, entry: &mut DocumentBuilder<'_>) {
+        entry.append("type", "idleCursor");
+        entry.append("ns", self.namespace.as_str());
+        if let Some(session) = self.session {
+            session.append("lsid", entry);
+        }
+        let mut cursor = entry.document("cursor");
+        cursor.append("cursorId", self.id);
+        if let Some(origin) = &self.origin {
+            cursor.append("createdDate", origin.created);
+        }
+        let idle_ms = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
+        let last_used = DateTime::now().0.saturating_sub(idle_ms);
+        cursor.append("lastAccessDate", DateTime(last_used));
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        cursor.append("nDocsReturned", signed(self.returned));
+        cursor.append("nBatchesReturned", signed(self.batches));
+        cursor.append("noCursorTimeout", self.has_no_timeout);
+        cursor.append("tailable", self.is_tailable);
+        cursor.append("awaitData", self.is_await_data);
+        if let Some(origin) = &self.origin {
+            let command = origin.command.as_deref().map(RawDocument::new);
+            match command {
+                Some(Ok(command)) => cursor.append("originatingCommand", command),
+                _ => cursor.append("originatingCommand", &doc! { "$truncated": true }),
+            };
+            if let Some(plan) = &origin.plan {
+                cursor.append("planSummary", plan.to_string().as_str());
+            }
+        }
+        cursor.finish();
     }
 
     /// Appends up to `documents_max` documents to the batch.
@@ -171,6 +232,7 @@ impl ClientCursor {
         let mut list = shown.array("firstBatch");
         let end = self.fill(invocation.operation, &mut list, batch.documents_max)?;
         list.finish();
+        self.batches = 1;
         invocation.returned = self.returned;
         server.counters.add(
             invocation.connection.id,
@@ -191,6 +253,7 @@ impl ClientCursor {
                 .operation
                 .deadline()
                 .map(|end| end.saturating_duration_since(Instant::now()));
+            self.origin = Some(Box::new(Origin::of(invocation)));
             server.cursors.keep(self)?
         } else {
             0
@@ -203,6 +266,7 @@ impl ClientCursor {
 
     /// Gives up what holds the engine's memory, at the end of a batch.
     pub fn save(&mut self, operation: &Operation) -> Result<()> {
+        self.overflow.shrink_to_fit();
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.save(operation)?),
             Source::Listing(listing) => {
@@ -272,8 +336,6 @@ impl ClientCursor {
 
 #[cfg(test)]
 mod tests {
-    use quarry_bson::doc;
-
     use super::*;
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use quarry_bson::Document;
 use quarry_database::Operation;
 use quarry_query::ErrorCode;
 use rustc_hash::FxHashMap;
@@ -200,6 +201,22 @@ impl Cursors {
             }
         }
         (open, no_timeout, busy)
+    }
+
+    /// The idle cursors as `$currentOp` lists them.
+    pub fn list_idle(&self) -> Vec<Document> {
+        let mut listed = Vec::new();
+        for shard in &self.shards {
+            for slot in shard.lock().values() {
+                let Slot::Idle { cursor, last_used } = slot else {
+                    continue;
+                };
+                listed.push(Document::build(|entry| {
+                    cursor.append_idle(last_used.elapsed(), entry);
+                }));
+            }
+        }
+        listed
     }
 
     fn kill_where(&self, is_meant: impl Fn(&Slot) -> bool) -> i64 {

@@ -176,6 +176,7 @@ impl Executor {
             && let Some(view) = viewed.view.take()
         {
             viewed.reading.give_back(&view, operation)?;
+            viewed.reading.shrink();
         }
         if let Some(rest) = &mut self.rest {
             rest.foreign.save();
@@ -395,6 +396,14 @@ impl Reading {
             expected => expected,
         };
         chunk.min(expected).min(self.left)
+    }
+
+    /// Keeps of its buffers what is filled: there may be many cursors, and most of them are never asked again.
+    fn shrink(&mut self) {
+        if self.ahead.is_empty() {
+            self.ahead.clear();
+        }
+        self.ahead.bytes.shrink_to_fit();
     }
 
     /// Reads the next chunk.

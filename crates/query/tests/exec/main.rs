@@ -3,6 +3,7 @@
 
 mod agreement;
 mod levels;
+mod memory;
 mod plans;
 mod reads;
 mod writes;

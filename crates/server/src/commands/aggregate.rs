@@ -166,6 +166,12 @@ fn collectionless(
         .is_some_and(|value| value.is_truthy());
     let mut documents: VecDeque<Document> =
         super::current_op::list(invocation, false, with_idle).into();
+    if options
+        .get("idleCursors")
+        .is_some_and(|value| value.is_truthy())
+    {
+        documents.extend(invocation.server.cursors.list_idle());
+    }
     for stage in stages {
         let RawValue::Document(filter) = stage.value() else {
             return Err(CommandError::failed_to_parse(format!(

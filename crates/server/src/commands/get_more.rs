@@ -124,6 +124,7 @@ fn next_batch(
     shown.append("id", if is_open { cursor.id } else { 0 });
     shown.append("ns", namespace);
     shown.finish();
+    cursor.batches += 1;
     invocation.returned = cursor.returned - before;
     server.counters.add(
         invocation.connection.id,

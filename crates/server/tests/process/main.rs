@@ -5,6 +5,7 @@
 mod admin;
 mod attribution;
 mod client;
+mod cursors;
 mod memory;
 mod options;
 mod profiler;
