@@ -58,6 +58,7 @@ fn crafted(place: &mut Place) -> PathBuf {
         .commit(b"the only record", Level::Durable)
         .expect("the disk works");
     journal.close().expect("the disk works");
+    drop(journal);
     let files = RealFiles::open(&directory).expect("nobody has it open");
     let verified = inspect::verify(&files).expect("it is whole");
     drop(files);
