@@ -72,6 +72,7 @@ fn run_check(fresh: &dyn Fn() -> Arc<dyn Engine>, check: Check) {
 pub fn run_reopening(open: &dyn Fn() -> Arc<dyn Engine>) {
     durability::closed_engines_keep_everything(open);
     durability::dropped_engines_keep_what_was_durable(open);
+    durability::closed_engines_have_all_of_it_durable(open);
 }
 
 fn put(engine: &dyn Engine, key: &[u8], value: &[u8]) {

@@ -176,6 +176,46 @@ pub fn closed_engines_keep_everything(open: &dyn Fn() -> Arc<dyn Engine>) {
     }
 }
 
+/// A close leaves nothing to replay, however much was written and reclaimed before it without a sync.
+pub fn closed_engines_have_all_of_it_durable(open: &dyn Fn() -> Arc<dyn Engine>) {
+    const BATCHES: u64 = 200;
+    let engine = open();
+    let begun = engine.durable_lsn().expect("an LSN is known");
+    let key = |prefix: u8, lsn: u64| [&[prefix][..], &lsn.to_be_bytes()].concat();
+    let lsns = begun + 1..=begun + BATCHES;
+    for lsn in lsns.clone() {
+        let mut batch = WriteBatch::new();
+        batch.put(&key(b'm', lsn), &[lsn as u8; 20_000]);
+        batch.put(&key(b'n', lsn), b"doomed");
+        batch.put_applied_lsn(lsn);
+        engine.write(&batch).expect("a batch is taken");
+    }
+    let doomed = || KeyRange::prefix(b"n");
+    let reclaim = || engine.reclaim(doomed(), 1 << 10).expect("a step is made");
+    while !reclaim().done {}
+    engine.close().expect("an engine closes");
+    drop(engine);
+    for _ in 0..2 {
+        let engine = open();
+        let applied = begun + BATCHES;
+        assert_eq!(engine.durable_lsn(), Ok(applied));
+        assert_eq!(
+            get(engine.as_ref(), APPLIED_LSN_KEY),
+            Some(applied.to_le_bytes().to_vec())
+        );
+        let snapshot = engine.snapshot().expect("a snapshot opens");
+        let kept = scan(snapshot.as_ref(), KeyRange::prefix(b"m"));
+        assert!(
+            kept.iter()
+                .map(|(key, _)| key.clone())
+                .eq(lsns.clone().map(|lsn| key(b'm', lsn)))
+        );
+        assert!(scan(snapshot.as_ref(), doomed()).is_empty());
+        drop(snapshot);
+        engine.close().expect("an engine closes");
+    }
+}
+
 /// Dropped without a close: the durable LSN of the next life covers the last sync, and what it
 /// covers is there.
 pub fn dropped_engines_keep_what_was_durable(open: &dyn Fn() -> Arc<dyn Engine>) {
