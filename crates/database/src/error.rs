@@ -75,6 +75,8 @@ impl Error {
             Error::WritesRefused { .. } => 13_436,
             Error::OutcomeUnknown(_) => 91,
             Error::Corrupt(_) => 39,
+            // The engine has no room for one more reader, or no file descriptor: the same may succeed a moment later.
+            Error::Storage(quarry_storage::Error::Stalled(_)) => 365,
             Error::Foreign(_) | Error::Storage(_) => 8,
             Error::ShuttingDown => 91,
         }

@@ -36,7 +36,7 @@ use crate::metrics::{self, Format};
 use crate::server::Server;
 
 /// Connections served at once; one more ends the oldest of them.
-const CONNECTIONS_MAX: usize = 128;
+pub const CONNECTIONS_MAX: usize = 128;
 /// Answers written at once.
 const WRITERS_MAX: usize = 4;
 /// A request's head is read for so long, which is also how long a connection may be idle. A monitor sends its head at

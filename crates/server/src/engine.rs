@@ -22,18 +22,19 @@ pub fn available() -> impl Iterator<Item = EngineName> {
         .map(|(name, _)| name)
 }
 
-/// Opens the engine with its files under the data directory.
-pub fn open(config: &Config) -> Result<Arc<dyn Engine>, String> {
+/// Opens the engine with its files under the data directory, at most `tables_max` of them at once.
+pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String> {
     let directory: &Path = &config.data_directory;
     match config.engine {
         EngineName::Memory => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "rocksdb")]
         EngineName::Rocksdb => {
             let path = directory.join("rocksdb");
-            let engine = quarry_storage_rocksdb::RocksDb::open(
-                &path,
-                &quarry_storage_rocksdb::Options::default(),
-            );
+            let options = quarry_storage_rocksdb::Options {
+                open_files_max: Some(tables_max),
+                ..Default::default()
+            };
+            let engine = quarry_storage_rocksdb::RocksDb::open(&path, &options);
             Ok(Arc::new(engine.map_err(|error| error.to_string())?))
         }
         #[cfg(feature = "mdbx")]
@@ -41,6 +42,7 @@ pub fn open(config: &Config) -> Result<Arc<dyn Engine>, String> {
             let path = directory.join("mdbx");
             let options = quarry_storage_mdbx::Options {
                 sync_mode: sync_mode(config),
+                readers_max: readers_max(config.connections_max),
                 ..Default::default()
             };
             let engine = quarry_storage_mdbx::Mdbx::open(&path, &options);
@@ -48,10 +50,19 @@ pub fn open(config: &Config) -> Result<Arc<dyn Engine>, String> {
         }
         #[allow(unreachable_patterns)]
         other => {
-            let _ = directory;
+            let _ = (directory, tables_max);
             Err(format!("this build has no engine `{}`", other.as_str()))
         }
     }
+}
+
+/// Slots for readers: a view and a read beside it for each connection, and some for transactions and what runs in the
+/// background, as far as libmdbx has them.
+#[cfg(feature = "mdbx")]
+fn readers_max(connections_max: usize) -> u32 {
+    const OTHERS: usize = 4_096;
+    let wanted = connections_max.saturating_mul(2).saturating_add(OTHERS);
+    wanted.min(quarry_storage_mdbx::READERS_MAX as usize) as u32
 }
 
 #[cfg(feature = "mdbx")]

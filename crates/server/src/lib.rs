@@ -50,6 +50,7 @@ mod stopping;
 mod admin;
 mod console;
 mod data_directory;
+mod descriptors;
 mod engine;
 mod log;
 mod metrics;

@@ -106,9 +106,14 @@ pub fn fatal(component: &str, message: &str, attributes: Attributes<'_, '_>) {
 
 /// A warning that also stands in `getLog: "startupWarnings"`, which shells show on connecting.
 pub fn startup_warning(component: &str, message: &str) {
-    write(Severity::Warning, component, message, &[]);
+    startup_warning_about(component, message, &[]);
+}
+
+/// Like `startup_warning`, with attributes.
+pub fn startup_warning_about(component: &str, message: &str, attributes: Attributes<'_, '_>) {
+    write(Severity::Warning, component, message, attributes);
     if let Some(log) = LOG.get() {
-        let line = json_line(Severity::Warning, component, message, &[]);
+        let line = json_line(Severity::Warning, component, message, attributes);
         let mut state = log.lock();
         if state.warnings.len() < WARNINGS_MAX {
             state.warnings.push(line);

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::config::{
-    BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
+    AdminPort, BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
     EXIT_NET_ERROR, EngineName,
 };
 use crate::data_directory::DataDirectory;
@@ -23,7 +23,7 @@ use crate::log;
 use crate::parameters::Parameters;
 use crate::server::Server;
 use crate::shutdown::Shutdown;
-use crate::{admin, engine, reaper, stopping, timing_collector, traces};
+use crate::{admin, descriptors, engine, reaper, stopping, timing_collector, traces};
 
 /// How a server that did not fail ended.
 enum Ended {
@@ -104,7 +104,7 @@ fn serve(config: Config) -> ExitCode {
     }
 }
 
-fn start_and_stop(config: Config) -> Result<Ended, Failure> {
+fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     let parameters = Parameters::new(&config)?;
     // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
     let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
@@ -128,6 +128,7 @@ fn start_and_stop(config: Config) -> Result<Ended, Failure> {
             ("durability", config.durability.as_str().into()),
         ],
     );
+    let tables_max = share_descriptors(&mut config);
     if config.engine == EngineName::Memory {
         log::startup_warning(
             "storage",
@@ -146,7 +147,7 @@ fn start_and_stop(config: Config) -> Result<Ended, Failure> {
             "with --mdbx-sync utterly-no-sync a power loss may damage the data beyond repair",
         );
     }
-    let opened = open(config, parameters, &shutdown);
+    let opened = open(config, parameters, tables_max, &shutdown);
     let server = match (opened, shutdown.reason()) {
         (Ok(server), _) => server,
         // Whatever the start came to, nobody waits for it any more.
@@ -207,10 +208,34 @@ fn start_and_stop(config: Config) -> Result<Ended, Failure> {
     })
 }
 
+/// Lowers the bound on connections to what the file descriptors allow, and gives how many tables may be open at once.
+fn share_descriptors(config: &mut Config) -> u32 {
+    let admin_connections = match config.admin_port {
+        AdminPort::Off => 0,
+        AdminPort::On(_) => admin::CONNECTIONS_MAX,
+    };
+    let limit = descriptors::raise_limit();
+    let shares = descriptors::share_out(limit, config.connections_max, admin_connections);
+    if shares.connections_max < config.connections_max {
+        log::warning(
+            "network",
+            "fewer connections are accepted than asked for: the rest of the file descriptors is for files",
+            &[
+                ("asked", (config.connections_max as u64).into()),
+                ("accepted", (shares.connections_max as u64).into()),
+                ("descriptors", limit.into()),
+            ],
+        );
+        config.connections_max = shares.connections_max;
+    }
+    shares.tables_max
+}
+
 /// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.
 fn open(
     config: Config,
     parameters: Parameters,
+    tables_max: u32,
     shutdown: &Arc<Shutdown>,
 ) -> Result<&'static Server, Failure> {
     let bad = |why: &dyn std::fmt::Display| {
@@ -219,7 +244,7 @@ fn open(
             config.data_directory.display()
         ))
     };
-    let engine = engine::open(&config).map_err(|error| bad(&error))?;
+    let engine = engine::open(&config, tables_max).map_err(|error| bad(&error))?;
     let options = quarry_database::Options {
         give_up: shutdown.flag(),
         ..crate::engine::database_options(&config, &parameters)

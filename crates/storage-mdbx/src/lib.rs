@@ -26,4 +26,4 @@ mod steady;
 mod store;
 
 pub use engine::Mdbx;
-pub use options::{Options, SyncMode};
+pub use options::{Options, READERS_MAX, SyncMode};

@@ -3,6 +3,9 @@
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
+/// As many slots for readers as libmdbx can have.
+pub const READERS_MAX: u32 = 32_767;
+
 /// How far libmdbx takes a commit by itself. The journal above replays what the engine lost, as
 /// long as the file itself is whole; only the last mode puts that at risk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +32,8 @@ pub struct Options {
     pub growth_bytes: u64,
     /// A steady point is made when so much is unsynced: freed pages are not used again before one.
     pub steady_after_bytes: u64,
-    /// Snapshots that may be open at once, over all threads.
+    /// Snapshots that may be open at once, over all threads; at most [`READERS_MAX`]. One more is refused with an error that
+    /// says to try again.
     pub readers_max: u32,
     /// Writes are refused while less is free on the device.
     pub free_bytes_min: u64,

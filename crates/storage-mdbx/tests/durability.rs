@@ -456,3 +456,33 @@ fn many_readers_at_once() {
     drop(snapshots);
     assert!(has(&engine, 2));
 }
+
+/// Slots for readers are bounded: one too many is told to try again, and everything goes on once one is free.
+#[test]
+fn a_reader_without_a_slot_is_told_to_try_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let few = Options {
+        readers_max: 8,
+        ..options()
+    };
+    let engine = Mdbx::open(directory.path(), &few).unwrap();
+    write(&engine, 1);
+    let mut snapshots = Vec::new();
+    let error = loop {
+        match engine.snapshot() {
+            Ok(snapshot) => snapshots.push(snapshot),
+            Err(error) => break error,
+        }
+        assert!(snapshots.len() < 1_000, "slots have no bound");
+    };
+    assert!(snapshots.len() >= 8);
+    assert!(error.is_retryable(), "{error:?}");
+    let gotten = engine.get(b"k", &mut |_| ()).unwrap_err();
+    assert!(gotten.is_retryable(), "{gotten:?}");
+    // Writers and steady points need none, and the store is not taken for failed.
+    write(&engine, 2);
+    engine.sync().unwrap();
+    assert_eq!(engine.ready(), Readiness::Ready);
+    snapshots.pop();
+    assert!(has(&engine, 2));
+}

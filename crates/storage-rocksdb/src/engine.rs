@@ -7,12 +7,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Mutex, RwLock};
 use quarry_storage::{
     APPLIED_LSN_KEY, BeforeDurable, CounterCells, Engine, EngineCounters, Error, FreeSpace,
-    KEY_BYTES_MAX, KeyRange, Readiness, Reclaimed, Result, Snapshot, WriteBatch, creation,
+    KEY_BYTES_MAX, KeyRange, Readiness, Reclaimed, Result, Snapshot, WriteBatch, check_descriptors,
+    creation,
 };
 use rust_rocksdb::{
     Cache, DB, FlushOptions, Range, ReadOptions, ReadTier, SizeApproximationOptions, WriteOptions,
@@ -25,8 +27,11 @@ use crate::{
     iterator_pool::IteratorPool,
     reclaim::{self, Progress},
     snapshot::RocksSnapshot,
-    write_ahead::{Listener, Trouble, WriteAhead},
+    write_ahead::{DESCRIPTORS_OF_A_JOB, Listener, Trouble, WriteAhead},
 };
+
+/// So long a flush waits for file descriptors before it gives up.
+const STALL_WAIT: Duration = Duration::from_secs(10);
 
 /// RocksDB's own batches begin with a sequence number, 8 bytes that it fills in, and a count.
 const BATCH_HEADER_BYTES: usize = 12;
@@ -35,6 +40,7 @@ const BATCH_HEADER_BYTES: usize = 12;
 const BATCH_COPY_KEPT_BYTES: usize = 16 << 10;
 
 const UNFLUSHED_BYTES: &str = "rocksdb.cur-size-all-mem-tables";
+const ENTRIES_IN_MEMTABLE: &str = "rocksdb.num-entries-active-mem-table";
 const DISK_BYTES: &str = "rocksdb.total-sst-files-size";
 const WRITES_STOPPED: &str = "rocksdb.is-write-stopped";
 const MEMTABLES_WAITING: &str = "rocksdb.num-immutable-mem-table";
@@ -79,7 +85,7 @@ impl RocksDb {
             iterators: Arc::clone(&iterators),
         };
         let memtables_waiting_pressed = u64::from(options.write_buffers_max / 2).max(1);
-        let options = options.to_rocksdb(&cache, listener)?;
+        let options = options.to_rocksdb(&cache, count_tables(directory)?, listener)?;
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;
         if let Some(creation) = creation {
             creation.finish()?;
@@ -102,6 +108,8 @@ impl RocksDb {
             counters: Arc::default(),
         };
         engine.write_ahead.note_lsn(engine.durable_lsn()?);
+        let sequence = engine.db.latest_sequence_number();
+        engine.write_ahead.note_flushed(sequence);
         Ok(engine)
     }
 
@@ -113,19 +121,75 @@ impl RocksDb {
         }
     }
 
+    /// Makes everything written before the call durable.
+    ///
+    /// RocksDB's own wait would go on for ever behind a flush that the journal refuses, so the waiting is done here.
     fn flush(&self) -> Result<()> {
         self.write_ahead.ask()?;
-        let mut options = FlushOptions::default();
-        options.set_wait(true);
-        self.db.flush_opt(&options).map_err(from_rocksdb)?;
+        let sequence = self.db.latest_sequence_number();
+        let begun = Instant::now();
+        let mut is_asked_for = false;
+        while self.write_ahead.flushed_sequence() < sequence {
+            match self.write_ahead.trouble() {
+                Some(Trouble::Failed(Error::Stalled(cause))) => {
+                    if !self.flush_again() && begun.elapsed() > STALL_WAIT {
+                        return Err(Error::Stalled(cause));
+                    }
+                    is_asked_for = true;
+                }
+                Some(Trouble::Refused(Error::Stalled(cause))) if begun.elapsed() > STALL_WAIT => {
+                    return Err(Error::Stalled(cause));
+                }
+                // What the flush that waits was last told may be over.
+                Some(Trouble::Refused(_)) => self.write_ahead.ask()?,
+                Some(Trouble::Failed(error)) => return Err(error),
+                None => {}
+            }
+            if !is_asked_for {
+                // Nobody writes beside a close.
+                self.begin_flush(self.closed.load(Ordering::Acquire))?;
+                is_asked_for = true;
+            }
+            self.write_ahead.wait_for_a_flush(sequence);
+            // In this order: what leaves the memtable in between is counted behind it.
+            if self.property(ENTRIES_IN_MEMTABLE) + self.property(MEMTABLES_WAITING) == 0 {
+                break;
+            }
+        }
         match self.write_ahead.trouble() {
             Some(Trouble::Failed(error)) => Err(error),
             _ => Ok(()),
         }
     }
 
+    /// Has RocksDB flush what is in memory, on its own threads. Without `may_stall` it waits before that as long as one more
+    /// memtable in the queue would hold up writes.
+    fn begin_flush(&self, may_stall: bool) -> Result<()> {
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        options.set_allow_write_stall(may_stall);
+        self.db.flush_opt(&options).map_err(from_rocksdb)
+    }
+
+    /// After a flush that found no descriptors: asks for it again, once there are some. Whether it did.
+    fn flush_again(&self) -> bool {
+        let Some(_alone) = self.resuming.try_lock() else {
+            return false;
+        };
+        let failures = self.write_ahead.failures();
+        check_descriptors(DESCRIPTORS_OF_A_JOB).is_ok()
+            && self.begin_flush(true).is_ok()
+            && self.write_ahead.clear_failures(failures)
+    }
+
     /// After a full disk: goes on once there is room for what waits in memory and the bound above.
     fn resume_after(&self, error: Error) -> Readiness {
+        if let Error::Stalled(cause) = error {
+            return match self.flush_again() {
+                true => Readiness::Ready,
+                false => Readiness::Stalled { cause },
+            };
+        }
         let unflushed_bytes = self.property(UNFLUSHED_BYTES);
         if !error.is_no_space() || self.free_space.check_for(unflushed_bytes).is_err() {
             return Readiness::Failed(error);
@@ -232,6 +296,7 @@ impl Engine for RocksDb {
         }
         match self.write_ahead.trouble() {
             Some(Trouble::Failed(error)) => return self.resume_after(error),
+            Some(Trouble::Refused(Error::Stalled(cause))) => return Readiness::Stalled { cause },
             Some(Trouble::Refused(error)) => return Readiness::Failed(error),
             None => {}
         }
@@ -358,6 +423,14 @@ impl Drop for RocksDb {
             self.stop_background_work();
         }
     }
+}
+
+fn count_tables(directory: &Path) -> Result<usize> {
+    let mut tables = 0;
+    for entry in std::fs::read_dir(directory)? {
+        tables += usize::from(entry?.path().extension().is_some_and(|kind| kind == "sst"));
+    }
+    Ok(tables)
 }
 
 /// Our byte form of the operations is RocksDB's own; only its header is missing.

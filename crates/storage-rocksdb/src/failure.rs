@@ -1,6 +1,6 @@
 //! RocksDB's errors as ours.
 //!
-//! RocksDB's C interface gives text only. What callers tell apart (full, damaged, in use, foreign)
+//! RocksDB's C interface gives text only. What callers tell apart (full, out of descriptors, damaged, in use, foreign)
 //! is read off its fixed beginnings and the operating system's wording.
 
 use quarry_storage::Error;
@@ -15,6 +15,9 @@ pub(crate) fn from_text(text: String) -> Error {
         || text.contains("NoSpace")
     {
         return Error::NoSpace(text);
+    }
+    if text.contains("Too many open files") {
+        return Error::Stalled(text);
     }
     match text.split(':').next().unwrap_or_default() {
         "Result incomplete" => Error::Stalled(text),

@@ -25,6 +25,10 @@ const RATE_REFILL_US: i64 = 20_000;
 const RATE_FAIRNESS: i32 = 10;
 const LOG_FILES_KEPT: usize = 4;
 const LOG_FILE_BYTES: usize = 4 << 20;
+/// All tables are kept open from this bound on ...
+const ALL_OPEN_MIN: u32 = 4_096;
+/// ... as long as there are so many times fewer when the store is opened: it grows until it is opened again.
+const GROWTH: usize = 4;
 /// A file with this many deletes among so many neighbours is compacted early.
 const DELETES_WINDOW: usize = 256;
 const DELETES_TRIGGER: usize = 192;
@@ -44,6 +48,9 @@ pub struct Options {
     /// Flushes and compactions together write no faster than this, so that they do not stand in
     /// the way of the journal's syncs. 0 = unlimited.
     pub background_bytes_per_s: u64,
+    /// Table files that may be open at once; `None`: any number. A store of few beside this bound keeps all open, which makes
+    /// reads quicker; of a larger one the rest is opened when it is read.
+    pub open_files_max: Option<u32>,
     /// Writes are refused while less is free on the device.
     pub free_bytes_min: u64,
 }
@@ -56,15 +63,27 @@ impl Default for Options {
             write_buffers_max: 4,
             file_bytes: 64 * MIB,
             background_bytes_per_s: 128 * MIB,
+            open_files_max: None,
             free_bytes_min: 256 * MIB,
         }
     }
 }
 
 impl Options {
+    /// RocksDB's option, for a store of so many tables now: -1 keeps all open.
+    fn max_open_files(&self, tables: usize) -> i32 {
+        match self.open_files_max {
+            Some(max) if max < ALL_OPEN_MIN || tables > max as usize / GROWTH => {
+                i32::try_from(max).unwrap_or(i32::MAX)
+            }
+            _ => -1,
+        }
+    }
+
     pub(crate) fn to_rocksdb(
         &self,
         cache: &Cache,
+        tables: usize,
         listener: Listener,
     ) -> Result<rust_rocksdb::Options> {
         // The binding knows this one by its text only.
@@ -78,6 +97,7 @@ impl Options {
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_max_write_buffer_number(self.write_buffers_max as i32);
         options.set_target_file_size_base(self.file_bytes);
+        options.set_max_open_files(self.max_open_files(tables));
         options.set_memtable_whole_key_filtering(true);
         options.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO);
         options.set_max_background_jobs(background_jobs());

@@ -4,6 +4,10 @@
 //! above everything in the memtables it picked. RocksDB offers no way to refuse a flush there, so
 //! a refused one waits on its own thread and asks again, until the journal agrees or the engine
 //! shuts down; RocksDB discards a flush that finishes during a shutdown.
+//!
+//! Flushes and compactions wait there for file descriptors too. One that finds none in the middle all the same would be an error
+//! from which RocksDB does not recover without being opened again: it is kept from RocksDB, which tries a compaction again by
+//! itself; a flush is asked for again by [`crate::RocksDb`].
 
 use std::{
     sync::{
@@ -14,7 +18,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use quarry_storage::{BeforeDurable, Error, Result};
+use quarry_storage::{BeforeDurable, Error, Result, check_descriptors};
 use rust_rocksdb::event_listener::{
     BackgroundErrorStatus, CompactionJobInfo, DBBackgroundErrorReason, DBWriteStallCondition,
     EventListener, FlushJobInfo, MutableStatus, WriteStallInfo,
@@ -23,6 +27,10 @@ use rust_rocksdb::event_listener::{
 use crate::{failure::from_rocksdb, iterator_pool::IteratorPool};
 
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// What a flush opens at once: its table, the manifest, the directory, and some more.
+pub(crate) const DESCRIPTORS_OF_A_JOB: usize = 8;
+/// A compaction opens its inputs as well, those of which the table cache has let go; beyond so many the wait is not exact.
+const INPUTS_ASKED_FOR_MAX: usize = 64;
 
 /// Shared by the engine and RocksDB's threads. Lock order: `failure`, then `refusal`; no other two are held at once.
 #[derive(Default)]
@@ -30,13 +38,16 @@ pub(crate) struct WriteAhead {
     hook: RwLock<Option<BeforeDurable>>,
     /// The highest LSN handed to RocksDB, set before the write.
     written_lsn: AtomicU64,
-    /// Why the hook refuses a flush that waits now.
+    /// Why a flush waits now: the hook refuses it, or there are no descriptors.
     refusal: Mutex<Option<Error>>,
     failure: Mutex<Failure>,
     /// Either of the two above may be set. Changes under `failure`.
     in_trouble: AtomicBool,
     shutting_down: Mutex<bool>,
     shutdown: Condvar,
+    /// Everything up to this sequence number of RocksDB's is in tables.
+    flushed_sequence: Mutex<u64>,
+    flush_ended: Condvar,
     writes_stopped: AtomicBool,
     /// Since when RocksDB slows writes down or takes none, if it does.
     stalled_since: Mutex<Option<Instant>>,
@@ -84,6 +95,25 @@ impl WriteAhead {
         }
     }
 
+    pub(crate) fn flushed_sequence(&self) -> u64 {
+        *self.flushed_sequence.lock()
+    }
+
+    pub(crate) fn note_flushed(&self, sequence: u64) {
+        let mut flushed = self.flushed_sequence.lock();
+        *flushed = sequence.max(*flushed);
+        drop(flushed);
+        self.flush_ended.notify_all();
+    }
+
+    /// Returns when a flush has ended, or after a moment.
+    pub(crate) fn wait_for_a_flush(&self, sequence: u64) {
+        let mut flushed = self.flushed_sequence.lock();
+        if *flushed < sequence {
+            self.flush_ended.wait_for(&mut flushed, ASK_AGAIN_AFTER);
+        }
+    }
+
     /// Asks the hook about everything written so far.
     pub(crate) fn ask(&self) -> Result<()> {
         match self.hook.read().as_ref() {
@@ -106,7 +136,7 @@ impl WriteAhead {
         self.writes_stopped.store(false, Ordering::Relaxed);
     }
 
-    /// What stands against further writes: the hook's refusal or a failed background job.
+    /// What stands against further writes: what a flush waits for, or a failed background job.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         if !self.in_trouble.load(Ordering::Acquire) {
             return None;
@@ -141,7 +171,11 @@ impl WriteAhead {
 
     fn fail(&self, error: Error) {
         let mut failure = self.failure.lock();
-        failure.error.get_or_insert(error);
+        // One that passes by itself hides none that does not.
+        let is_worse = |known: &Error| matches!(known, Error::Stalled(_));
+        if failure.error.as_ref().is_none_or(is_worse) {
+            failure.error = Some(error);
+        }
         failure.count += 1;
         self.settle(&failure);
     }
@@ -151,23 +185,41 @@ impl WriteAhead {
         self.in_trouble.store(trouble, Ordering::Release);
     }
 
-    /// Returns once the hook agrees, or at shutdown.
-    fn wait_for_the_journal(&self) {
+    /// Returns once the hook agrees and there are descriptors, or at shutdown. Writes are refused meanwhile.
+    fn wait_before_a_flush(&self) {
         let mut refused = false;
-        while let Err(error) = self.ask() {
+        while let Err(error) = self
+            .ask()
+            .and_then(|()| check_descriptors(DESCRIPTORS_OF_A_JOB))
+        {
             refused = true;
             self.set_refusal(Some(error));
-            let mut shutting_down = self.shutting_down.lock();
-            if !*shutting_down {
-                self.shutdown.wait_for(&mut shutting_down, ASK_AGAIN_AFTER);
-            }
-            if *shutting_down {
+            if self.pause() {
                 return;
             }
         }
         if refused {
             self.set_refusal(None);
         }
+    }
+
+    /// Returns once there are descriptors, or at shutdown. Writes go on: RocksDB stalls them when it falls behind.
+    fn wait_before_a_compaction(&self, inputs: usize) {
+        let count = DESCRIPTORS_OF_A_JOB + inputs.min(INPUTS_ASKED_FOR_MAX);
+        while check_descriptors(count).is_err() {
+            if self.pause() {
+                return;
+            }
+        }
+    }
+
+    /// A moment, or less when the engine shuts down: true then.
+    fn pause(&self) -> bool {
+        let mut shutting_down = self.shutting_down.lock();
+        if !*shutting_down {
+            self.shutdown.wait_for(&mut shutting_down, ASK_AGAIN_AFTER);
+        }
+        *shutting_down
     }
 }
 
@@ -184,10 +236,16 @@ pub(crate) struct Listener {
 
 impl EventListener for Listener {
     fn on_flush_begin(&self, _: &FlushJobInfo) {
-        self.write_ahead.wait_for_the_journal();
+        self.write_ahead.wait_before_a_flush();
     }
 
-    fn on_flush_completed(&self, _: &FlushJobInfo) {
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        let inputs = info.input_file_count();
+        self.write_ahead.wait_before_a_compaction(inputs);
+    }
+
+    fn on_flush_completed(&self, info: &FlushJobInfo) {
+        self.write_ahead.note_flushed(info.largest_seqno());
         self.write_ahead.flushes.fetch_add(1, Ordering::Relaxed);
         self.iterators.end_era();
     }
@@ -209,9 +267,20 @@ impl EventListener for Listener {
             .store(stopped, Ordering::Relaxed);
     }
 
-    fn on_background_error(&self, _: DBBackgroundErrorReason, status: MutableStatus) {
-        if let Err(error) = status.result() {
-            self.write_ahead.fail(from_rocksdb(error.clone()));
+    fn on_background_error(&self, reason: DBBackgroundErrorReason, status: MutableStatus) {
+        use DBBackgroundErrorReason::{KCompaction, KFlush, KFlushNoWAL};
+        let Err(error) = status.result() else {
+            return;
+        };
+        let error = from_rocksdb(error.clone());
+        let is_out_of_descriptors = matches!(error, Error::Stalled(_));
+        match reason {
+            KCompaction if is_out_of_descriptors => status.reset(),
+            KFlush | KFlushNoWAL if is_out_of_descriptors => {
+                status.reset();
+                self.write_ahead.fail(error);
+            }
+            _ => self.write_ahead.fail(error),
         }
     }
 

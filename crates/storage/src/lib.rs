@@ -10,6 +10,7 @@
 pub mod conformance;
 mod counter_cells;
 pub mod creation;
+mod descriptors;
 mod engine;
 mod error;
 mod faulty;
@@ -25,6 +26,7 @@ mod thread_work;
 mod write_batch;
 
 pub use counter_cells::CounterCells;
+pub use descriptors::check_descriptors;
 pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Reclaimed, Snapshot};
 pub use error::{Error, Result};
 pub use faulty::Faulty;

@@ -33,6 +33,25 @@ impl Client {
         Client { stream }
     }
 
+    /// None where the server does not take the connection.
+    pub fn try_connect(port: u16) -> Option<Client> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(READ_TIME)).ok()?;
+        Some(Client { stream })
+    }
+
+    /// None where the server has closed the connection.
+    pub fn try_run(&mut self, command: &Document) -> Option<Document> {
+        self.stream.write_all(&message(command.as_raw(), 0)).ok()?;
+        let bytes = self.read_message()?;
+        let mut scratch = Vec::new();
+        let (_, request) = quarry_wire::parse(&bytes, &mut scratch).ok()?;
+        let Request::Msg(msg) = request else {
+            return None;
+        };
+        Some(msg.body.to_owned_document())
+    }
+
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }

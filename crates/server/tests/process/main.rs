@@ -1,11 +1,12 @@
 //! The binary as an operator and a client meet it: started, spoken to over TCP, stopped.
 //!
-//! Mostly on the memory engine: what is tested here is above storage.
+//! Mostly on the memory engine: what is tested here is above storage, but for where data lies and which files it takes.
 
 mod admin;
 mod attribution;
 mod client;
 mod cursors;
+mod descriptors;
 mod memory;
 mod options;
 mod profiler;

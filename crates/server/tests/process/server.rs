@@ -53,8 +53,33 @@ impl Server {
 
     /// Begins to start, on a directory that an earlier server may have left.
     pub fn spawn(directory: Arc<Directory>, engine: &str, arguments: &[&str]) -> Server {
+        let command = quarry(&[]);
+        Server::spawn_as(command, directory, engine, arguments)
+    }
+
+    /// Started as a process of which a shell has set the limits.
+    pub fn start_under(limits: &str, engine: &str, arguments: &[&str]) -> Server {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("{limits}; exec \"$0\" \"$@\""))
+            .arg(env!("CARGO_BIN_EXE_quarry"))
+            .stdin(Stdio::null());
+        let directory = Arc::new(Directory::new());
+        let mut server = Server::spawn_as(shell, directory, engine, arguments);
+        server.wait_listening();
+        server
+    }
+
+    fn spawn_as(
+        mut command: Command,
+        directory: Arc<Directory>,
+        engine: &str,
+        arguments: &[&str],
+    ) -> Server {
         let data = directory.path().join("data");
-        let mut child = quarry(&["serve", "--engine", engine, "--port", "0"])
+        let mut child = command
+            .args(["serve", "--engine", engine, "--port", "0"])
             .arg("--dbpath")
             .arg(&data)
             .args(arguments)
@@ -96,6 +121,10 @@ impl Server {
 
     pub fn data(&self) -> PathBuf {
         self.directory.path().join("data")
+    }
+
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The first log line that holds `text`.
