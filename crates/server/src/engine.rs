@@ -10,6 +10,9 @@ use crate::config::MdbxSync;
 use crate::config::{Config, Durability, EngineName};
 use crate::parameters::Parameters;
 
+/// The journal's directory within the data directory. Each engine's is called as the engine is.
+pub const JOURNAL: &str = "journal";
+
 /// The engines of this build.
 pub fn available() -> impl Iterator<Item = EngineName> {
     let all = [
@@ -29,7 +32,7 @@ pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String>
         EngineName::Memory => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "rocksdb")]
         EngineName::Rocksdb => {
-            let path = directory.join("rocksdb");
+            let path = directory.join(config.engine.as_str());
             let options = quarry_storage_rocksdb::Options {
                 open_files_max: Some(tables_max),
                 ..Default::default()
@@ -39,7 +42,7 @@ pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String>
         }
         #[cfg(feature = "mdbx")]
         EngineName::Mdbx => {
-            let path = directory.join("mdbx");
+            let path = directory.join(config.engine.as_str());
             let options = quarry_storage_mdbx::Options {
                 sync_mode: sync_mode(config),
                 readers_max: readers_max(config.connections_max),
@@ -81,7 +84,7 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
     quarry_database::Options {
         journal_directory: match config.engine {
             EngineName::Memory => None,
-            EngineName::Rocksdb | EngineName::Mdbx => Some(config.data_directory.join("journal")),
+            EngineName::Rocksdb | EngineName::Mdbx => Some(config.data_directory.join(JOURNAL)),
         },
         commit_interval_ms: match config.durability {
             Durability::Journaled | Durability::Strict => {

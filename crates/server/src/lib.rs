@@ -52,6 +52,7 @@ mod console;
 mod data_directory;
 mod descriptors;
 mod engine;
+mod foreign_files;
 mod log;
 mod metrics;
 mod metrics_text;

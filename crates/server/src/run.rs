@@ -108,7 +108,8 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     let parameters = Parameters::new(&config)?;
     // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
     let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
-    let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
+    let directory = DataDirectory::lock(&config.data_directory, config.engine)
+        .map_err(Failure::data_directory)?;
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
     let shutdown = Arc::new(Shutdown::default());

@@ -32,6 +32,13 @@ pub fn begin(directory: &Path) -> io::Result<Option<Creation>> {
     Ok(Some(Creation { directory }))
 }
 
+/// Whether the directory holds anything but the remains of an unfinished store: a store, or something foreign.
+#[must_use]
+pub fn holds_a_store(directory: &Path) -> bool {
+    let has_files = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
+    has_files && !directory.join(MARK).exists()
+}
+
 impl Creation {
     /// The store is whole, and nothing was written to it yet.
     pub fn finish(self) -> io::Result<()> {

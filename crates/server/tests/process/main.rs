@@ -6,6 +6,7 @@ mod admin;
 mod attribution;
 mod client;
 mod cursors;
+mod data_directory;
 mod descriptors;
 mod memory;
 mod options;
