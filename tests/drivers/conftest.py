@@ -39,9 +39,11 @@ def database(client, server):
     """An empty database, whose collections must all be valid when the test has ended."""
     name = f"test_{next(NAMES)}"
     yield client[name]
-    with WireClient(server.port) as connection:
-        validate_database(connection, name)
-    client.drop_database(name)
+    try:
+        with WireClient(server.port) as connection:
+            validate_database(connection, name)
+    finally:
+        client.drop_database(name)
 
 
 @pytest.fixture
@@ -56,5 +58,7 @@ def durable(request, tmp_path):
     quarry.start()
     yield quarry
     if quarry.running():
-        validate_everything(quarry.port)
-        quarry.kill()
+        try:
+            validate_everything(quarry.port)
+        finally:
+            quarry.kill()

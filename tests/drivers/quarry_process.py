@@ -88,9 +88,12 @@ class Quarry:
 
     def stop(self):
         """SIGTERM and wait; returns the exit code. What a test leaves must be valid: every collection is validated first."""
-        validate_everything(self.port)
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOP_SECONDS_MAX)
+        try:
+            validate_everything(self.port)
+        finally:
+            self.process.send_signal(signal.SIGTERM)
+            code = self.process.wait(STOP_SECONDS_MAX)
+        return code
 
     def kill(self):
         """SIGKILL and wait: nothing is flushed, nothing is said."""
