@@ -20,6 +20,10 @@ const CACHE_WHAT_IS_WRITTEN: i32 = 2;
 /// A memtable remembers for each of the first two bytes of keys where the last key went, and looks from there on for
 /// the place of the next: these bytes tell collections and indexes apart, or a few hundred of them from the others.
 const INSERT_HINTS: &str = "memtable_insert_with_hint_prefix_extractor=fixed:2";
+/// What stands in the cache of a file that a compaction has replaced is taken out of it. Otherwise it stays until the
+/// cache is full: reclaiming what a dropDatabase left made a cache of 512 MiB for 6 MB of files. With 300 RocksDB looks for
+/// further blocks of a file as long as it expects to find one in twenty; its authors name this as a future default.
+const UNCACHE: &str = "uncache_aggressiveness=300";
 const SYNC_EVERY_BYTES: u64 = MIB;
 const RATE_REFILL_US: i64 = 20_000;
 const RATE_FAIRNESS: i32 = 10;
@@ -86,9 +90,10 @@ impl Options {
         tables: usize,
         listener: Listener,
     ) -> Result<rust_rocksdb::Options> {
-        // The binding knows this one by its text only.
+        // The binding knows these by their texts only.
         let mut options = rust_rocksdb::Options::default()
             .get_options_from_string(INSERT_HINTS)
+            .and_then(|mut options| options.get_options_from_string(UNCACHE))
             .map_err(from_rocksdb)?;
         options.create_if_missing(true);
         options.set_block_based_table_factory(&table_options(cache));
