@@ -1,7 +1,7 @@
-"""What a server holds when it has nothing to do: idle connections and what is over cost little of its memory.
+"""What a server holds when it has nothing to do: idle connections, open cursors and what is over cost little of its memory.
 
-Every test makes the server hold much, ends that, and waits until its resident memory is back: what is kept by a connection
-or by the allocator is the same to whoever pays for the machine.
+Every test makes the server hold much, ends that, and waits until its resident memory is back: what is kept by a connection,
+by a cursor or by the allocator is the same to whoever pays for the machine.
 """
 
 import functools
@@ -28,6 +28,8 @@ CONNECTIONS = 50
 IDLE_BYTES_MAX = 64 << 10
 # What comes and goes with the engine's and the allocator's own work.
 NOISE_BYTES = 24 * MIB
+CURSORS = 10_000
+CURSOR_BYTES_MAX = 4 << 10
 # An allocator gives back what has been free for some seconds.
 PATIENCE_SECONDS = 40
 
@@ -119,14 +121,17 @@ def run_once(port, command):
         assert [one["n"] for one in reply["cursor"]["firstBatch"]] == [0]
 
 
-def test_memory_comes_back_after_many_collections_are_dropped(quarry):
+def test_an_open_cursor_costs_little(quarry):
     with WireClient(quarry.port) as connection:
-        connection.run({"insert": "things", "documents": [{"_id": 1}]})
+        connection.run({"insert": "things", "documents": [{"_id": n, "s": "x" * 200} for n in range(1000)]})
+        find = {"find": "things", "filter": {}, "batchSize": 2}
+        for _ in range(200):
+            connection.run(find)
         before = resident_bytes(quarry)
-        for number in range(10_000):
-            indexes = [{"key": {"a": 1}, "name": "a"}, {"key": {"b": 1, "c": -1}, "name": "bc"}]
-            connection.run({"createIndexes": f"c{number}", "indexes": indexes}, "many")
-        grown = resident_bytes(quarry) - before
-        connection.run({"dropDatabase": 1}, "many")
-        print(f"{grown / MIB:.0f} MiB with all of them")
-        comes_back(quarry, before, NOISE_BYTES)
+        cursors = [connection.run(find)["cursor"]["id"] for _ in range(CURSORS)]
+        held = resident_bytes(quarry) - before
+        assert held < CURSORS * CURSOR_BYTES_MAX + NOISE_BYTES, f"{held / CURSORS:.0f} bytes a cursor"
+        more = connection.run({"getMore": cursors[0], "collection": "things", "batchSize": 2})
+        assert [one["_id"] for one in more["cursor"]["nextBatch"]] == [2, 3]
+        for start in range(0, CURSORS, 1000):
+            connection.run({"killCursors": "things", "cursors": cursors[start : start + 1000]})

@@ -2,8 +2,8 @@
 //! stages of a pipeline, the rows and groups that stages keep, and every value that an expression has made and not
 //! yet given up, those of variables and of arguments among them.
 //!
-//! Whoever holds bytes holds a [`Charge`] for them, and dropping the charge gives them back; the counter is the
-//! thread's. What a cursor holds between two batches is counted by an [`Account`] of its own, which its executor
+//! Whoever holds bytes holds a `Charge` for them, and dropping the charge gives them back; the counter is the
+//! thread's. What a cursor holds between two batches is counted by an `Account` of its own, which its executor
 //! enters while it runs, because the next batch may be made by another thread. The counter bounds memory and is not
 //! exact: what is too small to matter is left out, and a buffer counts by what was written into it.
 
