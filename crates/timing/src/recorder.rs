@@ -519,7 +519,9 @@ mod tests {
             sleep(Duration::from_millis(50));
             let second = observer.look().unwrap();
             assert!(second.is_paused && second.phase.is_none());
-            assert_eq!(first.breakdown, second.breakdown);
+            // Ticks become nanoseconds with an error of a few.
+            let moved_ns = first.breakdown.wall_ns.abs_diff(second.breakdown.wall_ns);
+            assert!(moved_ns < 1_000, "{moved_ns}");
         }
         let after = Instant::now();
         assert_eq!(observer.look().unwrap().phase, Some(Phase::Execute));
