@@ -15,7 +15,7 @@ PYTHON := $(DRIVERS_DIR)/python-newest/bin/python
 
 # Crates that do not link RocksDB are tested in the development profile; those that do, in release only.
 PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-storage-mdbx quarry-keystring \
-	quarry-wire quarry-database quarry-query xtask
+	quarry-wire quarry-database quarry-regex quarry-query xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 # Interleavings of the journal's threads and of the record cache's, tried by a scheduler.
