@@ -4,6 +4,7 @@
 //! starts the next generation; once `old_is_empty`, nobody who began before is still there, so that what was dropped
 //! then can be reclaimed.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,15 +20,16 @@ pub struct Epochs {
     active: [[Counter; SHARDS]; 2],
 }
 
-/// Membership in a generation, until it is dropped. It may end on another thread than it began on.
-pub struct Epoch {
-    epochs: Arc<Epochs>,
+/// Membership in a generation, until it is dropped. It may end on another thread than it began on. A snapshot owns the
+/// epochs that it is in; a writer borrows them, which touches nothing that all writers share.
+pub struct Epoch<E: Deref<Target = Epochs> = Arc<Epochs>> {
+    epochs: E,
     generation: u8,
     shard: u8,
 }
 
 impl Epochs {
-    pub fn enter(epochs: &Arc<Epochs>) -> Epoch {
+    pub fn enter<E: Deref<Target = Epochs>>(epochs: E) -> Epoch<E> {
         let shard = thread_shard();
         loop {
             let generation = epochs.generation.load(Ordering::SeqCst);
@@ -37,7 +39,7 @@ impl Epochs {
             // Else the generation ended in between, and whoever advanced it may not have seen the count.
             if epochs.generation.load(Ordering::SeqCst) == generation {
                 return Epoch {
-                    epochs: Arc::clone(epochs),
+                    epochs,
                     generation: side,
                     shard,
                 };
@@ -68,7 +70,7 @@ impl Epochs {
     }
 }
 
-impl Drop for Epoch {
+impl<E: Deref<Target = Epochs>> Drop for Epoch<E> {
     fn drop(&mut self) {
         let before = self
             .epochs
@@ -97,9 +99,9 @@ mod tests {
     #[test]
     fn an_old_operation_holds_the_generation_open() {
         let epochs = Arc::new(Epochs::default());
-        let old = Epochs::enter(&epochs);
+        let old = Epochs::enter(Arc::clone(&epochs));
         assert!(epochs.advance());
-        let new = Epochs::enter(&epochs);
+        let new = Epochs::enter(Arc::clone(&epochs));
         assert!(!epochs.old_is_empty());
         assert!(!epochs.advance(), "two generations at most are told apart");
         drop(old);
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn an_epoch_ends_on_whatever_thread_drops_it() {
         let epochs = Arc::new(Epochs::default());
-        let moved = Epochs::enter(&epochs);
+        let moved = Epochs::enter(Arc::clone(&epochs));
         assert!(epochs.advance());
         std::thread::spawn(move || drop(moved)).join().unwrap();
         assert!(epochs.old_is_empty());

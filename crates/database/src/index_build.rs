@@ -24,7 +24,7 @@ use crate::index_keys::Target;
 use crate::key_buffer::KeyBuffer;
 use crate::layout;
 use crate::namespace::Namespace;
-use crate::operation::Operation;
+use crate::operation::{Operation, run_unbound};
 use crate::payload::{ALLOCATED, Header, SYSTEM};
 use crate::record_locks::lock_hash;
 
@@ -96,7 +96,8 @@ impl Database {
                 Ok(finished) => lsn = Some(finished),
                 Err(error) => {
                     // Where writes are refused it stays until the next createIndexes, dropIndexes or start.
-                    let _ = self.drop_builds(idents, &Operation::default());
+                    let unbound = Operation::default();
+                    let _ = run_unbound(|| self.drop_builds(idents, &unbound));
                     return Err(error);
                 }
             }
@@ -186,7 +187,7 @@ impl Database {
         let mut from: Vec<u8> = Vec::new();
         loop {
             operation.check()?;
-            let _epoch = self.reads.enter();
+            let _epoch = self.reads.enter_to_write();
             let Some((collection, _hold)) = self.hold_shared(namespace, operation)? else {
                 return Err(Error::QueryPlanKilled(format!(
                     "collection `{namespace}` was dropped"

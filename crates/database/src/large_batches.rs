@@ -28,7 +28,10 @@ const SMALL_ONES_WAIT: Duration = if cfg!(test) {
 } else {
     Duration::from_millis(100)
 };
-const ENGINE_WAIT: Duration = Duration::from_secs(1);
+/// A large batch waits for a pressed engine as long as its bytes would take at this rate, so that many of them are not
+/// slower than that one after the other.
+const PRESSED_BYTES_A_MS: usize = 100 * 1024;
+const ENGINE_WAIT_MAX: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
@@ -69,7 +72,8 @@ impl Database {
         }
         let _wait = quarry_timing::phase(Phase::CommitWait);
         let begun = Instant::now();
-        while self.engine.is_pressed() && begun.elapsed() < ENGINE_WAIT {
+        let patience = engine_wait(bytes);
+        while self.engine.is_pressed() && begun.elapsed() < patience {
             operation.check()?;
             std::thread::sleep(TICK);
         }
@@ -77,6 +81,10 @@ impl Database {
         let _ = self.journal.prepare_segment();
         Ok(admitted)
     }
+}
+
+fn engine_wait(bytes: usize) -> Duration {
+    Duration::from_millis((bytes / PRESSED_BYTES_A_MS) as u64).min(ENGINE_WAIT_MAX)
 }
 
 impl LargeBatches {

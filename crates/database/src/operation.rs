@@ -144,10 +144,47 @@ impl Drop for Running {
     }
 }
 
+/// Does work that has to be done although the operation that runs on this thread was killed or is out of time.
+pub fn run_unbound<T>(work: impl FnOnce() -> T) -> T {
+    let suspended = Suspended(RUNNING.take());
+    let done = work();
+    drop(suspended);
+    done
+}
+
+/// An operation that nobody asks for until this is dropped, by a panic too.
+struct Suspended(Option<Arc<Operation>>);
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        RUNNING.set(self.0.take());
+    }
+}
+
 /// Fails when the operation that runs on this thread is to end. Without one nothing ends.
 pub fn check_running() -> Result<()> {
     RUNNING.with_borrow(|running| match running {
         Some(operation) => operation.check(),
         None => Ok(()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_to_be_done_is_not_ended_with_its_operation() {
+        let operation = Arc::new(Operation::default());
+        let running = run_as(Arc::clone(&operation));
+        operation.kill();
+        assert!(check_running().is_err());
+        assert!(run_unbound(check_running).is_ok());
+        assert!(
+            check_running().is_err(),
+            "it is the operation's thread again"
+        );
+        drop(running);
+        assert!(check_running().is_ok());
+    }
 }

@@ -62,7 +62,12 @@ impl Reads {
 
     /// Enters the current epoch. What the catalog says from now on can be read until the epoch is dropped.
     pub fn enter(&self) -> Epoch {
-        Epochs::enter(&self.epochs)
+        Epochs::enter(Arc::clone(&self.epochs))
+    }
+
+    /// Like `enter`, for a writer, which ends before the database does.
+    pub fn enter_to_write(&self) -> Epoch<&Epochs> {
+        Epochs::enter(&*self.epochs)
     }
 
     pub fn epochs(&self) -> &Arc<Epochs> {

@@ -72,13 +72,15 @@ impl Reclaimer {
         }
         engine.sync()?;
         let mut batch = WriteBatch::new();
-        for ident in self.waiting.drain(..) {
-            batch.delete(&layout::dropped_key(ident));
+        for ident in &self.waiting {
+            batch.delete(&layout::dropped_key(*ident));
         }
         let mut record = Vec::new();
         Header::SYSTEM_ONLY.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
+        // Refused, the marks stay, and so does the wish to take them away.
         journal.submit(&record).map_err(journal_error)?;
+        self.waiting.clear();
         Ok(())
     }
 }

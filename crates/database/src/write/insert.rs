@@ -37,7 +37,7 @@ impl Database {
         documents: &[RawDocument<'_>],
         ordered: bool,
     ) -> Result<Inserted> {
-        let _epoch = self.reads.enter();
+        let _epoch = self.reads.enter_to_write();
         let (collection, _hold) = loop {
             match self.hold_shared(namespace, operation)? {
                 Some(held) => break held,
@@ -77,9 +77,11 @@ impl Database {
             let mut rest = Piece::default();
             self.trim_capped(&collection, detail, capped, &mut rest)?;
             lsn = match self.commit_piece(operation, &collection, rest, LocksOver::Apply) {
-                // What was inserted stays; the next insert trims.
-                Err(Error::WritesRefused { .. }) => lsn,
-                trimmed => trimmed?.or(lsn),
+                Ok(trimmed) => trimmed.or(lsn),
+                // Nobody knows what the journal holds, of what was inserted as well.
+                Err(unknown @ Error::OutcomeUnknown(_)) => return Err(unknown),
+                // What was inserted stays, and is answered so; the next insert trims.
+                Err(_) => lsn,
             };
         }
         Ok(Inserted {

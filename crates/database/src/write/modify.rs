@@ -46,7 +46,7 @@ impl Database {
         record_keys: &[Vec<u8>],
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
-        let _epoch = self.reads.enter();
+        let _epoch = self.reads.enter_to_write();
         let Some((collection, _hold)) = self
             .hold_shared(namespace, operation)?
             .filter(|(held, _)| held.ident == expected)
