@@ -5,10 +5,15 @@
 //! the volume calls for it, on a thread of its own because the hook of the write-ahead rule must not
 //! run on a writer's. While the hook refuses, it asks again; after a failed sync it never tries again.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex};
-use quarry_storage::Result;
+use quarry_storage::{Error, Result};
 
 use crate::store::Store;
 
@@ -69,7 +74,10 @@ impl Drop for SteadyThread {
 impl Shared {
     fn run(&self, store: &Store) {
         while self.wait_until_wanted() {
-            match store.make_steady() {
+            // A panic, of the hook for example, is one more reason to refuse writes and to ask again.
+            let made = catch_unwind(AssertUnwindSafe(|| store.make_steady()));
+            let panicked = || Error::Io("making a steady point panicked".to_owned());
+            match made.unwrap_or_else(|_| Err(panicked())) {
                 Ok(()) => store.set_refusal(None),
                 Err(_) if store.has_failed() => return,
                 Err(error) => {
