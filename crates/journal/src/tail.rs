@@ -96,7 +96,12 @@ fn search(
             scanner.skip(&header);
             continue;
         }
-        broken_bytes += header.group_bytes();
+        // A group that cannot fit was not read beyond its header, whatever length it claims.
+        let room = segment.bytes.saturating_sub(scanner.offset());
+        broken_bytes += match header.group_bytes() <= room {
+            true => header.group_bytes(),
+            false => GROUP_HEADER_BYTES as u64,
+        };
         if broken_bytes > BROKEN_SHARE_MAX * segment.bytes {
             return Err(Error::Damaged {
                 segment: segment.name.clone(),

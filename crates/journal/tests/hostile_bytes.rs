@@ -101,6 +101,31 @@ fn broken_groups_of_the_right_incarnation_are_bounded_too() {
     assert!(read <= READS_MAX * hostile.bytes(), "{read}");
 }
 
+/// A broken group may claim any length. What counts is what is read of it: a tail with such groups is a tail.
+#[test]
+fn broken_groups_that_claim_too_much_are_a_tail() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    owner.open(&files, 0).unwrap().submit(b"only").unwrap();
+    let name = "0000000001.segment";
+    let mut content = files.content(name).unwrap();
+    let incarnation = u64::from_le_bytes(content[72..80].try_into().unwrap());
+    // Behind the group of `only` and the mark of closing, which is lost.
+    let behind = GROUP + 64 + 4 + 4;
+    let mut claims = crafted(content.len() - behind, incarnation);
+    for header in claims.chunks_exact_mut(64) {
+        header[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+    }
+    content[behind..].copy_from_slice(&claims);
+    let claiming = SimulatedFiles::new();
+    claiming.replace(name, content);
+    let owner = Owner::new();
+    let journal = owner.open(&claiming, 0).unwrap();
+    assert_eq!(journal.last_lsn(), 1);
+    assert_eq!(owner.records(), [(1, b"only".to_vec())]);
+    assert!(claiming.bytes_read() <= READS_MAX * claiming.bytes());
+}
+
 fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
