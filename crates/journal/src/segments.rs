@@ -49,8 +49,11 @@ struct Table {
     live: Vec<Arc<Segment>>,
     /// The segment that was the oldest one and is being freed. No reader begins there. If its file stays, so does it.
     leaving: Option<Arc<Segment>>,
-    /// Open, so that going on in it needs no descriptor.
+    /// Open, so that going on in it needs no descriptor. Its file has the segment's name, durably.
     prepared: Option<OpenSegment>,
+    /// A prepared segment that was too short and is being freed. Its name may be gone already, so nothing is written into
+    /// it any more, and no segment is made before it is freed: its sequence is given to the next one.
+    given_up: Option<Arc<Segment>>,
     /// Each name once.
     spare: Vec<String>,
     next_sequence: u64,
@@ -71,6 +74,7 @@ impl Segments {
             live,
             leaving: None,
             prepared: None,
+            given_up: None,
             spare,
             next_sequence,
             checkpointed_lsn: 0,
@@ -111,13 +115,10 @@ impl Segments {
     fn advance_made(&self, group_bytes: u64, unix_ms: u64) -> Result<OpenSegment> {
         let _making = self.making.lock();
         let needed = SEGMENT_HEADER_BYTES as u64 + group_bytes;
-        let prepared = self.table.lock().prepared.take();
-        let segment = match prepared {
-            Some(segment) if segment.bytes >= needed => segment,
-            other => {
-                if let Some(segment) = other {
-                    self.unprepare(segment)?;
-                }
+        let segment = match self.take_prepared(needed) {
+            Some(segment) => segment,
+            None => {
+                self.free_given_up()?;
                 let bytes = self.options.segment_bytes.max(needed);
                 self.make(IncarnationStart::default(), bytes, unix_ms, false)?
             }
@@ -155,6 +156,7 @@ impl Segments {
         if self.table.lock().prepared.is_some() {
             return Ok(());
         }
+        self.free_given_up()?;
         let segment = self.make(
             IncarnationStart::default(),
             self.options.segment_bytes,
@@ -174,15 +176,28 @@ impl Segments {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Gives up a segment that is too short for the next group. If its file stays, so does the segment.
-    fn unprepare(&self, segment: OpenSegment) -> Result<()> {
-        let freed = self.free_file(&segment.name, segment.bytes, false);
+    /// The segment made ahead of need, if it is as long as needed. One that is shorter is given up.
+    fn take_prepared(&self, needed: u64) -> Option<OpenSegment> {
         let mut table = self.table.lock();
-        match freed {
-            Ok(()) => table.next_sequence = segment.header.sequence,
-            Err(_) => table.prepared = Some(segment),
+        let prepared = table.prepared.take()?;
+        if prepared.bytes >= needed {
+            return Some(prepared);
         }
-        freed
+        table.given_up = Some(prepared.segment);
+        None
+    }
+
+    /// Frees the segment that was given up, if there is one. Called before a segment is made, with `making` held; if it
+    /// fails, the next call tries again.
+    fn free_given_up(&self) -> Result<()> {
+        let Some(segment) = self.table.lock().given_up.clone() else {
+            return Ok(());
+        };
+        self.free_file(&segment.name, segment.bytes, false)?;
+        let mut table = self.table.lock();
+        table.given_up = None;
+        table.next_sequence = segment.header.sequence;
+        Ok(())
     }
 
     /// Frees segments that hold nothing above `lsn` and lie outside the retention window.

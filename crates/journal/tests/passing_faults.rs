@@ -66,6 +66,26 @@ fn commit(journal: &Journal, promises: &mut Promises, bytes: usize, level: Level
     }
 }
 
+/// Commits a group that no segment made ahead of need has room for. If it is refused, others go on with short ones until the
+/// next segment is begun, and it is not tried again.
+fn commit_long(journal: &Journal, promises: &mut Promises) {
+    let payload = vec![promises.records.len() as u8; 12_000];
+    match journal.commit(&payload, Level::Written) {
+        Ok(committed) => {
+            promises.records.insert(committed.lsn, payload);
+        }
+        Err(error) => {
+            assert!(
+                matches!(error, Error::SegmentUnmade { .. } | Error::NoSpace { .. }),
+                "{error}"
+            );
+            for _ in 0..6 {
+                commit(journal, promises, 1500, Level::Durable);
+            }
+        }
+    }
+}
+
 /// Two lives with segments made ahead of need and not, a group longer than a segment, checkpoints, and readers.
 fn work(files: &SimulatedFiles) -> Promises {
     let mut promises = Promises::default();
@@ -79,7 +99,7 @@ fn work(files: &SimulatedFiles) -> Promises {
             }
             let _ = journal.prepare_segment();
             if round == life {
-                commit(&journal, &mut promises, 12_000, Level::Written);
+                commit_long(&journal, &mut promises);
             }
             let from_lsn = promises.checkpointed_lsn + 1;
             again(|| {

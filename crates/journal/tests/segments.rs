@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use owner::{Owner, identity, options};
-use quarry_journal::files::simulated::NameFault;
+use quarry_journal::files::simulated::{Crash, NameFault};
 use quarry_journal::{Error, Files, Journal, Level, Options, RealFiles, SimulatedFiles, inspect};
 
 const RECORD: [u8; 3000] = [5; 3000];
@@ -54,7 +54,7 @@ fn a_segment_that_could_not_be_freed_is_freed_before_the_next_one() {
         files.inject_name_fault(files.name_calls() + call, fault);
         let error = journal.checkpointed(last_lsn).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error}");
-        let killed = files.crash(quarry_journal::files::simulated::Crash::Kill, 0);
+        let killed = files.crash(Crash::Kill, 0);
         drop(open_with(&killed, options.clone(), last_lsn));
         let freed = journal.checkpointed(last_lsn).unwrap();
         assert!(freed > 0 && segments(&files) == 1, "{fault:?} {call}");
@@ -67,6 +67,47 @@ fn a_segment_that_could_not_be_freed_is_freed_before_the_next_one() {
 }
 
 /// A life that went on after it had failed to free a segment left this.
+/// Freeing a segment that is too short for a long group may fail with its name already gone. What is written afterwards must
+/// not go into it: no start would find it.
+#[test]
+fn nothing_is_written_into_a_segment_that_was_given_up() {
+    // Renamed or removed; then the directory is synced.
+    for (call, fault) in [
+        (0, NameFault::IoButDone),
+        (0, NameFault::Io),
+        (1, NameFault::Io),
+    ] {
+        for (spares, crash) in [
+            (0, Crash::Kill),
+            (4, Crash::Kill),
+            (0, Crash::Drop),
+            (4, Crash::Drop),
+        ] {
+            let files = SimulatedFiles::new();
+            let options = Options {
+                spare_segments_max: spares,
+                ..options()
+            };
+            let journal = open_with(&files, options.clone(), 0);
+            journal.commit(&RECORD, Level::Durable).unwrap();
+            journal.prepare_segment().unwrap();
+            files.inject_name_fault(files.name_calls() + call, fault);
+            let refused = journal.commit(&[6; 30_000], Level::Durable).unwrap_err();
+            assert!(matches!(refused, Error::SegmentUnmade { .. }), "{refused}");
+            for _ in 0..RECORDS {
+                journal.commit(&RECORD, Level::Durable).unwrap();
+            }
+            let killed = files.crash(crash, 0);
+            let found = open_with(&killed, options, 0).last_lsn();
+            assert_eq!(
+                found,
+                RECORDS + 1,
+                "{fault:?} at {call}, {spares} spares, then {crash:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn segments_before_a_gap_that_the_engine_has_are_freed() {
     let files = SimulatedFiles::new();
