@@ -45,6 +45,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         filter: filter.map(Matcher::parse).transpose()?,
         next: Next::First,
         ready: VecDeque::new(),
+        last: None,
     };
     let shown = format!("{name}.{NAMESPACE}");
     let source = Source::Listing(Box::new(listing));
@@ -63,6 +64,8 @@ pub struct Listing {
     next: Next,
     /// Documents, one after the other.
     ready: VecDeque<Document>,
+    /// The last of them that was handed out in this batch.
+    last: Option<Document>,
 }
 
 /// Where the list goes on.
@@ -78,6 +81,7 @@ impl Listing {
         loop {
             if let Some(document) = self.ready.pop_front() {
                 out.extend_from_slice(document.as_bytes());
+                self.last = Some(document);
                 return Ok(true);
             }
             operation.check()?;
@@ -89,10 +93,14 @@ impl Listing {
         }
     }
 
-    /// Gives the memory of what was read back, once it has been handed out.
+    /// Forgets what was read and not handed out, which the next batch reads again: an idle cursor holds a name.
     pub fn save(&mut self) {
-        if self.ready.is_empty() {
-            self.ready = VecDeque::new();
+        let last = self.last.take();
+        if std::mem::take(&mut self.ready).is_empty() {
+            return;
+        }
+        if let Some(name) = last.as_ref().and_then(|last| last.get_str("name")) {
+            self.next = Next::Behind(name.to_owned());
         }
     }
 
@@ -149,4 +157,50 @@ fn describe(collection: &Collection, is_name_only: bool) -> Document {
 
 fn id_index() -> Document {
     doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_database::Level;
+
+    use super::*;
+
+    #[test]
+    fn an_idle_list_holds_none_of_it_and_goes_on_where_it_was() {
+        let database: &'static Database = Box::leak(Box::new(Database::open_in_memory().unwrap()));
+        let operation = Operation::default();
+        let names: Vec<String> = (0..30).map(|n| format!("c{n:02}")).collect();
+        for name in &names {
+            let namespace = Namespace::new("db", name).unwrap();
+            let none = Document::new();
+            database
+                .create_collection(&namespace, none.as_raw(), &operation, Level::Written)
+                .unwrap();
+        }
+        let mut listing = Listing {
+            database,
+            name: "db".into(),
+            is_name_only: false,
+            only: None,
+            filter: None,
+            next: Next::First,
+            ready: VecDeque::new(),
+            last: None,
+        };
+        let mut listed = Vec::new();
+        loop {
+            let mut out = Vec::new();
+            if !listing.next(&operation, &mut out).unwrap() {
+                break;
+            }
+            let entry = Document::from_bytes(out).unwrap();
+            listed.push(entry.get_str("name").unwrap().to_owned());
+            if listed.len() % 7 == 0 {
+                listing.save();
+                assert_eq!(listing.ready.capacity(), 0);
+                assert!(listing.last.is_none());
+            }
+        }
+        assert_eq!(listed, names);
+    }
 }
