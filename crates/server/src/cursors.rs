@@ -203,20 +203,28 @@ impl Cursors {
         (open, no_timeout, busy)
     }
 
-    /// The idle cursors as `$currentOp` lists them.
-    pub fn list_idle(&self) -> Vec<Document> {
-        let mut listed = Vec::new();
+    /// Hands over the idle cursors as `$currentOp` lists them. There may be a million: the lock is held for the numbers
+    /// of a shard's cursors and then for one cursor at a time, never for `take`.
+    pub fn list_idle(
+        &self,
+        operation: &Operation,
+        take: &mut dyn FnMut(Document) -> Result<()>,
+    ) -> Result<()> {
         for shard in &self.shards {
-            for slot in shard.lock().values() {
-                let Slot::Idle { cursor, last_used } = slot else {
-                    continue;
+            let ids: Vec<i64> = shard.lock().keys().copied().collect();
+            for id in ids {
+                operation.check()?;
+                let entry = match shard.lock().get(&id) {
+                    Some(Slot::Idle { cursor, last_used }) => Document::build(|entry| {
+                        cursor.append_idle(last_used.elapsed(), entry);
+                    }),
+                    // In use or ended meanwhile.
+                    _ => continue,
                 };
-                listed.push(Document::build(|entry| {
-                    cursor.append_idle(last_used.elapsed(), entry);
-                }));
+                take(entry)?;
             }
         }
-        listed
+        Ok(())
     }
 
     fn kill_where(&self, is_meant: impl Fn(&Slot) -> bool) -> i64 {
@@ -365,6 +373,30 @@ mod tests {
     fn cursor(session: Option<SessionId>) -> ClientCursor {
         let documents = (0..5).map(|n| doc! { "_id": n }).collect();
         ClientCursor::new("db.c".into(), session, Source::Documents(documents))
+    }
+
+    #[test]
+    fn a_list_of_idle_cursors_locks_none_for_long_and_is_interrupted() {
+        let cursors = Cursors::default();
+        let operation = Arc::new(Operation::default());
+        for _ in 0..50 {
+            cursors.keep(cursor(None)).unwrap();
+        }
+        let mut listed = 0;
+        let walked = cursors.list_idle(&operation, &mut |entry| {
+            listed += 1;
+            // Whoever takes an entry may use the table.
+            let id = entry
+                .get_path("cursor.cursorId")
+                .and_then(|id| id.as_i64_exact());
+            cursors.kill(id.unwrap(), "db.c")?;
+            if listed == 10 {
+                operation.kill();
+            }
+            Ok(())
+        });
+        assert_eq!(walked.err().map(|error| error.code), Some(11_601));
+        assert_eq!((listed, cursors.count().0), (10, 40));
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::writes;
 
 /// The collection of a pipeline that reads none.
 const COLLECTIONLESS: &str = "$cmd.aggregate";
+/// What a list of idle cursors may hold.
+const LISTED_BYTES_MAX: usize = 64 << 20;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -132,6 +134,16 @@ fn stats(
     Ok(document)
 }
 
+fn check_listed(bytes: usize) -> Result<()> {
+    if bytes <= LISTED_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "$currentOp lists more than {LISTED_BYTES_MAX} bytes of idle cursors; a $match behind it selects some"
+    );
+    Err(CommandError::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, message))
+}
+
 /// A pipeline over no collection: `$currentOp`, and `$match` behind it.
 fn collectionless(
     invocation: &Invocation<'_>,
@@ -164,14 +176,10 @@ fn collectionless(
     let with_idle = options
         .get("idleConnections")
         .is_some_and(|value| value.is_truthy());
-    let mut documents: VecDeque<Document> =
-        super::current_op::list(invocation, false, with_idle).into();
-    if options
+    let with_cursors = options
         .get("idleCursors")
-        .is_some_and(|value| value.is_truthy())
-    {
-        documents.extend(invocation.server.cursors.list_idle());
-    }
+        .is_some_and(|value| value.is_truthy());
+    let mut matchers = Vec::new();
     for stage in stages {
         let RawValue::Document(filter) = stage.value() else {
             return Err(CommandError::failed_to_parse(format!(
@@ -185,8 +193,25 @@ fn collectionless(
                 stage.name()
             )));
         }
-        let matcher = Matcher::parse(filter)?;
-        documents.retain(|document| matcher.matches(document.as_raw()));
+        matchers.push(Matcher::parse(filter)?);
+    }
+    let mut documents: VecDeque<Document> =
+        super::current_op::list(invocation, false, with_idle).into();
+    let is_meant = |document: &Document| {
+        let matches = |matcher: &Matcher| matcher.matches(document.as_raw());
+        matchers.iter().all(matches)
+    };
+    documents.retain(is_meant);
+    if with_cursors {
+        let mut bytes = 0;
+        let cursors = &invocation.server.cursors;
+        cursors.list_idle(invocation.operation, &mut |document| {
+            if is_meant(&document) {
+                bytes += document.as_bytes().len();
+                documents.push_back(document);
+            }
+            check_listed(bytes)
+        })?;
     }
     Ok(documents)
 }
