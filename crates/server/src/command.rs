@@ -88,6 +88,8 @@ pub struct Invocation<'a> {
     pub has_deep_documents: bool,
     pub generic: Generic<'a>,
     pub operation: &'a Arc<Operation>,
+    /// The command may wait at the client's wish; one whose request holds a share of the request memory answers instead.
+    pub may_wait: bool,
     /// The client takes replies without asking again.
     pub is_exhaust_allowed: bool,
     /// Set by the command: another reply follows this one.

@@ -52,6 +52,8 @@ struct Manner {
 enum End {
     Closed,
     Malformed(String),
+    /// No share of the request memory became free in time, or the client was too slow for those who waited for its own.
+    NoMemory,
     Failed(io::Error),
     /// A write's outcome is unknown, and an answer would claim one.
     Unanswerable(String),
@@ -67,6 +69,7 @@ pub fn serve(server: &'static Server, connection: Arc<Connection>) {
         server,
         connection: Arc::clone(&connection),
         buffers: Buffers::default(),
+        may_wait: true,
     };
     let end = catch_unwind(AssertUnwindSafe(|| conversation.run()));
     drop(conversation);
@@ -79,6 +82,8 @@ struct Conversation {
     server: &'static Server,
     connection: Arc<Connection>,
     buffers: Buffers,
+    /// The request holds no share of the request memory.
+    may_wait: bool,
 }
 
 impl Conversation {
@@ -110,6 +115,7 @@ impl Conversation {
                     }
                     Ok(Arrival::End) => return End::Closed,
                     Ok(Arrival::Malformed(why)) => return End::Malformed(why),
+                    Ok(Arrival::NoMemory) => return End::NoMemory,
                     Err(error) => return End::Failed(error),
                 };
             is_idle = false;
@@ -121,6 +127,7 @@ impl Conversation {
             if was_awake {
                 self.server.counters.add(lane, Counter::RequestsMetAwake, 1);
             }
+            self.may_wait = !inbox.has_share();
             let answered = self.answer(inbox.message(bytes), started, inbox.has_more(bytes));
             if let Err(end) = answered {
                 return end;
@@ -172,6 +179,7 @@ impl Conversation {
                     sequences: &msg.sequences,
                     has_deep_documents: msg.has_deep_documents,
                     is_exhaust_allowed: msg.is_exhaust_allowed(),
+                    may_wait: self.may_wait,
                     started,
                 };
                 let manner = Manner {
@@ -276,6 +284,7 @@ impl Conversation {
                 sequences: &[],
                 has_deep_documents: false,
                 is_exhaust_allowed: false,
+                may_wait: self.may_wait,
                 started,
             };
             dispatch(self.server, &self.connection, &call, reply.body());
@@ -328,6 +337,11 @@ fn log_end(server: &Server, connection: &Connection, end: End) {
                 ("connectionId", id.into()),
                 ("reason", why.into()),
             ],
+        ),
+        End::NoMemory => log::warning(
+            "network",
+            "connection ended: the memory for large requests is taken, and others wait for it",
+            &[("client", client.into()), ("connectionId", id.into())],
         ),
         End::Unanswerable(why) => log::error(
             "network",

@@ -41,6 +41,8 @@ pub struct Call<'a> {
     /// A document may nest deeper than what may be stored.
     pub has_deep_documents: bool,
     pub is_exhaust_allowed: bool,
+    /// No: the request holds a share of the request memory, which others may need.
+    pub may_wait: bool,
     /// When its first byte came.
     pub started: Instant,
 }
@@ -187,7 +189,8 @@ fn run<'a>(
         has_deep_documents: call.has_deep_documents,
         generic,
         operation: &operation,
-        is_exhaust_allowed: call.is_exhaust_allowed,
+        may_wait: call.may_wait,
+        is_exhaust_allowed: call.is_exhaust_allowed && call.may_wait,
         is_exhaust: false,
         returned: 0,
     };
@@ -343,6 +346,7 @@ mod tests {
             sequences: &[],
             has_deep_documents: false,
             is_exhaust_allowed: false,
+            may_wait: true,
             started: Instant::now(),
         };
         let mut out = Vec::new();

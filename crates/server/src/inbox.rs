@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use quarry_timing::Phase;
-use quarry_wire::{FRAME_BYTES, HEADER_BYTES, Header, OpCode};
+use quarry_wire::{HEADER_BYTES, Header, OpCode};
 
 use crate::busy_poll::{Waiting, has_input_within};
-use crate::request_memory::{RequestMemory, SMALL_REQUEST_BYTES, Share};
+use crate::request_memory::{NotTaken, RequestMemory, SMALL_REQUEST_BYTES, Share};
 
 /// What one read asks for while no message is known to be larger.
 const WINDOW_BYTES: usize = 4 << 10;
@@ -21,18 +21,14 @@ const STEP_BYTES: usize = 1 << 20;
 const KEPT_BYTES: usize = 64 << 10;
 const SMALL_MESSAGES: u32 = 64;
 
-/// A large message may take so long to come when others wait for the memory it holds.
-const SLOW_MESSAGE: Duration = if cfg!(test) {
-    Duration::from_millis(50)
-} else {
-    Duration::from_secs(10)
-};
+/// While others wait for the memory that a message holds, its sender may be silent for so long.
+const SILENCE_MAX: Duration = Duration::from_millis(250);
+/// While others wait, a sender is judged by its pace once it was watched for so long.
+const PACE_AFTER: Duration = Duration::from_secs(1);
+/// The pace that a sender has to keep then. The largest message comes within the time that others wait for a share.
+const PACE_BYTES_A_SECOND: f64 = 2e6;
 /// How often one who reads a large message looks whether others wait.
-const SLOW_TICK: Duration = if cfg!(test) {
-    Duration::from_millis(10)
-} else {
-    Duration::from_secs(1)
-};
+const PACE_TICK: Duration = Duration::from_millis(50);
 
 pub struct Inbox<'m> {
     memory: &'m RequestMemory,
@@ -61,6 +57,8 @@ pub enum Arrival {
     NothingYet,
     /// The client closed its side between two messages.
     End,
+    /// No share of the memory for a large message became free, or its sender was too slow for those who waited.
+    NoMemory,
     /// A header that is none.
     Malformed(String),
 }
@@ -108,8 +106,10 @@ impl<'m> Inbox<'m> {
         // A message that has come whole is read, and who asks nothing of a session need not be known.
         quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
         let came = self.unread();
-        while self.unread() < HEADER_BYTES {
-            if !self.read_some(stream)? {
+        match self.read_up_to(stream, HEADER_BYTES)? {
+            Progress::Whole => {}
+            Progress::TooSlow => return Ok(Arrival::NoMemory),
+            Progress::Ended => {
                 return Ok(Arrival::Malformed(format!(
                     "the connection ended after {} bytes of a header",
                     self.unread()
@@ -124,14 +124,24 @@ impl<'m> Inbox<'m> {
             Err(error) => return Ok(Arrival::Malformed(error.to_string())),
         };
         let bytes = header.message_bytes;
-        if !self.reserve(stream, &header)? {
-            return Ok(Arrival::End);
+        // A large message gets no share for what its header claims: as much as a small one may have has to come first.
+        let mut progress = self.read_up_to(stream, bytes.min(SMALL_REQUEST_BYTES))?;
+        if progress == Progress::Whole {
+            match self.reserve(&header) {
+                Ok(()) => progress = self.read_up_to(stream, bytes)?,
+                Err(NotTaken::GivenUp) => return Ok(Arrival::End),
+                Err(NotTaken::TimedOut) => return Ok(Arrival::NoMemory),
+            }
         }
-        if self.unread() < bytes && !self.read_rest(stream, bytes)? {
-            return Ok(Arrival::Malformed(format!(
-                "the connection ended after {} of {bytes} bytes, or they were too slow while others waited",
-                self.unread()
-            )));
+        match progress {
+            Progress::Whole => {}
+            Progress::TooSlow => return Ok(Arrival::NoMemory),
+            Progress::Ended => {
+                return Ok(Arrival::Malformed(format!(
+                    "the connection ended after {} of {bytes} bytes",
+                    self.unread()
+                )));
+            }
         }
         if came < bytes {
             quarry_timing::turn(Phase::Decode);
@@ -143,29 +153,29 @@ impl<'m> Inbox<'m> {
         })
     }
 
-    /// Takes a share of the memory for a large message; false when there is no more point in waiting for it.
-    fn reserve(&mut self, stream: &TcpStream, header: &Header) -> io::Result<bool> {
+    /// Takes a share of the memory for a large message, of which the first bytes are here.
+    fn reserve(&mut self, header: &Header) -> Result<(), NotTaken> {
         let mut wanted = header.message_bytes;
-        if header.op_code == OpCode::Compressed.number() && wanted >= FRAME_BYTES {
-            while self.unread() < FRAME_BYTES {
-                if !self.read_some(stream)? {
-                    return Ok(false);
-                }
-            }
-            let frame = self.buffer[self.start..].first_chunk();
+        if header.op_code == OpCode::Compressed.number() {
+            let frame = self.buffer[self.start..self.filled].first_chunk();
             wanted += frame.map_or(0, quarry_wire::unpacked_bytes);
         }
         let held = self.share.as_ref().map_or(0, Share::bytes);
         if wanted <= SMALL_REQUEST_BYTES || wanted <= held {
-            return Ok(true);
+            return Ok(());
         }
         if held > 0 {
             // Nobody waits for memory while holding some.
             self.give_back();
         }
         quarry_timing::turn(Phase::Read);
-        self.share = self.memory.take(wanted, self.gives_up);
-        Ok(self.share.is_some())
+        self.share = Some(self.memory.take(wanted, self.gives_up)?);
+        Ok(())
+    }
+
+    /// Whether the connection holds a share, for this message or from one before it.
+    pub fn has_share(&self) -> bool {
+        self.share.is_some()
     }
 
     /// The connection's buffers are small again.
@@ -247,47 +257,28 @@ impl<'m> Inbox<'m> {
         }
     }
 
-    /// One read; false at the end of the stream.
-    fn read_some(&mut self, mut stream: &TcpStream) -> io::Result<bool> {
-        quarry_timing::turn(Phase::Read);
-        self.move_to_front();
-        self.make_room();
-        loop {
-            match stream.read(&mut self.buffer[self.filled..]) {
-                Ok(bytes) => {
-                    self.filled += bytes;
-                    return Ok(bytes > 0);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// Reads until `bytes` of the message are here.
+    fn read_up_to(&mut self, stream: &TcpStream, bytes: usize) -> io::Result<Progress> {
+        if self.unread() >= bytes {
+            return Ok(Progress::Whole);
         }
-    }
-
-    /// Reads up to `bytes` in all; false when the stream ends before, or is too slow for those who wait.
-    fn read_rest(&mut self, stream: &TcpStream, bytes: usize) -> io::Result<bool> {
         quarry_timing::turn(Phase::Read);
         self.move_to_front();
         self.buffer.truncate(self.filled);
         let Some(share) = self.share.take() else {
             return self.read_steps(stream, bytes);
         };
-        stream.set_read_timeout(Some(SLOW_TICK))?;
-        let steady = Steady {
-            stream,
-            share: &share,
-            since: Instant::now(),
-        };
-        let has_come = self.read_steps(steady, bytes);
+        stream.set_read_timeout(Some(PACE_TICK))?;
+        let progress = self.read_steps(Paced::new(stream, &share), bytes);
         self.share = Some(share);
         stream.set_read_timeout(None)?;
-        match has_come {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
-            has_come => has_come,
+        match progress {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(Progress::TooSlow),
+            progress => progress,
         }
     }
 
-    fn read_steps(&mut self, mut stream: impl Read, bytes: usize) -> io::Result<bool> {
+    fn read_steps(&mut self, mut stream: impl Read, bytes: usize) -> io::Result<Progress> {
         while self.filled < bytes {
             let step = (bytes - self.filled).min(STEP_BYTES);
             if self.buffer.capacity() < self.filled + step {
@@ -303,31 +294,96 @@ impl<'m> Inbox<'m> {
             self.filled += read;
             outcome?;
             if read < step {
-                return Ok(false);
+                return Ok(Progress::Ended);
             }
         }
-        Ok(true)
+        Ok(Progress::Whole)
     }
 }
 
-/// A stream that is given up when it is slow and others wait for the memory of its message.
-struct Steady<'s> {
-    /// Its reads end every `SLOW_TICK`.
-    stream: &'s TcpStream,
-    share: &'s Share<'s>,
-    since: Instant,
+/// How far a read of some bytes got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Whole,
+    /// The stream has ended before.
+    Ended,
+    /// Others wait for the memory of the message, and it comes too slowly.
+    TooSlow,
 }
 
-impl Read for Steady<'_> {
+/// A stream that is given up when it is slow while others wait for the memory of its message. Bytes that have come are
+/// handed on in any case, so that the last ones of a message always count.
+struct Paced<'s> {
+    /// Its reads end every `PACE_TICK`.
+    stream: &'s TcpStream,
+    share: &'s Share<'s>,
+    /// Since others wait.
+    watched: Option<Watched>,
+}
+
+struct Watched {
+    since: Instant,
+    bytes: u64,
+    last_bytes_at: Instant,
+}
+
+impl<'s> Paced<'s> {
+    fn new(stream: &'s TcpStream, share: &'s Share<'s>) -> Paced<'s> {
+        Paced {
+            stream,
+            share,
+            watched: None,
+        }
+    }
+
+    /// What is known of the sender since others began to wait; none while nobody does.
+    fn watch(&mut self) -> Option<&Watched> {
+        if !self.share.is_wanted() {
+            self.watched = None;
+            return None;
+        }
+        let now = Instant::now();
+        Some(self.watched.get_or_insert(Watched {
+            since: now,
+            bytes: 0,
+            last_bytes_at: now,
+        }))
+    }
+}
+
+impl Watched {
+    fn is_slow(&self) -> bool {
+        let watched_for = self.since.elapsed();
+        watched_for > PACE_AFTER
+            && (self.bytes as f64) < PACE_BYTES_A_SECOND * watched_for.as_secs_f64()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.last_bytes_at.elapsed() > SILENCE_MAX
+    }
+}
+
+impl Read for Paced<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let read = self.stream.read(buffer);
-            if self.share.is_wanted() && self.since.elapsed() > SLOW_MESSAGE {
+            if self.watch().is_some_and(Watched::is_slow) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
+            match self.stream.read(buffer) {
+                // Nothing has come, which is known only after a look.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.watch().is_some_and(Watched::is_silent) {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Ok(bytes) if bytes > 0 => {
+                    if let Some(watched) = &mut self.watched {
+                        watched.bytes += bytes as u64;
+                        watched.last_bytes_at = Instant::now();
+                    }
+                    return Ok(bytes);
+                }
+                ended => return ended,
             }
         }
     }
@@ -372,13 +428,13 @@ mod tests {
             let slow = scope.spawn(|| {
                 let mut inbox = Inbox::new(&memory, &|| false);
                 let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
-                matches!(arrival.unwrap(), Arrival::Malformed(_))
+                matches!(arrival.unwrap(), Arrival::NoMemory)
             });
             while memory.used_bytes() == 0 {
                 thread::yield_now();
             }
             // As long as nobody else needs it, a slow client has all the time it wants.
-            thread::sleep(SLOW_MESSAGE * 2);
+            thread::sleep(SILENCE_MAX * 2);
             assert!(!slow.is_finished());
             scope.spawn(move || sending.write_all(&message(LARGE)).unwrap());
             let mut inbox = Inbox::new(&memory, &|| false);
@@ -395,6 +451,39 @@ mod tests {
                 (inbox.capacity_bytes(), memory.used_bytes()),
                 (WINDOW_BYTES, 0)
             );
+        });
+    }
+
+    #[test]
+    fn a_message_that_drips_makes_room_and_a_header_alone_takes_none() {
+        const LARGE: usize = 1 << 20;
+        let memory = RequestMemory::new(LARGE);
+        let polling = BusyPolling::new();
+        let (mut dripping, server) = pair();
+        thread::scope(|scope| {
+            let slow = scope.spawn(|| {
+                let mut inbox = Inbox::new(&memory, &|| false);
+                let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
+                matches!(arrival.unwrap(), Arrival::NoMemory)
+            });
+            let large = message(LARGE);
+            let (first, rest) = large.split_at(SMALL_REQUEST_BYTES - 1);
+            dripping.write_all(first).unwrap();
+            thread::sleep(PACE_TICK);
+            assert_eq!(memory.used_bytes(), 0);
+            dripping.write_all(&rest[..1]).unwrap();
+            while memory.used_bytes() == 0 {
+                thread::yield_now();
+            }
+            // Somebody waits all the time, again and again until there is room.
+            let waiting = scope.spawn(|| while memory.take(LARGE, &|| false).is_err() {});
+            let mut drops = rest[1..].chunks(16);
+            while !slow.is_finished() {
+                let _ = dripping.write_all(drops.next().unwrap());
+                thread::sleep(PACE_TICK / 10);
+            }
+            assert!(slow.join().unwrap());
+            waiting.join().unwrap();
         });
     }
 

@@ -320,6 +320,7 @@ mod tests {
             sequences: &[],
             has_deep_documents: false,
             is_exhaust_allowed: false,
+            may_wait: true,
             started: Instant::now(),
         };
         let mut outcome = Outcome {

@@ -4,14 +4,15 @@
 //! it, packed and unpacked, and waits where there is none left, which the client feels as a slow network. So what all
 //! connections together hold for requests is bounded by `REQUEST_BYTES_MAX` and a small buffer each, and nobody waits with
 //! half a request in hand for another's half. Who came first is served first: a large request is not passed for ever by
-//! smaller ones. The share is kept while the connection's buffers are, and given up at the latest when the connection is
+//! smaller ones; who has waited for `WAIT_MAX` is turned away. Nobody holds a share while it waits at its client's wish (an
+//! awaitable hello, a tailable cursor, a stream of replies): such a command answers immediately. The share is kept while the connection's buffers are, and given up at the latest when the connection is
 //! idle, or after the request when somebody waits.
 //!
 //! Replies are not in it: a running operation may build one of a message's size.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -21,6 +22,12 @@ pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 pub const SMALL_REQUEST_BYTES: usize = 64 << 10;
 /// How often one that waits looks whether it still should.
 const WAIT_TICK: Duration = Duration::from_millis(100);
+/// Who has waited for so long is turned away.
+const WAIT_MAX: Duration = if cfg!(test) {
+    Duration::from_secs(2)
+} else {
+    Duration::from_secs(30)
+};
 
 pub struct RequestMemory {
     bytes_max: usize,
@@ -44,6 +51,15 @@ pub struct Share<'m> {
     bytes: usize,
 }
 
+/// Why there is no share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotTaken {
+    /// Its client has gone, or the server stops.
+    GivenUp,
+    /// None became free within `WAIT_MAX`.
+    TimedOut,
+}
+
 impl RequestMemory {
     pub fn new(bytes_max: usize) -> RequestMemory {
         RequestMemory {
@@ -54,33 +70,38 @@ impl RequestMemory {
         }
     }
 
-    /// A share of `bytes`, once there is room for it; none when `gives_up` says so. A single request that is larger than
-    /// all memory is let in alone.
-    pub fn take(&self, bytes: usize, gives_up: &dyn Fn() -> bool) -> Option<Share<'_>> {
+    /// A share of `bytes`, once there is room for it, unless `gives_up` says so before or it takes too long. A single
+    /// request that is larger than all memory is let in alone.
+    pub fn take(&self, bytes: usize, gives_up: &dyn Fn() -> bool) -> Result<Share<'_>, NotTaken> {
         let mut state = self.state.lock();
         if !(state.queue.is_empty() && self.has_room(&state, bytes)) {
             state.last_ticket += 1;
             let ticket = state.last_ticket;
             state.queue.push_back(ticket);
             self.waiting.fetch_add(1, Relaxed);
-            let mut has_given_up = false;
+            let until = Instant::now() + WAIT_MAX;
+            let mut not_taken = None;
             let is_next =
                 |state: &State| state.queue.front() == Some(&ticket) && self.has_room(state, bytes);
-            while !has_given_up && !is_next(&state) {
-                if self.freed.wait_for(&mut state, WAIT_TICK).timed_out() {
-                    has_given_up = parking_lot::MutexGuard::unlocked(&mut state, gives_up);
+            while not_taken.is_none() && !is_next(&state) {
+                if Instant::now() >= until {
+                    not_taken = Some(NotTaken::TimedOut);
+                } else if self.freed.wait_for(&mut state, WAIT_TICK).timed_out()
+                    && parking_lot::MutexGuard::unlocked(&mut state, gives_up)
+                {
+                    not_taken = Some(NotTaken::GivenUp);
                 }
             }
             state.queue.retain(|other| *other != ticket);
             self.waiting.fetch_sub(1, Relaxed);
             // The next in the queue may have room as well.
             self.freed.notify_all();
-            if has_given_up {
-                return None;
+            if let Some(why) = not_taken {
+                return Err(why);
             }
         }
         state.used += bytes;
-        Some(Share {
+        Ok(Share {
             memory: self,
             bytes,
         })
@@ -156,7 +177,9 @@ mod tests {
         let alone = memory.take(1000, NEVER).unwrap();
         assert_eq!(alone.bytes(), 1000);
         // Somebody who no longer wants it leaves the queue.
-        assert!(memory.take(1, &|| true).is_none());
-        assert_eq!(memory.waiting(), 0);
+        assert_eq!(memory.take(1, &|| true).err(), Some(NotTaken::GivenUp));
+        // Nobody waits for ever.
+        assert_eq!(memory.take(1, NEVER).err(), Some(NotTaken::TimedOut));
+        assert_eq!((memory.used_bytes(), memory.waiting()), (1000, 0));
     }
 }

@@ -99,8 +99,7 @@ fn next_batch(
     let before = cursor.returned;
     let mut shown = reply.document("cursor");
     let mut batch = shown.array("nextBatch");
-    let await_until = cursor
-        .is_await_data
+    let await_until = (cursor.is_await_data && invocation.may_wait)
         .then(|| Instant::now() + invocation.generic.max_time.unwrap_or(AWAIT_DATA_DEFAULT));
     let server = invocation.server;
     // Registered before the first look, so that no commit falls between a look and the wait.

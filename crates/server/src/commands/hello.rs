@@ -17,6 +17,8 @@ use crate::sessions::SESSION_TIMEOUT_MINUTES;
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 100_000;
 /// What a client may say of itself.
 const METADATA_BYTES_MAX: usize = 512;
+/// A longer wait ends here; no `maxTimeMS` is longer either.
+const AWAIT_MS_MAX: u64 = i32::MAX as u64;
 const WIRE_VERSION_MIN: i32 = 0;
 /// MongoDB 8.0's.
 const WIRE_VERSION_MAX: i32 = 25;
@@ -151,11 +153,14 @@ fn await_change(invocation: &mut Invocation<'_>, known: RawDocument<'_>) -> Resu
     if process != invocation.server.process_id || counter != 0 {
         return Ok(());
     }
+    if !invocation.may_wait {
+        return Ok(());
+    }
     invocation.is_exhaust = invocation.is_exhaust_allowed;
     // The client's wish, not the server's work.
     let _pause = quarry_timing::pause();
     invocation
         .connection
-        .wait_for_input(Duration::from_millis(ms));
+        .wait_for_input(Duration::from_millis(ms.min(AWAIT_MS_MAX)));
     Ok(())
 }
