@@ -1,7 +1,7 @@
 //! The data directory: made when missing, locked against a second server, and where `quarry.port` is written.
 //!
-//! The lock is the kernel's, on an open file: it goes with the process however that ends, so nothing is ever stale. Before a file
-//! is made the directory is looked at (`foreign_files.rs`): an empty database does not begin beside somebody's data.
+//! The lock is the kernel's, on an open file: it goes with the process however that ends, so nothing is ever stale.
+//! Leaves out whether the directory may be used at all: it is looked at before (`foreign_files.rs`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 
 use quarry_journal::files::real::create_durably;
 use rustix::fs::{FlockOperation, flock};
-
-use crate::config::EngineName;
-use crate::foreign_files;
 
 const LOCK_FILE: &str = "quarry.lock";
 const PORT_FILE: &str = "quarry.port";
@@ -23,11 +20,10 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Checks, makes and locks the directory. The error is one line that names it; nothing was changed by then.
-    pub fn lock(path: &Path, engine: EngineName) -> Result<DataDirectory, String> {
+    /// Makes and locks the directory. The error is one line that names it.
+    pub fn lock(path: &Path) -> Result<DataDirectory, String> {
         let bad =
             |why: &dyn std::fmt::Display| format!("data directory `{}`: {why}", path.display());
-        foreign_files::refuse(path, engine).map_err(|why| bad(&why))?;
         create_durably(path).map_err(|error| bad(&error))?;
         let mut lock = OpenOptions::new()
             .create(true)
@@ -79,18 +75,16 @@ mod tests {
     #[test]
     fn a_second_lock_is_refused_and_names_the_holder() {
         let path = std::env::temp_dir().join(format!("quarry-directory-{}", std::process::id()));
-        let directory = DataDirectory::lock(&path, EngineName::Memory).unwrap();
+        let directory = DataDirectory::lock(&path).unwrap();
         directory.write_port(4711).unwrap();
         assert_eq!(fs::read_to_string(path.join(PORT_FILE)).unwrap(), "4711\n");
-        let error = DataDirectory::lock(&path, EngineName::Memory)
-            .err()
-            .unwrap();
+        let error = DataDirectory::lock(&path).err().unwrap();
         assert!(
             error.contains(&format!("in use by process {}", std::process::id())),
             "{error}"
         );
         drop(directory);
-        assert!(DataDirectory::lock(&path, EngineName::Memory).is_ok());
+        assert!(DataDirectory::lock(&path).is_ok());
         fs::remove_dir_all(&path).unwrap();
     }
 }

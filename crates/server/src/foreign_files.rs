@@ -1,17 +1,19 @@
 //! What lies in a directory before a server makes it its own.
 //!
 //! Refused, by name and with nothing changed: files of another database; data of another engine than the one asked for; and, where
-//! no data of ours lies, anything that neither a new file system nor an empty checkout has.
+//! no data of ours lies, anything that neither a new file system nor an empty checkout has. What the configuration names, its log and
+//! its pid file, is the server's own wherever it lies.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use quarry_storage::creation;
 
-use crate::config::EngineName;
+use crate::config::{Config, EngineName};
 use crate::engine::JOURNAL;
 
 /// Names by which other databases are known, at the top of their data directories.
@@ -97,8 +99,16 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Looks at the directory, which need not exist, and changes nothing.
-pub fn refuse(directory: &Path, engine: EngineName) -> Result<(), Refusal> {
+/// Looks at the data directory, which need not exist, and changes nothing. Called before the log is begun: that makes a
+/// file, or moves one aside, which may lie in this very directory.
+pub fn refuse(config: &Config) -> Result<(), Refusal> {
+    let named = [&config.log_path, &config.pid_path];
+    let named: Vec<&Path> = named.into_iter().flatten().map(PathBuf::as_path).collect();
+    refuse_beside(&config.data_directory, config.engine, &named)
+}
+
+/// Refuses unless all that lies in the directory may be there; `named` are the files that the configuration names.
+fn refuse_beside(directory: &Path, engine: EngineName, named: &[&Path]) -> Result<(), Refusal> {
     let names = match names_in(directory) {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -130,7 +140,15 @@ pub fn refuse(directory: &Path, engine: EngineName) -> Result<(), Refusal> {
     if first.is_some() || has_journal {
         return Ok(());
     }
-    match names.iter().find(|name| !may_be_there(name)) {
+    let own: Vec<OsString> = named
+        .iter()
+        .filter_map(|path| name_within(directory, path))
+        .collect();
+    let is_own = |name: &OsString| own.iter().any(|own| is_or_was_rotated(name, own));
+    match names
+        .iter()
+        .find(|name| !may_be_there(name) && !is_own(name))
+    {
         Some(name) => Err(Refusal::Foreign {
             name: name.to_string_lossy().into_owned(),
         }),
@@ -149,6 +167,24 @@ fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
 
 fn has_files(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// The name at the top of `directory` under which `path` lies: its own, or that of the directory that leads to it.
+fn name_within(directory: &Path, path: &Path) -> Option<OsString> {
+    // The file itself need not exist, and a link in its place is not followed.
+    let parent = match path.parent()? {
+        parent if parent.as_os_str().is_empty() => Path::new("."),
+        parent => parent,
+    };
+    let path = fs::canonicalize(parent).ok()?.join(path.file_name()?);
+    let within = path.strip_prefix(fs::canonicalize(directory).ok()?).ok()?;
+    Some(within.iter().next()?.to_owned())
+}
+
+/// Whether it is that file, or one that was moved aside under its name and a time when the log was rotated.
+fn is_or_was_rotated(name: &OsString, own: &OsString) -> bool {
+    let rest = name.as_bytes().strip_prefix(own.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
 }
 
 /// In a directory without data of ours. What an engine or a journal left unfinished is made again by them.
@@ -182,7 +218,11 @@ mod tests {
         }
 
         fn refusal(&self, engine: EngineName) -> Option<String> {
-            let why = refuse(self.directory.path(), engine).err();
+            self.refusal_beside(engine, &[])
+        }
+
+        fn refusal_beside(&self, engine: EngineName, named: &[&Path]) -> Option<String> {
+            let why = refuse_beside(self.directory.path(), engine, named).err();
             why.map(|why| why.to_string())
         }
     }
@@ -212,7 +252,7 @@ mod tests {
             }
         }
         let absent = tempfile::tempdir().unwrap().path().join("absent");
-        assert!(refuse(&absent, EngineName::Rocksdb).is_ok());
+        assert!(refuse_beside(&absent, EngineName::Rocksdb, &[]).is_ok());
     }
 
     #[test]
@@ -258,5 +298,41 @@ mod tests {
         }
         let beside_ours = Case::with(&["notes.txt", "rocksdb/CURRENT"]);
         assert_eq!(beside_ours.refusal(EngineName::Rocksdb), None);
+    }
+
+    #[test]
+    fn what_the_configuration_names_is_no_obstacle() {
+        let rotated = "server.log.2026-01-02T03-04-05.678901";
+        let case = Case::with(&["server.log", rotated, "server.pid", "logs/other.log"]);
+        let path = |name: &str| case.directory.path().join(name);
+        let (log, pid, below) = (path("server.log"), path("server.pid"), path("logs/new.log"));
+        // However the path is written.
+        let round_about = path("logs/../server.log");
+        let engine = EngineName::Rocksdb;
+        for log in [&log, &round_about] {
+            assert_eq!(case.refusal_beside(engine, &[log, &pid, &below]), None);
+        }
+        assert_names(
+            case.refusal_beside(engine, &[&pid, &below]),
+            &["server.log"],
+        );
+        assert_names(
+            case.refusal_beside(engine, &[&log, &below]),
+            &["server.pid"],
+        );
+        assert_names(case.refusal_beside(engine, &[&log, &pid]), &["logs"]);
+        // The same name elsewhere, or a name that only begins alike, is another file.
+        let elsewhere = Path::new("/server.log");
+        assert_names(
+            case.refusal_beside(engine, &[elsewhere, &pid, &below]),
+            &["server.log"],
+        );
+        let alike = Case::with(&["server.logs"]);
+        let log = alike.directory.path().join("server.log");
+        assert_names(alike.refusal_beside(engine, &[&log]), &["server.logs"]);
+        // Another database's file does not become ours by being named.
+        let theirs = Case::with(&["PG_VERSION"]);
+        let log = theirs.directory.path().join("PG_VERSION");
+        assert_names(theirs.refusal_beside(engine, &[&log]), &["PostgreSQL"]);
     }
 }

@@ -23,7 +23,9 @@ use crate::log;
 use crate::parameters::Parameters;
 use crate::server::Server;
 use crate::shutdown::Shutdown;
-use crate::{admin, descriptors, engine, reaper, stopping, timing_collector, traces};
+use crate::{
+    admin, descriptors, engine, foreign_files, reaper, stopping, timing_collector, traces,
+};
 
 /// How a server that did not fail ended.
 enum Ended {
@@ -82,6 +84,11 @@ pub fn from_command_line() -> ExitCode {
 
 /// Serves until a signal or the shutdown command, and gives the exit code of the process.
 fn serve(config: Config) -> ExitCode {
+    if let Err(why) = foreign_files::refuse(&config) {
+        let directory = config.data_directory.display();
+        eprintln!("quarry: data directory `{directory}`: {why}");
+        return ExitCode::from(EXIT_DATA_DIRECTORY);
+    }
     if let Err(error) = log::start(
         config.log_path.as_deref(),
         config.log_append,
@@ -108,8 +115,8 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     let parameters = Parameters::new(&config)?;
     // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
     let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
-    let directory = DataDirectory::lock(&config.data_directory, config.engine)
-        .map_err(Failure::data_directory)?;
+    let directory =
+        DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
     let shutdown = Arc::new(Shutdown::default());

@@ -24,7 +24,18 @@ fn listing(directory: &Path) -> Vec<String> {
 fn assert_refused_untouched(data: &Path, engine: &str, named: &[&str]) {
     let before = listing(data);
     let path = data.display().to_string();
-    let arguments = ["--dbpath", &path, "--engine", engine, "--port", "0"];
+    // A log in the directory is not begun, and one that is there is not moved aside.
+    let log = data.join("server.log").display().to_string();
+    let arguments = [
+        "--dbpath",
+        &path,
+        "--engine",
+        engine,
+        "--port",
+        "0",
+        "--logpath",
+        &log,
+    ];
     let output = refused(&arguments);
     assert_eq!(output.status.code(), Some(100), "{}", said(&output));
     for name in named {
@@ -74,6 +85,32 @@ fn what_a_new_file_system_and_the_server_put_there_is_no_obstacle() {
         let arguments = ["--logpath", &log, "--logappend"];
         let mut server = Server::spawn(Arc::clone(&directory), engine, &arguments);
         server.wait_listening();
+        server.signal("TERM");
+        assert_eq!(server.wait().code(), Some(0));
+    }
+}
+
+/// Nor is it one that a start makes its log there before the data, and fails.
+#[test]
+fn a_log_and_a_pid_file_in_a_new_directory_are_no_obstacle() {
+    let directory = Arc::new(Directory::new());
+    let data = directory.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let log = data.join("server.log").display().to_string();
+    let pid = data.join("server.pid").display().to_string();
+    let arguments = ["--logpath", &log, "--pidfilepath", &pid];
+    let start = |engine| {
+        let mut server = Server::spawn(Arc::clone(&directory), engine, &arguments);
+        server.wait_listening();
+        server
+    };
+    // Killed, so that the pid file stays; nothing of an engine that keeps data is there yet.
+    start("memory").kill();
+    // The port that it has left is not to be taken for the next one's.
+    fs::remove_file(data.join("quarry.port")).unwrap();
+    assert!(Path::new(&pid).exists());
+    for _ in 0..2 {
+        let mut server = start("rocksdb");
         server.signal("TERM");
         assert_eq!(server.wait().code(), Some(0));
     }
