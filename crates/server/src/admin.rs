@@ -26,7 +26,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio::time;
 
 use crate::config::AdminPort;
@@ -35,7 +35,7 @@ use crate::log;
 use crate::metrics::{self, Format};
 use crate::server::Server;
 
-/// Connections served at once; one more ends the oldest of them.
+/// Connections served at once, where there are descriptors enough; one more ends the oldest of them.
 pub const CONNECTIONS_MAX: usize = 128;
 /// Answers written at once.
 const WRITERS_MAX: usize = 4;
@@ -78,8 +78,8 @@ impl Page {
     }
 }
 
-/// Starts the admin server; the port it listens on, if it is not off.
-pub fn start(server: &'static Server) -> Result<Option<u16>, String> {
+/// Starts the admin server, which serves `connections_max` at once; the port it listens on, if it is not off.
+pub fn start(server: &'static Server, connections_max: usize) -> Result<Option<u16>, String> {
     let AdminPort::On(port) = server.config.admin_port else {
         return Ok(None);
     };
@@ -92,7 +92,7 @@ pub fn start(server: &'static Server) -> Result<Option<u16>, String> {
         .map_err(|error| format!("cannot listen on {address}:{port} (adminPort): {error}"))?;
     thread::Builder::new()
         .name("admin".into())
-        .spawn(move || runtime.block_on(accept(server, listener)))
+        .spawn(move || runtime.block_on(accept(server, listener, connections_max)))
         .map_err(|error| format!("cannot start the admin thread: {error}"))?;
     Ok(Some(port))
 }
@@ -121,8 +121,8 @@ struct Admin {
     writers: Arc<Semaphore>,
 }
 
-async fn accept(server: &'static Server, listener: TcpListener) {
-    let mut open = Open::default();
+async fn accept(server: &'static Server, listener: TcpListener, connections_max: usize) {
+    let mut open = Open::new(connections_max);
     let admin = Admin {
         server,
         writers: Arc::new(Semaphore::new(WRITERS_MAX)),
@@ -130,8 +130,8 @@ async fn accept(server: &'static Server, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                open.make_room();
-                open.add(tokio::spawn(serve(admin.clone(), stream)).abort_handle());
+                open.make_room().await;
+                open.add(tokio::spawn(serve(admin.clone(), stream)));
             }
             Err(error) => {
                 let reason = [("error", error.to_string().into())];
@@ -143,25 +143,37 @@ async fn accept(server: &'static Server, listener: TcpListener) {
 }
 
 /// The connections that are served, the oldest first.
-#[derive(Default)]
-struct Open(VecDeque<AbortHandle>);
+struct Open {
+    connections: VecDeque<JoinHandle<()>>,
+    max: usize,
+}
 
 impl Open {
-    /// Ends the oldest connections where there are as many as may be.
-    fn make_room(&mut self) {
-        if self.0.len() < CONNECTIONS_MAX {
+    fn new(max: usize) -> Open {
+        Open {
+            connections: VecDeque::new(),
+            max: max.max(1),
+        }
+    }
+
+    /// Ends the oldest connections where there are as many as may be. Their sockets are closed on return: a burst of
+    /// newcomers would otherwise hold more descriptors than are allowed.
+    async fn make_room(&mut self) {
+        if self.connections.len() < self.max {
             return;
         }
-        self.0.retain(|connection| !connection.is_finished());
-        while self.0.len() >= CONNECTIONS_MAX {
-            if let Some(oldest) = self.0.pop_front() {
+        self.connections
+            .retain(|connection| !connection.is_finished());
+        while self.connections.len() >= self.max {
+            if let Some(oldest) = self.connections.pop_front() {
                 oldest.abort();
+                let _ = oldest.await;
             }
         }
     }
 
-    fn add(&mut self, connection: AbortHandle) {
-        self.0.push_back(connection);
+    fn add(&mut self, connection: JoinHandle<()>) {
+        self.connections.push_back(connection);
     }
 }
 

@@ -15,13 +15,15 @@ const OWN: u64 = 40;
 /// Tables of the engine that can be open at once, however few descriptors there are, and the share of a low limit.
 const TABLES_MIN: u64 = 24;
 const TABLES_SHARE: u64 = 4;
-/// The admin port has its own bound on connections; of a low limit it may take this share.
+/// The admin port has its own bound on connections; of a low limit it is allowed this share.
 const ADMIN_SHARE: u64 = 8;
 
 /// How the descriptors are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     pub connections_max: usize,
+    /// Connections to the admin port.
+    pub admin_max: usize,
     pub tables_max: u32,
 }
 
@@ -48,9 +50,9 @@ pub fn raise_limit() -> u64 {
 }
 
 /// Connections get what they are allowed by the options, as far as a share of the limit is left for tables; tables get the
-/// rest. A limit too low for anything gives one connection.
+/// rest. A limit too low for anything gives one connection of each kind that there is.
 pub fn share_out(limit: u64, connections_wanted: usize, admin_connections: usize) -> Shares {
-    let admin = (admin_connections as u64).min(limit / ADMIN_SHARE);
+    let admin = (admin_connections as u64).min((limit / ADMIN_SHARE).max(1));
     let left = limit.saturating_sub(OWN + admin);
     let tables_min = TABLES_MIN.max(limit / TABLES_SHARE);
     let connections = left
@@ -60,6 +62,7 @@ pub fn share_out(limit: u64, connections_wanted: usize, admin_connections: usize
     let tables = left.saturating_sub(connections).max(TABLES_MIN);
     Shares {
         connections_max: connections as usize,
+        admin_max: admin as usize,
         tables_max: u32::try_from(tables).unwrap_or(u32::MAX),
     }
 }
@@ -67,19 +70,24 @@ pub fn share_out(limit: u64, connections_wanted: usize, admin_connections: usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin;
 
     #[test]
     fn connections_leave_descriptors_for_files() {
         for limit in [80, 90, 256, 1_024, 4_096, 20_000, 64_000, 1_048_576] {
-            let shares = share_out(limit, 20_000, 64);
-            let admin = 64.min(limit / ADMIN_SHARE);
-            let all = shares.connections_max as u64 + u64::from(shares.tables_max) + admin + OWN;
+            let shares = share_out(limit, 20_000, admin::CONNECTIONS_MAX);
+            let connections = (shares.connections_max + shares.admin_max) as u64;
+            let all = connections + u64::from(shares.tables_max) + OWN;
             assert!(all <= limit, "{shares:?} of {limit}");
             assert!(u64::from(shares.tables_max) >= limit / TABLES_SHARE);
         }
-        assert_eq!(share_out(64_000, 20_000, 64).connections_max, 20_000);
+        let ample = share_out(64_000, 20_000, admin::CONNECTIONS_MAX);
+        assert_eq!(ample.connections_max, 20_000);
+        assert_eq!(ample.admin_max, admin::CONNECTIONS_MAX);
         assert_eq!(share_out(64_000, 500, 64).connections_max, 500);
-        assert_eq!(share_out(20, 500, 64).connections_max, 1);
+        let least = share_out(4, 500, 64);
+        assert_eq!((least.connections_max, least.admin_max), (1, 1));
+        assert_eq!(share_out(64_000, 500, 0).admin_max, 0);
         let unlimited = share_out(u64::MAX, 20_000, 64);
         assert_eq!(unlimited.connections_max, 20_000);
         assert_eq!(unlimited.tables_max, u32::MAX);

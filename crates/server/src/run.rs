@@ -18,6 +18,7 @@ use crate::config::{
     EXIT_NET_ERROR, EngineName,
 };
 use crate::data_directory::DataDirectory;
+use crate::descriptors::Shares;
 use crate::listener::Listener;
 use crate::log;
 use crate::parameters::Parameters;
@@ -115,8 +116,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     let parameters = Parameters::new(&config)?;
     // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
     let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
-    let directory =
-        DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
+    let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
     let shutdown = Arc::new(Shutdown::default());
@@ -136,7 +136,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
             ("durability", config.durability.as_str().into()),
         ],
     );
-    let tables_max = share_descriptors(&mut config);
+    let shares = share_descriptors(&mut config);
     if config.engine == EngineName::Memory {
         log::startup_warning(
             "storage",
@@ -155,7 +155,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
             "with --mdbx-sync utterly-no-sync a power loss may damage the data beyond repair",
         );
     }
-    let opened = open(config, parameters, tables_max, &shutdown);
+    let opened = open(config, parameters, shares.tables_max, &shutdown);
     let server = match (opened, shutdown.reason()) {
         (Ok(server), _) => server,
         // Whatever the start came to, nobody waits for it any more.
@@ -174,7 +174,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     reaper::start(server).map_err(Failure::data_directory)?;
     timing_collector::start(server).map_err(Failure::data_directory)?;
     traces::start(server).map_err(Failure::data_directory)?;
-    let admin_port = admin::start(server).map_err(Failure::network)?;
+    let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
     let accepting = listener.start(server).map_err(Failure::network)?;
     directory.write_port(listener.port()).map_err(|error| {
         Failure::data_directory(format!(
@@ -216,8 +216,8 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     })
 }
 
-/// Lowers the bound on connections to what the file descriptors allow, and gives how many tables may be open at once.
-fn share_descriptors(config: &mut Config) -> u32 {
+/// Lowers the bound on connections to what the file descriptors allow, and gives what everybody may have of them.
+fn share_descriptors(config: &mut Config) -> Shares {
     let admin_connections = match config.admin_port {
         AdminPort::Off => 0,
         AdminPort::On(_) => admin::CONNECTIONS_MAX,
@@ -236,7 +236,7 @@ fn share_descriptors(config: &mut Config) -> u32 {
         );
         config.connections_max = shares.connections_max;
     }
-    shares.tables_max
+    shares
 }
 
 /// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.

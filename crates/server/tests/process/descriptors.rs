@@ -1,6 +1,7 @@
 //! A server with few file descriptors: connections end where files need the rest.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -64,4 +65,36 @@ fn idle_connections_beyond_the_limit_do_not_stop_writes() {
         (reply.get_f64("ok") == Some(1.0)).then_some(())
     })
     .expect("a later client is served");
+}
+
+/// The admin port lets nobody wait, and still keeps to its share.
+#[test]
+fn admin_connections_keep_to_their_share() {
+    const LIMIT: usize = 90;
+    const STALLED: usize = 60;
+    let server = Server::start_under(&format!("ulimit -n {LIMIT}"), "memory", &[]);
+    let started = server.line("listening");
+    let port = started.split_once("\"adminPort\":").unwrap().1;
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let port: u16 = port.parse().unwrap();
+    let sockets = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", server.process_id())).unwrap();
+        let targets = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
+            .count()
+    };
+    let before = sockets();
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let stalled: Vec<TcpStream> = (0..STALLED).map(|_| connect()).collect();
+    // Connections are accepted in turn: who comes last is answered when all others were let in.
+    let mut last = connect();
+    last.write_all(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n")
+        .unwrap();
+    let mut first_bytes = [0; 12];
+    last.read_exact(&mut first_bytes).unwrap();
+    assert_eq!(&first_bytes, b"HTTP/1.1 200");
+    let more = sockets().saturating_sub(before);
+    assert!(more <= LIMIT / 8, "{more} connections");
+    drop(stalled);
 }
