@@ -10,8 +10,9 @@ use quarry_bson::{Document, doc};
 use crate::client::{Client, message};
 use crate::server::{Directory, Server, wait_for};
 
-/// What stopping may take beyond writes that run.
-const STOP_MAX: Duration = Duration::from_secs(2);
+/// What stopping may take here beyond writes that run. The server's own bounds come to 1.3 s for clients and to 2 s for a
+/// start; a loaded machine has three times as long. Without these bounds it takes 10 s and more.
+const STOP_MAX: Duration = Duration::from_secs(6);
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 fn insert(client: &mut Client, documents: impl Iterator<Item = Document>) {
@@ -176,27 +177,34 @@ fn a_second_sigterm_ends_the_process_at_once() {
 
 #[test]
 fn a_start_that_replays_is_stopped_and_the_next_one_has_everything() {
+    const DOCUMENTS: i32 = 40_000;
+    const TRIES: i32 = 5;
     let directory = Arc::new(Directory::new());
-    let mut server = Server::spawn(Arc::clone(&directory), "mdbx", &[]);
-    server.wait_listening();
-    let mut client = Client::connect(server.port);
     let text = "x".repeat(1000);
-    let documents = 40_000;
-    for first in (0..documents).step_by(10_000) {
-        let ids = first..first + 10_000;
-        insert(
-            &mut client,
-            ids.map(|id| doc! { "_id": id, "text": text.as_str() }),
-        );
-    }
-    server.kill();
-    let mut server = Server::spawn(Arc::clone(&directory), "mdbx", &[]);
-    server.line("quarry starting");
-    let begun = Instant::now();
-    server.signal("TERM");
-    assert_eq!(server.wait().code(), Some(0));
-    assert!(begun.elapsed() < STOP_MAX, "{:?}", begun.elapsed());
-    server.line("stopped while starting");
+    let mut documents = 0;
+    // The replay takes some 100 ms, and the signal may come too late for it: then there is more to replay, and another try.
+    let was_met = (0..TRIES).any(|_| {
+        let mut server = Server::spawn(Arc::clone(&directory), "mdbx", &[]);
+        server.wait_listening();
+        let mut client = Client::connect(server.port);
+        for _ in 0..DOCUMENTS / 10_000 {
+            let ids = documents..documents + 10_000;
+            insert(
+                &mut client,
+                ids.map(|id| doc! { "_id": id, "text": text.as_str() }),
+            );
+            documents += 10_000;
+        }
+        server.kill();
+        let mut server = Server::spawn(Arc::clone(&directory), "mdbx", &[]);
+        server.line("quarry starting");
+        let begun = Instant::now();
+        server.signal("TERM");
+        assert_eq!(server.wait().code(), Some(0));
+        assert!(begun.elapsed() < STOP_MAX, "{:?}", begun.elapsed());
+        server.line("stopped").contains("stopped while starting")
+    });
+    assert!(was_met, "no replay was stopped");
     let mut server = Server::spawn(directory, "mdbx", &[]);
     server.wait_listening();
     let counted = Client::connect(server.port).run(&doc! { "count": "c" });
