@@ -12,7 +12,7 @@ use crate::files::Files;
 use crate::group_header::GroupHeader;
 use crate::hooks::Payloads;
 use crate::recovery::{Prefix, check_lengths, named_segments, open_prefix, open_segments};
-use crate::segment::{OpenSegment, Segment};
+use crate::segment::{OpenSegment, Segment, segment_name};
 use crate::segment_header::SegmentHeader;
 use crate::segments::discard;
 use crate::tail::{check_tail, cut};
@@ -127,15 +127,31 @@ pub fn dump(
     damage.map_or(Ok(()), Err)
 }
 
+/// What becomes of the segments behind a gap in the sequence when the log is cut.
+///
+/// A gap may stand for a lost segment. It may also be what is left of a segment that could not be freed, while later ones
+/// were: then the log is what lies behind the gap, and a start frees the rest. Only the engine can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BehindGap {
+    /// Nothing is cut as long as there is a gap.
+    Keep,
+    /// They are given up, durable records included.
+    GiveUp,
+}
+
 /// Cuts the log behind `last_lsn`, which must end a group: what follows is zeroed and freed for good.
 /// This is how a person gives up damaged records. Returns the number of groups kept. If no group ends
 /// there, nothing is changed, and the error's `next_lsn` follows the last group that could be kept.
-pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
+pub fn truncate(files: &dyn Files, last_lsn: u64, behind_gap: BehindGap) -> Result<u64> {
+    let named = named_segments(files)?;
+    if behind_gap == BehindGap::Keep {
+        check_gapless(&named)?;
+    }
     let Prefix {
         mut segments,
         damage,
         rest,
-    } = open_prefix(files, None, &named_segments(files)?)?;
+    } = open_prefix(files, None, &named)?;
     let next_lsn = last_lsn.saturating_add(1);
     let mut kept = 0;
     let mut cut_at = None;
@@ -181,6 +197,20 @@ pub fn truncate(files: &dyn Files, last_lsn: u64) -> Result<u64> {
     };
     cut(files, &mut segments, 0, &end, last_lsn)?;
     Ok(kept)
+}
+
+fn check_gapless(named: &[(u64, String)]) -> Result<()> {
+    let mut pairs = named.windows(2);
+    let Some(gap) = pairs.find(|pair| pair[1].0 != pair[0].0 + 1) else {
+        return Ok(());
+    };
+    Err(Error::Damaged {
+        segment: segment_name(gap[0].0 + 1),
+        offset: 0,
+        reason: "the segment is missing, later ones are there, and nothing was changed: a start frees \
+                 what lies before them if the engine needs nothing of it, else say that they are given up"
+            .to_owned(),
+    })
 }
 
 fn empty(segments: &[Arc<Segment>]) -> Verified {

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use owner::{Owner, identity, options};
-use quarry_journal::{Files, Journal, Level, Options, SimulatedFiles, inspect};
+use quarry_journal::inspect::{self, BehindGap};
+use quarry_journal::{Files, Journal, Level, Options, SimulatedFiles};
 
 /// A start follows the chain, replays it, writes its unsynced part again and searches and zeroes what is behind it.
 const READS_MAX: u64 = 6;
@@ -182,7 +183,9 @@ fn forged_positions_do_not_overflow() {
             let _ = inspect::verify(&forge());
             let _ = inspect::dump(&forge(), u64::MAX, &mut |_| ControlFlow::Continue(()));
             for last_lsn in [value, u64::MAX] {
-                let _ = inspect::truncate(&forge(), last_lsn);
+                for behind_gap in [BehindGap::Keep, BehindGap::GiveUp] {
+                    let _ = inspect::truncate(&forge(), last_lsn, behind_gap);
+                }
             }
         }
     }

@@ -5,7 +5,8 @@ mod owner;
 use std::ops::ControlFlow;
 
 use owner::{Owner, Record};
-use quarry_journal::{Files, Level, SimulatedFiles, inspect};
+use quarry_journal::inspect::{self, BehindGap};
+use quarry_journal::{Error, Files, Level, SimulatedFiles};
 
 fn journal_of(records: u32) -> (SimulatedFiles, Vec<Record>) {
     let files = SimulatedFiles::new();
@@ -112,12 +113,12 @@ fn truncate_gives_up_what_is_damaged() {
         "a dump says why it ends"
     );
     assert!(last_lsn > 20 && last_lsn < 60);
-    inspect::truncate(&files, last_lsn).unwrap();
+    inspect::truncate(&files, last_lsn, BehindGap::Keep).unwrap();
     let owner = Owner::new();
     let journal = owner.open(&files, 0).unwrap();
     assert_eq!(owner.records(), records[..last_lsn as usize]);
     assert_eq!(journal.submit(b"goes on").unwrap().lsn, last_lsn + 1);
-    assert!(inspect::truncate(&SimulatedFiles::new(), 5).is_err());
+    assert!(inspect::truncate(&SimulatedFiles::new(), 5, BehindGap::Keep).is_err());
 }
 
 /// What refuses a start before any group of a segment is read, too: a person sees what is whole and keeps it.
@@ -155,8 +156,9 @@ fn what_lies_before_a_lost_segment_can_be_kept() {
         });
         assert!(dumped.unwrap_err().is_corruption(), "{number}");
         assert!(last_lsn > 20 && last_lsn < 120, "{number}: {last_lsn}");
-        assert!(inspect::truncate(&files, last_lsn + 1).is_err(), "{number}");
-        inspect::truncate(&files, last_lsn).unwrap();
+        let cut = |last_lsn, behind_gap| inspect::truncate(&files, last_lsn, behind_gap);
+        assert!(cut(last_lsn + 1, BehindGap::GiveUp).is_err(), "{number}");
+        cut(last_lsn, BehindGap::GiveUp).unwrap();
         inspect::verify(&files).unwrap();
         let owner = Owner::new();
         let journal = owner.open(&files, 0).unwrap();
@@ -164,6 +166,33 @@ fn what_lies_before_a_lost_segment_can_be_kept() {
         assert!(owner.records() == records[..last_lsn as usize]);
         assert_eq!(journal.submit(b"goes on").unwrap().lsn, last_lsn + 1);
     }
+}
+
+/// The log may be what lies behind the gap. A start knows: it frees what the engine does not need.
+#[test]
+fn a_cut_does_not_give_up_what_lies_behind_a_gap_unasked() {
+    let (files, _) = journal_of(120);
+    let found = segment_names(&files);
+    files.remove(&found[1]).unwrap();
+    let mut last_lsn = 0;
+    let dumped = inspect::dump(&files, 1, &mut |group| {
+        last_lsn = group.payloads.last_lsn();
+        ControlFlow::Continue(())
+    });
+    assert!(dumped.unwrap_err().is_corruption());
+    let before = segment_names(&files);
+    for last_lsn in [last_lsn, last_lsn + 1, 100] {
+        let refused = inspect::truncate(&files, last_lsn, BehindGap::Keep).unwrap_err();
+        let is_named = matches!(&refused, Error::Damaged { segment, .. } if *segment == found[1]);
+        assert!(is_named, "{refused}");
+    }
+    assert_eq!(segment_names(&files), before, "nothing is changed");
+    let journal = Owner::new().open(&files, 100).unwrap();
+    assert_eq!(journal.last_lsn(), 120);
+    journal.close().unwrap();
+    assert_eq!(inspect::verify(&files).unwrap().last_lsn, 120);
+    inspect::truncate(&files, 110, BehindGap::Keep).unwrap();
+    assert_eq!(inspect::verify(&files).unwrap().last_lsn, 110);
 }
 
 /// Whatever the bytes are: an error or a prefix of what was written, never a panic, never another record.

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quarry_journal::inspect::{self, DumpedGroup, Verified};
+use quarry_journal::inspect::{self, BehindGap, DumpedGroup, Verified};
 use quarry_journal::{Error, RealFiles};
 
 use crate::config::{EXIT_DATA_DIRECTORY, JournalCommand, JournalPlace};
@@ -51,8 +51,16 @@ pub fn run(command: &JournalCommand) -> ExitCode {
             limit,
             records,
         } => open(place).and_then(|files| dump(&files, *from, *limit, *records, &mut out)),
-        JournalCommand::Truncate { place, after } => {
-            open(place).and_then(|files| truncate(&files, *after, &mut out))
+        JournalCommand::Truncate {
+            place,
+            after,
+            over_gap,
+        } => {
+            let behind_gap = match over_gap {
+                true => BehindGap::GiveUp,
+                false => BehindGap::Keep,
+            };
+            open(place).and_then(|files| truncate(&files, *after, behind_gap, &mut out))
         }
     };
     match done.and_then(|()| flush(&mut out)) {
@@ -193,8 +201,13 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
     Ok(())
 }
 
-fn truncate(files: &RealFiles, last_lsn: u64, out: &mut dyn Write) -> Result<(), Failure> {
-    let kept = inspect::truncate(files, last_lsn).map_err(|error| match error {
+fn truncate(
+    files: &RealFiles,
+    last_lsn: u64,
+    behind_gap: BehindGap,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let kept = inspect::truncate(files, last_lsn, behind_gap).map_err(|error| match error {
         Error::PositionMoved { next_lsn: 1, .. } => Failure {
             line: format!("no group ends at record {last_lsn}, nor before it; nothing was changed"),
             code: EXIT_REFUSED,

@@ -211,6 +211,21 @@ fn truncate_gives_up_the_damage_and_the_log_goes_on() {
 }
 
 #[test]
+fn truncate_gives_up_what_lies_behind_a_missing_segment_only_if_told_so() {
+    let data = Data::with_journal();
+    fs::rename(data.segment(2), data.segment(3)).unwrap();
+    let line = refused(&data.run(&["truncate", "--after", "5"]), 1);
+    assert!(
+        line.contains("`0000000002.segment`") && line.contains("nothing was changed"),
+        "{line}"
+    );
+    assert!(data.segment(3).exists());
+    let text = said(&data.run(&["truncate", "--after", "5", "--over-gap"]));
+    assert_eq!(text, "the log now ends at record 5: 5 groups are kept\n");
+    assert!(!data.segment(3).exists());
+}
+
+#[test]
 fn a_directory_without_a_journal_is_named_and_not_made() {
     let data = Data::new();
     for command in [&["verify"][..], &["dump"], &["truncate", "--after", "1"]] {

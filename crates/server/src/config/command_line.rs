@@ -77,6 +77,10 @@ pub enum JournalCommand {
         /// The last LSN that is kept; a group must end there
         #[arg(long, value_name = "LSN")]
         after: u64,
+        /// Cut before a missing segment, and give up those behind it, too; start the server first, which mends such a
+        /// gap if it can
+        #[arg(long)]
+        over_gap: bool,
     },
 }
 
