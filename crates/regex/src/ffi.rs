@@ -8,19 +8,22 @@
 
 use std::any::Any;
 use std::ffi::c_void;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use libc::c_int;
 use pcre2_sys::{
-    PCRE2_AUTO_CALLOUT, PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_ERROR_CALLOUT, PCRE2_ERROR_MATCHLIMIT,
-    PCRE2_ERROR_NOMATCH, PCRE2_EXTENDED, PCRE2_JIT_COMPLETE, PCRE2_MATCH_INVALID_UTF,
-    PCRE2_MULTILINE, PCRE2_UTF, pcre2_code_8, pcre2_code_free_8, pcre2_compile_8,
+    PCRE2_AUTO_CALLOUT, PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_ERROR_CALLOUT,
+    PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_MATCHLIMIT, PCRE2_ERROR_NOMATCH, PCRE2_EXTENDED,
+    PCRE2_JIT_COMPLETE, PCRE2_MATCH_INVALID_UTF, PCRE2_MULTILINE, PCRE2_UNSET,
+    PCRE2_USE_OFFSET_LIMIT, PCRE2_UTF, pcre2_code_8, pcre2_code_free_8, pcre2_compile_8,
     pcre2_get_error_message_8, pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8,
     pcre2_jit_stack_create_8, pcre2_jit_stack_free_8, pcre2_match_8, pcre2_match_context_8,
     pcre2_match_context_create_8, pcre2_match_context_free_8, pcre2_match_data_8,
     pcre2_match_data_create_8, pcre2_match_data_free_8, pcre2_set_depth_limit_8,
-    pcre2_set_heap_limit_8, pcre2_set_match_limit_8,
+    pcre2_set_heap_limit_8, pcre2_set_match_limit_8, pcre2_set_offset_limit_8,
 };
 
 use crate::{Error, Flags};
@@ -36,6 +39,10 @@ const JIT_STACK_BYTES_MAX: usize = 1024 * 1024;
 /// The work of a callout with the item behind it, and what of the text an item runs over in a unit of work.
 const UNITS_OF_A_CALLOUT: usize = 3;
 const BYTES_A_UNIT: usize = 16;
+
+/// Bytes captured before that are compared, and groups that a callout is shown, in a unit of work.
+const BYTES_COMPARED_A_UNIT: usize = 20;
+const GROUPS_A_UNIT: usize = 8;
 
 /// Work between two words with the caller.
 const UNITS_A_WORD: usize = 2_000;
@@ -62,8 +69,8 @@ struct CalloutBlock {
 pub(crate) struct Limits {
     pub steps_max: u32,
     pub units_max: u64,
-    /// Work that each item may take beside what is seen of it.
-    pub units_of_an_item: usize,
+    /// Whether items may compare text that was captured, of which nothing is seen.
+    pub refers_back: bool,
 }
 
 // The bindings leave this one out.
@@ -79,9 +86,22 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub(crate) enum Ending {
     Limit,
+    /// The machine's code had no room left to go back over.
+    Stack,
     /// By the caller.
     Ended,
     Failed(String),
+}
+
+/// How code is going to match.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// With a limit of steps only.
+    Plain,
+    /// With callouts.
+    Stepping,
+    /// From some places of a text.
+    Placed,
 }
 
 /// A compiled pattern.
@@ -94,14 +114,15 @@ unsafe impl Send for Code {}
 unsafe impl Sync for Code {}
 
 impl Code {
-    pub fn compile(pattern: &str, flags: Flags, has_callouts: bool) -> Result<Code, Error> {
+    pub fn compile(pattern: &str, flags: Flags, how: Use) -> Result<Code, Error> {
         let mut options = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF;
         for (is_set, option) in [
             (flags.caseless, PCRE2_CASELESS),
             (flags.multi_line, PCRE2_MULTILINE),
             (flags.dot_all, PCRE2_DOTALL),
             (flags.extended, PCRE2_EXTENDED),
-            (has_callouts, PCRE2_AUTO_CALLOUT),
+            (how == Use::Stepping, PCRE2_AUTO_CALLOUT),
+            (how == Use::Placed, PCRE2_USE_OFFSET_LIMIT),
         ] {
             if is_set {
                 options |= option;
@@ -169,7 +190,28 @@ impl Scratch {
     pub fn find(&mut self, code: &Code, text: &[u8], steps_max: u32) -> Result<bool, Ending> {
         // SAFETY: the context is ours; without a callout there is no data for one.
         unsafe { pcre2_set_callout_8(self.context.as_ptr(), None, ptr::null_mut()) };
-        self.run(code, text, steps_max)
+        self.run(code, text, 0, steps_max)
+    }
+
+    /// Finds a match that begins at one of the places, with code made for it; the first is no middle of a character.
+    pub fn find_from(
+        &mut self,
+        code: &Code,
+        text: &[u8],
+        places: RangeInclusive<usize>,
+        steps_max: u32,
+    ) -> Result<bool, Ending> {
+        self.make_stack();
+        assert!(places.start() <= places.end() && *places.end() <= text.len());
+        // SAFETY: the context is ours.
+        unsafe { pcre2_set_offset_limit_8(self.context.as_ptr(), *places.end()) };
+        // SAFETY: as above; without a callout there is no data for one.
+        unsafe { pcre2_set_callout_8(self.context.as_ptr(), None, ptr::null_mut()) };
+        let found = self.run(code, text, *places.start(), steps_max);
+        // Other code is not made for such a limit.
+        // SAFETY: as above.
+        unsafe { pcre2_set_offset_limit_8(self.context.as_ptr(), PCRE2_UNSET) };
+        found
     }
 
     /// Tells `goes_on` of the work that callouts stand for.
@@ -184,9 +226,9 @@ impl Scratch {
         let mut count = Count {
             goes_on,
             units: 0,
-            units_told: 0,
+            units_done: 0,
             units_max: limits.units_max,
-            units_of_an_item: limits.units_of_an_item + UNITS_OF_A_CALLOUT,
+            refers_back: limits.refers_back,
             position: 0,
             panic: None,
         };
@@ -197,7 +239,7 @@ impl Scratch {
         let data = (&raw mut count).cast::<c_void>();
         // SAFETY: the context is ours, and `count` outlives the match below, after which the callout is taken away.
         unsafe { pcre2_set_callout_8(self.context.as_ptr(), Some(called_out), data) };
-        let found = self.run(code, text, limits.steps_max);
+        let found = self.run(code, text, 0, limits.steps_max);
         // SAFETY: as above.
         unsafe { pcre2_set_callout_8(self.context.as_ptr(), None, ptr::null_mut()) };
         match count.panic.take() {
@@ -206,7 +248,13 @@ impl Scratch {
         }
     }
 
-    fn run(&mut self, code: &Code, text: &[u8], steps_max: u32) -> Result<bool, Ending> {
+    fn run(
+        &mut self,
+        code: &Code,
+        text: &[u8],
+        from: usize,
+        steps_max: u32,
+    ) -> Result<bool, Ending> {
         // SAFETY: the context is ours.
         unsafe { pcre2_set_match_limit_8(self.context.as_ptr(), steps_max) };
         // SAFETY: text's pointer and length belong together; code, data and context are alive and nobody else uses the
@@ -216,7 +264,7 @@ impl Scratch {
                 code.0.as_ptr(),
                 text.as_ptr(),
                 text.len(),
-                0,
+                from,
                 0,
                 self.data.as_ptr(),
                 self.context.as_ptr(),
@@ -227,6 +275,7 @@ impl Scratch {
             // Zero: more groups than there are offsets for.
             0.. => Ok(true),
             PCRE2_ERROR_MATCHLIMIT => Err(Ending::Limit),
+            PCRE2_ERROR_JIT_STACKLIMIT => Err(Ending::Stack),
             PCRE2_ERROR_CALLOUT => Err(Ending::Ended),
             other => Err(Ending::Failed(message(other))),
         }
@@ -266,29 +315,35 @@ impl Drop for Scratch {
 /// What a callout is given.
 struct Count<'g> {
     goes_on: &'g mut dyn FnMut(usize) -> bool,
-    /// Work that the caller was not told of yet, and that it was.
+    /// Work that the caller was not told of yet.
     units: usize,
-    units_told: u64,
+    /// Work of the whole match.
+    units_done: u64,
     units_max: u64,
-    units_of_an_item: usize,
+    refers_back: bool,
     /// Where in the text the last callout was.
     position: usize,
     panic: Option<Box<dyn Any + Send>>,
 }
 
 impl Count<'_> {
-    /// What PCRE2 is to do: go on with 0, else end the match with the number.
-    fn next(&mut self, position: usize) -> c_int {
+    /// What PCRE2 is to do: go on with 0, else end the match with the number. `captured` is the longest text that
+    /// the item behind the callout may compare with what is left of the text.
+    fn next(&mut self, position: usize, left: usize, captured: usize, groups: usize) -> c_int {
         let moved = position.abs_diff(std::mem::replace(&mut self.position, position));
-        self.units += self.units_of_an_item + moved / BYTES_A_UNIT;
+        let seen = UNITS_OF_A_CALLOUT + moved / BYTES_A_UNIT + groups / GROUPS_A_UNIT;
+        self.units_done += (seen + captured.min(left) / BYTES_COMPARED_A_UNIT) as u64;
+        // One item compares it several times where it is repeated, up to the end of the text: enough to ask the caller
+        // sooner, though not to give the match up.
+        let compared = if captured > 0 { left } else { 0 };
+        self.units += seen + compared / BYTES_COMPARED_A_UNIT;
         if self.units < UNITS_A_WORD {
             return 0;
         }
-        let units = std::mem::take(&mut self.units);
-        self.units_told += units as u64;
-        if self.units_told > self.units_max {
+        if self.units_done > self.units_max {
             return PCRE2_ERROR_MATCHLIMIT;
         }
+        let units = std::mem::take(&mut self.units);
         let goes_on = &mut self.goes_on;
         match catch_unwind(AssertUnwindSafe(|| goes_on(units))) {
             Ok(true) => 0,
@@ -302,11 +357,29 @@ impl Count<'_> {
 }
 
 extern "C" fn called_out(block: *mut CalloutBlock, data: *mut c_void) -> c_int {
-    // SAFETY: PCRE2 gives a block that lives as long as the call.
-    let position = unsafe { (*block).current_position };
+    // SAFETY: PCRE2 gives a block that lives as long as the call, and nobody writes to it meanwhile.
+    let block = unsafe { &*block };
     // SAFETY: `find_in_steps` gave a pointer to the count on its stack, which nobody else uses during the match.
     let count = unsafe { &mut *data.cast::<Count<'_>>() };
-    count.next(position)
+    let groups = block.capture_top as usize;
+    let captured = if count.refers_back && groups > 1 {
+        // SAFETY: PCRE2 documents that as many pairs of offsets may be read during the call.
+        let offsets = unsafe { slice::from_raw_parts(block.offset_vector, 2 * groups) };
+        longest(offsets)
+    } else {
+        0
+    };
+    let left = block.subject_length.saturating_sub(block.current_position);
+    count.next(block.current_position, left, captured, groups)
+}
+
+/// The length of the longest text captured: of pairs of offsets, the first stands for the whole match.
+fn longest(offsets: &[usize]) -> usize {
+    let groups = offsets[2..].chunks_exact(2);
+    let set = groups.filter(|pair| pair[0] != PCRE2_UNSET && pair[1] != PCRE2_UNSET);
+    set.map(|pair| pair[1].saturating_sub(pair[0]))
+        .max()
+        .unwrap_or(0)
 }
 
 /// PCRE2's words for one of its numbers.

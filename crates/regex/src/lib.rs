@@ -4,7 +4,8 @@
 //! anew for every place at which a match may begin. So a pattern is compiled twice. Short texts are tried with plain
 //! machine code whose limit follows from their length; what is long, or reaches that limit, is matched by code that
 //! calls back before each item of the pattern (PCRE2's automatic callouts), and the caller counts work there and says
-//! when it is over. Texts need not be UTF-8: what is not matches nothing.
+//! when it is over. A pattern that is too long for that second code is tried by plain code from a few places of the
+//! text after the other. Texts need not be UTF-8: what is not matches nothing.
 //!
 //! It is a crate of its own because PCRE2 is called here, in `ffi.rs`, and nowhere else.
 
@@ -13,13 +14,16 @@ mod ffi;
 use std::fmt;
 use std::sync::{Mutex, OnceLock};
 
-use ffi::{Code, Ending, Limits, Scratch};
+use ffi::{Code, Ending, Limits, Scratch, Use};
 
 /// Texts that plain code may try: with a text of this length it takes at most some ten milliseconds.
 const PLAIN_BYTES_MAX: usize = 1024;
 
 /// What plain code may spend on a text: places to begin at, times steps of a match, times bytes that a step may run over.
 const PLAIN_WORK_MAX: usize = 20_000_000;
+
+/// What plain code spends in a unit of work.
+const WORK_A_UNIT: usize = 16;
 
 /// Steps of plain code from one place, at least and at most.
 const PLAIN_STEPS_MIN: usize = 16;
@@ -30,9 +34,6 @@ const STEPS_MAX: u32 = 10_000_000;
 
 /// Work of a match before it is given up, in units of some ten nanoseconds.
 const UNITS_MAX: u64 = 1_000_000_000;
-
-/// Bytes of a text captured before that are compared in a unit of work.
-const BYTES_COMPARED_A_UNIT: usize = 20;
 
 /// What PCRE2 says at the start of a pattern about how it is to be worked on; the limits are ours.
 const REFUSED_SETTINGS: [&str; 7] = [
@@ -81,10 +82,18 @@ pub struct Regex {
     pattern: Box<str>,
     flags: Flags,
     plain: Code,
-    /// With callouts; made when a text first asks for it.
-    stepping: OnceLock<Code>,
+    /// Made when a text first asks for it.
+    long: OnceLock<LongCode>,
     /// What a match works in, for one thread at a time.
     scratch: Mutex<Option<Scratch>>,
+}
+
+/// What matches long texts.
+enum LongCode {
+    /// Calls back before each item of the pattern.
+    Stepping(Code),
+    /// Is told where a match may begin: callouts make code of some 8 KB of pattern longer than PCRE2 can link.
+    Placed(Code),
 }
 
 impl Regex {
@@ -93,8 +102,8 @@ impl Regex {
         Ok(Regex {
             pattern: pattern.into(),
             flags,
-            plain: Code::compile(pattern, flags, false)?,
-            stepping: OnceLock::new(),
+            plain: Code::compile(pattern, flags, Use::Plain)?,
+            long: OnceLock::new(),
             scratch: Mutex::new(None),
         })
     }
@@ -130,25 +139,33 @@ impl Regex {
             let steps = PLAIN_WORK_MAX / (text.len() * text.len()).max(1);
             let steps = steps.clamp(PLAIN_STEPS_MIN, PLAIN_STEPS_MAX);
             match scratch.find(&self.plain, text, steps as u32) {
-                Err(Ending::Limit) => {}
+                Err(Ending::Limit | Ending::Stack) => {}
                 found => return found.map_err(Error::from),
             }
         }
-        let stepping = match self.stepping.get() {
-            Some(code) => code,
-            None => {
-                let code = Code::compile(&self.pattern, self.flags, true)?;
-                self.stepping.get_or_init(|| code)
-            }
+        let found = match self.long_code()? {
+            LongCode::Stepping(code) => scratch.find_in_steps(code, text, self.limits(), goes_on),
+            LongCode::Placed(code) => find_by_places(scratch, code, text, goes_on),
         };
-        scratch
-            .find_in_steps(stepping, text, self.limits(text), goes_on)
-            .map_err(Error::from)
+        found.map_err(Error::from)
     }
-}
 
-impl Regex {
-    fn limits(&self, text: &[u8]) -> Limits {
+    fn long_code(&self) -> Result<&LongCode, Error> {
+        if let Some(code) = self.long.get() {
+            return Ok(code);
+        }
+        let code = match Code::compile(&self.pattern, self.flags, Use::Stepping) {
+            Ok(code) => LongCode::Stepping(code),
+            // Verbs and `\G` ask where the attempts before were, or this one, began.
+            Err(cause) if self.pattern.contains("(*") || self.pattern.contains("\\G") => {
+                return Err(Error::Match(cause.to_string()));
+            }
+            Err(_) => LongCode::Placed(Code::compile(&self.pattern, self.flags, Use::Placed)?),
+        };
+        Ok(self.long.get_or_init(|| code))
+    }
+
+    fn limits(&self) -> Limits {
         let pattern = &self.pattern;
         let refers_back = ["\\k", "\\g", "(?P="]
             .iter()
@@ -157,13 +174,41 @@ impl Regex {
         Limits {
             steps_max: STEPS_MAX,
             units_max: UNITS_MAX,
-            // A text that was captured may be compared with the rest of the text, and nothing is seen of it.
-            units_of_an_item: if refers_back {
-                text.len() / BYTES_COMPARED_A_UNIT
-            } else {
-                0
-            },
+            refers_back,
         }
+    }
+}
+
+/// Tries the places of a text, some at a time, and tells `goes_on` before each time what they may take.
+fn find_by_places(
+    scratch: &mut Scratch,
+    code: &Code,
+    text: &[u8],
+    goes_on: &mut dyn FnMut(usize) -> bool,
+) -> Result<bool, Ending> {
+    let steps = PLAIN_WORK_MAX / text.len().max(1);
+    let steps = steps.clamp(PLAIN_STEPS_MIN, PLAIN_STEPS_MAX);
+    let work_of_a_place = text.len().max(1) * steps;
+    let places = (PLAIN_WORK_MAX / work_of_a_place).max(1);
+    let mut from = 0;
+    loop {
+        let mut end = from + places;
+        // PCRE2 begins at a character; what lies within one goes with it.
+        while text.get(end).is_some_and(|byte| byte & 0xC0 == 0x80) {
+            end += 1;
+        }
+        if !goes_on((end - from) * work_of_a_place / WORK_A_UNIT) {
+            return Err(Ending::Ended);
+        }
+        let is_last = end > text.len();
+        let last = if is_last { text.len() } else { end - 1 };
+        if scratch.find_from(code, text, from..=last, steps as u32)? {
+            return Ok(true);
+        }
+        if is_last {
+            return Ok(false);
+        }
+        from = end;
     }
 }
 
@@ -178,6 +223,7 @@ impl From<Ending> for Error {
         match ending {
             Ending::Ended => Error::Ended,
             Ending::Limit => Error::Match("match limit exceeded".to_owned()),
+            Ending::Stack => Error::Match("JIT stack limit reached".to_owned()),
             Ending::Failed(text) => Error::Match(text),
         }
     }
@@ -222,18 +268,63 @@ mod tests {
         ] {
             assert_eq!(is_match(pattern, text.as_bytes()), Ok(found), "{pattern}");
             let regex = Regex::new(pattern, Flags::default()).unwrap();
-            let code = Code::compile(pattern, Flags::default(), true).unwrap();
+            let code = Code::compile(pattern, Flags::default(), Use::Stepping).unwrap();
             let text = text.as_bytes();
-            let limits = regex.limits(text);
-            let stepped = Scratch::new().find_in_steps(&code, text, limits, &mut |_| true);
+            let stepped = Scratch::new().find_in_steps(&code, text, regex.limits(), &mut |_| true);
             assert!(
                 matches!(stepped, Ok(answer) if answer == found),
                 "{regex:?}"
             );
+            let code = Code::compile(pattern, Flags::default(), Use::Placed).unwrap();
+            let placed = find_by_places(&mut Scratch::new(), &code, text, &mut |_| true);
+            assert!(matches!(placed, Ok(answer) if answer == found), "{regex:?}");
         }
         let long = "x".repeat(100_000) + "needle";
         assert_eq!(is_match("ne+dle$", long.as_bytes()), Ok(true));
         assert_eq!(is_match("ne+dles", long.as_bytes()), Ok(false));
+    }
+
+    /// What is compared is counted, not the text that it stands in.
+    #[test]
+    fn a_reference_to_a_letter_is_cheap_in_a_long_text() {
+        let text = "ab".repeat(500_000);
+        assert_eq!(is_match("(\\w)\\1", text.as_bytes()), Ok(false));
+        let text = text + "b";
+        assert_eq!(is_match("(\\w)\\1$", text.as_bytes()), Ok(true));
+        assert_eq!(is_match("^x(.+)b\\1b$", b"xcbcb"), Ok(true));
+    }
+
+    /// Callouts would make its code longer than PCRE2 can link.
+    #[test]
+    fn a_long_pattern_finds_in_long_texts_and_can_be_ended() {
+        let words: Vec<String> = (0..2_000).map(|n| format!("word{n:04}")).collect();
+        let pattern = words.join("|");
+        assert!(Code::compile(&pattern, Flags::default(), Use::Stepping).is_err());
+        for length in [0, 500, 2_000, 100_000] {
+            let text = "\u{e9}".repeat(length / 2);
+            assert_eq!(is_match(&pattern, text.as_bytes()), Ok(false), "{length}");
+            let text = text + "word1999";
+            assert_eq!(is_match(&pattern, text.as_bytes()), Ok(true), "{length}");
+        }
+        let text = b"x".repeat(100_000);
+        let regex = Regex::new(&pattern, Flags::default()).unwrap();
+        let mut left = 10_000_000;
+        let found = regex.is_match(&text, &mut |units| {
+            left -= units.min(left);
+            left > 0
+        });
+        assert_eq!(found, Err(Error::Ended));
+        let involved = pattern + "|(?:(?:a+)+)+[bc]";
+        let found = is_match(&involved, &b"a".repeat(2_000));
+        assert!(matches!(found, Err(Error::Match(_))), "{found:?}");
+    }
+
+    /// The stack of the machine's code is small where a short text is tried first.
+    #[test]
+    fn a_short_text_that_needs_a_large_stack_has_an_answer() {
+        let text = "a".repeat(1000);
+        let pattern = "^(?:(a)|(b)|(c))*$";
+        assert_eq!(is_match(pattern, text.as_bytes()), Ok(true));
     }
 
     #[test]
