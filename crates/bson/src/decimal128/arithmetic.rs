@@ -164,9 +164,26 @@ impl Decimal128 {
         quotient.without_trailing_zeros()
     }
 
-    /// `self` to the power of `exponent`.
+    /// `self` to the power of `exponent`, by the rules of C99, which differ from the library's: whatever is to the power
+    /// of zero is 1, and a negative number to the power of any whole number has a result.
     #[must_use]
     pub fn pow(&self, exponent: &Self) -> Self {
+        let one = Self::from_i64(1);
+        let is_one = self.abs() == one && (exponent.is_infinite() || !self.is_negative());
+        if exponent.is_zero() || (is_one && !exponent.is_finite()) {
+            return one;
+        }
+        let is_whole = exponent.is_finite() && exponent.trunc() == *exponent;
+        // Infinity counts as an even number.
+        if self.is_negative() && !self.is_nan() && (is_whole || exponent.is_infinite()) {
+            let is_odd = is_whole && !exponent.rem(&Self::from_i64(2)).is_zero();
+            let power = self.abs().power_of_positive(exponent);
+            return if is_odd { power.negate() } else { power };
+        }
+        self.power_of_positive(exponent)
+    }
+
+    fn power_of_positive(&self, exponent: &Self) -> Self {
         let exponent = Wide::from(to_library(exponent));
         wide(self, |context, n| context.pow(n, &exponent))
     }
@@ -422,6 +439,50 @@ mod tests {
             lines += 1;
         }
         assert!(lines > 250);
+    }
+
+    #[test]
+    fn powers_keep_to_the_rules_of_c99() {
+        for (base, exponent, wanted) in [
+            ("0", "0", "1"),
+            ("-0", "0E+3", "1"),
+            ("NaN", "0", "1"),
+            ("-Infinity", "-0", "1"),
+            ("1", "NaN", "1"),
+            ("-1", "NaN", "NaN"),
+            ("NaN", "2", "NaN"),
+            ("-1", "Infinity", "1"),
+            ("-1", "-Infinity", "1"),
+            ("1", "-Infinity", "1"),
+            ("-2", "Infinity", "Infinity"),
+            ("-2", "-Infinity", "0"),
+            ("-0.5", "Infinity", "0"),
+            ("-Infinity", "3", "-Infinity"),
+            ("-Infinity", "4", "Infinity"),
+            ("-0", "3", "-0"),
+            ("-0", "4", "0"),
+            ("-1", "3000000000", "1"),
+            ("-1", "3000000001", "-1"),
+            ("-1", "1E+40", "1"),
+            ("-1", "-3000000001", "-1"),
+            ("-1.5", "3000000001", "-Infinity"),
+            ("-2", "0.5", "NaN"),
+            ("-2", "3", "-8"),
+            ("-2", "-3", "-0.125"),
+            ("-2", "4.0", "16"),
+        ] {
+            let found = d(base).pow(&d(exponent));
+            assert_eq!(found, d(wanted), "{base} ** {exponent} is {found}");
+            assert_eq!(
+                found.is_negative(),
+                d(wanted).is_negative(),
+                "{base} ** {exponent}"
+            );
+        }
+        // The same digits as without the signs.
+        let (base, exponent) = (d("1.00000000012345"), d("3000000001"));
+        let found = base.negate().pow(&exponent);
+        assert_eq!(found, base.pow(&exponent).negate());
     }
 
     #[test]
