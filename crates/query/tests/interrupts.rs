@@ -54,7 +54,8 @@ fn namespace(name: &str) -> Namespace {
 }
 
 impl Fixture {
-    /// `arrays` holds a few documents with large arrays, `texts` a long text, `many` very many small documents.
+    /// `arrays` holds a few documents with large arrays, `texts` a long text, `wide` a large document
+    /// in an array, `one` a small document.
     fn new() -> Fixture {
         let fixture = Fixture {
             database: Database::open_in_memory().unwrap(),
@@ -75,6 +76,8 @@ impl Fixture {
             fixture.insert("texts", doc! { "_id": id, "t": (text.as_str()) });
         }
         fixture.insert("one", doc! { "_id": 1, "x": 1 });
+        let wide = Value::from_iter([Value::from(many_fields(ELEMENTS))]);
+        fixture.insert("wide", doc! { "_id": 1, "d": wide });
         fixture
     }
 
@@ -373,6 +376,42 @@ fn table() -> Vec<(&'static str, Work)> {
             count(
                 "arrays",
                 doc! { "p": { "$elemMatch": { "k": 1, "v": (-1) } } },
+            ),
+        ),
+        (
+            "large documents in an array",
+            count(
+                "wide",
+                repeated(
+                    "$or",
+                    |n| Value::from(doc! { (format!("d.y{n}")): 1 }),
+                    1_000,
+                ),
+            ),
+        ),
+        (
+            "$elemMatch of large documents",
+            count(
+                "wide",
+                repeated(
+                    "$or",
+                    |n| {
+                        let inner = doc! { (format!("y{n}")): 1 };
+                        Value::from(doc! { "d": { "$elemMatch": inner } })
+                    },
+                    1_000,
+                ),
+            ),
+        ),
+        (
+            "a large document at a place in an array",
+            count(
+                "wide",
+                repeated(
+                    "$or",
+                    |n| Value::from(doc! { (format!("d.0.y{n}")): 1 }),
+                    1_000,
+                ),
             ),
         ),
         ("$size", count("arrays", doc! { "a": { "$size": 3 } })),

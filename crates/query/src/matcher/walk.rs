@@ -152,11 +152,12 @@ impl Walk {
             if self.is_over() {
                 return false;
             }
-            if let RawValue::Document(document) = element
-                && self.follow(document.get(part.name()), after, predicate)
-            {
-                self.details.array_index = Some(index);
-                return true;
+            if let RawValue::Document(document) = element {
+                self.work(units_of_bytes(document.len_bytes()));
+                if self.follow(document.get(part.name()), after, predicate) {
+                    self.details.array_index = Some(index);
+                    return true;
+                }
             }
             if part.index() == Some(index) && self.follow_named_element(element, after, predicate) {
                 return true;
@@ -177,6 +178,7 @@ impl Walk {
         };
         match element {
             RawValue::Document(document) => {
+                self.work(units_of_bytes(document.len_bytes()));
                 self.follow(document.get(part.name()), after, predicate)
             }
             RawValue::Array(inner) => self.follow_array(inner, rest, predicate),
@@ -263,11 +265,13 @@ impl Walk {
 
     /// `$elemMatch` over documents; an inner array is a document whose fields are its positions.
     fn matches_embedded(&mut self, filter: &Matcher, element: RawValue<'_>) -> bool {
-        match element {
-            RawValue::Document(document) => filter.walk(document, self),
-            RawValue::Array(array) => filter.walk(array.as_document(), self),
-            _ => false,
-        }
+        let document = match element {
+            RawValue::Document(document) => document,
+            RawValue::Array(array) => array.as_document(),
+            _ => return false,
+        };
+        self.work(units_of_bytes(document.len_bytes()));
+        filter.walk(document, self)
     }
 
     /// `$elemMatch` over values: the paths of the predicates are empty.

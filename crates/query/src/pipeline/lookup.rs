@@ -183,6 +183,7 @@ fn collect<'a>(
     };
     match value {
         RawValue::Document(document) => {
+            interrupts::work_on_bytes(document.len_bytes())?;
             if let Some(inner) = document.get(&**name) {
                 collect(inner, rest, values)?;
             }
