@@ -108,16 +108,25 @@ struct News<'a> {
     elements: SmallVec<[(RawElement<'a>, bool); NEWS_COMPARED_MAX]>,
     /// Places of names, filled where there are too many to be compared one by one.
     places: HashMap<&'a [u8], usize>,
+    /// For both, where there are many.
+    _held: Charge,
 }
 
 const NEWS_COMPARED_MAX: usize = 8;
+
+/// What one element takes in the list and the table.
+const NEWS_BYTES: usize = size_of::<(RawElement<'_>, bool)>() + 2 * size_of::<(&[u8], usize)>();
 
 impl<'a> News<'a> {
     fn of(over: RawDocument<'a>) -> Result<News<'a>> {
         let mut elements: SmallVec<[(RawElement<'_>, bool); NEWS_COMPARED_MAX]> = SmallVec::new();
         let mut places = HashMap::new();
+        let mut held = Charge::default();
         for element in over {
             interrupts::work(1)?;
+            if elements.len() >= NEWS_COMPARED_MAX {
+                held.grow(NEWS_BYTES)?;
+            }
             elements.push((element, false));
         }
         if elements.len() > NEWS_COMPARED_MAX {
@@ -127,7 +136,11 @@ impl<'a> News<'a> {
                 places.insert(element.name().as_bytes(), place);
             }
         }
-        Ok(News { elements, places })
+        Ok(News {
+            elements,
+            places,
+            _held: held,
+        })
     }
 
     fn take(&mut self, name: RawStr<'_>) -> Option<RawElement<'a>> {

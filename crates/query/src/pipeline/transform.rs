@@ -16,7 +16,7 @@ use super::stage::Reads;
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, bounds};
 use crate::interrupts;
-use crate::memory::bytes_of;
+use crate::memory::{Charge, bytes_of};
 use crate::name_table::NameTable;
 
 #[derive(Debug)]
@@ -276,11 +276,13 @@ impl Tree {
             return Ok(Names::Sought(document));
         }
         let mut names = HashSet::new();
+        let mut held = Charge::default();
         for element in document {
             interrupts::work(UNITS_OF_A_NAME)?;
+            held.grow(NAME_BYTES)?;
             names.insert(element.name().as_bytes());
         }
-        Ok(Names::Listed(names))
+        Ok(Names::Listed { names, _held: held })
     }
 
     fn apply_element<'a>(
@@ -340,16 +342,22 @@ const NAMES_SOUGHT_MAX: usize = 8;
 /// The work of hashing a name.
 const UNITS_OF_A_NAME: usize = 10;
 
+/// What a name takes in a table.
+const NAME_BYTES: usize = 2 * size_of::<&[u8]>();
+
 enum Names<'d> {
     Sought(RawDocument<'d>),
-    Listed(HashSet<&'d [u8]>),
+    Listed {
+        names: HashSet<&'d [u8]>,
+        _held: Charge,
+    },
 }
 
 impl Names<'_> {
     fn contain(&self, name: &str) -> bool {
         match self {
             Names::Sought(document) => document.contains(name),
-            Names::Listed(names) => names.contains(name.as_bytes()),
+            Names::Listed { names, .. } => names.contains(name.as_bytes()),
         }
     }
 }
