@@ -180,6 +180,28 @@ impl WriteAhead {
         self.settle(&failure);
     }
 
+    /// An error of RocksDB's background work. Returns whether it is to be kept from RocksDB, which goes on then; after any
+    /// other it stops that work.
+    fn note_error(&self, reason: DBBackgroundErrorReason, error: Error) -> bool {
+        use DBBackgroundErrorReason::{KCompaction, KFlush, KFlushNoWAL};
+        match (reason, error) {
+            (KCompaction, Error::Stalled(_)) => true,
+            (KFlush | KFlushNoWAL, Error::Stalled(cause)) => {
+                self.fail(Error::Stalled(cause));
+                true
+            }
+            // Descriptors ran out elsewhere, as in the manifest: more of them do not end what RocksDB has stopped for.
+            (_, Error::Stalled(cause)) => {
+                self.fail(Error::Io(cause));
+                false
+            }
+            (_, error) => {
+                self.fail(error);
+                false
+            }
+        }
+    }
+
     fn settle(&self, failure: &Failure) {
         let trouble = failure.error.is_some() || self.refusal.lock().is_some();
         self.in_trouble.store(trouble, Ordering::Release);
@@ -268,19 +290,12 @@ impl EventListener for Listener {
     }
 
     fn on_background_error(&self, reason: DBBackgroundErrorReason, status: MutableStatus) {
-        use DBBackgroundErrorReason::{KCompaction, KFlush, KFlushNoWAL};
-        let Err(error) = status.result() else {
-            return;
-        };
-        let error = from_rocksdb(error.clone());
-        let is_out_of_descriptors = matches!(error, Error::Stalled(_));
-        match reason {
-            KCompaction if is_out_of_descriptors => status.reset(),
-            KFlush | KFlushNoWAL if is_out_of_descriptors => {
-                status.reset();
-                self.write_ahead.fail(error);
-            }
-            _ => self.write_ahead.fail(error),
+        if let Err(error) = status.result()
+            && self
+                .write_ahead
+                .note_error(reason, from_rocksdb(error.clone()))
+        {
+            status.reset();
         }
     }
 
@@ -316,5 +331,24 @@ mod tests {
         write_ahead.fail(Error::NoSpace("third".into()));
         write_ahead.set_refusal(None);
         assert!(write_ahead.trouble().is_some());
+    }
+    /// Only what was kept from RocksDB may pass as a stall: it would be declared over while RocksDB does nothing any more.
+    #[test]
+    fn missing_descriptors_outside_a_flush_are_a_failure() {
+        use DBBackgroundErrorReason::{KCompaction, KFlushNoWAL, KManifestWriteNoWAL};
+        let missing = || Error::Stalled("IO error: Too many open files".into());
+        let write_ahead = WriteAhead::default();
+        assert!(write_ahead.note_error(KCompaction, missing()));
+        assert!(write_ahead.trouble().is_none());
+        assert!(write_ahead.note_error(KFlushNoWAL, missing()));
+        assert!(matches!(
+            write_ahead.trouble(),
+            Some(Trouble::Failed(Error::Stalled(_)))
+        ));
+        assert!(!write_ahead.note_error(KManifestWriteNoWAL, missing()));
+        assert!(matches!(
+            write_ahead.trouble(),
+            Some(Trouble::Failed(Error::Io(_)))
+        ));
     }
 }
