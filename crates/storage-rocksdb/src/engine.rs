@@ -130,6 +130,10 @@ impl RocksDb {
         let begun = Instant::now();
         let mut is_asked_for = false;
         while self.write_ahead.flushed_sequence() < sequence {
+            // RocksDB begins no flush any more and gives up the one under way, without an error that it would tell anybody.
+            if self.write_ahead.is_shutting_down() {
+                return Err(Error::Closed);
+            }
             match self.write_ahead.trouble() {
                 Some(Trouble::Failed(Error::Stalled(cause))) => {
                     if !self.flush_again() && begun.elapsed() > STALL_WAIT {

@@ -128,6 +128,10 @@ impl WriteAhead {
         self.shutdown.notify_all();
     }
 
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        *self.shutting_down.lock()
+    }
+
     pub(crate) fn writes_stopped(&self) -> bool {
         self.writes_stopped.load(Ordering::Relaxed)
     }
