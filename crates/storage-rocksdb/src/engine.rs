@@ -151,8 +151,13 @@ impl RocksDb {
             }
             if !is_asked_for {
                 // Nobody writes beside a close.
-                self.begin_flush(self.closed.load(Ordering::Acquire))?;
-                is_asked_for = true;
+                is_asked_for = match self.begin_flush(self.closed.load(Ordering::Acquire)) {
+                    Ok(()) => true,
+                    // RocksDB takes no request while it stops writes. The full memtables have their flushes queued already;
+                    // the one that writes went to is asked for after that.
+                    Err(Error::Stalled(_)) => false,
+                    Err(error) => return Err(error),
+                };
             }
             self.write_ahead.wait_for_a_flush(sequence);
             // In this order: what leaves the memtable in between is counted behind it.

@@ -20,7 +20,8 @@ pub(crate) fn from_text(text: String) -> Error {
         return Error::Stalled(text);
     }
     match text.split(':').next().unwrap_or_default() {
-        "Result incomplete" => Error::Stalled(text),
+        // The latter from a request for a flush while writes are stopped.
+        "Result incomplete" | "Operation failed. Try again." => Error::Stalled(text),
         "Corruption" => Error::Corruption(text),
         "Not implemented" | "Invalid argument" => Error::Incompatible(text),
         "IO error" if is_lock(&text) => Error::Locked(text),

@@ -30,7 +30,7 @@ fn open(directory: &Path) -> RocksDb {
     RocksDb::open(directory, &options()).unwrap()
 }
 
-fn write(engine: &dyn Engine, lsn: u64) {
+fn batch(lsn: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     let mut value = [0; 1_000];
     for (at, byte) in value.iter_mut().enumerate() {
@@ -38,7 +38,11 @@ fn write(engine: &dyn Engine, lsn: u64) {
     }
     batch.put(&[b"k", &lsn.to_be_bytes()[..]].concat(), &value);
     batch.put_applied_lsn(lsn);
-    engine.write(&batch).unwrap();
+    batch
+}
+
+fn write(engine: &dyn Engine, lsn: u64) {
+    engine.write(&batch(lsn)).unwrap();
 }
 
 fn has(engine: &dyn Engine, lsn: u64) -> bool {
@@ -127,6 +131,85 @@ fn a_refused_flush_is_not_durable_after_the_close() {
     let engine = open(directory.path());
     assert_eq!(engine.durable_lsn(), Ok(10));
     assert!(has(&engine, 10) && !has(&engine, 11));
+}
+
+/// An owner that cannot wait has RocksDB flush nothing any more; nobody waits for such a flush.
+#[test]
+fn what_waits_for_a_flush_ends_when_the_waiting_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    write(&engine, 1);
+    engine.stop_waiting();
+    assert_eq!(engine.sync(), Err(Error::Closed));
+    assert_eq!(engine.close(), Err(Error::Closed));
+    drop(engine);
+
+    // A flush is under way then.
+    let engine = open(directory.path());
+    let asked = Arc::new(AtomicU64::new(0));
+    let hook = Arc::clone(&asked);
+    write(&engine, 1);
+    let first = std::thread::scope(|scope| {
+        // The call itself is agreed to, its flush is not.
+        engine.set_before_durable(Box::new(move |_| {
+            match hook.fetch_add(1, Ordering::SeqCst) {
+                0 => Ok(()),
+                _ => Err(Error::Stalled("the journal is slow".into())),
+            }
+        }));
+        let sync = scope.spawn(|| engine.sync());
+        wait_until("the flush has begun", || asked.load(Ordering::SeqCst) > 1);
+        engine.stop_waiting();
+        sync.join().unwrap()
+    });
+    assert!(first.is_err());
+    assert!(engine.close().is_err());
+    drop(engine);
+    assert_eq!(open(directory.path()).durable_lsn(), Ok(0));
+}
+
+/// RocksDB takes no request for a flush while its memtables are full: a sync waits until they are not.
+#[test]
+fn a_sync_waits_while_writes_are_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    // So few that writes are never merely slowed down.
+    let few = Options {
+        write_buffers_max: 2,
+        ..options()
+    };
+    let engine = RocksDb::open(directory.path(), &few).unwrap();
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let is_asked = Arc::new(AtomicBool::new(false));
+    let (slow, asked) = (Arc::clone(&is_slow), Arc::clone(&is_asked));
+    engine.set_before_durable(Box::new(move |_| {
+        if std::thread::current().name() == Some("sync") {
+            asked.store(true, Ordering::SeqCst);
+            return Ok(());
+        }
+        let begun = Instant::now();
+        while slow.load(Ordering::SeqCst) && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }));
+    let mut lsn = 0;
+    while engine.try_write(&batch(lsn + 1)).is_ok() {
+        lsn += 1;
+        assert!(lsn < 10_000, "writes are never stopped");
+    }
+    std::thread::scope(|scope| {
+        let sync = std::thread::Builder::new().name("sync".into());
+        let sync = sync.spawn_scoped(scope, || engine.sync()).unwrap();
+        wait_until("the sync has begun", || is_asked.load(Ordering::SeqCst));
+        // Time for a wrong answer; a right one comes only after the journal's.
+        let begun = Instant::now();
+        while !sync.is_finished() && begun.elapsed() < Duration::from_millis(100) {
+            std::thread::yield_now();
+        }
+        is_slow.store(false, Ordering::SeqCst);
+        assert_eq!(sync.join().unwrap(), Ok(()));
+    });
+    assert_eq!(engine.durable_lsn(), Ok(lsn));
 }
 
 #[test]
