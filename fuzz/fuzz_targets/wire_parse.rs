@@ -1,4 +1,4 @@
-//! Any bytes as a message: refused, or every document in it is valid.
+//! Any bytes as a message: not a message, or one that is refused by an answer, or every document in it is valid.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -26,6 +26,6 @@ fuzz_target!(|message: &[u8]| {
         Ok((_, Request::Query(query))) => {
             RawDocument::validated_any_text(query.query.as_bytes()).unwrap();
         }
-        Err(_) => {}
+        Ok((_, Request::Refused(_))) | Err(_) => {}
     }
 });
