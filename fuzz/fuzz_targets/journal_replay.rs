@@ -27,7 +27,9 @@ impl Hooks for Owner {
         Ok(())
     }
 
-    fn finish_group(&self, _group: &mut GroupBuilder<'_>) {}
+    fn finish_group(&self, _group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        Ok(())
+    }
 
     fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
         assert_eq!(first_lsn, payloads.first_lsn());
