@@ -83,10 +83,9 @@
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! A DDL mutex; the hold of a collection; record locks, sorted; unique-key locks, sorted; the
-//! turn of a large batch. Then inside the journal: the
-//! turn with the appender, the queue, those of the log. Then in `apply`: this struct's batch, the catalog's gate,
-//! `handing_over`, `held`, a shard of the cache of records, the counters. A sync takes none of them.
+//! A DDL mutex; the hold of a collection; record locks, sorted; unique-key locks, sorted; the turn of a large batch. Then
+//! inside the journal: the turn with the appender, the queue, those of the log. Then in `apply`: this struct's batch, the
+//! catalog's gate, `handing_over`, `held`, a shard of the cache of records, the counters. A sync takes none of them.
 //!
 //! # The shortcuts
 //!
