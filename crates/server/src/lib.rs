@@ -7,52 +7,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod config;
-pub mod journal_command;
-pub mod run;
-pub mod top;
-
-mod buffers;
-mod busy_poll;
-mod command;
 mod commands;
-mod concerns;
-mod conversation;
 mod dispatch;
-mod error;
-mod inbox;
-mod listener;
-mod operation_end;
-mod profile_document;
-mod profiler;
-mod quarry_options;
-mod query_shape;
-mod slow_log;
-mod slow_operations;
-mod timing_collector;
-mod timing_document;
-mod traces;
-mod write_errors;
-mod writes;
-
-mod client_cursor;
-mod connections;
-mod counters;
-mod cursors;
-mod parameters;
-mod reaper;
-mod request_memory;
+mod net;
+mod observe;
+mod process;
 mod server;
 mod sessions;
-mod shutdown;
-mod stopping;
+mod tools;
 
-mod admin;
-mod console;
-mod data_directory;
-mod descriptors;
-mod engine;
-mod foreign_files;
-mod log;
-mod metrics;
-mod metrics_text;
+pub use process::run::from_command_line;

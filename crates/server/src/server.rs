@@ -8,16 +8,16 @@ use quarry_bson::ObjectId;
 use quarry_database::Database;
 use quarry_storage::Engine;
 
-use crate::config::Config;
-use crate::connections::Connections;
-use crate::counters::Counters;
-use crate::cursors::Cursors;
-use crate::parameters::Parameters;
-use crate::profiler::Profiler;
-use crate::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
-use crate::sessions::Sessions;
-use crate::shutdown::Shutdown;
-use crate::slow_operations::SlowOperations;
+use crate::net::connections::Connections;
+use crate::net::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
+use crate::observe::counters::Counters;
+use crate::observe::profiler::Profiler;
+use crate::observe::slow_operations::SlowOperations;
+use crate::process::config::Config;
+use crate::process::parameters::Parameters;
+use crate::process::shutdown::Shutdown;
+use crate::sessions::cursors::Cursors;
+use crate::sessions::session::Sessions;
 
 pub struct Server {
     pub config: Config,

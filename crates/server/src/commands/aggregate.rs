@@ -10,10 +10,10 @@ use quarry_query::matcher::Matcher;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
-use crate::client_cursor::{ClientCursor, FirstBatch, Source};
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
 
 /// The collection of a pipeline that reads none.
 const COLLECTIONLESS: &str = "$cmd.aggregate";

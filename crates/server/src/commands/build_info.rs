@@ -2,8 +2,8 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
 
 /// The MongoDB version whose behaviour is announced.
 pub const MONGODB_VERSION: &str = "8.0.0";
@@ -28,7 +28,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     reply.append("debug", cfg!(debug_assertions));
     reply.append("maxBsonObjectSize", quarry_bson::DOCUMENT_BYTES_MAX as i32);
     let mut engines = reply.array("storageEngines");
-    for engine in crate::engine::available() {
+    for engine in crate::process::engine::available() {
         engines.push(engine.as_str());
     }
     engines.finish();

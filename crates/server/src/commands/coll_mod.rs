@@ -4,9 +4,9 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&FIELDS),
@@ -79,7 +79,11 @@ fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
                 index = Some(value);
             }
             (b"hidden", value) => {
-                hidden = Some(crate::command::boolean("collMod.index", "hidden", value)?);
+                hidden = Some(crate::dispatch::command::boolean(
+                    "collMod.index",
+                    "hidden",
+                    value,
+                )?);
             }
             (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
                 return Err(CommandError::not_supported(format_args!(

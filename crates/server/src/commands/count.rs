@@ -6,8 +6,8 @@ use quarry_query::exec::{self, CountRequest};
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[

@@ -3,9 +3,9 @@
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_timing::OperationKind;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -56,7 +56,7 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
         let value = element.value();
         let name = element.name();
         match name.as_bytes() {
-            b"capped" if crate::command::boolean("create", "capped", value)? => {
+            b"capped" if crate::dispatch::command::boolean("create", "capped", value)? => {
                 options.append("capped", true);
             }
             b"size" | b"max" => {

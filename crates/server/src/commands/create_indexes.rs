@@ -3,9 +3,9 @@
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 use quarry_timing::OperationKind;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"]),

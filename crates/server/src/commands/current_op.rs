@@ -7,11 +7,11 @@ use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_query::matcher::Matcher;
 use quarry_timing::{Glimpse, Observer, Phase};
 
-use crate::command::{Command, Fields, Invocation};
-use crate::connections::{Connection, Running};
-use crate::error::Result;
-use crate::profile_document::operation_of;
-use crate::timing_document;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
+use crate::net::connections::{Connection, Running};
+use crate::observe::profile_document::operation_of;
+use crate::observe::timing_document;
 
 pub static COMMAND: Command = Command {
     aliases: &["currentop"],

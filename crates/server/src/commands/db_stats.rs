@@ -3,8 +3,8 @@
 use quarry_bson::DocumentBuilder;
 
 use super::coll_stats::scale;
-use crate::command::{Command, Fields, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
 
 pub static COMMAND: Command = Command {
     aliases: &["dbstats"],

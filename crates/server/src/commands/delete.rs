@@ -7,11 +7,11 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use super::insert::is_ordered;
-use crate::command::{Command, Fields, Invocation};
-use crate::counters::Counter;
-use crate::error::{CommandError, Result};
-use crate::write_errors::WriteErrors;
-use crate::writes;
+use crate::commands::write_errors::WriteErrors;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -97,7 +97,7 @@ pub fn parse<'a>(
             }
             b"limit" => limit = value.as_i64_exact(),
             b"hint" => hint = some_hint(value)?,
-            b"collation" => crate::command::check_collation(value)?,
+            b"collation" => crate::dispatch::command::check_collation(value)?,
             b"sampleId" => {}
             _ => {
                 return Err(CommandError::unknown_field(

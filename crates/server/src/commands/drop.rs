@@ -3,9 +3,9 @@
 use quarry_bson::DocumentBuilder;
 use quarry_timing::OperationKind;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::Result;
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["encryptedFields"]),
@@ -24,7 +24,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .database
             .drop_collection(&namespace, invocation.operation, level)?;
     if let Some(dropped) = dropped {
-        crate::operation_end::forget(&namespace);
+        crate::observe::operation_end::forget(&namespace);
         reply.append(
             "nIndexesWas",
             i32::try_from(dropped.indexes).unwrap_or(i32::MAX),

@@ -3,9 +3,9 @@
 use quarry_bson::DocumentBuilder;
 use quarry_timing::OperationKind;
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
 
 pub static COMMAND: Command = Command {
     kind: OperationKind::Catalog,

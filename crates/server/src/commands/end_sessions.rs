@@ -2,9 +2,9 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
-use crate::sessions::SessionId;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
+use crate::sessions::session::SessionId;
 
 pub static COMMAND: Command = Command {
     is_in_api_1: true,

@@ -5,8 +5,8 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, Explained, Verbosity};
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["verbosity"]),

@@ -4,9 +4,9 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_query::exec::{self, FindRequest};
 use quarry_timing::OperationKind;
 
-use crate::client_cursor::{ClientCursor, FirstBatch, Source};
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -146,7 +146,7 @@ fn not_served(field: &str) -> CommandError {
 }
 
 fn boolean(field: &str, value: RawValue<'_>) -> Result<bool> {
-    crate::command::boolean("FindCommandRequest", field, value)
+    crate::dispatch::command::boolean("FindCommandRequest", field, value)
 }
 
 fn count(field: &str, value: RawValue<'_>) -> Result<u64> {

@@ -6,10 +6,10 @@ use quarry_query::exec::{self, FindAndModifyRequest};
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
-use crate::command::{Command, Fields, Invocation, boolean};
-use crate::counters::Counter;
-use crate::error::{CommandError, Result};
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation, boolean};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
     aliases: &["findandmodify"],

@@ -3,9 +3,9 @@
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_query::ErrorCode;
 
-use crate::command::{Command, Invocation};
-use crate::error::{CommandError, Result};
-use crate::log;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::log;
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,

@@ -7,10 +7,10 @@ use quarry_database::CommitWatch;
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
-use crate::client_cursor::{BatchEnd, ClientCursor};
-use crate::command::{Command, Fields, Invocation};
-use crate::counters::Counter;
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::counters::Counter;
+use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
 
 /// How long a tailable cursor with awaitData waits when the client names no time.
 const AWAIT_DATA_DEFAULT: Duration = Duration::from_secs(1);

@@ -5,9 +5,9 @@ use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 use quarry_timing::{LabelReport, Layer, OperationKind, Times, Window};
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::timing_document::{append_times, append_times_work, micros, signed};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::timing_document::{append_times, append_times_work, micros, signed};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["summary", "window", "collections", "shapes"]),

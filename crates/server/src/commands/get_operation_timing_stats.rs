@@ -4,8 +4,8 @@ use quarry_bson::DocumentBuilder;
 use quarry_timing::Window;
 
 use super::get_op_timing::{append, append_rate, kind};
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["op"]),

@@ -3,8 +3,8 @@
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_query::ErrorCode;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     aliases: &["getparameter"],

@@ -8,10 +8,10 @@ use std::time::Duration;
 use quarry_bson::{DateTime, DocumentBuilder, ElementType, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::log;
-use crate::sessions::SESSION_TIMEOUT_MINUTES;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::log;
+use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
 /// Documents of one write command.
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 100_000;

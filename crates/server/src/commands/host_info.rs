@@ -4,8 +4,8 @@ use std::fs;
 
 use quarry_bson::{DateTime, DocumentBuilder};
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
 
 pub static COMMAND: Command = Command {
     aliases: &["hostinfo"],

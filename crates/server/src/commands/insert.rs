@@ -5,11 +5,11 @@ use quarry_journal::Level;
 use quarry_query::exec::{self, InsertRequest};
 use quarry_timing::OperationKind;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::counters::Counter;
-use crate::error::Result;
-use crate::write_errors::WriteErrors;
-use crate::writes;
+use crate::commands::write_errors::WriteErrors;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
+use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -68,6 +68,6 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 pub fn is_ordered(invocation: &Invocation<'_>) -> Result<bool> {
     match invocation.get("ordered") {
         None | Some(RawValue::Null) => Ok(true),
-        Some(value) => crate::command::boolean(invocation.command.name, "ordered", value),
+        Some(value) => crate::dispatch::command::boolean(invocation.command.name, "ordered", value),
     }
 }

@@ -3,8 +3,8 @@
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use crate::command::{Command, Invocation};
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command =
     Command::new("killAllSessions", "ends what all sessions are doing", run);

@@ -2,10 +2,10 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
 use crate::server::Server;
-use crate::sessions::SessionId;
+use crate::sessions::session::SessionId;
 
 pub static COMMAND: Command = Command::new("killSessions", "ends what sessions are doing", run);
 

@@ -6,9 +6,9 @@ use quarry_bson::{Document, DocumentBuilder, Value, doc};
 use quarry_database::{Collection, Database, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
-use crate::client_cursor::{ClientCursor, FirstBatch, Source};
-use crate::command::{Command, Fields, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
+use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
 
 /// The collection that the cursor is said to be over.
 const NAMESPACE: &str = "$cmd.listCollections";

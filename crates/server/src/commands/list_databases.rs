@@ -3,8 +3,8 @@
 use quarry_bson::{Document, DocumentBuilder};
 use quarry_query::matcher::Matcher;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
 
 pub static COMMAND: Command = Command {
     aliases: &["listdatabases"],

@@ -2,9 +2,9 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::client_cursor::{ClientCursor, FirstBatch, Source};
-use crate::command::{Command, Fields, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
+use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"]),

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use crate::command::Command;
+use crate::dispatch::command::Command;
 
 mod aggregate;
 mod build_info;
@@ -59,6 +59,8 @@ mod top;
 mod update;
 mod validate;
 mod whats_my_uri;
+pub mod write_errors;
+pub mod writes;
 
 pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
 

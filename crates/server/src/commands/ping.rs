@@ -1,6 +1,6 @@
 //! `ping`: an empty answer.
 
-use crate::command::Command;
+use crate::dispatch::command::Command;
 
 pub static COMMAND: Command = Command {
     is_in_api_1: true,

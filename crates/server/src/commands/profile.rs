@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::profiler::{Filter, ProfileLevel, append_settings};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::profiler::{Filter, ProfileLevel, append_settings};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["slowms", "sampleRate", "filter"]),

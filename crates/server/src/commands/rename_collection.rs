@@ -4,9 +4,9 @@ use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_database::Namespace;
 use quarry_timing::OperationKind;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
-use crate::writes;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["to", "dropTarget", "stayTemp"]),
@@ -42,6 +42,6 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         invocation.operation,
         level,
     )?;
-    crate::operation_end::forget(&from);
+    crate::observe::operation_end::forget(&from);
     Ok(())
 }

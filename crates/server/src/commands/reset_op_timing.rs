@@ -2,8 +2,8 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,

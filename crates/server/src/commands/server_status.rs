@@ -8,12 +8,12 @@ use quarry_database::RecordCacheCounters;
 use quarry_storage::EngineCounters;
 use quarry_timing::{OperationClass, Uses, Window};
 
-use crate::command::{Command, Fields, Invocation};
-use crate::counters::Counter;
-use crate::error::Result;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
+use crate::observe::counters::Counter;
+use crate::observe::timing_document::append_times;
+use crate::observe::traces;
 use crate::server::Server;
-use crate::timing_document::append_times;
-use crate::traces;
 
 pub static COMMAND: Command = Command {
     aliases: &["serverstatus"],
@@ -79,7 +79,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     engine.append("name", server.config.engine.as_str());
     engine.append(
         "persistent",
-        server.config.engine != crate::config::EngineName::Memory,
+        server.config.engine != crate::process::config::EngineName::Memory,
     );
     engine.append("readOnly", false);
     engine.finish();
@@ -93,7 +93,7 @@ fn connections(server: &Server, reply: &mut DocumentBuilder<'_>) {
     let list = server.connections.list();
     let active = list
         .iter()
-        .filter(|connection| connection.with_running(super::super::connections::Running::is_active))
+        .filter(|connection| connection.with_running(crate::net::connections::Running::is_active))
         .count();
     let mut section = reply.document("connections");
     section.append("current", signed(list.len()));

@@ -2,8 +2,8 @@
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use crate::command::{Command, Invocation, boolean};
-use crate::error::Result;
+use crate::dispatch::command::{Command, Invocation, boolean};
+use crate::dispatch::error::Result;
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,

@@ -3,8 +3,8 @@
 use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 
-use crate::command::{Command, Fields, Invocation};
-use crate::error::{CommandError, Result};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
 
 /// Fields that any command carries and that name no parameter.
 const GENERIC: [&str; 8] = [

@@ -2,9 +2,9 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
-use crate::sessions::{SESSION_TIMEOUT_MINUTES, SessionId};
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
+use crate::sessions::session::{SESSION_TIMEOUT_MINUTES, SessionId};
 
 pub static COMMAND: Command = Command::new("startSession", "begins a logical session", run);
 

@@ -6,9 +6,9 @@
 use quarry_bson::DocumentBuilder;
 use quarry_timing::{OperationClass, OperationKind, Use};
 
-use crate::command::{Command, Invocation};
-use crate::error::Result;
-use crate::timing_document::signed;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
+use crate::observe::timing_document::signed;
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,

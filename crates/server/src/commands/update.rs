@@ -7,11 +7,11 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use super::insert::is_ordered;
-use crate::command::{Command, Fields, Invocation};
-use crate::counters::Counter;
-use crate::error::{CommandError, Result};
-use crate::write_errors::WriteErrors;
-use crate::writes;
+use crate::commands::write_errors::WriteErrors;
+use crate::commands::writes;
+use crate::dispatch::command::{Command, Fields, Invocation, boolean};
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -113,10 +113,10 @@ pub fn parse<'a>(
         match name.as_bytes() {
             b"q" => filter = Some(query(value)?),
             b"u" => update = Some(value),
-            b"upsert" => is_upsert = crate::command::boolean("update.updates", "upsert", value)?,
-            b"multi" => is_multi = crate::command::boolean("update.updates", "multi", value)?,
+            b"upsert" => is_upsert = boolean("update.updates", "upsert", value)?,
+            b"multi" => is_multi = boolean("update.updates", "multi", value)?,
             b"hint" => hint = some_hint(value)?,
-            b"collation" => crate::command::check_collation(value)?,
+            b"collation" => crate::dispatch::command::check_collation(value)?,
             b"arrayFilters" if value.as_array().is_some_and(|filters| filters.is_empty()) => {}
             b"arrayFilters" | b"c" | b"sort" => {
                 return Err(CommandError::not_supported(format_args!(

@@ -1,6 +1,6 @@
 //! `whatsmyuri`: the client's address as the server sees it.
 
-use crate::command::Command;
+use crate::dispatch::command::Command;
 
 pub static COMMAND: Command = Command::new(
     "whatsmyuri",

@@ -1,0 +1,53 @@
+//! The per-document errors of a write command, in MongoDB's shape: `{index, code, errmsg, keyPattern, keyValue}`.
+//!
+//! A batch may fail in every document; the reply stays bounded: messages beyond a size are left empty, as MongoDB does.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::dispatch::error::CommandError;
+
+/// Once messages have used this much, further errors keep their code and lose their text.
+const MESSAGES_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Default)]
+pub struct WriteErrors {
+    errors: Vec<(usize, CommandError)>,
+}
+
+impl WriteErrors {
+    pub fn add(&mut self, index: usize, error: CommandError) {
+        self.errors.push((index, error));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// Appends `writeErrors`, if there are any, in the order of the documents.
+    pub fn append(&self, reply: &mut DocumentBuilder<'_>) {
+        if self.is_empty() {
+            return;
+        }
+        let mut list = reply.array("writeErrors");
+        let mut used = 0;
+        for (index, error) in &self.errors {
+            let mut entry = list.document();
+            entry.append("index", i32::try_from(*index).unwrap_or(i32::MAX));
+            entry.append("code", error.code);
+            if let Some(details) = &error.details {
+                for element in details.iter() {
+                    entry.append_element(element);
+                }
+            }
+            let message = if used > MESSAGES_BYTES_MAX {
+                ""
+            } else {
+                error.message.as_str()
+            };
+            used += message.len();
+            entry.append("errmsg", message);
+            entry.finish();
+        }
+        list.finish();
+    }
+}

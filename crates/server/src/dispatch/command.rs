@@ -1,0 +1,385 @@
+//! What a command is, and one call of it with the arguments that every command takes.
+//!
+//! Each field of a command is either one of the generic ones below, one that the command names, or an error: nothing
+//! that a client sends is dropped unseen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue};
+use quarry_database::{Namespace, Operation};
+use quarry_query::ErrorCode;
+use quarry_timing::OperationKind;
+use quarry_wire::DocumentSequence;
+
+use crate::dispatch::concerns::{ReadConcern, WriteConcern};
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::quarry_options::wants_timing;
+use crate::net::connections::Connection;
+use crate::observe::query_shape::Asked;
+use crate::server::Server;
+use crate::sessions::session::SessionId;
+
+/// One entry of the command table.
+pub struct Command {
+    /// The name in MongoDB's spelling, and other spellings that clients use.
+    pub name: &'static str,
+    pub aliases: &'static [&'static str],
+    pub help: &'static str,
+    /// The fields of its own, beside the generic ones.
+    pub fields: Fields,
+    pub kind: OperationKind,
+    pub is_admin_only: bool,
+    pub takes_write_concern: bool,
+    pub takes_read_concern: bool,
+    /// Part of the versioned API, version 1.
+    pub is_in_api_1: bool,
+    pub run: fn(&mut Invocation<'_>, &mut DocumentBuilder<'_>) -> Result<()>,
+}
+
+pub enum Fields {
+    /// Clients send it fields that older or newer servers know.
+    Any,
+    Named(&'static [&'static str]),
+}
+
+impl Command {
+    /// A command that only answers: no concerns, no fields of its own.
+    pub const fn new(
+        name: &'static str,
+        help: &'static str,
+        run: fn(&mut Invocation<'_>, &mut DocumentBuilder<'_>) -> Result<()>,
+    ) -> Command {
+        Command {
+            name,
+            aliases: &[],
+            help,
+            fields: Fields::Named(&[]),
+            kind: OperationKind::Command,
+            is_admin_only: false,
+            takes_write_concern: false,
+            takes_read_concern: false,
+            is_in_api_1: false,
+            run,
+        }
+    }
+
+    /// Whether it changes data or definitions. An aggregate takes a write concern and only reads.
+    pub fn is_write(&self) -> bool {
+        self.takes_write_concern && self.kind != OperationKind::Aggregate
+    }
+
+    fn takes(&self, field: &[u8]) -> bool {
+        match self.fields {
+            Fields::Any => true,
+            Fields::Named(fields) => fields.iter().any(|known| known.as_bytes() == field),
+        }
+    }
+}
+
+/// One call of a command.
+pub struct Invocation<'a> {
+    pub server: &'static Server,
+    pub connection: &'a Connection,
+    pub command: &'static Command,
+    /// The document of the command, its name first.
+    pub body: RawDocument<'a>,
+    pub sequences: &'a [DocumentSequence<'a>],
+    /// A document may nest deeper than what may be stored.
+    pub has_deep_documents: bool,
+    pub generic: Generic<'a>,
+    pub operation: &'a Arc<Operation>,
+    /// The command may wait at the client's wish; one whose request holds a share of the request memory answers instead.
+    pub may_wait: bool,
+    /// The client takes replies without asking again.
+    pub is_exhaust_allowed: bool,
+    /// Set by the command: another reply follows this one.
+    pub is_exhaust: bool,
+    /// Set by the command: documents in the reply, for the slow-operation line.
+    pub returned: u64,
+}
+
+/// The arguments that any command may carry.
+#[derive(Default)]
+pub struct Generic<'a> {
+    pub database: &'a str,
+    pub session: Option<SessionId>,
+    pub max_time: Option<Duration>,
+    pub comment: Option<RawElement<'a>>,
+    pub read_concern: ReadConcern,
+    pub write_concern: WriteConcern,
+    /// The reply tells where the time went.
+    pub wants_timing: bool,
+    pub asked: Asked<'a>,
+}
+
+impl<'a> Generic<'a> {
+    /// Reads them from the body and refuses what neither they nor the command know.
+    pub fn parse(command: &Command, body: RawDocument<'a>) -> Result<Generic<'a>> {
+        let mut generic = Generic::default();
+        let mut api = Api::default();
+        for element in body.iter().skip(1) {
+            let value = element.value();
+            let name = element.name();
+            match name.as_bytes() {
+                b"$db" => generic.database = text(command, "$db", value)?,
+                b"lsid" => {
+                    generic.session = Some(SessionId::parse(document(command, "lsid", value)?)?);
+                }
+                b"maxTimeMS" => generic.max_time = max_time(value)?,
+                b"comment" => generic.comment = Some(element),
+                b"$quarry" => generic.wants_timing = wants_timing(value)?,
+                b"readConcern" => {
+                    if !command.takes_read_concern {
+                        return Err(not_taken(command, "read concern"));
+                    }
+                    generic.read_concern =
+                        ReadConcern::parse(document(command, "readConcern", value)?)?;
+                }
+                b"writeConcern" => {
+                    if !command.takes_write_concern {
+                        return Err(not_taken(command, "writeConcern"));
+                    }
+                    generic.write_concern =
+                        WriteConcern::parse(document(command, "writeConcern", value)?)?;
+                }
+                b"txnNumber" | b"startTransaction" | b"autocommit" => return Err(no_transactions()),
+                b"apiVersion" => api.version = Some(text(command, "apiVersion", value)?),
+                b"apiStrict" => api.is_strict = value.is_truthy(),
+                b"apiDeprecationErrors" => api.deprecation_errors = true,
+                b"collation" if command.takes(b"collation") => check_collation(value)?,
+                known if command.takes(known) => generic.asked.note(known, value),
+                b"$clusterTime"
+                | b"$readPreference"
+                | b"$audit"
+                | b"$client"
+                | b"$configServerState"
+                | b"$replData"
+                | b"$oplogQueryData"
+                | b"$traceCtx"
+                | b"clientOperationKey"
+                | b"bypassEmptyTsReplacement"
+                | b"recordStats"
+                | b"helloOk"
+                | b"allowImplicitCollectionCreation"
+                | b"mayBypassWriteBlocking"
+                | b"maxTimeMSOpOnly"
+                | b"requestGossipRoutingCache"
+                | b"rawData" => {}
+                _ => {
+                    return Err(CommandError::unknown_field(
+                        command.name,
+                        &name.to_string_lossy(),
+                    ));
+                }
+            }
+        }
+        api.check(command)?;
+        if command.is_admin_only && generic.database != "admin" {
+            let message = format!(
+                "{} may only be run against the admin database.",
+                command.name
+            );
+            return Err(CommandError::new(ErrorCode::UNAUTHORIZED, message));
+        }
+        Ok(generic)
+    }
+
+    /// For an engine whose file a power loss may damage: nothing that is to survive one is acknowledged.
+    pub fn refuse_durability(&self) -> Result<()> {
+        if self.write_concern.is_durable {
+            return Err(CommandError::bad_value(
+                "cannot use 'j' option or w: \"majority\" when a host does not have journaling enabled: \
+                 --mdbx-sync utterly-no-sync",
+            ));
+        }
+        if self.read_concern == ReadConcern::Majority {
+            return Err(CommandError::new(
+                ErrorCode::READ_CONCERN_MAJORITY_NOT_ENABLED,
+                "Majority read concern requested, but it is not supported by the storage engine: \
+                 --mdbx-sync utterly-no-sync",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Api<'a> {
+    version: Option<&'a str>,
+    is_strict: bool,
+    deprecation_errors: bool,
+}
+
+impl Api<'_> {
+    fn check(&self, command: &Command) -> Result<()> {
+        match self.version {
+            None if self.is_strict || self.deprecation_errors => Err(CommandError::new(
+                ErrorCode::API_VERSION_ERROR,
+                "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
+            )),
+            Some(version) if version != "1" => Err(CommandError::new(
+                ErrorCode::API_VERSION_ERROR,
+                "API version must be \"1\"",
+            )),
+            Some(_) if self.is_strict && !command.is_in_api_1 => Err(CommandError::new(
+                ErrorCode::API_STRICT_ERROR,
+                format!(
+                    "Provided apiStrict:true, but the command {} is not in API Version 1",
+                    command.name
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> Invocation<'a> {
+    /// The value of the command's first field: `1`, or a collection.
+    pub fn subject(&self) -> Option<RawValue<'a>> {
+        self.body.first().map(|element| element.value())
+    }
+
+    /// The name of the collection that the command names first.
+    pub fn collection(&self) -> Result<&'a str> {
+        match self.subject() {
+            Some(RawValue::String(name)) => Ok(name.as_str()?),
+            other => {
+                let found = other.map_or("missing", |value| value.element_type().alias());
+                let message = format!("collection name has invalid type {found}");
+                Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message))
+            }
+        }
+    }
+
+    pub fn namespace(&self) -> Result<Namespace> {
+        Ok(Namespace::new(self.generic.database, self.collection()?)?)
+    }
+
+    pub fn get(&self, field: &str) -> Option<RawValue<'a>> {
+        self.body.get(field)
+    }
+
+    pub fn document(&self, field: &str) -> Result<Option<RawDocument<'a>>> {
+        match self.get(field) {
+            None | Some(RawValue::Null) => Ok(None),
+            Some(value) => document(self.command, field, value).map(Some),
+        }
+    }
+
+    pub fn text(&self, field: &str) -> Result<Option<&'a str>> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(value) => text(self.command, field, value).map(Some),
+        }
+    }
+
+    /// A field that holds a bool, or a number taken as one.
+    pub fn boolean(&self, field: &str) -> Result<bool> {
+        match self.get(field) {
+            None => Ok(false),
+            Some(value) => boolean(self.command.name, field, value),
+        }
+    }
+
+    /// The documents of `field`: an array in the body, or a document sequence of that name.
+    pub fn documents(&self, field: &str) -> Result<Vec<RawDocument<'a>>> {
+        if let Some(sequence) = self
+            .sequences
+            .iter()
+            .find(|sequence| sequence.identifier == field)
+        {
+            return Ok(sequence.documents().collect());
+        }
+        match self.get(field) {
+            Some(RawValue::Array(array)) => array
+                .iter()
+                .map(|value| match value {
+                    RawValue::Document(document) => Ok(document),
+                    other => Err(CommandError::field_type(
+                        self.command.name,
+                        field,
+                        other.element_type().alias(),
+                        "object",
+                    )),
+                })
+                .collect(),
+            Some(other) => Err(CommandError::field_type(
+                self.command.name,
+                field,
+                other.element_type().alias(),
+                "array",
+            )),
+            None => Err(CommandError::missing_field(self.command.name, field)),
+        }
+    }
+}
+
+/// A bool, or a number taken as one, of `command.field`.
+pub fn boolean(command: &str, field: &str, value: RawValue<'_>) -> Result<bool> {
+    match value {
+        RawValue::Boolean(_) | RawValue::Null => Ok(value.is_truthy()),
+        _ if value.is_number() => Ok(value.is_truthy()),
+        _ => Err(CommandError::field_type(
+            command,
+            field,
+            value.element_type().alias(),
+            "[bool, long, int, decimal, double]",
+        )),
+    }
+}
+
+fn text<'a>(command: &Command, field: &str, value: RawValue<'a>) -> Result<&'a str> {
+    value.as_str().ok_or_else(|| {
+        CommandError::field_type(command.name, field, value.element_type().alias(), "string")
+    })
+}
+
+fn document<'a>(command: &Command, field: &str, value: RawValue<'a>) -> Result<RawDocument<'a>> {
+    value.as_document().ok_or_else(|| {
+        CommandError::field_type(command.name, field, value.element_type().alias(), "object")
+    })
+}
+
+fn max_time(value: RawValue<'_>) -> Result<Option<Duration>> {
+    let Some(ms) = value.as_i64_exact() else {
+        return Err(CommandError::bad_value(format!(
+            "maxTimeMS must be an integral number, found {value}"
+        )));
+    };
+    match u64::try_from(ms) {
+        Ok(0) => Ok(None),
+        Ok(ms) if ms <= i32::MAX as u64 => Ok(Some(Duration::from_millis(ms))),
+        _ => Err(CommandError::bad_value(format!(
+            "{ms} value for maxTimeMS is out of range [0, {}]",
+            i32::MAX
+        ))),
+    }
+}
+
+/// The simple collation is byte order, which is what there is.
+pub fn check_collation(value: RawValue<'_>) -> Result<()> {
+    let Some(collation) = value.as_document() else {
+        return Err(CommandError::type_mismatch(
+            "BSON field 'collation' must be an object",
+        ));
+    };
+    if collation.is_empty() || collation.get_str("locale") == Some("simple") {
+        return Ok(());
+    }
+    Err(CommandError::not_supported("the option 'collation'"))
+}
+
+fn not_taken(command: &Command, what: &str) -> CommandError {
+    CommandError::new(
+        ErrorCode::INVALID_OPTIONS,
+        format!("Command {} does not support {what}", command.name),
+    )
+}
+
+fn no_transactions() -> CommandError {
+    CommandError::new(
+        ErrorCode::ILLEGAL_OPERATION,
+        "Transaction numbers are only allowed on a replica set member or mongos",
+    )
+}

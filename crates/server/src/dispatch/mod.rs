@@ -1,0 +1,11 @@
+//! From one message to one reply document: what a command is, the arguments that every command takes, and the errors
+//! that a client is told.
+//!
+//! This wing finds a command in the table of `commands` and runs it. It must not know what a single command does, and it
+//! sees no socket.
+
+pub mod call;
+pub mod command;
+pub mod concerns;
+pub mod error;
+pub mod quarry_options;

@@ -1,0 +1,293 @@
+//! The connections that are open and the operation that each of them runs: what currentOp lists and killOp ends.
+//!
+//! Lock order: the table, then one connection's `running`. The thread that serves a connection takes only the latter.
+
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use quarry_bson::Document;
+use quarry_database::Operation;
+use rustc_hash::FxHashMap;
+use rustix::net::RecvFlags;
+
+use crate::net::busy_poll::has_input_within;
+use crate::observe::operation_end;
+use crate::sessions::session::SessionId;
+
+/// A longer command is not shown by currentOp.
+const SHOWN_COMMAND_BYTES_MAX: usize = 4096;
+
+/// One client connection.
+pub struct Connection {
+    pub id: i64,
+    pub stream: TcpStream,
+    pub peer: SocketAddr,
+    /// What the client said of itself in its first hello.
+    pub metadata: Mutex<Option<Document>>,
+    running: Mutex<Running>,
+    /// Looks at the operation that the connection's thread runs.
+    pub observer: OnceLock<quarry_timing::Observer>,
+    /// Written by the connection's thread alone.
+    buffer_bytes: AtomicUsize,
+}
+
+/// What a connection runs now; kept between operations so that its buffers are.
+#[derive(Default)]
+pub struct Running {
+    operation: Option<Arc<Operation>>,
+    pub opid: u32,
+    pub command_name: &'static str,
+    pub namespace: String,
+    namespace_hash: u64,
+    /// The command as sent, without document sequences; empty when it is too long to show.
+    pub command: Vec<u8>,
+    pub session: Option<SessionId>,
+    pub started: Option<Instant>,
+    /// The command changes data or definitions: a server that stops lets it end.
+    is_write: bool,
+}
+
+impl Running {
+    /// Notes the namespace; most operations are on that of the one before.
+    fn set_namespace(&mut self, database: &str, collection: &str) {
+        let known = self.namespace.as_bytes();
+        let is_same = known.len() == database.len() + 1 + collection.len()
+            && known.starts_with(database.as_bytes())
+            && known[database.len()] == b'.'
+            && known.ends_with(collection.as_bytes());
+        if !is_same {
+            self.namespace.clear();
+            for part in [database, ".", collection] {
+                self.namespace.push_str(part);
+            }
+            self.namespace_hash = operation_end::namespace_hash(database, collection);
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.operation.is_some()
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.started
+            .map(|started| started.elapsed())
+            .unwrap_or_default()
+    }
+
+    pub fn is_killed(&self) -> bool {
+        self.operation
+            .as_ref()
+            .is_some_and(|operation| operation.is_killed())
+    }
+
+    /// Keys and documents examined so far.
+    pub fn examined(&self) -> (u64, u64) {
+        self.operation.as_ref().map_or((0, 0), |operation| {
+            (
+                operation.keys_examined.load(Ordering::Relaxed),
+                operation.docs_examined.load(Ordering::Relaxed),
+            )
+        })
+    }
+}
+
+/// What is noted of an operation while it runs.
+pub struct Started<'a> {
+    pub operation: Arc<Operation>,
+    pub opid: u32,
+    pub command_name: &'static str,
+    pub database: &'a str,
+    pub collection: &'a str,
+    pub command: &'a [u8],
+    pub session: Option<SessionId>,
+    pub started: Instant,
+    pub is_write: bool,
+}
+
+impl Connection {
+    /// Notes the operation that runs from now on; returns the hash of its namespace.
+    pub fn begin(&self, started: Started<'_>) -> u64 {
+        let mut running = self.running.lock();
+        running.opid = started.opid;
+        running.command_name = started.command_name;
+        let collection = match started.collection {
+            "" => "$cmd",
+            collection => collection,
+        };
+        running.set_namespace(started.database, collection);
+        running.command.clear();
+        if started.command.len() <= SHOWN_COMMAND_BYTES_MAX {
+            running.command.extend_from_slice(started.command);
+        }
+        running.session = started.session;
+        running.started = Some(started.started);
+        running.is_write = started.is_write;
+        running.operation = Some(started.operation);
+        running.namespace_hash
+    }
+
+    pub fn end(&self) {
+        self.running.lock().operation = None;
+    }
+
+    pub fn with_running<R>(&self, look: impl FnOnce(&Running) -> R) -> R {
+        look(&self.running.lock())
+    }
+
+    /// Whether the client has closed its side. Never waits.
+    pub fn is_gone(&self) -> bool {
+        let mut byte = [0; 1];
+        match rustix::net::recv(
+            &self.stream,
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        ) {
+            Ok((bytes, _)) => bytes == 0,
+            Err(error) => {
+                error != rustix::io::Errno::WOULDBLOCK && error != rustix::io::Errno::INTR
+            }
+        }
+    }
+
+    /// Waits until the client sends something or closes, for `timeout` at most; true when it did.
+    pub fn wait_for_input(&self, timeout: Duration) -> bool {
+        has_input_within(&self.stream, timeout)
+    }
+
+    /// Notes what the connection's buffers hold between two requests.
+    pub fn note_buffers(&self, bytes: usize) {
+        self.buffer_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the connection's buffers held when it last began to wait for a request.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a write runs.
+    pub fn is_writing(&self) -> bool {
+        let running = self.running.lock();
+        running.is_active() && running.is_write
+    }
+
+    /// Ends the operation that runs, if one does, because the server stops.
+    pub fn stop_operation(&self) {
+        if let Some(operation) = &self.running.lock().operation {
+            operation.stop();
+        }
+    }
+
+    /// Ends both sides: a client that does not take its reply no longer holds the connection's thread.
+    pub fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn kill(&self, is_meant: impl FnOnce(&Running) -> bool) {
+        let running = self.running.lock();
+        if let Some(operation) = &running.operation
+            && is_meant(&running)
+        {
+            operation.kill();
+        }
+    }
+}
+
+/// The table of connections.
+#[derive(Default)]
+pub struct Connections {
+    open: Mutex<FxHashMap<i64, Arc<Connection>>>,
+    closed: Condvar,
+    last_id: AtomicI64,
+    last_opid: AtomicU32,
+    pub rejected: AtomicU64,
+}
+
+impl Connections {
+    /// Adds a connection, unless `connections_max` are open.
+    pub fn add(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        connections_max: usize,
+    ) -> Option<Arc<Connection>> {
+        let mut open = self.open.lock();
+        if open.len() >= connections_max {
+            self.rejected.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let connection = Arc::new(Connection {
+            id,
+            stream,
+            peer,
+            metadata: Mutex::default(),
+            running: Mutex::default(),
+            observer: OnceLock::new(),
+            buffer_bytes: AtomicUsize::new(0),
+        });
+        open.insert(id, Arc::clone(&connection));
+        Some(connection)
+    }
+
+    pub fn remove(&self, id: i64) {
+        let mut open = self.open.lock();
+        open.remove(&id);
+        if open.is_empty() {
+            self.closed.notify_all();
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    pub fn total_created(&self) -> i64 {
+        self.last_id.load(Ordering::Relaxed)
+    }
+
+    /// A number for the next operation, never 0.
+    pub fn next_opid(&self) -> u32 {
+        // Clients read it as an Int32.
+        (self.last_opid.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff).max(1)
+    }
+
+    pub fn list(&self) -> Vec<Arc<Connection>> {
+        let mut connections: Vec<_> = self.open.lock().values().cloned().collect();
+        connections.sort_by_key(|connection| connection.id);
+        connections
+    }
+
+    pub fn kill_operation(&self, opid: u32) {
+        for connection in self.list() {
+            connection.kill(|running| running.opid == opid);
+        }
+    }
+
+    pub fn kill_session(&self, session: SessionId) {
+        for connection in self.list() {
+            connection.kill(|running| running.session == Some(session));
+        }
+    }
+
+    /// Ends the reading side of every connection: idle ones close, busy ones answer first.
+    pub fn stop_reading(&self) {
+        for connection in self.list() {
+            let _ = connection.stream.shutdown(Shutdown::Read);
+        }
+    }
+
+    /// Waits until no connection is open; false when that takes longer than `timeout`.
+    pub fn wait_closed(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut open = self.open.lock();
+        while !open.is_empty() {
+            if self.closed.wait_until(&mut open, deadline).timed_out() {
+                return open.is_empty();
+            }
+        }
+        true
+    }
+}

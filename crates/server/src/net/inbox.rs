@@ -1,0 +1,504 @@
+//! Reading whole messages from a connection into one buffer that is kept.
+//!
+//! Small messages that arrive whole cost one system call. The buffer grows as bytes arrive, never by what a header
+//! merely claims, and shrinks again when large messages have not been seen for a while or the connection is idle.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use quarry_timing::Phase;
+use quarry_wire::{HEADER_BYTES, Header, OpCode};
+
+use crate::net::busy_poll::{Waiting, has_input_within};
+use crate::net::request_memory::{NotTaken, RequestMemory, SMALL_REQUEST_BYTES, Share};
+
+/// What one read asks for while no message is known to be larger.
+const WINDOW_BYTES: usize = 4 << 10;
+/// A large message is read in steps of at most this much.
+const STEP_BYTES: usize = 1 << 20;
+/// A buffer beyond this is given back after `SMALL_MESSAGES` messages that did not need it.
+const KEPT_BYTES: usize = 64 << 10;
+const SMALL_MESSAGES: u32 = 64;
+
+/// While others wait for the memory that a message holds, its sender may be silent for so long.
+const SILENCE_MAX: Duration = Duration::from_millis(250);
+/// While others wait, a sender is judged by its pace once it was watched for so long.
+const PACE_AFTER: Duration = Duration::from_secs(1);
+/// The pace that a sender has to keep then. The largest message comes within the time that others wait for a share.
+const PACE_BYTES_A_SECOND: f64 = 2e6;
+/// How often one who reads a large message looks whether others wait.
+const PACE_TICK: Duration = Duration::from_millis(50);
+
+pub struct Inbox<'m> {
+    memory: &'m RequestMemory,
+    /// Asked while the connection waits for memory.
+    gives_up: &'m dyn Fn() -> bool,
+    /// For the buffer, and for what the connection unpacks; none while both are small.
+    share: Option<Share<'m>>,
+    buffer: Vec<u8>,
+    /// Where the bytes begin that came from the client and are not consumed.
+    start: usize,
+    /// Where they end.
+    filled: usize,
+    small_messages: u32,
+}
+
+/// What came.
+pub enum Arrival {
+    /// A whole message of that length.
+    Message {
+        bytes: usize,
+        started: Instant,
+        /// Its first bytes came while the connection looked for them.
+        was_awake: bool,
+    },
+    /// Nothing came for as long as the caller would wait.
+    NothingYet,
+    /// The client closed its side between two messages.
+    End,
+    /// No share of the memory for a large message became free, or its sender was too slow for those who waited.
+    NoMemory,
+    /// A header that is none.
+    Malformed(String),
+}
+
+impl<'m> Inbox<'m> {
+    pub fn new(memory: &'m RequestMemory, gives_up: &'m dyn Fn() -> bool) -> Inbox<'m> {
+        Inbox {
+            memory,
+            gives_up,
+            share: None,
+            buffer: Vec::new(),
+            start: 0,
+            filled: 0,
+            small_messages: 0,
+        }
+    }
+
+    /// Waits for the next message, and begins the operation's time with its first byte; the clock then runs for
+    /// decoding. With `patience` it comes back when nothing has come for so long.
+    pub fn receive(
+        &mut self,
+        stream: &TcpStream,
+        waiting: &mut Waiting<'_>,
+        patience: Option<Duration>,
+    ) -> io::Result<Arrival> {
+        let mut was_awake = false;
+        if self.unread() == 0 {
+            self.make_room();
+            let Some(read) = waiting.read(stream, &mut self.buffer, patience)? else {
+                return Ok(Arrival::NothingYet);
+            };
+            self.filled = read.bytes;
+            was_awake = read.was_awake;
+            if self.filled == 0 {
+                return Ok(Arrival::End);
+            }
+        }
+        if let Some(patience) = patience
+            && !self.has_whole_message()
+            && !has_input_within(stream, patience)
+        {
+            return Ok(Arrival::NothingYet);
+        }
+        let started = Instant::now();
+        // A message that has come whole is read, and who asks nothing of a session need not be known.
+        quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
+        let came = self.unread();
+        match self.read_up_to(stream, HEADER_BYTES)? {
+            Progress::Whole => {}
+            Progress::TooSlow => return Ok(Arrival::NoMemory),
+            Progress::Ended => {
+                return Ok(Arrival::Malformed(format!(
+                    "the connection ended after {} bytes of a header",
+                    self.unread()
+                )));
+            }
+        }
+        let header = self.buffer[self.start..]
+            .first_chunk()
+            .expect("the loop above read a whole header");
+        let header = match Header::parse(header) {
+            Ok(header) => header,
+            Err(error) => return Ok(Arrival::Malformed(error.to_string())),
+        };
+        let bytes = header.message_bytes;
+        // A large message gets no share for what its header claims: as much as a small one may have has to come first.
+        let mut progress = self.read_up_to(stream, bytes.min(SMALL_REQUEST_BYTES))?;
+        if progress == Progress::Whole {
+            match self.reserve(&header) {
+                Ok(()) => progress = self.read_up_to(stream, bytes)?,
+                Err(NotTaken::GivenUp) => return Ok(Arrival::End),
+                Err(NotTaken::TimedOut) => return Ok(Arrival::NoMemory),
+            }
+        }
+        match progress {
+            Progress::Whole => {}
+            Progress::TooSlow => return Ok(Arrival::NoMemory),
+            Progress::Ended => {
+                return Ok(Arrival::Malformed(format!(
+                    "the connection ended after {} of {bytes} bytes",
+                    self.unread()
+                )));
+            }
+        }
+        if came < bytes {
+            quarry_timing::turn(Phase::Decode);
+        }
+        Ok(Arrival::Message {
+            bytes,
+            started,
+            was_awake,
+        })
+    }
+
+    /// Takes a share of the memory for a large message, of which the first bytes are here.
+    fn reserve(&mut self, header: &Header) -> Result<(), NotTaken> {
+        let mut wanted = header.message_bytes;
+        if header.op_code == OpCode::Compressed.number() {
+            let frame = self.buffer[self.start..self.filled].first_chunk();
+            wanted += frame.map_or(0, quarry_wire::unpacked_bytes);
+        }
+        let held = self.share.as_ref().map_or(0, Share::bytes);
+        if wanted <= SMALL_REQUEST_BYTES || wanted <= held {
+            return Ok(());
+        }
+        if held > 0 {
+            // Nobody waits for memory while holding some.
+            self.give_back();
+        }
+        quarry_timing::turn(Phase::Read);
+        self.share = Some(self.memory.take(wanted, self.gives_up)?);
+        Ok(())
+    }
+
+    /// Whether the connection holds a share, for this message or from one before it.
+    pub fn has_share(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// The connection's buffers are small again.
+    pub fn return_share(&mut self) {
+        self.share = None;
+    }
+
+    /// Whether others wait for memory that this connection holds.
+    pub fn is_wanted(&self) -> bool {
+        self.share.as_ref().is_some_and(Share::is_wanted)
+    }
+
+    pub fn message(&self, bytes: usize) -> &[u8] {
+        &self.buffer[self.start..self.start + bytes]
+    }
+
+    /// Whether bytes of a further message are here already.
+    pub fn has_more(&self, bytes: usize) -> bool {
+        self.unread() > bytes
+    }
+
+    /// Forgets the message. What came after it stays where it is, so that many small messages in one read are not
+    /// moved once each.
+    pub fn consume(&mut self, bytes: usize) {
+        self.start += bytes;
+        if self.unread() == 0 {
+            (self.start, self.filled) = (0, 0);
+        }
+        if self.buffer.len() <= KEPT_BYTES {
+            return;
+        }
+        self.small_messages = if bytes > KEPT_BYTES {
+            0
+        } else {
+            self.small_messages + 1
+        };
+        if self.small_messages >= SMALL_MESSAGES && self.unread() <= WINDOW_BYTES {
+            self.give_back();
+        }
+    }
+
+    /// Memory held, whether or not it is filled.
+    pub fn capacity_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Shrinks to what has come and is not consumed.
+    pub fn give_back(&mut self) {
+        self.move_to_front();
+        self.buffer.truncate(self.filled.max(WINDOW_BYTES));
+        self.buffer.shrink_to_fit();
+        self.small_messages = 0;
+        self.share = None;
+    }
+
+    /// Whether the next message needs no further read; a malformed one does not either.
+    fn has_whole_message(&self) -> bool {
+        let unread = &self.buffer[self.start..self.filled];
+        unread.first_chunk().is_some_and(|header| {
+            Header::parse(header).map_or(true, |header| header.message_bytes <= unread.len())
+        })
+    }
+
+    fn unread(&self) -> usize {
+        self.filled - self.start
+    }
+
+    fn move_to_front(&mut self) {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.filled, 0);
+            self.filled -= self.start;
+            self.start = 0;
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.buffer.len() < WINDOW_BYTES {
+            self.buffer.resize(WINDOW_BYTES, 0);
+        }
+    }
+
+    /// Reads until `bytes` of the message are here.
+    fn read_up_to(&mut self, stream: &TcpStream, bytes: usize) -> io::Result<Progress> {
+        if self.unread() >= bytes {
+            return Ok(Progress::Whole);
+        }
+        quarry_timing::turn(Phase::Read);
+        self.move_to_front();
+        self.buffer.truncate(self.filled);
+        let Some(share) = self.share.take() else {
+            return self.read_steps(stream, bytes);
+        };
+        stream.set_read_timeout(Some(PACE_TICK))?;
+        let progress = self.read_steps(Paced::new(stream, &share), bytes);
+        self.share = Some(share);
+        stream.set_read_timeout(None)?;
+        match progress {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(Progress::TooSlow),
+            progress => progress,
+        }
+    }
+
+    fn read_steps(&mut self, mut stream: impl Read, bytes: usize) -> io::Result<Progress> {
+        while self.filled < bytes {
+            let step = (bytes - self.filled).min(STEP_BYTES);
+            if self.buffer.capacity() < self.filled + step {
+                // Doubled, so that growing copies little in all, and never beyond what the message needs.
+                let wanted = (2 * self.filled).clamp(self.filled + step, bytes);
+                self.buffer.reserve_exact(wanted - self.filled);
+            }
+            let outcome = stream
+                .by_ref()
+                .take(step as u64)
+                .read_to_end(&mut self.buffer);
+            let read = self.buffer.len() - self.filled;
+            self.filled += read;
+            outcome?;
+            if read < step {
+                return Ok(Progress::Ended);
+            }
+        }
+        Ok(Progress::Whole)
+    }
+}
+
+/// How far a read of some bytes got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Whole,
+    /// The stream has ended before.
+    Ended,
+    /// Others wait for the memory of the message, and it comes too slowly.
+    TooSlow,
+}
+
+/// A stream that is given up when it is slow while others wait for the memory of its message. Bytes that have come are
+/// handed on in any case, so that the last ones of a message always count.
+struct Paced<'s> {
+    /// Its reads end every `PACE_TICK`.
+    stream: &'s TcpStream,
+    share: &'s Share<'s>,
+    /// Since others wait.
+    watched: Option<Watched>,
+}
+
+struct Watched {
+    since: Instant,
+    bytes: u64,
+    last_bytes_at: Instant,
+}
+
+impl<'s> Paced<'s> {
+    fn new(stream: &'s TcpStream, share: &'s Share<'s>) -> Paced<'s> {
+        Paced {
+            stream,
+            share,
+            watched: None,
+        }
+    }
+
+    /// What is known of the sender since others began to wait; none while nobody does.
+    fn watch(&mut self) -> Option<&Watched> {
+        if !self.share.is_wanted() {
+            self.watched = None;
+            return None;
+        }
+        let now = Instant::now();
+        Some(self.watched.get_or_insert(Watched {
+            since: now,
+            bytes: 0,
+            last_bytes_at: now,
+        }))
+    }
+}
+
+impl Watched {
+    fn is_slow(&self) -> bool {
+        let watched_for = self.since.elapsed();
+        watched_for > PACE_AFTER
+            && (self.bytes as f64) < PACE_BYTES_A_SECOND * watched_for.as_secs_f64()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.last_bytes_at.elapsed() > SILENCE_MAX
+    }
+}
+
+impl Read for Paced<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.watch().is_some_and(Watched::is_slow) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match self.stream.read(buffer) {
+                // Nothing has come, which is known only after a look.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.watch().is_some_and(Watched::is_silent) {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Ok(bytes) if bytes > 0 => {
+                    if let Some(watched) = &mut self.watched {
+                        watched.bytes += bytes as u64;
+                        watched.last_bytes_at = Instant::now();
+                    }
+                    return Ok(bytes);
+                }
+                ended => return ended,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use crate::net::busy_poll::BusyPolling;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn message(bytes: usize) -> Vec<u8> {
+        let header = Header {
+            message_bytes: bytes,
+            request_id: 1,
+            response_to: 0,
+            op_code: OpCode::Msg.number(),
+        };
+        let mut message = header.to_bytes().to_vec();
+        message.resize(bytes, 7);
+        message
+    }
+
+    #[test]
+    fn a_message_that_does_not_come_makes_room_for_one_that_does() {
+        const LARGE: usize = 1 << 20;
+        let memory = RequestMemory::new(LARGE);
+        let polling = BusyPolling::new();
+        let (mut stalled, server) = pair();
+        let (mut sending, other) = pair();
+        thread::scope(|scope| {
+            stalled.write_all(&message(LARGE)[..100_000]).unwrap();
+            let slow = scope.spawn(|| {
+                let mut inbox = Inbox::new(&memory, &|| false);
+                let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
+                matches!(arrival.unwrap(), Arrival::NoMemory)
+            });
+            while memory.used_bytes() == 0 {
+                thread::yield_now();
+            }
+            // As long as nobody else needs it, a slow client has all the time it wants.
+            thread::sleep(SILENCE_MAX * 2);
+            assert!(!slow.is_finished());
+            scope.spawn(move || sending.write_all(&message(LARGE)).unwrap());
+            let mut inbox = Inbox::new(&memory, &|| false);
+            let arrival = inbox.receive(&other, &mut Waiting::new(&polling, 2), None);
+            assert!(matches!(
+                arrival.unwrap(),
+                Arrival::Message { bytes: LARGE, .. }
+            ));
+            assert!(slow.join().unwrap());
+            assert!(inbox.capacity_bytes() >= LARGE && memory.used_bytes() == LARGE);
+            inbox.consume(LARGE);
+            inbox.give_back();
+            assert_eq!(
+                (inbox.capacity_bytes(), memory.used_bytes()),
+                (WINDOW_BYTES, 0)
+            );
+        });
+    }
+
+    #[test]
+    fn a_message_that_drips_makes_room_and_a_header_alone_takes_none() {
+        const LARGE: usize = 1 << 20;
+        let memory = RequestMemory::new(LARGE);
+        let polling = BusyPolling::new();
+        let (mut dripping, server) = pair();
+        thread::scope(|scope| {
+            let slow = scope.spawn(|| {
+                let mut inbox = Inbox::new(&memory, &|| false);
+                let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
+                matches!(arrival.unwrap(), Arrival::NoMemory)
+            });
+            let large = message(LARGE);
+            let (first, rest) = large.split_at(SMALL_REQUEST_BYTES - 1);
+            dripping.write_all(first).unwrap();
+            thread::sleep(PACE_TICK);
+            assert_eq!(memory.used_bytes(), 0);
+            dripping.write_all(&rest[..1]).unwrap();
+            while memory.used_bytes() == 0 {
+                thread::yield_now();
+            }
+            // Somebody waits all the time, again and again until there is room.
+            let waiting = scope.spawn(|| while memory.take(LARGE, &|| false).is_err() {});
+            let mut drops = rest[1..].chunks(16);
+            while !slow.is_finished() {
+                let _ = dripping.write_all(drops.next().unwrap());
+                thread::sleep(PACE_TICK / 10);
+            }
+            assert!(slow.join().unwrap());
+            waiting.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_packed_message_takes_memory_for_what_it_unpacks_to() {
+        let memory = RequestMemory::new(10 << 20);
+        let polling = BusyPolling::new();
+        let (mut client, server) = pair();
+        let mut packed = Vec::new();
+        let plain = message(5 << 20);
+        quarry_wire::compress(&plain, quarry_wire::Compressor::Zstd, &mut packed).unwrap();
+        client.write_all(&packed).unwrap();
+        let mut inbox = Inbox::new(&memory, &|| false);
+        let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
+        assert!(matches!(arrival.unwrap(), Arrival::Message { .. }));
+        assert_eq!(memory.used_bytes(), plain.len() + packed.len());
+    }
+}

@@ -1,0 +1,168 @@
+//! Listening: a thread an address, and a thread a connection.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::net::Shutdown as Direction;
+
+use crate::net::conversation;
+use crate::observe::log;
+use crate::server::Server;
+
+/// Stack of a connection's thread. Only the pages that are touched take memory, so an idle connection costs a few of
+/// them; the deepest filter, expression and document that are accepted must fit (`tests/depth.rs`).
+pub const CONNECTION_STACK_BYTES: usize = 2 << 20;
+/// How long to wait when the process has no more file descriptors or threads.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+
+/// The sockets that are listened on.
+pub struct Listener {
+    sockets: Vec<Arc<TcpListener>>,
+    port: u16,
+}
+
+impl Listener {
+    /// Binds every address; with port 0 the first takes a free one and the rest the same.
+    pub fn bind(addresses: &[String], port: u16) -> Result<Listener, String> {
+        let mut listener = Listener {
+            sockets: Vec::new(),
+            port,
+        };
+        for address in addresses {
+            let bad =
+                |error: io::Error| format!("cannot listen on {address}:{}: {error}", listener.port);
+            let resolved: Vec<SocketAddr> = (address.as_str(), listener.port)
+                .to_socket_addrs()
+                .map_err(bad)?
+                .collect();
+            for address in resolved {
+                let socket = TcpListener::bind(SocketAddr::new(address.ip(), listener.port));
+                let socket = socket.map_err(|error| {
+                    format!(
+                        "cannot listen on {}:{}: {error}",
+                        address.ip(),
+                        listener.port
+                    )
+                })?;
+                listener.port = socket
+                    .local_addr()
+                    .map_err(|error| error.to_string())?
+                    .port();
+                listener.sockets.push(Arc::new(socket));
+            }
+        }
+        Ok(listener)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Begins to accept.
+    pub fn start(&self, server: &'static Server) -> io::Result<Accepting> {
+        let mut threads = Vec::new();
+        for socket in &self.sockets {
+            let socket = Arc::clone(socket);
+            threads.push(
+                thread::Builder::new()
+                    .name("listener".into())
+                    .spawn(move || accept(&socket, server))?,
+            );
+        }
+        Ok(Accepting {
+            sockets: self.sockets.clone(),
+            threads,
+        })
+    }
+}
+
+/// The threads that accept.
+pub struct Accepting {
+    sockets: Vec<Arc<TcpListener>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Accepting {
+    /// No connection is accepted afterwards.
+    pub fn stop(self) {
+        for socket in &self.sockets {
+            // Wakes the thread that waits in accept.
+            let _ = rustix::net::shutdown(&**socket, Direction::Both);
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(socket: &TcpListener, server: &'static Server) {
+    loop {
+        match socket.accept() {
+            Ok((stream, peer)) => begin(server, stream, peer),
+            Err(_) if server.shutdown.is_requested() => return,
+            Err(error) => {
+                log::warning(
+                    "network",
+                    "cannot accept a connection",
+                    &[("error", error.to_string().into())],
+                );
+                thread::sleep(EXHAUSTED_PAUSE);
+            }
+        }
+        if server.shutdown.is_requested() {
+            return;
+        }
+    }
+}
+
+fn begin(server: &'static Server, stream: TcpStream, peer: SocketAddr) {
+    if let Err(error) = stream.set_nodelay(true) {
+        log::warning(
+            "network",
+            "connection refused",
+            &[
+                ("client", peer.to_string().into()),
+                ("error", error.to_string().into()),
+            ],
+        );
+        return;
+    }
+    let Some(connection) = server
+        .connections
+        .add(stream, peer, server.config.connections_max)
+    else {
+        log::warning(
+            "network",
+            "connection refused: too many are open",
+            &[("client", peer.to_string().into())],
+        );
+        return;
+    };
+    let id = connection.id;
+    if !server.is_quiet() {
+        log::info(
+            "network",
+            "connection accepted",
+            &[
+                ("client", peer.to_string().into()),
+                ("connectionId", id.into()),
+                ("open", (server.connections.len() as u64).into()),
+            ],
+        );
+    }
+    let builder = thread::Builder::new()
+        .name(format!("conn{id}"))
+        .stack_size(CONNECTION_STACK_BYTES);
+    if let Err(error) = builder.spawn(move || conversation::serve(server, connection)) {
+        server.connections.remove(id);
+        log::warning(
+            "network",
+            "connection refused: no thread for it",
+            &[("error", error.to_string().into())],
+        );
+        thread::sleep(EXHAUSTED_PAUSE);
+    }
+}

@@ -1,0 +1,13 @@
+//! The sockets: who may connect, how a request's bytes are gathered, and how its reply leaves.
+//!
+//! A connection is one thread, blocking. Keeps true: what a client sends ends no more than its own connection, and the
+//! memory that all connections hold for requests is bounded. This wing hands whole messages to `dispatch` and must not
+//! know what any command means.
+
+pub mod buffers;
+pub mod busy_poll;
+pub mod connections;
+pub mod conversation;
+pub mod inbox;
+pub mod listener;
+pub mod request_memory;

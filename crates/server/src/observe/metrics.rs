@@ -1,0 +1,337 @@
+//! The figures for monitoring systems: what `/metrics` serves, built anew for every scrape.
+//!
+//! The library writes OpenMetrics; the classic text differs in a few lines (see `metrics_text`). Histograms have a
+//! bucket for every power of two of microseconds, so their counts are exact.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use quarry_timing::{Distribution, KindReport, LabelReport, OperationKind, Window};
+
+use crate::observe::counters::Counter;
+use crate::observe::metrics_text::{self, ExemplarLine};
+use crate::observe::traces;
+use crate::server::Server;
+
+/// Buckets end below these powers of two of microseconds: the last one is about half a minute.
+const POWERS: std::ops::RangeInclusive<u32> = 0..=25;
+
+/// The two forms of text, chosen by the scraper's Accept header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    Classic,
+    OpenMetrics,
+}
+
+impl Format {
+    pub fn accepted(accept: Option<&str>) -> Format {
+        match accept {
+            Some(accept) if accept.contains("application/openmetrics-text") => Format::OpenMetrics,
+            _ => Format::Classic,
+        }
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Classic => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+pub fn text(server: &'static Server, format: Format) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    let kinds = quarry_timing::kinds(Window::SinceStart);
+    let exemplars = exemplars(&kinds);
+    registry.register_collector(Box::new(Scrape {
+        server,
+        kinds,
+        namespaces: quarry_timing::namespaces(Window::SinceStart),
+    }));
+    let mut text = String::with_capacity(64 << 10);
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(match format {
+        Format::Classic => metrics_text::classic(&text),
+        Format::OpenMetrics => metrics_text::with_exemplars(&text, &exemplars),
+    })
+}
+
+/// What one scrape shows.
+struct Scrape {
+    server: &'static Server,
+    kinds: Vec<KindReport>,
+    namespaces: Vec<LabelReport>,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrape").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.operations(&mut encoder)?;
+        self.phases(&mut encoder)?;
+        self.collections(&mut encoder)?;
+        self.work(&mut encoder)?;
+        self.gauges(&mut encoder)?;
+        self.refused_writes(&mut encoder)?;
+        self.record_cache(&mut encoder)?;
+        self.counters(&mut encoder)?;
+        traces(&mut encoder)
+    }
+}
+
+impl Scrape {
+    fn operations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Time of an operation, from its first byte in to its last byte out and the end of its writes";
+        let histogram = MetricType::Histogram;
+        let mut family =
+            encoder.encode_descriptor("quarry_operation_seconds", help, None, histogram)?;
+        for report in &self.kinds {
+            let labels = [("operation", report.kind.name())];
+            encode(family.encode_family(&labels)?, &report.times.wall)?;
+        }
+        Ok(())
+    }
+
+    fn phases(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Exclusive time of an operation within one phase";
+        let histogram = MetricType::Histogram;
+        let mut family =
+            encoder.encode_descriptor("quarry_phase_seconds", help, None, histogram)?;
+        for report in &self.kinds {
+            let phases = report.times.phases.iter();
+            let phases = phases.map(|phase| (phase.phase.name(), &phase.time));
+            for (phase, time) in phases.chain([("unattributed", &report.times.unattributed)]) {
+                let labels = [("operation", report.kind.name()), ("phase", phase)];
+                encode(family.encode_family(&labels)?, time)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn collections(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Time of an operation on one of the busiest collections, the rest as (others)";
+        let histogram = MetricType::Histogram;
+        let mut family =
+            encoder.encode_descriptor("quarry_collection_seconds", help, None, histogram)?;
+        for report in &self.namespaces {
+            let labels = [("collection", report.label.as_str())];
+            encode(family.encode_family(&labels)?, &report.times.wall)?;
+        }
+        Ok(())
+    }
+
+    fn work(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "What operations did, counted";
+        let mut family =
+            encoder.encode_descriptor("quarry_work", help, None, MetricType::Counter)?;
+        for report in &self.kinds {
+            for (work, amount) in report.times.work() {
+                let labels = [("operation", report.kind.name()), ("work", work.name())];
+                let mut metric = family.encode_family(&labels)?;
+                metric.encode_counter::<NoLabelSet, u64, u64>(&amount, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let server = self.server;
+        for (name, help, value) in [
+            (
+                "quarry_uptime_seconds",
+                "Seconds since the start",
+                server.started.elapsed().as_secs(),
+            ),
+            (
+                "quarry_connections_open",
+                "Client connections open",
+                server.connections.len() as u64,
+            ),
+            (
+                "quarry_sessions_open",
+                "Logical sessions",
+                server.sessions.len() as u64,
+            ),
+            (
+                "quarry_cursors_open",
+                "Open cursors",
+                server.cursors.count().0.unsigned_abs(),
+            ),
+        ] {
+            gauge(encoder, name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counters = &self.server.counters;
+        let engine = self.server.engine.counters();
+        let of = |counter| counters.get(counter);
+        for (name, help, value) in [
+            (
+                "quarry_network_received_bytes",
+                "Bytes received from clients",
+                of(Counter::BytesIn),
+            ),
+            (
+                "quarry_network_sent_bytes",
+                "Bytes sent to clients",
+                of(Counter::BytesOut),
+            ),
+            (
+                "quarry_documents_returned",
+                "Documents returned",
+                of(Counter::DocumentsReturned),
+            ),
+            (
+                "quarry_documents_inserted",
+                "Documents inserted",
+                of(Counter::DocumentsInserted),
+            ),
+            (
+                "quarry_documents_updated",
+                "Documents updated",
+                of(Counter::DocumentsUpdated),
+            ),
+            (
+                "quarry_documents_deleted",
+                "Documents deleted",
+                of(Counter::DocumentsDeleted),
+            ),
+            (
+                "quarry_engine_gets",
+                "Point reads in the engine",
+                engine.gets,
+            ),
+            (
+                "quarry_engine_seeks",
+                "Cursor seeks in the engine",
+                engine.seeks,
+            ),
+            (
+                "quarry_engine_nexts",
+                "Cursor steps in the engine",
+                engine.nexts,
+            ),
+            (
+                "quarry_engine_writes",
+                "Batches applied to the engine",
+                engine.writes,
+            ),
+            (
+                "quarry_engine_flushes",
+                "Durable points of the engine",
+                engine.flushes,
+            ),
+            (
+                "quarry_engine_cache_hits",
+                "Blocks found in the engine's cache",
+                engine.cache_hits,
+            ),
+            (
+                "quarry_engine_cache_misses",
+                "Blocks not found in the engine's cache",
+                engine.cache_misses,
+            ),
+        ] {
+            counter(encoder, name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn refused_writes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let refused = self.server.database.refused_writes();
+        let help = "Writes refused by a full disk, an engine or a journal that fails";
+        counter(encoder, "quarry_writes_refused", help, refused.count)?;
+        let help = "1 while writes are refused";
+        let is_refusing = u64::from(refused.reason.is_some());
+        gauge(encoder, "quarry_is_refusing_writes", help, is_refusing)
+    }
+
+    fn record_cache(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(cache) = self.server.database.record_cache_counters() else {
+            return Ok(());
+        };
+        for (name, help, value) in [
+            (
+                "quarry_record_cache_hits",
+                "Records found in the cache of records",
+                cache.hits,
+            ),
+            (
+                "quarry_record_cache_misses",
+                "Records asked of the engine",
+                cache.misses,
+            ),
+        ] {
+            counter(encoder, name, help, value)?;
+        }
+        let help = "Memory of the cache of records";
+        gauge(encoder, "quarry_record_cache_bytes", help, cache.bytes)?;
+        Ok(())
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    gauge.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let mut counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    counter.encode_counter::<NoLabelSet, u64, u64>(&value, None)
+}
+
+fn traces(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Some(tracer) = traces::tracer() else {
+        return Ok(());
+    };
+    let help = "Operations traced, by what became of them";
+    let mut family =
+        encoder.encode_descriptor("quarry_traced_operations", help, None, MetricType::Counter)?;
+    for (end, count) in tracer.counts() {
+        let labels = [("end", end)];
+        let mut metric = family.encode_family(&labels)?;
+        metric.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+    }
+    Ok(())
+}
+
+fn encode(mut metric: MetricEncoder<'_>, times: &Distribution) -> fmt::Result {
+    let mut buckets = Vec::with_capacity(POWERS.count() + 1);
+    let mut below = 0;
+    for power in POWERS {
+        let count = times.count_below_power(power);
+        buckets.push((bound(power), count - below));
+        below = count;
+    }
+    buckets.push((f64::INFINITY, times.count() - below));
+    let sum = times.sum_ns() as f64 / 1e9;
+    metric.encode_histogram::<NoLabelSet>(sum, times.count(), &buckets, None)
+}
+
+/// The end of a bucket, in seconds.
+fn bound(power: u32) -> f64 {
+    (1u64 << power) as f64 / 1e6
+}
+
+/// The operations that stand for their buckets.
+fn exemplars(kinds: &[KindReport]) -> Vec<ExemplarLine> {
+    let of = |kind: OperationKind| {
+        POWERS.filter_map(move |power| {
+            Some(ExemplarLine {
+                operation: kind.name(),
+                bound: bound(power),
+                exemplar: quarry_timing::exemplar(kind, power)?,
+            })
+        })
+    };
+    kinds.iter().flat_map(|report| of(report.kind)).collect()
+}

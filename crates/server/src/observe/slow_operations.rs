@@ -1,0 +1,37 @@
+//! The last slow operations, for those who look at single ones on the console.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use quarry_bson::Document;
+
+use crate::observe::operation_end::Ended;
+use crate::observe::profile_document;
+
+/// Operations kept.
+const OPERATIONS_MAX: usize = 50;
+/// A longer document is not kept: it is the command that makes it long.
+const DOCUMENT_BYTES_MAX: usize = 8 << 10;
+
+/// Only slow operations take the lock.
+#[derive(Default)]
+pub struct SlowOperations(Mutex<VecDeque<Document>>);
+
+impl SlowOperations {
+    pub fn note(&self, ended: &Ended<'_>) {
+        let document = profile_document::build(ended);
+        if document.as_bytes().len() > DOCUMENT_BYTES_MAX {
+            return;
+        }
+        let mut kept = self.0.lock();
+        if kept.len() == OPERATIONS_MAX {
+            kept.pop_back();
+        }
+        kept.push_front(document);
+    }
+
+    /// The latest first.
+    pub fn list(&self) -> Vec<Document> {
+        self.0.lock().iter().cloned().collect()
+    }
+}

@@ -1,0 +1,456 @@
+//! What the operator asked for: the command line over the configuration file over the defaults.
+//!
+//! Names follow mongod where it has the option. An option that Quarry does not have is refused, never ignored: a
+//! server that silently runs without what was asked of it is worse than one that does not start.
+
+mod command_line;
+mod file;
+mod journal_settings;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::observe::traces::Endpoint;
+
+pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
+pub use journal_settings::JournalSettings;
+
+/// mongod's exit code for options that make no sense.
+pub const EXIT_BAD_OPTIONS: u8 = 2;
+/// mongod's exit code for an address that cannot be listened on.
+pub const EXIT_NET_ERROR: u8 = 48;
+/// mongod's exit code for a data directory that cannot be used.
+pub const EXIT_DATA_DIRECTORY: u8 = 100;
+
+/// How far the admin port is from the port, by default.
+const ADMIN_PORT_OFFSET: u16 = 1000;
+const PORT_DEFAULT: u16 = 27_017;
+const SLOW_MS_DEFAULT: i64 = 100;
+/// Connections served at once; further ones are closed as they come. Each costs a thread.
+const CONNECTIONS_MAX_DEFAULT: usize = 20_000;
+const COMPRESSORS_DEFAULT: [CompressorName; 3] = [
+    CompressorName::Snappy,
+    CompressorName::Zstd,
+    CompressorName::Zlib,
+];
+
+/// Everything that the server needs to know before it starts.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub data_directory: PathBuf,
+    pub engine: EngineName,
+    pub durability: Durability,
+    /// What libmdbx syncs by itself; another engine has none.
+    pub mdbx_sync: Option<MdbxSync>,
+    pub journal: JournalSettings,
+    pub addresses: Vec<String>,
+    pub port: u16,
+    pub admin_port: AdminPort,
+    pub connections_max: usize,
+    pub compressors: Vec<CompressorName>,
+    pub log_path: Option<PathBuf>,
+    pub log_append: bool,
+    pub log_format: Option<LogFormat>,
+    pub quiet: bool,
+    pub slow_ms: i64,
+    /// Where traces are sent; none are made without.
+    pub otlp_endpoint: Option<Endpoint>,
+    pub pid_path: Option<PathBuf>,
+    pub parameters: Vec<(String, String)>,
+    /// The configuration file that was read, for getCmdLineOpts.
+    pub file: Option<PathBuf>,
+    /// The arguments as given, for getCmdLineOpts.
+    pub arguments: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineName {
+    Rocksdb,
+    Mdbx,
+    Memory,
+}
+
+impl EngineName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EngineName::Rocksdb => "rocksdb",
+            EngineName::Mdbx => "mdbx",
+            EngineName::Memory => "memory",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// {w: 1} survives a killed process, and a power loss takes at most the writes since the last background sync, which
+    /// runs every commitIntervalMs (100); {j: true} and {w: "majority"} survive power loss
+    Journaled,
+    /// every acknowledged write survives power loss
+    Strict,
+    /// as journaled, without the background sync: only {j: true}, {w: "majority"} and checkpoints sync
+    Relaxed,
+}
+
+impl Durability {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Journaled => "journaled",
+            Durability::Strict => "strict",
+            Durability::Relaxed => "relaxed",
+        }
+    }
+}
+
+/// What libmdbx syncs at a commit. The journal gives back what the engine lost, as long as the file is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MdbxSync {
+    /// data and meta page: a power loss leaves the file as of the last commit; the journal is synced before each
+    Durable,
+    /// data, and the meta page with the next commit: a power loss leaves the last commit or the one before
+    NoMetaSync,
+    /// nothing: a power loss leaves the last checkpoint, and the journal gives back the rest
+    SafeNoSync,
+    /// nothing, and checkpoints are overwritten: a power loss may damage the file beyond repair. Needs `--durability
+    /// relaxed`, and refuses {j: true} and {w: "majority"}
+    UtterlyNoSync,
+}
+
+impl MdbxSync {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MdbxSync::Durable => "durable",
+            MdbxSync::NoMetaSync => "no-meta-sync",
+            MdbxSync::SafeNoSync => "safe-no-sync",
+            MdbxSync::UtterlyNoSync => "utterly-no-sync",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Human,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminPort {
+    Off,
+    /// 0 takes a free one.
+    On(u16),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompressorName {
+    Snappy,
+    Zlib,
+    Zstd,
+}
+
+impl CompressorName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CompressorName::Snappy => "snappy",
+            CompressorName::Zlib => "zlib",
+            CompressorName::Zstd => "zstd",
+        }
+    }
+
+    fn parse(name: &str) -> Result<CompressorName, BadOptions> {
+        match name {
+            "snappy" => Ok(CompressorName::Snappy),
+            "zlib" => Ok(CompressorName::Zlib),
+            "zstd" => Ok(CompressorName::Zstd),
+            _ => Err(BadOptions(format!(
+                "compressor `{name}` is not one of snappy, zlib, zstd"
+            ))),
+        }
+    }
+}
+
+/// Options that cannot be started with, in one line.
+#[derive(Debug)]
+pub struct BadOptions(pub String);
+
+impl fmt::Display for BadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadOptions {}
+
+impl Config {
+    /// Whether a write can be made to survive power loss: not where the engine's file itself may be damaged by one.
+    pub fn can_promise_durability(&self) -> bool {
+        self.mdbx_sync != Some(MdbxSync::UtterlyNoSync)
+    }
+
+    /// Reads the configuration file, if one is named, and lays the command line over it.
+    pub fn new(line: Serve, arguments: Vec<String>) -> Result<Config, BadOptions> {
+        let file = match &line.config {
+            Some(path) => file::ConfigFile::read(path)?,
+            None => file::ConfigFile::default(),
+        };
+        if line.repl_set.is_some() || file.replication.repl_set_name.is_some() {
+            return Err(BadOptions(
+                "replSet: replica sets are not supported yet".into(),
+            ));
+        }
+        let mut parameters = file.parameters();
+        for given in &line.set_parameter {
+            let Some((name, value)) = given.split_once('=') else {
+                return Err(BadOptions(format!(
+                    "setParameter: `{given}` is not of the form name=value"
+                )));
+            };
+            parameters.push((name.trim().to_owned(), value.trim().to_owned()));
+        }
+        let port = line.port.or(file.net.port).unwrap_or(PORT_DEFAULT);
+        let addresses = line
+            .bind_ip
+            .or(file.net.bind_ip)
+            .unwrap_or_else(|| "127.0.0.1".into());
+        let admin_port = match line
+            .admin_port
+            .or(file.net.admin_port.map(|given| given.text()))
+        {
+            Some(text) => parse_admin_port(&text)?,
+            None => default_admin_port(port)?,
+        };
+        let connections_max = line
+            .max_conns
+            .or(file.net.max_incoming_connections)
+            .unwrap_or(CONNECTIONS_MAX_DEFAULT);
+        if connections_max == 0 {
+            return Err(BadOptions(
+                "maxConns: at least one connection must be allowed".into(),
+            ));
+        }
+        let engine = line
+            .engine
+            .or(file.storage.engine)
+            .unwrap_or(EngineName::Rocksdb);
+        let durability = line
+            .durability
+            .or(file.storage.durability)
+            .unwrap_or(Durability::Journaled);
+        let mdbx_sync = mdbx_sync(
+            line.mdbx_sync.or(file.storage.mdbx_sync),
+            engine,
+            durability,
+        )?;
+        Ok(Config {
+            data_directory: line
+                .dbpath
+                .or(file.storage.db_path)
+                .unwrap_or_else(|| PathBuf::from("data")),
+            engine,
+            durability,
+            mdbx_sync,
+            journal: JournalSettings::new(
+                line.journal_retention_mb
+                    .or(file.storage.journal_retention_mb),
+                line.journal_retention_hours
+                    .or(file.storage.journal_retention_hours),
+                line.journal_compress_above_kb
+                    .or(file.storage.journal_compress_above_kb),
+            )?,
+            addresses: parse_addresses(&addresses)?,
+            port,
+            admin_port,
+            connections_max,
+            compressors: match line
+                .network_message_compressors
+                .or(file.net.compression.compressors)
+            {
+                Some(names) => parse_compressors(&names)?,
+                None => COMPRESSORS_DEFAULT.to_vec(),
+            },
+            log_path: line.logpath.or(file.system_log.path),
+            log_append: line.logappend || file.system_log.log_append.unwrap_or(false),
+            log_format: line.log_format.or(file.system_log.format),
+            quiet: line.quiet || file.system_log.quiet.unwrap_or(false),
+            slow_ms: line
+                .slowms
+                .or(file.operation_profiling.slow_op_threshold_ms)
+                .unwrap_or(SLOW_MS_DEFAULT),
+            otlp_endpoint: line
+                .otlp_endpoint
+                .or(file.tracing.otlp_endpoint)
+                .map(|url| Endpoint::parse(&url))
+                .transpose()
+                .map_err(|why| BadOptions(format!("otlpEndpoint: {why}")))?,
+            pid_path: line.pidfilepath.or(file.process_management.pid_file_path),
+            parameters,
+            file: line.config,
+            arguments,
+        })
+    }
+}
+
+fn mdbx_sync(
+    given: Option<MdbxSync>,
+    engine: EngineName,
+    durability: Durability,
+) -> Result<Option<MdbxSync>, BadOptions> {
+    match (engine, given) {
+        (EngineName::Mdbx, Some(MdbxSync::UtterlyNoSync))
+            if durability != Durability::Relaxed =>
+        {
+            Err(BadOptions(
+                "mdbx-sync: utterly-no-sync may leave a damaged file after a power loss and needs --durability relaxed"
+                    .into(),
+            ))
+        }
+        (EngineName::Mdbx, given) => Ok(Some(given.unwrap_or(MdbxSync::SafeNoSync))),
+        (_, Some(_)) => Err(BadOptions(format!(
+            "mdbx-sync: the engine is `{}`",
+            engine.as_str()
+        ))),
+        (_, None) => Ok(None),
+    }
+}
+
+fn parse_admin_port(text: &str) -> Result<AdminPort, BadOptions> {
+    if text == "off" {
+        return Ok(AdminPort::Off);
+    }
+    let port = text
+        .parse()
+        .map_err(|_| BadOptions(format!("adminPort: `{text}` is neither a port nor `off`")))?;
+    Ok(AdminPort::On(port))
+}
+
+fn default_admin_port(port: u16) -> Result<AdminPort, BadOptions> {
+    if port == 0 {
+        return Ok(AdminPort::On(0));
+    }
+    let admin = port.checked_add(ADMIN_PORT_OFFSET).ok_or_else(|| {
+        BadOptions(format!(
+            "adminPort: port {port} leaves none for it {ADMIN_PORT_OFFSET} above; give --adminPort"
+        ))
+    })?;
+    Ok(AdminPort::On(admin))
+}
+
+fn parse_addresses(text: &str) -> Result<Vec<String>, BadOptions> {
+    let addresses: Vec<String> = text
+        .split(',')
+        .map(|address| address.trim().to_owned())
+        .collect();
+    if addresses.iter().any(String::is_empty) {
+        return Err(BadOptions(format!(
+            "bind_ip: `{text}` names an empty address"
+        )));
+    }
+    if let Some(path) = addresses.iter().find(|address| address.starts_with('/')) {
+        return Err(BadOptions(format!(
+            "bind_ip: `{path}`: Unix domain sockets are not supported yet"
+        )));
+    }
+    Ok(addresses)
+}
+
+fn parse_compressors(text: &str) -> Result<Vec<CompressorName>, BadOptions> {
+    if text == "disabled" {
+        return Ok(Vec::new());
+    }
+    text.split(',')
+        .map(|name| CompressorName::parse(name.trim()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Config, BadOptions> {
+        let line = CommandLine::parse_from(["quarry", "serve"].iter().chain(arguments));
+        let Command::Serve(serve) = line.command else {
+            unreachable!("the line says `serve`")
+        };
+        Config::new(*serve, Vec::new())
+    }
+
+    #[test]
+    fn a_sync_mode_is_for_libmdbx_and_the_worst_one_for_who_said_so() {
+        let mdbx = |arguments: &[&str]| {
+            let all = [&["--engine", "mdbx", "--mdbx-sync"], arguments].concat();
+            parse(&all).map(|config| (config.mdbx_sync, config.can_promise_durability()))
+        };
+        assert_eq!(
+            parse(&["--engine", "mdbx"]).unwrap().mdbx_sync,
+            Some(MdbxSync::SafeNoSync)
+        );
+        assert_eq!(parse(&[]).unwrap().mdbx_sync, None);
+        assert_eq!(mdbx(&["durable"]).unwrap(), (Some(MdbxSync::Durable), true));
+        assert!(mdbx(&["utterly-no-sync"]).is_err());
+        assert!(mdbx(&["utterly-no-sync", "--durability", "strict"]).is_err());
+        let utterly = mdbx(&["utterly-no-sync", "--durability", "relaxed"]).unwrap();
+        assert_eq!(utterly, (Some(MdbxSync::UtterlyNoSync), false));
+        let error = parse(&["--engine", "memory", "--mdbx-sync", "durable"]).unwrap_err();
+        assert_eq!(error.0, "mdbx-sync: the engine is `memory`");
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let path = std::env::temp_dir().join(format!("quarry-config-{}.yaml", std::process::id()));
+        std::fs::write(&path, "net:\n  port: 4000\n  bindIp: 127.0.0.1,::1\nstorage:\n  engine: memory\nsetParameter:\n  cursorTimeoutMillis: 5000\n").unwrap();
+        let file = path.to_str().unwrap();
+        let config = parse(&["--config", file]).unwrap();
+        assert_eq!(
+            (config.port, config.engine, config.addresses.len()),
+            (4000, EngineName::Memory, 2)
+        );
+        assert_eq!(config.admin_port, AdminPort::On(5000));
+        assert_eq!(
+            config.parameters,
+            [("cursorTimeoutMillis".to_owned(), "5000".to_owned())]
+        );
+        let config = parse(&[
+            "--config",
+            file,
+            "--port",
+            "4001",
+            "--engine",
+            "mdbx",
+            "--adminPort",
+            "off",
+        ])
+        .unwrap();
+        assert_eq!(
+            (config.port, config.engine, config.admin_port),
+            (4001, EngineName::Mdbx, AdminPort::Off)
+        );
+        std::fs::write(&path, "net:\n  prot: 4000\n").unwrap();
+        assert!(parse(&["--config", file]).unwrap_err().0.contains("prot"));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused() {
+        assert!(
+            parse(&["--replSet", "rs0"])
+                .unwrap_err()
+                .0
+                .contains("not supported yet")
+        );
+        assert!(
+            parse(&["--port", "65000"])
+                .unwrap_err()
+                .0
+                .contains("adminPort")
+        );
+        assert!(parse(&["--adminPort", "none"]).is_err());
+        assert!(parse(&["--networkMessageCompressors", "lz4"]).is_err());
+        assert!(parse(&["--setParameter", "loose"]).is_err());
+        let refused = parse(&["--otlpEndpoint", "https://otel:4318"]).unwrap_err();
+        assert!(refused.0.contains("otlpEndpoint") && refused.0.contains("TLS"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Which storage engines this build has, and how each is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quarry_storage::{Engine, Memory};
+
+#[cfg(feature = "mdbx")]
+use crate::process::config::MdbxSync;
+use crate::process::config::{Config, Durability, EngineName};
+use crate::process::parameters::Parameters;
+
+/// The journal's directory within the data directory. Each engine's is called as the engine is.
+pub const JOURNAL: &str = "journal";
+
+/// The engines of this build.
+pub fn available() -> impl Iterator<Item = EngineName> {
+    let all = [
+        (EngineName::Rocksdb, cfg!(feature = "rocksdb")),
+        (EngineName::Mdbx, cfg!(feature = "mdbx")),
+        (EngineName::Memory, true),
+    ];
+    all.into_iter()
+        .filter(|(_, built)| *built)
+        .map(|(name, _)| name)
+}
+
+/// Opens the engine with its files under the data directory, at most `tables_max` of them at once.
+pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String> {
+    let directory: &Path = &config.data_directory;
+    match config.engine {
+        EngineName::Memory => Ok(Arc::new(Memory::new())),
+        #[cfg(feature = "rocksdb")]
+        EngineName::Rocksdb => {
+            let path = directory.join(config.engine.as_str());
+            let options = quarry_storage_rocksdb::Options {
+                open_files_max: Some(tables_max),
+                ..Default::default()
+            };
+            let engine = quarry_storage_rocksdb::RocksDb::open(&path, &options);
+            Ok(Arc::new(engine.map_err(|error| error.to_string())?))
+        }
+        #[cfg(feature = "mdbx")]
+        EngineName::Mdbx => {
+            let path = directory.join(config.engine.as_str());
+            let options = quarry_storage_mdbx::Options {
+                sync_mode: sync_mode(config),
+                readers_max: readers_max(config.connections_max),
+                ..Default::default()
+            };
+            let engine = quarry_storage_mdbx::Mdbx::open(&path, &options);
+            Ok(Arc::new(engine.map_err(|error| error.to_string())?))
+        }
+        #[allow(unreachable_patterns)]
+        other => {
+            let _ = (directory, tables_max);
+            Err(format!("this build has no engine `{}`", other.as_str()))
+        }
+    }
+}
+
+/// Slots for readers: a view and a read beside it for each connection, and some for transactions and what runs in the
+/// background, as far as libmdbx has them.
+#[cfg(feature = "mdbx")]
+fn readers_max(connections_max: usize) -> u32 {
+    const OTHERS: usize = 4_096;
+    let wanted = connections_max.saturating_mul(2).saturating_add(OTHERS);
+    wanted.min(quarry_storage_mdbx::READERS_MAX as usize) as u32
+}
+
+#[cfg(feature = "mdbx")]
+fn sync_mode(config: &Config) -> quarry_storage_mdbx::SyncMode {
+    use quarry_storage_mdbx::SyncMode;
+    match config.mdbx_sync {
+        Some(MdbxSync::Durable) => SyncMode::Durable,
+        Some(MdbxSync::NoMetaSync) => SyncMode::NoMetaSync,
+        Some(MdbxSync::SafeNoSync) | None => SyncMode::SafeNoSync,
+        Some(MdbxSync::UtterlyNoSync) => SyncMode::UtterlyNoSync,
+    }
+}
+
+/// How the database is opened: where its journal lives, and how often that is synced in the background.
+pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_database::Options {
+    quarry_database::Options {
+        journal_directory: match config.engine {
+            EngineName::Memory => None,
+            EngineName::Rocksdb | EngineName::Mdbx => Some(config.data_directory.join(JOURNAL)),
+        },
+        commit_interval_ms: match config.durability {
+            Durability::Journaled | Durability::Strict => {
+                parameters.commit_interval_ms.unsigned_abs()
+            }
+            Durability::Relaxed => 0,
+        },
+        journal_segment_bytes: None,
+        journal_retain_bytes: config.journal.retain_bytes,
+        journal_retain_ms: config.journal.retain_ms,
+        journal_compress_above_bytes: config.journal.compress_above_bytes,
+        record_cache_bytes: parameters.record_cache_mb << 20,
+        shortcuts: parameters.shortcuts,
+        ..quarry_database::Options::default()
+    }
+}

@@ -1,0 +1,15 @@
+//! The process: its command line and configuration, the data directory it takes, the engine it opens, how it starts and
+//! how it stops.
+//!
+//! This wing is the top of the house and may know every other one; of the others only `server` and the commands that
+//! show or change settings know its configuration and parameters.
+
+pub mod config;
+pub mod data_directory;
+pub mod descriptors;
+pub mod engine;
+pub mod foreign_files;
+pub mod parameters;
+pub mod run;
+pub mod shutdown;
+pub mod stopping;

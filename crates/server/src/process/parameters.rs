@@ -1,0 +1,235 @@
+//! Server parameters: what getParameter shows and setParameter changes while the server runs.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_database::Shortcuts;
+use quarry_query::ErrorCode;
+
+use crate::dispatch::error::{CommandError, Result};
+use crate::net::busy_poll::{BusyPolling, LIMIT_US_MAX};
+use crate::process::config::{BadOptions, Config, EngineName};
+use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
+
+/// MongoDB's ten minutes.
+const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
+/// The sync interval of `--durability journaled`.
+const COMMIT_INTERVAL_MS_DEFAULT: i64 = 100;
+const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
+/// A get of the other engines costs little more than one of the cache.
+const RECORD_CACHE_MB_ROCKSDB: usize = 64;
+const RECORD_CACHE_MB_MAX: usize = 1 << 20;
+/// Of operations that are neither slow nor traced by their client.
+const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
+
+pub struct Parameters {
+    pub cursor_timeout_ms: AtomicI64,
+    pub slow_ms: AtomicI64,
+    pub quiet: AtomicBool,
+    /// How long connections wait awake.
+    pub busy_polling: BusyPolling,
+    /// The bits of a number from 0 to 1.
+    trace_sample_rate: AtomicU64,
+    /// Fixed at the start.
+    pub commit_interval_ms: i64,
+    /// Fixed at the start.
+    pub record_cache_mb: usize,
+    /// Fixed at the start. All, but those named by `commitShortcutsOff`.
+    pub shortcuts: Shortcuts,
+    shortcuts_off: String,
+    compressors: String,
+}
+
+/// The names, for `getParameter: "*"`.
+const NAMES: [&str; 11] = [
+    "busyPollMicros",
+    "commitIntervalMs",
+    "commitShortcutsOff",
+    "cursorTimeoutMillis",
+    "featureCompatibilityVersion",
+    "localLogicalSessionTimeoutMinutes",
+    "networkMessageCompressors",
+    "quiet",
+    "recordCacheMB",
+    "slowOpThresholdMs",
+    "traceSampleRate",
+];
+
+impl Parameters {
+    pub fn new(config: &Config) -> Result<Parameters, BadOptions> {
+        let compressors: Vec<&str> = config
+            .compressors
+            .iter()
+            .map(|name| name.as_str())
+            .collect();
+        let mut parameters = Parameters {
+            cursor_timeout_ms: AtomicI64::new(CURSOR_TIMEOUT_MS_DEFAULT),
+            slow_ms: AtomicI64::new(config.slow_ms),
+            quiet: AtomicBool::new(config.quiet),
+            busy_polling: BusyPolling::new(),
+            trace_sample_rate: AtomicU64::new(TRACE_SAMPLE_RATE_DEFAULT.to_bits()),
+            commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
+            record_cache_mb: match config.engine {
+                EngineName::Rocksdb => RECORD_CACHE_MB_ROCKSDB,
+                EngineName::Mdbx | EngineName::Memory => 0,
+            },
+            shortcuts: Shortcuts::default(),
+            shortcuts_off: String::new(),
+            compressors: compressors.join(","),
+        };
+        for (name, text) in &config.parameters {
+            let bad = |why: &str| BadOptions(format!("setParameter: `{name}={text}`: {why}"));
+            if name == "commitIntervalMs" {
+                let ms = text
+                    .parse()
+                    .ok()
+                    .filter(|ms| (1..=COMMIT_INTERVAL_MS_MAX).contains(ms));
+                parameters.commit_interval_ms =
+                    ms.ok_or_else(|| bad("not a number of milliseconds from 1 to 60000"))?;
+                continue;
+            }
+            if name == "commitShortcutsOff" {
+                for shortcut in text.split(',').filter(|shortcut| !shortcut.is_empty()) {
+                    let known = switch_off(&mut parameters.shortcuts, shortcut);
+                    known.ok_or_else(|| bad("not a list of shortcuts of a commit"))?;
+                }
+                parameters.shortcuts_off.clone_from(text);
+                continue;
+            }
+            if name == "recordCacheMB" {
+                let mb = text.parse().ok().filter(|mb| *mb <= RECORD_CACHE_MB_MAX);
+                parameters.record_cache_mb =
+                    mb.ok_or_else(|| bad("not a number of MiB from 0 to 1048576"))?;
+                continue;
+            }
+            let value = match (text.as_str(), text.parse::<i64>(), text.parse::<f64>()) {
+                ("true", ..) => RawValue::Boolean(true),
+                ("false", ..) => RawValue::Boolean(false),
+                (_, Ok(number), _) => RawValue::Int64(number),
+                (_, _, Ok(number)) => RawValue::Double(number),
+                _ => RawValue::from(text.as_str()),
+            };
+            parameters
+                .set(name, value)
+                .map_err(|error| bad(&error.message))?;
+        }
+        Ok(parameters)
+    }
+
+    pub fn trace_sample_rate(&self) -> f64 {
+        f64::from_bits(self.trace_sample_rate.load(Relaxed))
+    }
+
+    /// Appends the parameter; false when there is none of that name.
+    pub fn append(&self, name: &str, reply: &mut DocumentBuilder<'_>) -> bool {
+        match name {
+            "busyPollMicros" => reply.append(name, self.busy_polling.limit_us.load(Relaxed)),
+            "commitIntervalMs" => reply.append(name, self.commit_interval_ms),
+            "commitShortcutsOff" => reply.append(name, self.shortcuts_off.as_str()),
+            "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
+            "featureCompatibilityVersion" => {
+                let mut version = reply.document(name);
+                version.append("version", "8.0");
+                version.finish();
+                return true;
+            }
+            "localLogicalSessionTimeoutMinutes" => reply.append(name, SESSION_TIMEOUT_MINUTES),
+            "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
+            "quiet" => reply.append(name, self.quiet.load(Relaxed)),
+            "recordCacheMB" => reply.append(name, self.record_cache_mb as i64),
+            "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
+            "traceSampleRate" => reply.append(name, self.trace_sample_rate()),
+            _ => return false,
+        };
+        true
+    }
+
+    pub fn append_all(&self, reply: &mut DocumentBuilder<'_>) {
+        for name in NAMES {
+            self.append(name, reply);
+        }
+    }
+
+    /// Appends the value that was, as `was`, and changes it.
+    pub fn change(
+        &self,
+        name: &str,
+        value: RawValue<'_>,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let was = match name {
+            "busyPollMicros" => RawValue::Int64(self.busy_polling.limit_us.load(Relaxed)),
+            "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
+            "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
+            "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
+            "traceSampleRate" => RawValue::Double(self.trace_sample_rate()),
+            _ => RawValue::Null,
+        };
+        self.set(name, value)?;
+        reply.append("was", was);
+        Ok(())
+    }
+
+    fn set(&self, name: &str, value: RawValue<'_>) -> Result<()> {
+        let number = || {
+            value.as_i64_exact().ok_or_else(|| {
+                CommandError::bad_value(format!("the value {value} is not an integer"))
+            })
+        };
+        match name {
+            "cursorTimeoutMillis" => {
+                let ms = number()?;
+                if ms <= 0 {
+                    return Err(CommandError::bad_value(
+                        "cursorTimeoutMillis must be greater than 0",
+                    ));
+                }
+                self.cursor_timeout_ms.store(ms, Relaxed);
+            }
+            "busyPollMicros" => {
+                let micros = number()?;
+                if !(0..=LIMIT_US_MAX).contains(&micros) {
+                    return Err(CommandError::bad_value(format!(
+                        "busyPollMicros must be from 0 to {LIMIT_US_MAX}"
+                    )));
+                }
+                self.busy_polling.limit_us.store(micros, Relaxed);
+            }
+            "slowOpThresholdMs" => self.slow_ms.store(number()?, Relaxed),
+            "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
+            "traceSampleRate" => {
+                let share = value.as_f64_lossy();
+                let share = share.filter(|share| (0.0..=1.0).contains(share));
+                let share = share.ok_or_else(|| {
+                    CommandError::bad_value(format!("traceSampleRate: {value} is not from 0 to 1"))
+                })?;
+                self.trace_sample_rate.store(share.to_bits(), Relaxed);
+            }
+            name if NAMES.contains(&name) => {
+                let message = format!("not allowed to change [{name}] at runtime");
+                return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
+            }
+            _ => {
+                let message = format!(
+                    "attempted to set unrecognized parameter [{name}], use help:true to see options "
+                );
+                return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Switches one shortcut off; none if there is none of that name.
+fn switch_off(shortcuts: &mut Shortcuts, name: &str) -> Option<()> {
+    let switch = match name {
+        "lateWrites" => &mut shortcuts.late_writes,
+        "locksOverSync" => &mut shortcuts.locks_over_sync,
+        "loneWriters" => &mut shortcuts.journal.lone_writers,
+        "gathering" => &mut shortcuts.journal.gathering,
+        "earlySync" => &mut shortcuts.journal.early_sync,
+        _ => return None,
+    };
+    *switch = false;
+    Some(())
+}

@@ -1,0 +1,374 @@
+//! The life of the server: start, serve, stop.
+//!
+//! Everything that can fail does so before `listening` is logged, with one line and mongod's exit code. Signals are
+//! listened to before the data is opened, so that a long replay can be stopped; a second SIGTERM or SIGINT ends the
+//! process at once. Stopping lets writes end, interrupts everything else (`stopping`), and makes everything durable.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use clap::Parser;
+use quarry_database::{Database, WritesNow};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use crate::net::listener::Listener;
+use crate::observe::log;
+use crate::observe::{admin, timing_collector, traces};
+use crate::process::config::{
+    AdminPort, BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
+    EXIT_NET_ERROR, EngineName,
+};
+use crate::process::data_directory::DataDirectory;
+use crate::process::descriptors::Shares;
+use crate::process::parameters::Parameters;
+use crate::process::shutdown::Shutdown;
+use crate::process::{descriptors, engine, foreign_files, stopping};
+use crate::server::Server;
+use crate::sessions::reaper;
+
+/// How a server that did not fail ended.
+enum Ended {
+    Stopped,
+    /// Threads of connections still run: nothing that they may use is to be torn down under them.
+    LeftConnections,
+}
+
+/// Why the server did not start or did not stop cleanly: one line and an exit code.
+struct Failure {
+    code: u8,
+    line: String,
+}
+
+impl Failure {
+    fn data_directory(line: impl ToString) -> Failure {
+        Failure {
+            code: EXIT_DATA_DIRECTORY,
+            line: line.to_string(),
+        }
+    }
+
+    fn network(line: impl ToString) -> Failure {
+        Failure {
+            code: EXIT_NET_ERROR,
+            line: line.to_string(),
+        }
+    }
+}
+
+impl From<BadOptions> for Failure {
+    fn from(options: BadOptions) -> Failure {
+        Failure {
+            code: EXIT_BAD_OPTIONS,
+            line: options.0,
+        }
+    }
+}
+
+/// Does what the process was asked for; its exit code.
+#[must_use]
+pub fn from_command_line() -> ExitCode {
+    let options = match CommandLine::parse().command {
+        Command::Serve(options) => options,
+        Command::Top(options) => return crate::tools::top::run(&options),
+        Command::Journal(command) => return crate::tools::journal::run(&command),
+    };
+    match Config::new(*options, std::env::args().collect()) {
+        Ok(config) => serve(config),
+        Err(error) => {
+            eprintln!("quarry: {error}");
+            ExitCode::from(EXIT_BAD_OPTIONS)
+        }
+    }
+}
+
+/// Serves until a signal or the shutdown command, and gives the exit code of the process.
+fn serve(config: Config) -> ExitCode {
+    if let Err(why) = foreign_files::refuse(&config) {
+        let directory = config.data_directory.display();
+        eprintln!("quarry: data directory `{directory}`: {why}");
+        return ExitCode::from(EXIT_DATA_DIRECTORY);
+    }
+    if let Err(error) = log::start(
+        config.log_path.as_deref(),
+        config.log_append,
+        config.log_format,
+    ) {
+        eprintln!("quarry: the log cannot be written: {error}");
+        return ExitCode::from(EXIT_BAD_OPTIONS);
+    }
+    match start_and_stop(config) {
+        Ok(Ended::Stopped) => ExitCode::SUCCESS,
+        Ok(Ended::LeftConnections) => signal_hook::low_level::exit(0),
+        Err(failure) => {
+            log::fatal(
+                "control",
+                &failure.line,
+                &[("exitCode", i64::from(failure.code).into())],
+            );
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
+    let parameters = Parameters::new(&config)?;
+    // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
+    let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
+    let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
+    let signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
+    let shutdown = Arc::new(Shutdown::default());
+    watch_signals(&shutdown, signals);
+    log_panics();
+    log::info(
+        "control",
+        "quarry starting",
+        &[
+            ("version", env!("CARGO_PKG_VERSION").into()),
+            ("pid", i64::from(std::process::id()).into()),
+            (
+                "dbpath",
+                config.data_directory.to_string_lossy().into_owned().into(),
+            ),
+            ("engine", config.engine.as_str().into()),
+            ("durability", config.durability.as_str().into()),
+        ],
+    );
+    let shares = share_descriptors(&mut config);
+    if config.engine == EngineName::Memory {
+        log::startup_warning(
+            "storage",
+            "the memory engine keeps nothing after the server stops",
+        );
+    }
+    if config.engine == EngineName::Mdbx {
+        log::startup_warning(
+            "storage",
+            "libmdbx keeps no checksums of its pages: damage that the disk does to its file is not noticed",
+        );
+    }
+    if !config.can_promise_durability() {
+        log::startup_warning(
+            "storage",
+            "with --mdbx-sync utterly-no-sync a power loss may damage the data beyond repair",
+        );
+    }
+    let opened = open(config, parameters, shares.tables_max, &shutdown);
+    let server = match (opened, shutdown.reason()) {
+        (Ok(server), _) => server,
+        // Whatever the start came to, nobody waits for it any more.
+        (Err(_), Some(reason)) => {
+            log::info(
+                "control",
+                "stopped while starting",
+                &[("reason", reason.into())],
+            );
+            return Ok(Ended::Stopped);
+        }
+        (Err(failure), None) => return Err(failure),
+    };
+    shutdown.note_started();
+    server.set_port(listener.port());
+    reaper::start(server).map_err(Failure::data_directory)?;
+    timing_collector::start(server).map_err(Failure::data_directory)?;
+    traces::start(server).map_err(Failure::data_directory)?;
+    let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
+    let accepting = listener.start(server).map_err(Failure::network)?;
+    directory.write_port(listener.port()).map_err(|error| {
+        Failure::data_directory(format!(
+            "data directory `{}`: {error}",
+            server.config.data_directory.display()
+        ))
+    })?;
+    if let Some(path) = &server.config.pid_path {
+        std::fs::write(path, format!("{}\n", std::process::id())).map_err(|error| {
+            Failure::data_directory(format!("pid file `{}`: {error}", path.display()))
+        })?;
+    }
+    let mut attributes = vec![
+        ("address", server.config.addresses.join(",").into()),
+        ("port", log::Attribute::from(listener.port())),
+    ];
+    if let Some(port) = admin_port {
+        attributes.push(("adminPort", port.into()));
+    }
+    log::info("network", "listening", &attributes);
+
+    let reason = server.shutdown.wait();
+    log::info("control", "shutting down", &[("reason", reason.into())]);
+    accepting.stop();
+    drop(listener);
+    let has_ended = stopping::end_connections(server);
+    traces::finish();
+    directory.remove_port();
+    if let Some(path) = &server.config.pid_path {
+        let _ = std::fs::remove_file(path);
+    }
+    server.cursors.kill_all();
+    stopping::bound_close();
+    server.database.close().map_err(Failure::data_directory)?;
+    log::info("control", "stopped", &[]);
+    Ok(match has_ended {
+        true => Ended::Stopped,
+        false => Ended::LeftConnections,
+    })
+}
+
+/// Lowers the bound on connections to what the file descriptors allow, and gives what everybody may have of them.
+fn share_descriptors(config: &mut Config) -> Shares {
+    let admin_connections = match config.admin_port {
+        AdminPort::Off => 0,
+        AdminPort::On(_) => admin::CONNECTIONS_MAX,
+    };
+    let limit = descriptors::raise_limit();
+    let shares = descriptors::share_out(limit, config.connections_max, admin_connections);
+    if shares.connections_max < config.connections_max {
+        log::warning(
+            "network",
+            "fewer connections are accepted than asked for: the rest of the file descriptors is for files",
+            &[
+                ("asked", (config.connections_max as u64).into()),
+                ("accepted", (shares.connections_max as u64).into()),
+                ("descriptors", limit.into()),
+            ],
+        );
+        config.connections_max = shares.connections_max;
+    }
+    shares
+}
+
+/// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.
+fn open(
+    config: Config,
+    parameters: Parameters,
+    tables_max: u32,
+    shutdown: &Arc<Shutdown>,
+) -> Result<&'static Server, Failure> {
+    let bad = |why: &dyn std::fmt::Display| {
+        Failure::data_directory(format!(
+            "data directory `{}`: {why}",
+            config.data_directory.display()
+        ))
+    };
+    let engine = engine::open(&config, tables_max).map_err(|error| bad(&error))?;
+    let options = quarry_database::Options {
+        give_up: shutdown.flag(),
+        ..crate::process::engine::database_options(&config, &parameters)
+    };
+    let database = Database::open(Arc::clone(&engine), options).map_err(|error| bad(&error))?;
+    for build in database.interrupted_builds() {
+        log::warning(
+            "index",
+            "an index build was cut off when the server last ended; the index is dropped",
+            &[
+                ("namespace", build.namespace.as_str().into()),
+                ("index", build.index.as_str().into()),
+            ],
+        );
+    }
+    database.on_writes_change(Box::new(log_writes_change));
+    database.on_journal_trouble(Box::new(log_journal_trouble));
+    Ok(Box::leak(Box::new(Server::new(
+        config,
+        parameters,
+        engine,
+        database,
+        Arc::clone(shutdown),
+    ))))
+}
+
+fn log_writes_change(now: &WritesNow) {
+    match now {
+        WritesNow::Refused { reason } => {
+            let reason = [("reason", reason.into())];
+            log::error("storage", "writes are refused", &reason);
+        }
+        WritesNow::Taken { refused } => {
+            let refused = [("refused", (*refused).into())];
+            log::info("storage", "writes are taken again", &refused);
+        }
+    }
+}
+
+fn log_journal_trouble(trouble: Option<&str>) {
+    match trouble {
+        Some(reason) => log::warning(
+            "storage",
+            "the journal's segments cannot be freed or made",
+            &[("reason", reason.into())],
+        ),
+        None => log::info(
+            "storage",
+            "the journal's segments are freed and made again",
+            &[],
+        ),
+    }
+}
+
+/// Listens to signals from before the data is opened to the end of the process.
+fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals) {
+    let shutdown = Arc::clone(shutdown);
+    let watch = move || {
+        let mut was_told = false;
+        for signal in signals.forever() {
+            let reason = match signal {
+                SIGUSR1 => {
+                    rotate_log();
+                    continue;
+                }
+                SIGHUP => "SIGHUP",
+                SIGTERM | SIGINT if was_told => stopping::force(signal),
+                SIGINT => "SIGINT",
+                _ => "SIGTERM",
+            };
+            was_told |= signal != SIGHUP;
+            shutdown.request(reason);
+            stopping::bound_start(Arc::clone(&shutdown));
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("signals".into()).spawn(watch) {
+        log::error(
+            "control",
+            "no thread for signals",
+            &[("error", error.to_string().into())],
+        );
+    }
+}
+
+fn rotate_log() {
+    match log::rotate() {
+        Ok(()) => log::info("control", "log rotated", &[]),
+        Err(error) => log::error(
+            "control",
+            "log not rotated",
+            &[("error", error.to_string().into())],
+        ),
+    }
+}
+
+/// A panic is a defect: it ends its own thread and leaves one line.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let message = panic.payload_as_str().unwrap_or("no message");
+        let trace = std::backtrace::Backtrace::capture();
+        let thread = thread::current()
+            .name()
+            .unwrap_or("without a name")
+            .to_owned();
+        let mut attributes = vec![
+            ("message", message.into()),
+            ("place", log::Attribute::Owned(place)),
+            ("thread", log::Attribute::Owned(thread)),
+        ];
+        if trace.status() == std::backtrace::BacktraceStatus::Captured {
+            attributes.push(("trace", trace.to_string().into()));
+        }
+        log::error("control", "panic", &attributes);
+    }));
+}

@@ -1,0 +1,381 @@
+//! One open cursor: where its documents come from, and how they go into batches.
+//!
+//! Keeps true: a batch stays within a document's size, and a document that did not fit is the first of the next one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument, doc};
+use quarry_database::{Database, Ident, Operation, PlanSummary};
+use quarry_query::exec::Executor;
+
+use crate::commands::list_collections::Listing;
+use crate::dispatch::command::Invocation;
+use crate::dispatch::concerns::ReadConcern;
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::counters::Counter;
+use crate::sessions::session::SessionId;
+
+/// Documents of a first batch when the client names no size.
+pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
+/// A batch ends before it would exceed a document's size.
+const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
+
+/// A longer command is not kept with its cursor.
+const ORIGIN_BYTES_MAX: usize = 512;
+
+/// Where a cursor's documents come from.
+pub enum Source {
+    Executor(Box<Executor>),
+    /// Made when the command ran, such as the list of indexes.
+    Documents(VecDeque<Document>),
+    Listing(Box<Listing>),
+    /// A defect, for tests.
+    #[cfg(test)]
+    Panics,
+}
+
+/// One cursor.
+pub struct ClientCursor {
+    pub id: i64,
+    pub namespace: String,
+    pub session: Option<SessionId>,
+    pub source: Source,
+    /// A document that a stage has made and that did not fit into the last batch.
+    overflow: Vec<u8>,
+    /// What is left of the maxTimeMS of the command that made it.
+    pub time_left: Option<Duration>,
+    pub is_tailable: bool,
+    pub is_await_data: bool,
+    pub has_no_timeout: bool,
+    /// Of the command that made it: each batch keeps to it.
+    pub read_concern: ReadConcern,
+    pub returned: u64,
+    pub batches: u64,
+    /// Of a cursor that is kept.
+    origin: Option<Box<Origin>>,
+}
+
+/// Where an open cursor comes from, for `$currentOp`.
+struct Origin {
+    created: DateTime,
+    /// The command that made it, without document sequences; none where it is too long to keep.
+    command: Option<Box<[u8]>>,
+    plan: Option<PlanSummary>,
+}
+
+impl Origin {
+    fn of(invocation: &Invocation<'_>) -> Origin {
+        let command = invocation.body.as_bytes();
+        Origin {
+            created: DateTime::now(),
+            command: (command.len() <= ORIGIN_BYTES_MAX).then(|| command.into()),
+            plan: invocation.operation.plan.get().cloned(),
+        }
+    }
+}
+
+/// What the first reply of a cursor holds.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstBatch {
+    pub documents_max: u64,
+    /// No cursor stays open after it.
+    pub is_only: bool,
+    /// With that many documents returned the cursor has ended.
+    pub limit: Option<u64>,
+}
+
+impl Default for FirstBatch {
+    fn default() -> Self {
+        FirstBatch {
+            documents_max: FIRST_BATCH_DOCUMENTS,
+            is_only: false,
+            limit: None,
+        }
+    }
+}
+
+impl FirstBatch {
+    /// Reads `cursor: {batchSize}` of the commands that list.
+    pub fn parse(invocation: &Invocation<'_>) -> Result<FirstBatch> {
+        let mut batch = FirstBatch::default();
+        let Some(options) = invocation.document("cursor")? else {
+            return Ok(batch);
+        };
+        for element in options {
+            let name = element.name();
+            if name != "batchSize" {
+                let path = format!("{}.cursor", invocation.command.name);
+                return Err(CommandError::unknown_field(&path, &name.to_string_lossy()));
+            }
+            let size = element
+                .value()
+                .as_i64_exact()
+                .and_then(|size| u64::try_from(size).ok());
+            batch.documents_max = size.ok_or_else(|| {
+                CommandError::bad_value("cursor.batchSize must be a non-negative number")
+            })?;
+        }
+        Ok(batch)
+    }
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BatchEnd {
+    /// The batch is full; there may be more.
+    Full,
+    /// There are no more documents now.
+    Exhausted,
+}
+
+impl ClientCursor {
+    pub fn new(namespace: String, session: Option<SessionId>, source: Source) -> ClientCursor {
+        ClientCursor {
+            id: 0,
+            namespace,
+            session,
+            source,
+            overflow: Vec::new(),
+            time_left: None,
+            is_tailable: false,
+            is_await_data: false,
+            has_no_timeout: false,
+            read_concern: ReadConcern::default(),
+            returned: 0,
+            batches: 0,
+            origin: None,
+        }
+    }
+
+    /// Appends the cursor as `$currentOp` lists an idle one.
+    pub fn append_idle(&self, idle: Duration, entry: &mut DocumentBuilder<'_>) {
+        entry.append("type", "idleCursor");
+        entry.append("ns", self.namespace.as_str());
+        if let Some(session) = self.session {
+            session.append("lsid", entry);
+        }
+        let mut cursor = entry.document("cursor");
+        cursor.append("cursorId", self.id);
+        if let Some(origin) = &self.origin {
+            cursor.append("createdDate", origin.created);
+        }
+        let idle_ms = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
+        let last_used = DateTime::now().0.saturating_sub(idle_ms);
+        cursor.append("lastAccessDate", DateTime(last_used));
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        cursor.append("nDocsReturned", signed(self.returned));
+        cursor.append("nBatchesReturned", signed(self.batches));
+        cursor.append("noCursorTimeout", self.has_no_timeout);
+        cursor.append("tailable", self.is_tailable);
+        cursor.append("awaitData", self.is_await_data);
+        if let Some(origin) = &self.origin {
+            let command = origin.command.as_deref().map(RawDocument::new);
+            match command {
+                Some(Ok(command)) => cursor.append("originatingCommand", command),
+                _ => cursor.append("originatingCommand", &doc! { "$truncated": true }),
+            };
+            if let Some(plan) = &origin.plan {
+                cursor.append("planSummary", plan.to_string().as_str());
+            }
+        }
+        cursor.finish();
+    }
+
+    /// Appends up to `documents_max` documents to the batch.
+    pub fn fill(
+        &mut self,
+        operation: &Arc<Operation>,
+        batch: &mut ArrayBuilder<'_>,
+        documents_max: u64,
+    ) -> Result<BatchEnd> {
+        if let Source::Executor(executor) = &mut self.source {
+            executor.expect(documents_max);
+        }
+        let mut count = 0;
+        while count < documents_max {
+            let room = BATCH_BYTES_MAX.saturating_sub(batch.len_bytes());
+            let mut is_full = false;
+            let pushed = batch.push_document_with(|out| {
+                let start = out.len();
+                if !self.next(operation, out)? {
+                    return Ok(false);
+                }
+                is_full = count > 0 && out.len() - start > room;
+                if is_full {
+                    self.put_back(&out[start..]);
+                }
+                Ok::<bool, CommandError>(!is_full)
+            })?;
+            if is_full {
+                return Ok(BatchEnd::Full);
+            }
+            if !pushed {
+                return Ok(BatchEnd::Exhausted);
+            }
+            count += 1;
+            self.returned += 1;
+        }
+        Ok(BatchEnd::Full)
+    }
+
+    /// Writes the `cursor` of a first reply and keeps what is left for getMore.
+    pub fn answer(
+        mut self,
+        invocation: &mut Invocation<'_>,
+        batch: FirstBatch,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let server = invocation.server;
+        let mut shown = reply.document("cursor");
+        let mut list = shown.array("firstBatch");
+        let end = self.fill(invocation.operation, &mut list, batch.documents_max)?;
+        list.finish();
+        self.batches = 1;
+        invocation.returned = self.returned;
+        server.counters.add(
+            invocation.connection.id,
+            Counter::DocumentsReturned,
+            self.returned,
+        );
+        let is_open = if self.is_tailable {
+            !self.is_dead()
+        } else {
+            end == BatchEnd::Full
+        };
+        let has_reached_limit = batch.limit.is_some_and(|limit| self.returned >= limit);
+        let namespace = self.namespace.clone();
+        let id = if is_open && !batch.is_only && !has_reached_limit {
+            self.save(invocation.operation)?;
+            self.read_concern = invocation.generic.read_concern;
+            self.time_left = invocation
+                .operation
+                .deadline()
+                .map(|end| end.saturating_duration_since(Instant::now()));
+            self.origin = Some(Box::new(Origin::of(invocation)));
+            server.cursors.keep(self)?
+        } else {
+            0
+        };
+        shown.append("id", id);
+        shown.append("ns", namespace.as_str());
+        shown.finish();
+        Ok(())
+    }
+
+    /// Gives up what holds the engine's memory, at the end of a batch.
+    pub fn save(&mut self, operation: &Operation) -> Result<()> {
+        self.overflow.shrink_to_fit();
+        match &mut self.source {
+            Source::Executor(executor) => Ok(executor.save(operation)?),
+            Source::Listing(listing) => {
+                listing.save();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes up where the last batch ended.
+    pub fn restore(&mut self, database: &Database, operation: &Operation) -> Result<()> {
+        match &mut self.source {
+            Source::Executor(executor) => Ok(executor.restore(database, operation)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// The collection that is read, to wait for more of it.
+    pub fn collection(&self) -> Option<Ident> {
+        match &self.source {
+            Source::Executor(executor) => executor.collection(),
+            _ => None,
+        }
+    }
+
+    /// A tailable cursor that can have no more documents.
+    pub fn is_dead(&self) -> bool {
+        match &self.source {
+            Source::Executor(executor) => executor.is_dead(),
+            _ => true,
+        }
+    }
+
+    /// Leaves a document that `next` has handed out to the next batch: read again where it can be, as it was made
+    /// elsewhere.
+    fn put_back(&mut self, document: &[u8]) {
+        let is_read_again = match &mut self.source {
+            Source::Executor(executor) => executor.put_back(document.len()),
+            _ => false,
+        };
+        if !is_read_again {
+            self.overflow.extend_from_slice(document);
+        }
+    }
+
+    fn next(&mut self, operation: &Arc<Operation>, out: &mut Vec<u8>) -> Result<bool> {
+        if !self.overflow.is_empty() {
+            out.append(&mut self.overflow);
+            return Ok(true);
+        }
+        match &mut self.source {
+            Source::Executor(executor) => Ok(executor.next(operation, out)?),
+            Source::Listing(listing) => listing.next(operation, out),
+            Source::Documents(documents) => match documents.pop_front() {
+                Some(document) => {
+                    out.extend_from_slice(document.as_bytes());
+                    Ok(true)
+                }
+                None => Ok(false),
+            },
+            #[cfg(test)]
+            Source::Panics => panic!("a defect of the server"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_follow_each_other() {
+        let operation = Arc::new(Operation::default());
+        let documents = (0..5).map(|n| doc! { "_id": n }).collect();
+        let mut cursor = ClientCursor::new("db.c".into(), None, Source::Documents(documents));
+        let mut out = Vec::new();
+        let mut batch = ArrayBuilder::new(&mut out);
+        assert_eq!(
+            cursor.fill(&operation, &mut batch, 2).unwrap(),
+            BatchEnd::Full
+        );
+        assert_eq!(batch.len(), 2);
+        assert_eq!(
+            cursor.fill(&operation, &mut batch, 10).unwrap(),
+            BatchEnd::Exhausted
+        );
+        assert_eq!((batch.len(), cursor.returned), (5, 5));
+    }
+
+    #[test]
+    fn a_batch_never_exceeds_its_bytes_and_nothing_is_lost() {
+        let operation = Arc::new(Operation::default());
+        let large = "x".repeat(6 << 20);
+        let documents = (0..5)
+            .map(|n| doc! { "_id": n, "large": large.as_str() })
+            .collect();
+        let mut cursor = ClientCursor::new("db.c".into(), None, Source::Documents(documents));
+        let mut lengths = Vec::new();
+        loop {
+            let mut out = Vec::new();
+            let mut batch = ArrayBuilder::new(&mut out);
+            let end = cursor.fill(&operation, &mut batch, u64::MAX).unwrap();
+            lengths.push(batch.len());
+            assert!(batch.len_bytes() <= BATCH_BYTES_MAX + 64);
+            if end == BatchEnd::Exhausted {
+                break;
+            }
+        }
+        assert_eq!(lengths, [2, 2, 1]);
+    }
+}

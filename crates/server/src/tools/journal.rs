@@ -1,0 +1,254 @@
+//! `quarry journal verify | dump | truncate`: the journal of a data directory, looked at or cut by a person.
+//!
+//! Works on a directory that no server uses: the journal's lock sees to that. `verify` and `dump` change nothing.
+//! Exits with 0, with 1 when the journal is damaged or cannot be cut there, with mongod's code for a data directory
+//! that cannot be used. What records mean is not shown: that is the database's.
+
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use quarry_journal::inspect::{self, BehindGap, DumpedGroup, Verified};
+use quarry_journal::{Error, RealFiles};
+
+use crate::process::config::{EXIT_DATA_DIRECTORY, JournalCommand, JournalPlace};
+
+/// The journal is damaged, or cannot be cut where it was asked for.
+const EXIT_REFUSED: u8 = 1;
+
+/// A line for the standard error and an exit code.
+struct Failure {
+    line: String,
+    code: u8,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure {
+            line: error.to_string(),
+            code: EXIT_REFUSED,
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure {
+            line: format!("standard output: {error}"),
+            code: EXIT_REFUSED,
+        }
+    }
+}
+
+/// Runs the command with its output on the standard output.
+pub fn run(command: &JournalCommand) -> ExitCode {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = match command {
+        JournalCommand::Verify { place } => open(place).and_then(|files| verify(&files, &mut out)),
+        JournalCommand::Dump {
+            place,
+            from,
+            limit,
+            records,
+        } => open(place).and_then(|files| dump(&files, *from, *limit, *records, &mut out)),
+        JournalCommand::Truncate {
+            place,
+            after,
+            over_gap,
+        } => {
+            let behind_gap = match over_gap {
+                true => BehindGap::GiveUp,
+                false => BehindGap::Keep,
+            };
+            open(place).and_then(|files| truncate(&files, *after, behind_gap, &mut out))
+        }
+    };
+    match done.and_then(|()| flush(&mut out)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = out.flush();
+            eprintln!("quarry journal: {}", failure.line);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// The journal's files, locked. A directory that is not there is an error, not made.
+fn open(place: &JournalPlace) -> Result<RealFiles, Failure> {
+    let path = place.dbpath.join("journal");
+    let bad = |why: &dyn std::fmt::Display| Failure {
+        line: format!("journal directory `{}`: {why}", path.display()),
+        code: EXIT_DATA_DIRECTORY,
+    };
+    if !path.is_dir() {
+        return Err(bad(&"there is none"));
+    }
+    RealFiles::open(&path).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => bad(&"in use by another process"),
+        _ => bad(&error),
+    })
+}
+
+fn verify(files: &RealFiles, out: &mut dyn Write) -> Result<(), Failure> {
+    let verified = inspect::verify(files)?;
+    let Some(first) = verified.segments.first() else {
+        return Ok(writeln!(out, "the journal has no segments")?);
+    };
+    let identity = &first.header.identity;
+    writeln!(out, "database {}", uuid(&identity.database))?;
+    writeln!(out, "engine   {}", identity.engine)?;
+    writeln!(
+        out,
+        "\n{:<20} {:>11} {:>11} {:>9} {:>10} {:>10} {:>10}  made",
+        "segment", "incarnation", "bytes", "groups", "records", "first LSN", "last LSN"
+    )?;
+    for segment in &verified.segments {
+        writeln!(
+            out,
+            "{:<20} {:>11} {:>11} {:>9} {:>10} {:>10} {:>10}  {}",
+            segment.name,
+            segment.header.incarnation_number(),
+            segment.header.segment_bytes,
+            segment.groups,
+            segment.records,
+            segment.first_lsn,
+            segment.last_lsn,
+            time(segment.header.created_unix_ms),
+        )?;
+    }
+    Ok(writeln!(out, "\n{}", summary(&verified))?)
+}
+
+fn summary(verified: &Verified) -> String {
+    let records = match verified.last_lsn {
+        0 => "no records".to_owned(),
+        last_lsn => format!("records {} to {last_lsn}", verified.first_lsn),
+    };
+    let end = if verified.is_closed {
+        "closed, all of it durable".to_owned()
+    } else {
+        format!(
+            "not closed, known durable up to {}; a start cuts what lies behind the end",
+            verified.durable_lsn
+        )
+    };
+    format!(
+        "the chain is whole: {records}, end in `{}` at offset {}\n{end}",
+        verified.end_segment, verified.end_offset
+    )
+}
+
+fn dump(
+    files: &RealFiles,
+    from_lsn: u64,
+    limit: Option<u64>,
+    with_records: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut left = limit.unwrap_or(u64::MAX);
+    let mut printed = Ok(());
+    inspect::dump(files, from_lsn, &mut |group| {
+        if left == 0 {
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        printed = print_group(group, with_records, out);
+        match printed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    match printed {
+        // `quarry journal dump | head` has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
+    }
+}
+
+fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write) -> io::Result<()> {
+    let header = &group.header;
+    write!(out, "{} {:>9}  ", group.segment, group.offset)?;
+    match header.count {
+        0 => write!(out, "mark")?,
+        1 => write!(out, "record {}", header.first_lsn)?,
+        _ => write!(
+            out,
+            "records {} to {}",
+            header.first_lsn,
+            header.next_lsn() - 1
+        )?,
+    }
+    if header.plain_bytes > 0 {
+        write!(out, ", {} bytes with LZ4", header.plain_bytes)?;
+    }
+    writeln!(
+        out,
+        ", {} bytes, durable up to {}, incarnation {}, {}",
+        header.group_bytes(),
+        header.durable_lsn,
+        header.incarnation >> 32,
+        time(header.unix_ms)
+    )?;
+    if with_records {
+        for (lsn, payload) in &group.payloads {
+            write!(out, "  {lsn} {} ", payload.len())?;
+            for byte in payload {
+                write!(out, "{byte:02x}")?;
+            }
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+fn truncate(
+    files: &RealFiles,
+    last_lsn: u64,
+    behind_gap: BehindGap,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let kept = inspect::truncate(files, last_lsn, behind_gap).map_err(|error| match error {
+        Error::PositionMoved { next_lsn: 1, .. } => Failure {
+            line: format!("no group ends at record {last_lsn}, nor before it; nothing was changed"),
+            code: EXIT_REFUSED,
+        },
+        Error::PositionMoved { next_lsn, .. } => Failure {
+            line: format!(
+                "no group ends at record {last_lsn}; the last one before it ends at record {}; nothing was changed",
+                next_lsn - 1
+            ),
+            code: EXIT_REFUSED,
+        },
+        error => error.into(),
+    })?;
+    Ok(writeln!(
+        out,
+        "the log now ends at record {last_lsn}: {kept} groups are kept"
+    )?)
+}
+
+fn flush(out: &mut dyn Write) -> Result<(), Failure> {
+    match out.flush() {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        flushed => Ok(flushed?),
+    }
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+fn time(unix_ms: u64) -> String {
+    let since = i64::try_from(unix_ms).unwrap_or(i64::MAX);
+    match jiff::Timestamp::from_millisecond(since) {
+        Ok(time) => format!("{time:.3}"),
+        Err(_) => format!("{unix_ms} ms since 1970"),
+    }
+}
