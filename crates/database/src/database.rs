@@ -15,26 +15,26 @@ use quarry_storage::{Engine, Readiness, WriteBatch};
 use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
 
-use crate::background::Background;
-use crate::builds::{Builds, InterruptedBuild};
-use crate::catalog::Catalog;
-use crate::checkpoint::{CHECKPOINT_TICK, Checkpoints, OnTrouble};
-use crate::collection::Collection;
+use crate::build::builds::{Builds, InterruptedBuild};
+use crate::catalog::cache::Catalog;
+use crate::catalog::collection::Collection;
+use crate::commit::late_writes::{LateWrites, ReplyFirst};
+use crate::commit::payload::Header;
+use crate::commit::refusals::{OnChange, Refusals, RefusedWrites};
+use crate::commit::watches::CommitWatch;
 use crate::commit::{CommitPath, read_u64};
 use crate::error::{Error, Result};
-use crate::hold::{Hold, Holds};
-use crate::ident::Ident;
-use crate::large_batches::LargeBatches;
-use crate::late_writes::{LateWrites, ReplyFirst};
-use crate::layout;
-use crate::namespace::Namespace;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
+use crate::locks::hold::{Hold, Holds};
+use crate::locks::large_batches::LargeBatches;
+use crate::locks::record_locks::LockTable;
 use crate::operation::Operation;
-use crate::payload::Header;
-use crate::reads::Reads;
 use crate::record_cache::{RecordCache, RecordCacheCounters};
-use crate::record_locks::LockTable;
-use crate::refusals::{OnChange, Refusals, RefusedWrites};
-use crate::watches::CommitWatch;
+use crate::snapshot::reads::Reads;
+use crate::upkeep::background::Background;
+use crate::upkeep::checkpoint::{CHECKPOINT_TICK, Checkpoints, OnTrouble};
 
 const DDL_SHARDS: usize = 16;
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
@@ -225,7 +225,7 @@ impl Database {
             )),
         }));
         keep_replayed(engine.as_ref(), &journal)?;
-        let interrupted_builds = crate::builds::interrupted(engine.as_ref())?;
+        let interrupted_builds = crate::build::builds::interrupted(engine.as_ref())?;
         let database = Database {
             reads: Reads::new(Arc::clone(&engine), records),
             engine,
@@ -458,12 +458,13 @@ impl Database {
 
     /// Serialises changes of one database's catalog.
     pub(crate) fn lock_ddl(&self, database: &str) -> MutexGuard<'_, ()> {
-        let shard = crate::record_locks::lock_hash(database.as_bytes()) as usize % DDL_SHARDS;
+        let shard =
+            crate::locks::record_locks::lock_hash(database.as_bytes()) as usize % DDL_SHARDS;
         self.ddl[shard].lock()
     }
 
     pub(crate) fn ddl_shard(database: &str) -> usize {
-        crate::record_locks::lock_hash(database.as_bytes()) as usize % DDL_SHARDS
+        crate::locks::record_locks::lock_hash(database.as_bytes()) as usize % DDL_SHARDS
     }
 
     fn start_checkpoints(&self) {
@@ -474,7 +475,7 @@ impl Database {
         let late_writes = Arc::clone(&self.late_writes);
         self.background.start("checkpoint", move |stop| {
             let mut last_durable = 0;
-            let mut reclaimer = crate::reclaim::Reclaimer::default();
+            let mut reclaimer = crate::upkeep::reclaim::Reclaimer::default();
             while !stop.wait(CHECKPOINT_TICK) {
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
                 // it is told to, so it writes only where that will not wait.

@@ -27,7 +27,7 @@ use std::thread;
 use quarry_storage::Result;
 use quarry_timing::Work;
 
-use crate::record_locks::lock_hash;
+use crate::locks::record_locks::lock_hash;
 use primitives::{AtomicU64, Mutex, Ordering};
 use shard::Shard;
 

@@ -7,12 +7,12 @@ use quarry_bson::RawDocument;
 use quarry_storage::KeyRange;
 
 use super::Piece;
-use crate::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, Detail};
 use crate::database::Database;
 use crate::error::Result;
-use crate::index_keys::Target;
-use crate::key_buffer::KeyBuffer;
-use crate::layout;
+use crate::index::key_buffer::KeyBuffer;
+use crate::index::keys::Target;
+use crate::keyspace::layout;
 
 /// Collections whose last RecordId is kept in memory; beyond it all are forgotten and found again.
 const RECORD_IDS_KNOWN_MAX: usize = 65_536;
@@ -84,7 +84,7 @@ impl Database {
         &self,
         collection: &Collection,
         detail: &Detail,
-        capped: crate::collection::Capped,
+        capped: crate::catalog::collection::Capped,
         piece: &mut Piece,
     ) -> Result<()> {
         let counts = self.counts(collection)?;

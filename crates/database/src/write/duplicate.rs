@@ -4,10 +4,10 @@ use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
 use crate::error::{DuplicateKey, Error};
-use crate::index::Index;
-use crate::index_entry::IndexEntry;
+use crate::index::definition::Index;
+use crate::index::entry::IndexEntry;
 
 pub(super) fn duplicate_id(collection: &Collection, document: RawDocument<'_>) -> Error {
     let mut key_pattern = Document::new();

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Change;
 use crate::database::Database;
-use crate::namespace::Namespace;
+use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 use quarry_journal::Level;
 

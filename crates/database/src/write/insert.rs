@@ -10,15 +10,15 @@ use smallvec::SmallVec;
 
 use super::duplicate::{duplicate_id, duplicate_key};
 use super::{LocksOver, Piece};
-use crate::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, Detail};
 use crate::database::{Database, append_record_key};
 use crate::error::{Error, Result};
-use crate::index_keys::Target;
-use crate::key_buffer::{Entry, KeyBuffer};
-use crate::large_batches::LARGE_BATCH_BYTES;
-use crate::namespace::Namespace;
+use crate::index::key_buffer::{Entry, KeyBuffer};
+use crate::index::keys::Target;
+use crate::keyspace::namespace::Namespace;
+use crate::locks::large_batches::LARGE_BATCH_BYTES;
+use crate::locks::record_locks::{Locks, lock_hash};
 use crate::operation::Operation;
-use crate::record_locks::{Locks, lock_hash};
 
 /// What an insert did: how many went in, and which did not.
 #[derive(Debug, Default)]

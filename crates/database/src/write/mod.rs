@@ -16,14 +16,14 @@ use quarry_journal::Journal;
 use quarry_storage::WriteBatch;
 use smallvec::SmallVec;
 
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM};
 use crate::database::{Database, Submit, now_ms};
 use crate::error::Result;
-use crate::ident::Ident;
-use crate::index::Index;
-use crate::layout;
+use crate::index::definition::Index;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::layout;
 use crate::operation::Operation;
-use crate::payload::{Delta, Header, OperationKind, SYSTEM};
 
 pub(crate) use duplicate::duplicate_key;
 pub use insert::Inserted;

@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 use super::Piece;
 use super::duplicate::duplicate_key;
 use super::modify::{Modified, StagedChange};
-use crate::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, Detail};
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::index_entry::split_unique_value;
-use crate::index_keys::Target;
-use crate::key_buffer::{Entry, KeyBuffer};
+use crate::index::entry::split_unique_value;
+use crate::index::key_buffer::{Entry, KeyBuffer};
+use crate::index::keys::Target;
+use crate::locks::record_locks::{Locks, lock_hash};
 use crate::operation::Operation;
-use crate::record_locks::{Locks, lock_hash};
 
 /// Index entries that go and come with a piece of changes.
 #[derive(Default)]

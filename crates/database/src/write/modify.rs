@@ -6,10 +6,10 @@ use super::modified_keys::ModifiedKeys;
 use super::{LocksOver, Piece};
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::ident::Ident;
-use crate::namespace::Namespace;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::namespace::Namespace;
+use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
-use crate::record_locks::lock_hash;
 
 /// What a modification of one record comes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

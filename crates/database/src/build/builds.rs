@@ -1,0 +1,220 @@
+//! Index builds that are running, and those that a crash cut off.
+//!
+//! A build that runs has a mark in the system range for each of its indexes, `0x00 0x15 ident`, with the collection and
+//! the index's name. The mark comes and goes with the catalog entry that says *building*: registered with it, renamed
+//! with it, and deleted by the commit that finishes or drops the index. So an open database that reads this one small
+//! range knows every build that nobody will finish. Nobody was told that such an index exists: a thread drops it, as
+//! dropIndexes would, while the database already serves; writers keep it up to date until then.
+//!
+//! Running builds are known in memory too. createIndexes with a definition that another one builds waits for it, and
+//! with one that nobody builds (the cleaner has not come to it, or a failed build could not be taken back because
+//! writes were refused) replaces it.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use quarry_storage::{Engine, KeyRange, WriteBatch};
+use rustc_hash::FxHashMap;
+
+use crate::build::unique_build::Noted;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::index::definition::Index;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
+use crate::locks::hold::INTERRUPT_TICK;
+use crate::operation::Operation;
+use crate::upkeep::background::Stop;
+
+/// How long the cleaner waits after a refused write.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// An index whose build a crash cut off; it is dropped in the background.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterruptedBuild {
+    pub namespace: Namespace,
+    pub index: String,
+    pub(crate) ident: Ident,
+}
+
+/// The builds that run in this process.
+#[derive(Default)]
+pub struct Builds {
+    running: Mutex<FxHashMap<Ident, Noted>>,
+    ended: Condvar,
+}
+
+/// The indexes of one createIndexes, running until dropped.
+pub struct Running<'b> {
+    builds: &'b Builds,
+    idents: Vec<Ident>,
+}
+
+impl Builds {
+    pub fn start(&self, idents: Vec<Ident>) -> Running<'_> {
+        let new = idents.iter().map(|ident| (*ident, Noted::default()));
+        self.running.lock().extend(new);
+        Running {
+            builds: self,
+            idents,
+        }
+    }
+
+    pub fn is_running(&self, ident: Ident) -> bool {
+        self.running.lock().contains_key(&ident)
+    }
+
+    /// Waits until nobody builds `ident` any more.
+    pub fn wait(&self, ident: Ident, operation: &Operation) -> Result<()> {
+        let mut running = self.running.lock();
+        while running.contains_key(&ident) {
+            self.ended.wait_for(&mut running, INTERRUPT_TICK);
+            operation.check()?;
+        }
+        Ok(())
+    }
+
+    /// Notes a document for `unique_build`. Nobody needs the notes of an index that nobody builds.
+    pub fn note(&self, ident: Ident, record_key: &[u8], duplicate: impl FnOnce() -> Error) {
+        if let Some(noted) = self.running.lock().get_mut(&ident) {
+            noted.add(record_key, duplicate);
+        }
+    }
+
+    /// Fails when one of the builds has noted too much.
+    pub fn check_noted(&self, idents: &[Ident]) -> Result<()> {
+        let running = self.running.lock();
+        let mut noted = idents.iter().filter_map(|ident| running.get(ident));
+        noted.try_for_each(Noted::check)
+    }
+
+    /// The record keys that were noted; an error if there were too many.
+    pub fn noted(&self, ident: Ident) -> Result<Vec<Box<[u8]>>> {
+        let running = self.running.lock();
+        let Some(noted) = running.get(&ident) else {
+            return Ok(Vec::new());
+        };
+        noted.check()?;
+        Ok(noted.record_keys())
+    }
+}
+
+impl Running<'_> {
+    pub fn idents(&self) -> &[Ident] {
+        &self.idents
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut running = self.builds.running.lock();
+        for ident in &self.idents {
+            running.remove(ident);
+        }
+        drop(running);
+        self.builds.ended.notify_all();
+    }
+}
+
+/// Marks `index` as being built in `namespace`.
+pub fn stage_mark(index: &Index, namespace: &Namespace, batch: &mut WriteBatch) {
+    let value = [
+        namespace.database(),
+        namespace.collection(),
+        index.name.as_str(),
+    ]
+    .join("\0");
+    batch.put(&layout::building_key(index.ident), value.as_bytes());
+}
+
+pub fn unstage_mark(ident: Ident, batch: &mut WriteBatch) {
+    batch.delete(&layout::building_key(ident));
+}
+
+/// The marks that stand: before the first operation, those of builds that were cut off.
+pub fn interrupted(engine: &dyn Engine) -> Result<Vec<InterruptedBuild>> {
+    let snapshot = engine.snapshot()?;
+    let mut cursor = snapshot.cursor(KeyRange::prefix(layout::BUILDING))?;
+    cursor.first()?;
+    let mut builds = Vec::new();
+    while cursor.valid() {
+        let ident = layout::split_ident(layout::BUILDING, cursor.key());
+        let (ident, _) = ident.ok_or_else(broken_mark)?;
+        builds.push(parse_mark(ident, cursor.value())?);
+        cursor.next()?;
+    }
+    Ok(builds)
+}
+
+fn parse_mark(ident: Ident, value: &[u8]) -> Result<InterruptedBuild> {
+    let text = std::str::from_utf8(value).map_err(|_| broken_mark())?;
+    let mut parts = text.splitn(3, '\0');
+    let (Some(database), Some(collection), Some(index)) =
+        (parts.next(), parts.next(), parts.next())
+    else {
+        return Err(broken_mark());
+    };
+    Ok(InterruptedBuild {
+        namespace: Namespace::new(database, collection)?,
+        index: index.to_owned(),
+        ident,
+    })
+}
+
+fn broken_mark() -> Error {
+    Error::Corrupt("the mark of an index build is broken".to_owned())
+}
+
+impl Database {
+    /// The builds that a crash had cut off when the database was opened.
+    pub fn interrupted_builds(&self) -> &[InterruptedBuild] {
+        &self.interrupted_builds
+    }
+
+    /// Drops those of `idents`, all of one collection, that are still being built, wherever it was renamed to.
+    pub(crate) fn drop_builds(&self, idents: &[Ident], operation: &Operation) -> Result<()> {
+        loop {
+            let Some(namespace) = self.building_namespace(idents)? else {
+                return Ok(());
+            };
+            let _ddl = self.lock_ddl(namespace.database());
+            let held = self.hold_exclusive(&namespace, operation)?;
+            // The collection can have been renamed, and its marks with it, before it was held.
+            if self.building_namespace(idents)?.as_ref() == Some(&namespace) {
+                let Some((collection, _hold)) = held else {
+                    // It went with its database, whose clean-up takes the marks.
+                    return Ok(());
+                };
+                let keep = |index: &Index| !(index.building && idents.contains(&index.ident));
+                return self.replace_indexes(&collection, keep).map(drop);
+            }
+        }
+    }
+
+    /// Where the first of `idents` that has a mark is being built.
+    fn building_namespace(&self, idents: &[Ident]) -> Result<Option<Namespace>> {
+        for ident in idents {
+            let mut mark = None;
+            self.engine
+                .get(&layout::building_key(*ident), &mut |value| {
+                    mark = Some(parse_mark(*ident, value));
+                })?;
+            if let Some(mark) = mark {
+                return mark.map(|mark| Some(mark.namespace));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops what was found at the start, one index after the other; tries again where writes are refused.
+    pub(crate) fn drop_interrupted_builds(&self, stop: &Stop, operation: &Operation) {
+        for build in self.interrupted_builds.iter() {
+            while self.drop_builds(&[build.ident], operation).is_err() {
+                if stop.wait(RETRY_AFTER) {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Building indexes on existing data while writes go on.
+//!
+//! An index is registered as *building* under the exclusive hold; from then on every writer keeps it up to date. The
+//! build then walks the collection in pieces: it locks the records of a piece, reads the latest, and puts their entries
+//! through the commit path. At the end the index becomes visible to plans. A duplicate fails the build and removes it; when it counts as one is
+//! told in `unique_build`. What a crash leaves of a build is dropped after the next start (`builds`).
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use quarry_bson::{Document, RawDocument};
+use quarry_journal::Level;
+use quarry_storage::{KeyRange, WriteBatch};
+
+use crate::build::builds::{Running, stage_mark, unstage_mark};
+use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::ddl::{names_id, same_pattern, stage_index_drop};
+use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
+use crate::database::{Database, now_ms};
+use crate::error::{Error, Result};
+use crate::index::definition::{INDEXES_MAX, Index};
+use crate::index::entry::split_unique_value;
+use crate::index::key_buffer::KeyBuffer;
+use crate::index::keys::Target;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
+use crate::locks::record_locks::lock_hash;
+use crate::operation::{Operation, run_unbound};
+
+const BUILD_PIECE_DOCUMENTS: usize = 256;
+/// A piece ends behind the document that fills it.
+const BUILD_PIECE_BYTES: usize = 1024 * 1024;
+const INDEX_OPTIONS_CONFLICT: i32 = 85;
+const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
+const CANNOT_CREATE_INDEX: i32 = 67;
+const INDEX_BUILD_ABORTED: i32 = 276;
+
+/// What createIndexes reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexesCreated {
+    pub before: usize,
+    pub after: usize,
+    pub created_collection: bool,
+}
+
+/// What registering came to.
+enum Register<'b> {
+    Done(Registered<'b>),
+    /// Another createIndexes builds this one of the indexes.
+    IsBuilt(Ident),
+}
+
+struct Registered<'b> {
+    before: usize,
+    created: usize,
+    lsn: Option<u64>,
+    /// The indexes that have to be built.
+    running: Option<Running<'b>>,
+}
+
+/// An index of the definition that is asked for.
+enum Known<'i> {
+    /// The one on `_id`, which is always there.
+    Id,
+    Index(&'i Index),
+}
+
+impl Database {
+    pub fn create_indexes(
+        &self,
+        namespace: &Namespace,
+        specs: &[Document],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<IndexesCreated> {
+        let created_collection = self.catalog.get(namespace)?.is_none();
+        // Parsed before the collection is created, so that a bad index leaves nothing behind.
+        for spec in specs {
+            Index::from_spec(spec.as_raw(), Ident(0))?;
+        }
+        self.collection_or_create(namespace, operation)?;
+        let registered = loop {
+            match self.register(namespace, specs, operation)? {
+                Register::Done(registered) => break registered,
+                Register::IsBuilt(ident) => self.builds.wait(ident, operation)?,
+            }
+        };
+        let mut lsn = registered.lsn;
+        if let Some(running) = &registered.running {
+            let idents = running.idents();
+            let built = self
+                .build(namespace, idents, operation)
+                .and_then(|()| self.finish(namespace, idents, operation));
+            match built {
+                Ok(finished) => lsn = Some(finished),
+                Err(error) => {
+                    // Where writes are refused it stays until the next createIndexes, dropIndexes or start.
+                    let unbound = Operation::default();
+                    let _ = run_unbound(|| self.drop_builds(idents, &unbound));
+                    return Err(error);
+                }
+            }
+        }
+        self.settle(lsn, level)?;
+        Ok(IndexesCreated {
+            before: registered.before,
+            after: registered.before + registered.created,
+            created_collection,
+        })
+    }
+
+    /// Puts the new indexes into the catalog; on an empty collection they are ready at once.
+    fn register(
+        &self,
+        namespace: &Namespace,
+        specs: &[Document],
+        operation: &Operation,
+    ) -> Result<Register<'_>> {
+        let _ddl = self.lock_ddl(namespace.database());
+        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(Error::QueryPlanKilled(format!(
+                "collection `{namespace}` was dropped"
+            )));
+        };
+        let detail = self.catalog.detail(&collection)?;
+        // What nobody builds any more makes room.
+        let is_left = |index: &&Index| index.building && !self.builds.is_running(index.ident);
+        let kept: Vec<&Index> = detail
+            .indexes
+            .iter()
+            .filter(|index| !is_left(index))
+            .collect();
+        let before = kept.len() + usize::from(collection.is_clustered());
+        let is_empty = self.commit_path.counts(collection.ident)?.documents == 0;
+        let mut new: Vec<Index> = Vec::new();
+        for spec in specs {
+            let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
+            match known(&candidate, kept.iter().copied().chain(&new))? {
+                None => {}
+                Some(Known::Index(index)) if self.builds.is_running(index.ident) => {
+                    return Ok(Register::IsBuilt(index.ident));
+                }
+                Some(_) => continue,
+            }
+            let mut index = Index::from_spec(spec.as_raw(), self.commit_path.allocate_ident())?;
+            index.building = !is_empty;
+            new.push(index);
+        }
+        if new.is_empty() {
+            return Ok(Register::Done(Registered {
+                before,
+                created: 0,
+                lsn: None,
+                running: None,
+            }));
+        }
+        if before + new.len() > INDEXES_MAX {
+            return Err(Error::invalid(
+                CANNOT_CREATE_INDEX,
+                format!("add index fails, too many indexes for `{namespace}`"),
+            ));
+        }
+        let mut batch = WriteBatch::new();
+        for index in detail.indexes.iter().filter(is_left) {
+            stage_index_drop(index, &mut batch);
+        }
+        for index in new.iter().filter(|index| index.building) {
+            stage_mark(index, namespace, &mut batch);
+        }
+        // Before the commit shows the indexes to anybody else.
+        let running = (!is_empty).then(|| {
+            let idents = new.iter().map(|index| index.ident).collect();
+            self.builds.start(idents)
+        });
+        let all: Vec<&Index> = kept.into_iter().chain(&new).collect();
+        let lsn = self.put_entry(&collection, &all, ALLOCATED, batch)?;
+        Ok(Register::Done(Registered {
+            before,
+            created: new.len(),
+            lsn: Some(lsn),
+            running,
+        }))
+    }
+
+    fn build(&self, namespace: &Namespace, idents: &[Ident], operation: &Operation) -> Result<()> {
+        let mut from: Vec<u8> = Vec::new();
+        loop {
+            operation.check()?;
+            let _epoch = self.reads.enter_to_write();
+            let Some((collection, _hold)) = self.hold_shared(namespace, operation)? else {
+                return Err(Error::QueryPlanKilled(format!(
+                    "collection `{namespace}` was dropped"
+                )));
+            };
+            let detail = self.catalog.detail(&collection)?;
+            check_all_stand(detail, idents)?;
+            self.builds.check_noted(idents)?;
+            let keys = self.next_record_keys(&collection, &from)?;
+            let Some(last) = keys.last() else {
+                return Ok(());
+            };
+            from.clone_from(last);
+            from.push(0);
+            self.build_piece(&collection, detail, idents, &keys, operation)?;
+        }
+    }
+
+    fn next_record_keys(&self, collection: &Arc<Collection>, from: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let snapshot = self.reads.snapshot()?;
+        let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
+        if from.is_empty() {
+            cursor.first()?;
+        } else {
+            cursor.seek(from)?;
+        }
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        while cursor.valid() && keys.len() < BUILD_PIECE_DOCUMENTS && bytes < BUILD_PIECE_BYTES {
+            bytes += cursor.value().len();
+            keys.push(cursor.key().to_vec());
+            cursor.next()?;
+        }
+        Ok(keys)
+    }
+
+    fn build_piece(
+        &self,
+        collection: &Collection,
+        detail: &Detail,
+        idents: &[Ident],
+        keys: &[Vec<u8>],
+        operation: &Operation,
+    ) -> Result<()> {
+        let _records = self
+            .record_locks
+            .lock(keys.iter().map(|key| lock_hash(key)).collect(), operation)?;
+        let mut buffer = KeyBuffer::default();
+        let mut batch = WriteBatch::new();
+        let mut flags = 0;
+        let mut document = Vec::new();
+        for (position, key) in keys.iter().enumerate() {
+            document.clear();
+            if !self.get_record(key, &mut |bytes| document.extend_from_slice(bytes))? {
+                continue;
+            }
+            let raw = RawDocument::new(&document)?;
+            let id = if collection.is_clustered() {
+                raw.get("_id")
+            } else {
+                None
+            };
+            let suffix = &key[collection.prefix.as_bytes().len()..];
+            let target = Target {
+                document: position as u32,
+                record_key: suffix,
+                id,
+            };
+            let found = detail.keys.extract(raw);
+            for (number, index) in detail
+                .indexes
+                .iter()
+                .enumerate()
+                .filter(|(_, index)| idents.contains(&index.ident))
+            {
+                let multikey = detail
+                    .keys
+                    .entries(number, index, &found, target, &mut buffer)?;
+                for component in
+                    (0..64u8).filter(|component| multikey & !index.marks() & (1 << component) != 0)
+                {
+                    batch.put(&layout::multikey_key(index.ident, component), &[]);
+                    flags = SYSTEM;
+                }
+            }
+        }
+        let unique = buffer
+            .entries
+            .iter()
+            .filter(|entry| detail.indexes[usize::from(entry.index)].unique);
+        let _uniques = self.unique_locks.lock(
+            unique
+                .clone()
+                .map(|entry| lock_hash(buffer.key(entry)))
+                .collect(),
+            operation,
+        )?;
+        let mut taken: HashSet<&[u8]> = HashSet::new();
+        for entry in &buffer.entries {
+            let (key, value) = (buffer.key(entry), buffer.value(entry));
+            let index = &detail.indexes[usize::from(entry.index)];
+            if index.unique {
+                let own = split_unique_value(value).map(|(own, _)| own);
+                let mut is_taken = !taken.insert(key);
+                self.reads.get(key, &mut |value| {
+                    is_taken |= split_unique_value(value).map(|(owner, _)| owner) != own;
+                })?;
+                if is_taken {
+                    let record_key = &keys[entry.document as usize];
+                    self.note_duplicate(collection, index, record_key, (key, value));
+                    continue;
+                }
+            }
+            batch.put(key, value);
+        }
+        if !batch.is_empty() {
+            let header = Header {
+                flags,
+                wall_ms: now_ms(),
+                collection: Some(collection.uuid),
+                deltas: &[],
+                operations: &[],
+            };
+            self.commit(&header, &batch)?;
+        }
+        Ok(())
+    }
+
+    /// Shows built indexes to plans.
+    fn finish(
+        &self,
+        namespace: &Namespace,
+        idents: &[Ident],
+        operation: &Operation,
+    ) -> Result<u64> {
+        let _ddl = self.lock_ddl(namespace.database());
+        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(Error::QueryPlanKilled(format!(
+                "collection `{namespace}` was dropped"
+            )));
+        };
+        let detail = self.catalog.detail(&collection)?;
+        check_all_stand(detail, idents)?;
+        let (mut indexes, mut batch) = (Vec::new(), WriteBatch::new());
+        for ident in idents {
+            self.settle_noted(&collection, detail, *ident, &mut batch)?;
+            unstage_mark(*ident, &mut batch);
+        }
+        for index in &detail.indexes {
+            let mut copy = Index::from_spec(index.spec.as_raw(), index.ident)?;
+            copy.building = index.building && !idents.contains(&index.ident);
+            indexes.push(copy);
+        }
+        self.put_entry(&collection, &indexes.iter().collect::<Vec<_>>(), 0, batch)
+    }
+}
+
+/// Fails when one of the indexes was dropped while it was built.
+fn check_all_stand(detail: &Detail, idents: &[Ident]) -> Result<()> {
+    let stands = |ident: &Ident| detail.indexes.iter().any(|index| index.ident == *ident);
+    if idents.iter().all(stands) {
+        return Ok(());
+    }
+    let message = "the index build was aborted: an index was dropped while it was built";
+    Err(Error::invalid(INDEX_BUILD_ABORTED, message))
+}
+
+/// The index of the same definition, if it exists; an error if a different one stands in its way.
+fn known<'i>(
+    candidate: &Index,
+    indexes: impl Iterator<Item = &'i Index>,
+) -> Result<Option<Known<'i>>> {
+    if candidate.pattern.is_id() {
+        if candidate.unique || candidate.sparse {
+            return Err(Error::invalid(
+                197,
+                "the field 'unique' or 'sparse' is not valid for an _id index specification",
+            ));
+        }
+        return Ok(Some(Known::Id));
+    }
+    if candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
+        return Err(Error::invalid(
+            2,
+            "the index name '_id_' is reserved for the _id index",
+        ));
+    }
+    for existing in indexes {
+        let same_key = same_pattern(
+            existing.pattern.document.as_raw(),
+            candidate.pattern.document.as_raw(),
+        );
+        let same_name = existing.name == candidate.name;
+        if same_key && same_name && existing.same_options(candidate) {
+            return Ok(Some(Known::Index(existing)));
+        }
+        if same_name {
+            let message = format!(
+                "An existing index has the same name as the requested index. When index names are not specified, they are auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
+                candidate.spec, existing.spec
+            );
+            return Err(Error::invalid(INDEX_KEY_SPECS_CONFLICT, message));
+        }
+        if same_key {
+            let message = if existing.same_options(candidate) {
+                format!(
+                    "Index already exists with a different name: {}",
+                    existing.name
+                )
+            } else {
+                format!(
+                    "An equivalent index already exists with different options. Requested index: {}, existing index: {}",
+                    candidate.spec, existing.spec
+                )
+            };
+            return Err(Error::invalid(INDEX_OPTIONS_CONFLICT, message));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,142 @@
+//! A unique index while it is built: what becomes of a key that another document has.
+//!
+//! The constraint is checked when the build ends, as in MongoDB. Until then a user's write that makes a duplicate goes
+//! through, and the build fails if the duplicate still stands at its end.
+//!
+//! The index is written in its final form from the start. An entry is put only where its key is free, or its own, and
+//! deleted only by the document it names. A document that could not put an entry is *noted*, under the locks of its
+//! record and of the key, before its piece is committed. So this holds at any time: an entry names a document that has
+//! its key; and a document that a writer or the build has met has an entry for each of its keys, or is noted.
+//!
+//! The commit that finishes the build holds the collection exclusively. It reads the noted documents again, puts the
+//! entries whose keys have become free since, and fails with the first key that another document has. Then every
+//! document has its entries, and no two share one.
+//!
+//! Notes are kept in memory with the running build: a build does not outlive its process (`builds`). A note too many
+//! (the piece was refused after all) costs one read. The notes of a build are bounded: the next one fails it.
+
+use hashbrown::{HashMap, HashSet};
+use quarry_bson::RawDocument;
+use quarry_storage::WriteBatch;
+
+use crate::catalog::collection::{Collection, Detail};
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::index::definition::Index;
+use crate::index::entry::split_unique_value;
+use crate::index::key_buffer::KeyBuffer;
+use crate::index::keys::Target;
+use crate::keyspace::ident::Ident;
+use crate::write::duplicate_key;
+
+/// Documents that a build may note.
+const NOTED_MAX: usize = 1000;
+
+/// The documents that could not put an entry into one index that is being built.
+#[derive(Default)]
+pub struct Noted {
+    record_keys: HashSet<Box<[u8]>>,
+    /// There were more; the duplicate that was one too many.
+    overflow: Option<Error>,
+}
+
+impl Noted {
+    pub fn add(&mut self, record_key: &[u8], duplicate: impl FnOnce() -> Error) {
+        if self.record_keys.contains(record_key) {
+            return;
+        }
+        if self.record_keys.len() < NOTED_MAX {
+            self.record_keys.insert(record_key.into());
+        } else if self.overflow.is_none() {
+            self.overflow = Some(duplicate());
+        }
+    }
+
+    pub fn check(&self) -> Result<()> {
+        self.overflow.clone().map_or(Ok(()), Err)
+    }
+
+    pub fn record_keys(&self) -> Vec<Box<[u8]>> {
+        self.record_keys.iter().cloned().collect()
+    }
+}
+
+impl Database {
+    /// Notes that the document under `record_key` could not put the entry `key`, `value` into `index`.
+    pub(crate) fn note_duplicate(
+        &self,
+        collection: &Collection,
+        index: &Index,
+        record_key: &[u8],
+        (key, value): (&[u8], &[u8]),
+    ) {
+        self.builds.note(index.ident, record_key, || {
+            duplicate_key(collection, index, key, value)
+        });
+    }
+
+    /// Whether the unique entry `key` stands and names the record with the suffix `own`.
+    pub(crate) fn owns_entry(&self, key: &[u8], own: &[u8]) -> Result<bool> {
+        let mut owns = false;
+        self.reads.get(key, &mut |value| {
+            owns = split_unique_value(value).is_some_and(|(owner, _)| owner == own);
+        })?;
+        Ok(owns)
+    }
+
+    /// Gives the noted documents their entries, or fails with the first duplicate. The caller holds the collection
+    /// exclusively.
+    pub(crate) fn settle_noted(
+        &self,
+        collection: &Collection,
+        detail: &Detail,
+        ident: Ident,
+        batch: &mut WriteBatch,
+    ) -> Result<()> {
+        let noted = self.builds.noted(ident)?;
+        let found = detail.indexes.iter().enumerate();
+        let Some((number, index)) = found.into_iter().find(|(_, index)| index.ident == ident)
+        else {
+            return Ok(());
+        };
+        let prefix_bytes = collection.prefix.as_bytes().len();
+        let mut keys = KeyBuffer::default();
+        let mut put: HashMap<Vec<u8>, Box<[u8]>> = HashMap::new();
+        for record_key in noted {
+            let own = &record_key[prefix_bytes..];
+            let mut document = Vec::new();
+            if !self.get_record(&record_key, &mut |bytes| document.extend_from_slice(bytes))? {
+                continue;
+            }
+            let document = RawDocument::new(&document)?;
+            let target = Target {
+                document: 0,
+                record_key: own,
+                id: document.get("_id").filter(|_| collection.is_clustered()),
+            };
+            keys.clear();
+            let found = detail.keys.extract(document);
+            detail
+                .keys
+                .entries(number, index, &found, target, &mut keys)?;
+            for entry in &keys.entries {
+                let (key, value) = (keys.key(entry), keys.value(entry));
+                let mut owner = put.get(key).cloned();
+                if owner.is_none() {
+                    self.reads.get(key, &mut |value| {
+                        owner = split_unique_value(value).map(|(owner, _)| owner.into());
+                    })?;
+                }
+                match owner {
+                    Some(owner) if *owner == *own => {}
+                    Some(_) => return Err(duplicate_key(collection, index, key, value)),
+                    None => {
+                        batch.put(key, value);
+                        put.insert(key.to_vec(), own.into());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

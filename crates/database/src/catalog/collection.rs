@@ -1,0 +1,206 @@
+//! One collection as the catalog keeps it: its entry, and, once a write or a plan needs them, its indexes.
+//!
+//! A read by `_id` needs the ident only, so the entry stays bytes until `Detail` is asked for. The catalog replaces
+//! the whole object when the entry changes; an object in hand never changes, but for the multikey marks.
+
+use std::sync::OnceLock;
+
+use quarry_bson::{Document, RawDocument, RawValue};
+
+use crate::error::{Error, Result};
+use crate::index::definition::Index;
+use crate::index::key_buffer::KeyBuffer;
+use crate::index::keys::{KeyGenerator, Target};
+use crate::index::path_numbers::PathNumbers;
+use crate::keyspace::ident::{Ident, Prefix};
+use crate::keyspace::namespace::Namespace;
+
+/// Bounds of a capped collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capped {
+    pub size_bytes: u64,
+    pub documents_max: Option<u64>,
+}
+
+pub struct Collection {
+    pub namespace: Namespace,
+    pub ident: Ident,
+    pub prefix: Prefix,
+    pub uuid: [u8; 16],
+    pub capped: Option<Capped>,
+    pub(crate) entry: Document,
+    pub(crate) detail: OnceLock<Detail>,
+}
+
+/// What writes and plans need of a collection.
+pub struct Detail {
+    pub indexes: Vec<Index>,
+    pub keys: KeyGenerator,
+    /// For plans.
+    pub paths: PathNumbers,
+    /// The position of the `_id` index of a capped collection in `indexes`.
+    pub id_index: Option<usize>,
+}
+
+impl Collection {
+    /// Reads a catalog entry.
+    pub(crate) fn from_entry(namespace: Namespace, entry: Document) -> Result<Collection> {
+        let raw = entry.as_raw();
+        let broken = || Error::Corrupt(format!("the catalog entry of `{namespace}` is broken"));
+        let ident = match raw.get("ident") {
+            Some(RawValue::Int64(number)) => Ident(u64::try_from(number).map_err(|_| broken())?),
+            _ => return Err(broken()),
+        };
+        let uuid = match raw.get("uuid") {
+            Some(RawValue::Binary(binary)) => binary.bytes.try_into().map_err(|_| broken())?,
+            _ => return Err(broken()),
+        };
+        let capped = raw
+            .get("options")
+            .and_then(|value| value.as_document())
+            .and_then(capped_of);
+        Ok(Collection {
+            prefix: ident.prefix(),
+            namespace,
+            ident,
+            uuid,
+            capped,
+            entry,
+            detail: OnceLock::new(),
+        })
+    }
+
+    /// The options that `create` was given.
+    pub fn options(&self) -> RawDocument<'_> {
+        self.entry
+            .as_raw()
+            .get("options")
+            .and_then(|value| value.as_document())
+            .unwrap_or(RawDocument::EMPTY)
+    }
+
+    pub fn is_clustered(&self) -> bool {
+        self.capped.is_none()
+    }
+
+    /// Parses the entry's indexes; the caller adds the multikey marks.
+    pub(crate) fn parse_detail(&self) -> Result<Detail> {
+        let mut indexes = Vec::new();
+        let listed = self
+            .entry
+            .as_raw()
+            .get("indexes")
+            .and_then(|value| value.as_array());
+        for value in listed.iter().flat_map(quarry_bson::RawArray::iter) {
+            let broken = || {
+                Error::Corrupt(format!(
+                    "an index of `{}` is broken in the catalog",
+                    self.namespace
+                ))
+            };
+            let stored = value.as_document().ok_or_else(broken)?;
+            let (Some(RawValue::Int64(ident)), Some(RawValue::Document(spec))) =
+                (stored.get("ident"), stored.get("spec"))
+            else {
+                return Err(broken());
+            };
+            let mut index =
+                Index::from_spec(spec, Ident(u64::try_from(ident).map_err(|_| broken())?))?;
+            index.building = stored
+                .get("building")
+                .is_some_and(|value| value.is_truthy());
+            indexes.push(index);
+        }
+        let id_index = indexes
+            .iter()
+            .position(|index| self.capped.is_some() && index.name == "_id_");
+        if let Some(position) = id_index {
+            indexes[position].unique = true;
+        }
+        let keys = KeyGenerator::new(&indexes);
+        Ok(Detail {
+            paths: PathNumbers::new(&indexes),
+            indexes,
+            keys,
+            id_index,
+        })
+    }
+}
+
+impl Detail {
+    pub fn index(&self, name: &str) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.name == name)
+    }
+
+    /// Whether the index has entries of the document: a sparse one has none of a document without its fields.
+    pub fn has_entries(&self, ident: Ident, document: RawDocument<'_>) -> Result<bool> {
+        let mut indexes = self.indexes.iter().enumerate();
+        let Some((number, index)) = indexes.find(|(_, index)| index.ident == ident) else {
+            let text = "an index was dropped that a change goes through".to_owned();
+            return Err(Error::QueryPlanKilled(text));
+        };
+        let target = Target {
+            document: 0,
+            record_key: &[],
+            id: None,
+        };
+        let mut keys = KeyBuffer::default();
+        let found = self.keys.extract(document);
+        self.keys
+            .entries(number, index, &found, target, &mut keys)?;
+        Ok(!keys.entries.is_empty())
+    }
+}
+
+/// A new catalog entry.
+pub(crate) fn new_entry(
+    ident: Ident,
+    uuid: [u8; 16],
+    options: RawDocument<'_>,
+    indexes: &[&Index],
+) -> Document {
+    let mut entry = Document::new();
+    entry.append("ident", ident_value(ident));
+    entry.append(
+        "uuid",
+        RawValue::Binary(quarry_bson::RawBinary {
+            subtype: 4,
+            bytes: &uuid,
+        }),
+    );
+    entry.append("options", options);
+    let stored: Vec<quarry_bson::Value> = indexes
+        .iter()
+        .map(|index| stored_index(index).into())
+        .collect();
+    entry.append("indexes", stored);
+    entry
+}
+
+fn stored_index(index: &Index) -> Document {
+    let mut stored = Document::new();
+    stored.append("ident", ident_value(index.ident));
+    stored.append("spec", index.spec.as_raw());
+    stored.append("building", index.building);
+    stored
+}
+
+fn ident_value(ident: Ident) -> i64 {
+    i64::try_from(ident.0).expect("idents count up from 16")
+}
+
+fn capped_of(options: RawDocument<'_>) -> Option<Capped> {
+    if !options.get("capped").is_some_and(|value| value.is_truthy()) {
+        return None;
+    }
+    let number = |name: &str| {
+        options
+            .get(name)
+            .and_then(|value| value.as_i64_exact())
+            .and_then(|n| u64::try_from(n).ok())
+    };
+    Some(Capped {
+        size_bytes: number("size").unwrap_or(0),
+        documents_max: number("max").filter(|&max| max > 0),
+    })
+}

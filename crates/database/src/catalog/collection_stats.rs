@@ -1,0 +1,72 @@
+//! The sizes of a collection: counts are exact, storage sizes are the engine's estimates.
+
+use quarry_storage::KeyRange;
+
+use crate::catalog::collection::{Capped, Collection};
+use crate::database::Database;
+use crate::error::Result;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::namespace::Namespace;
+
+#[derive(Debug)]
+pub struct CollStats {
+    pub documents: u64,
+    pub data_bytes: u64,
+    pub storage_bytes: u64,
+    pub capped: Option<Capped>,
+    pub indexes: Vec<IndexStats>,
+}
+
+#[derive(Debug)]
+pub struct IndexStats {
+    pub name: String,
+    pub bytes: u64,
+    pub is_building: bool,
+}
+
+impl Database {
+    /// The sizes of one collection; none if it does not exist.
+    pub fn coll_stats(&self, namespace: &Namespace) -> Result<Option<CollStats>> {
+        match self.catalog.get(namespace)? {
+            Some(collection) => self.stats_of(&collection).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn stats_of(&self, collection: &Collection) -> Result<CollStats> {
+        let counts = self.counts(collection)?;
+        let storage_bytes = self.size_of(collection.ident)?;
+        let mut indexes = Vec::new();
+        if collection.is_clustered() {
+            // The records are the `_id` index: it takes no space of its own.
+            indexes.push(IndexStats {
+                name: "_id_".to_owned(),
+                bytes: 0,
+                is_building: false,
+            });
+        }
+        for index in &self.catalog.detail(collection)?.indexes {
+            let bytes = self.size_of(index.ident)?;
+            indexes.push(IndexStats {
+                name: index.name.clone(),
+                bytes,
+                is_building: index.building,
+            });
+        }
+        Ok(CollStats {
+            documents: counts.documents,
+            data_bytes: counts.bytes,
+            storage_bytes,
+            capped: collection.capped,
+            indexes,
+        })
+    }
+
+    pub(crate) fn size_of(&self, ident: Ident) -> Result<u64> {
+        let range = KeyRange {
+            start: ident.prefix().as_bytes().to_vec(),
+            end: ident.prefix().end(),
+        };
+        Ok(self.engine.size_estimate(&range)?)
+    }
+}

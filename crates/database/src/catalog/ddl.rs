@@ -1,0 +1,459 @@
+//! Changes of the catalog: create, drop, rename, and what indexes a collection lists.
+//!
+//! One mutex a database (hashed) serialises them; a change of an existing collection takes its hold exclusively, so
+//! that no writer works with an entry that is going away. A definition that changes nothing waits for what it saw, as
+//! a write that changes nothing does (`Database::settle`).
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_journal::Level;
+use quarry_storage::WriteBatch;
+
+use crate::build::builds::{stage_mark, unstage_mark};
+use crate::catalog::collection::{Collection, new_entry};
+use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
+use crate::database::{Database, new_uuid};
+use crate::error::{Error, Result};
+use crate::index::definition::Index;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
+use crate::operation::Operation;
+
+const ILLEGAL_OPERATION: i32 = 20;
+const INVALID_OPTIONS: i32 = 72;
+
+/// A dropped collection: how many indexes went with it, `_id_` counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    pub indexes: usize,
+}
+
+impl Database {
+    /// Creates a collection; the same options again are no error.
+    pub fn create_collection(
+        &self,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let ddl = self.lock_ddl(namespace.database());
+        if let Some(existing) = self.catalog.get(namespace)? {
+            if existing.options().as_bytes() == options.as_bytes() {
+                drop(ddl);
+                return self.settle(None, level);
+            }
+            return Err(Error::NamespaceExists(format!(
+                "collection `{namespace}` already exists"
+            )));
+        }
+        let lsn = self.create_unlocked(namespace, options, operation)?;
+        drop(ddl);
+        self.settle(Some(lsn), level)
+    }
+
+    /// The collection, created without options if it does not exist.
+    pub fn collection_or_create(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Arc<Collection>> {
+        loop {
+            if let Some(collection) = self.catalog.get(namespace)? {
+                return Ok(collection);
+            }
+            let _ddl = self.lock_ddl(namespace.database());
+            if self.catalog.get(namespace)?.is_none() {
+                self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
+            }
+        }
+    }
+
+    pub fn drop_collection(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<Option<Dropped>> {
+        let ddl = self.lock_ddl(namespace.database());
+        let (dropped, lsn) = self.drop_unlocked(namespace, operation)?.unzip();
+        drop(ddl);
+        self.settle(lsn, level)?;
+        Ok(dropped)
+    }
+
+    pub fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        if from == to {
+            return Err(Error::invalid(
+                ILLEGAL_OPERATION,
+                "can't rename a collection to itself",
+            ));
+        }
+        let (first, second) = (
+            Database::ddl_shard(from.database()),
+            Database::ddl_shard(to.database()),
+        );
+        let (low, high) = if first <= second {
+            (from, to)
+        } else {
+            (to, from)
+        };
+        let ddl = self.lock_ddl(low.database());
+        let other = (first != second).then(|| self.lock_ddl(high.database()));
+        if from.database() != to.database() {
+            // The source may be older than the drop of a database of that name.
+            self.clean_database(to.database(), operation)?;
+        }
+        let Some((source, hold)) = self.hold_exclusive(from, operation)? else {
+            return Err(Error::NamespaceNotFound(format!(
+                "source namespace `{from}` does not exist"
+            )));
+        };
+        let mut batch = WriteBatch::new();
+        let target = self.hold_exclusive(to, operation)?;
+        if let Some((target, _)) = &target {
+            if !drop_target {
+                return Err(Error::NamespaceExists(format!(
+                    "target namespace `{to}` exists"
+                )));
+            }
+            self.stage_drop(target, &mut batch)?;
+        }
+        self.stage_dead(to, operation, &mut batch)?;
+        batch.delete(&layout::catalog_key(from.database(), from.collection()));
+        batch.put(
+            &layout::catalog_key(to.database(), to.collection()),
+            source.entry.as_bytes(),
+        );
+        let indexes = &self.catalog.detail(&source)?.indexes;
+        for index in indexes.iter().filter(|index| index.building) {
+            stage_mark(index, to, &mut batch);
+        }
+        let lsn = self.commit(&Header::SYSTEM_ONLY, &batch)?;
+        drop((target, hold, other, ddl));
+        self.settle(Some(lsn), level)
+    }
+
+    /// The specifications of a collection's indexes, `_id_` first.
+    pub fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
+        let collection = self.existing(namespace)?;
+        let detail = self.catalog.detail(&collection)?;
+        let mut specs = Vec::with_capacity(detail.indexes.len() + 1);
+        if collection.is_clustered() {
+            specs.push(id_spec());
+        }
+        specs.extend(detail.indexes.iter().map(|index| index.spec.clone()));
+        Ok(specs)
+    }
+
+    /// Drops indexes named by name or key pattern; returns how many there were before.
+    pub fn drop_indexes(
+        &self,
+        namespace: &Namespace,
+        which: &[RawValue<'_>],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize> {
+        let ddl = self.lock_ddl(namespace.database());
+        let Some((collection, hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(not_found(namespace));
+        };
+        let detail = self.catalog.detail(&collection)?;
+        let mut dropped: Vec<Ident> = Vec::new();
+        for value in which {
+            let index = find_index(&detail.indexes, *value)?;
+            match index {
+                Some(index) if Some(index.name.as_str()) != Some("_id_") => {
+                    dropped.push(index.ident);
+                }
+                Some(_) => return Err(Error::invalid(INVALID_OPTIONS, "cannot drop _id index")),
+                None if names_id(*value) => {
+                    return Err(Error::invalid(INVALID_OPTIONS, "cannot drop _id index"));
+                }
+                None => {
+                    return Err(Error::IndexNotFound(format!(
+                        "index not found with name [{}]",
+                        shown(*value)
+                    )));
+                }
+            }
+        }
+        let before = detail.indexes.len() + usize::from(collection.is_clustered());
+        let lsn = self.replace_indexes(&collection, |index| !dropped.contains(&index.ident))?;
+        drop((hold, ddl));
+        self.settle(Some(lsn), level)?;
+        Ok(before)
+    }
+
+    /// Drops every index but the one on `_id`; returns how many there were before.
+    pub fn drop_all_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize> {
+        let ddl = self.lock_ddl(namespace.database());
+        let Some((collection, hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(not_found(namespace));
+        };
+        let before = self.catalog.detail(&collection)?.indexes.len()
+            + usize::from(collection.is_clustered());
+        let lsn = self.replace_indexes(&collection, |index| index.name == "_id_")?;
+        drop((hold, ddl));
+        self.settle(Some(lsn), level)?;
+        Ok(before)
+    }
+
+    /// Hides an index from plans or shows it again; returns what it was.
+    pub fn set_hidden(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        hidden: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool> {
+        let ddl = self.lock_ddl(namespace.database());
+        let Some((collection, hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(not_found(namespace));
+        };
+        let detail = self.catalog.detail(&collection)?;
+        if names_id(which) {
+            return Err(Error::invalid(2, "can't hide _id index"));
+        }
+        let Some(chosen) = find_index(&detail.indexes, which)? else {
+            return Err(Error::IndexNotFound(format!(
+                "cannot find index {} for ns {namespace}",
+                shown(which)
+            )));
+        };
+        let was = chosen.hidden;
+        if was == hidden {
+            drop((hold, ddl));
+            self.settle(None, level)?;
+            return Ok(was);
+        }
+        let mut indexes = Vec::new();
+        for index in &detail.indexes {
+            let mut spec = Document::new();
+            for element in index
+                .spec
+                .iter()
+                .filter(|element| element.name() != "hidden")
+            {
+                spec.append(element.name(), element.value());
+            }
+            if (index.ident == chosen.ident && hidden)
+                || (index.ident != chosen.ident && index.hidden)
+            {
+                spec.append("hidden", true);
+            }
+            let mut changed = Index::from_spec(spec.as_raw(), index.ident)?;
+            changed.building = index.building;
+            indexes.push(changed);
+        }
+        let lsn = self.put_entry(
+            &collection,
+            &indexes.iter().collect::<Vec<_>>(),
+            0,
+            WriteBatch::new(),
+        )?;
+        drop((hold, ddl));
+        self.settle(Some(lsn), level)?;
+        Ok(was)
+    }
+
+    pub(crate) fn existing(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        self.catalog
+            .get(namespace)?
+            .ok_or_else(|| not_found(namespace))
+    }
+
+    /// Commits the catalog entry with these indexes, beside what `batch` holds.
+    pub(crate) fn put_entry(
+        &self,
+        collection: &Collection,
+        indexes: &[&Index],
+        flags: u8,
+        mut batch: WriteBatch,
+    ) -> Result<u64> {
+        let entry = new_entry(
+            collection.ident,
+            collection.uuid,
+            collection.options(),
+            indexes,
+        );
+        let namespace = &collection.namespace;
+        batch.put(
+            &layout::catalog_key(namespace.database(), namespace.collection()),
+            entry.as_bytes(),
+        );
+        self.commit(
+            &Header {
+                flags: SYSTEM | flags,
+                ..Header::SYSTEM_ONLY
+            },
+            &batch,
+        )
+    }
+
+    /// Commits the entry without the indexes that are not kept, and marks those as dropped.
+    pub(crate) fn replace_indexes(
+        &self,
+        collection: &Collection,
+        keep: impl Fn(&Index) -> bool,
+    ) -> Result<u64> {
+        let detail = self.catalog.detail(collection)?;
+        let mut batch = WriteBatch::new();
+        for index in detail.indexes.iter().filter(|index| !keep(index)) {
+            stage_index_drop(index, &mut batch);
+        }
+        let kept: Vec<&Index> = detail.indexes.iter().filter(|index| keep(index)).collect();
+        self.put_entry(collection, &kept, 0, batch)
+    }
+
+    fn create_unlocked(
+        &self,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+        operation: &Operation,
+    ) -> Result<u64> {
+        let mut batch = WriteBatch::new();
+        self.stage_dead(namespace, operation, &mut batch)?;
+        let ident = self.commit_path.allocate_ident();
+        let capped = options.get("capped").is_some_and(|value| value.is_truthy());
+        let id_index = if capped {
+            let ident = self.commit_path.allocate_ident();
+            let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
+            index.unique = true;
+            Some(index)
+        } else {
+            None
+        };
+        let indexes: Vec<&Index> = id_index.iter().collect();
+        let entry = new_entry(ident, new_uuid(), options, &indexes);
+        batch.put(
+            &layout::catalog_key(namespace.database(), namespace.collection()),
+            entry.as_bytes(),
+        );
+        self.commit(
+            &Header {
+                flags: SYSTEM | ALLOCATED,
+                ..Header::SYSTEM_ONLY
+            },
+            &batch,
+        )
+    }
+
+    fn drop_unlocked(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Option<(Dropped, u64)>> {
+        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Ok(None);
+        };
+        let mut batch = WriteBatch::new();
+        let indexes = self.stage_drop(&collection, &mut batch)?;
+        let lsn = self.commit(&Header::SYSTEM_ONLY, &batch)?;
+        Ok(Some((Dropped { indexes }, lsn)))
+    }
+
+    pub(crate) fn stage_drop(
+        &self,
+        collection: &Collection,
+        batch: &mut WriteBatch,
+    ) -> Result<usize> {
+        let detail = self.catalog.detail(collection)?;
+        let namespace = &collection.namespace;
+        batch.delete(&layout::catalog_key(
+            namespace.database(),
+            namespace.collection(),
+        ));
+        batch.delete(&layout::counters_key(collection.ident));
+        if collection.capped.is_some() {
+            batch.delete(&layout::record_id_key(collection.ident));
+        }
+        batch.put(&layout::dropped_key(collection.ident), &[]);
+        for index in &detail.indexes {
+            stage_index_drop(index, batch);
+        }
+        Ok(detail.indexes.len() + usize::from(collection.is_clustered()))
+    }
+}
+
+pub(crate) fn stage_index_drop(index: &Index, batch: &mut WriteBatch) {
+    if index.building {
+        unstage_mark(index.ident, batch);
+    }
+    batch.put(&layout::dropped_key(index.ident), &[]);
+    for component in 0..64u8 {
+        if index.marks() & (1 << component) != 0 {
+            batch.delete(&layout::multikey_key(index.ident, component));
+        }
+    }
+}
+
+/// The index that a name or a key pattern means.
+pub(crate) fn find_index<'i>(
+    indexes: &'i [Index],
+    which: RawValue<'_>,
+) -> Result<Option<&'i Index>> {
+    Ok(match which {
+        RawValue::String(name) => indexes.iter().find(|index| name == index.name.as_str()),
+        RawValue::Document(pattern) => indexes
+            .iter()
+            .find(|index| same_pattern(index.pattern.document.as_raw(), pattern)),
+        _ => {
+            return Err(Error::invalid(
+                14,
+                "an index is named by a string or a key pattern",
+            ));
+        }
+    })
+}
+
+/// Whether two key patterns have the same fields in the same order and directions.
+pub(crate) fn same_pattern(a: RawDocument<'_>, b: RawDocument<'_>) -> bool {
+    let sign = |value: RawValue<'_>| value.as_f64_lossy().map(|number| number > 0.0);
+    let fields = |document: RawDocument<'_>| -> Vec<(String, Option<bool>)> {
+        document
+            .iter()
+            .map(|element| (element.name().to_string(), sign(element.value())))
+            .collect()
+    };
+    fields(a) == fields(b)
+}
+
+pub(crate) fn id_spec() -> Document {
+    quarry_bson::doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }
+}
+
+pub(crate) fn names_id(which: RawValue<'_>) -> bool {
+    match which {
+        RawValue::String(name) => name == "_id_",
+        RawValue::Document(pattern) => {
+            same_pattern(pattern, quarry_bson::doc! { "_id": 1 }.as_raw())
+        }
+        _ => false,
+    }
+}
+
+fn shown(which: RawValue<'_>) -> String {
+    which
+        .as_str()
+        .map_or_else(|| which.to_string(), str::to_owned)
+}
+
+fn not_found(namespace: &Namespace) -> Error {
+    Error::NamespaceNotFound(format!("ns does not exist: {namespace}"))
+}

@@ -1,0 +1,212 @@
+//! What there is: databases and their collections, read from one snapshot of the catalog.
+//!
+//! Leaves out the collections of a database that was dropped and is still being cleaned up (`database_drop`).
+
+use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_storage::KeyRange;
+
+use crate::catalog::collection::Collection;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::keyspace::ident::Ident;
+use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
+use crate::snapshot::reads::ReadSnapshot;
+
+/// Entries that one call of `list_collections_behind` walks over at most, those that are not there any more included.
+const CHUNK_ENTRIES_MAX: usize = 4096;
+/// A chunk ends when its entries have so many bytes.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// A catalog entry as it stands in the engine, good until the walk goes on.
+pub(crate) struct RawEntry<'e> {
+    pub name: &'e str,
+    pub ident: Ident,
+    pub document: RawDocument<'e>,
+    /// It went with its database.
+    pub is_dead: bool,
+}
+
+/// The entries of one database in a snapshot, behind a key or from the first.
+pub(crate) struct Entries<'s> {
+    cursor: Box<dyn quarry_storage::Cursor + 's>,
+    database: &'s str,
+    /// Collections below it went with the database.
+    dropped_below: Option<Ident>,
+}
+
+impl<'s> Entries<'s> {
+    pub fn open(
+        snapshot: &'s ReadSnapshot,
+        database: &'s str,
+        behind: Option<&str>,
+    ) -> Result<Entries<'s>> {
+        let range = KeyRange::prefix(&layout::catalog_key(database, ""));
+        let mut cursor = snapshot.cursor(range)?;
+        match behind {
+            None => cursor.first()?,
+            Some(collection) => {
+                let mut key = layout::catalog_key(database, collection);
+                key.push(0);
+                cursor.seek(&key)?;
+            }
+        }
+        let mut dropped_below = None;
+        snapshot.get(&layout::dropped_database_key(database), &mut |value| {
+            dropped_below = layout::read_ident(value);
+        })?;
+        Ok(Entries {
+            cursor,
+            database,
+            dropped_below,
+        })
+    }
+
+    /// The entry under the walk, as bytes: for those that read a million of them.
+    pub fn peek(&self) -> Result<Option<RawEntry<'_>>> {
+        if !self.cursor.valid() {
+            return Ok(None);
+        }
+        let broken = || Error::Corrupt("a catalog entry is broken".to_owned());
+        let (_, name) = layout::split_catalog_key(self.cursor.key()).ok_or_else(broken)?;
+        let document = RawDocument::new(self.cursor.value())?;
+        let ident = read_ident(document).ok_or_else(broken)?;
+        let is_dead = self.dropped_below.is_some_and(|mark| ident < mark);
+        Ok(Some(RawEntry {
+            name,
+            ident,
+            document,
+            is_dead,
+        }))
+    }
+
+    pub fn advance(&mut self) -> Result<()> {
+        Ok(self.cursor.next()?)
+    }
+
+    /// The next collection, and whether it went with its database.
+    pub fn next(&mut self) -> Result<Option<(Collection, bool)>> {
+        let Some(entry) = self.peek()? else {
+            return Ok(None);
+        };
+        let namespace = Namespace::new(self.database, entry.name)?;
+        let is_dead = entry.is_dead;
+        let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
+        let collection = Collection::from_entry(namespace, document)?;
+        self.advance()?;
+        Ok(Some((collection, is_dead)))
+    }
+
+    fn next_live(&mut self) -> Result<Option<Collection>> {
+        loop {
+            match self.next()? {
+                Some((_, true)) => {}
+                Some((collection, false)) => return Ok(Some(collection)),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Database {
+    pub fn list_databases(&self) -> Result<Vec<String>> {
+        let snapshot = self.reads.snapshot()?;
+        let mut cursor = snapshot.cursor(KeyRange::prefix(layout::CATALOG))?;
+        cursor.first()?;
+        let mut names = Vec::new();
+        while cursor.valid() {
+            let Some((database, _)) = layout::split_catalog_key(cursor.key()) else {
+                return Err(Error::Corrupt("a catalog key is broken".to_owned()));
+            };
+            let mut next = layout::catalog_key(database, "");
+            if is_there(&snapshot, database)? {
+                names.push(database.to_owned());
+            }
+            // The byte behind the separator ends the range of this database.
+            *next.last_mut().expect("a catalog key ends in a NUL here") = 1;
+            cursor.seek(&next)?;
+        }
+        Ok(names)
+    }
+
+    /// Hands collections of a database to `take` in the order of their names, as much as one walk is to do: from the first
+    /// on, or from the one after `behind`. Returns where the next call goes on, if there may be more. Between two calls nothing
+    /// is held: a collection that is there all the time is handed over once.
+    pub fn list_collections_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(Collection),
+    ) -> Result<Option<String>> {
+        self.walk_behind(database, behind, &mut |entry| {
+            let namespace = Namespace::new(database, entry.name)?;
+            let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
+            take(Collection::from_entry(namespace, document)?);
+            Ok(())
+        })
+    }
+
+    /// Like `list_collections_behind`, but hands over the names alone, and reads of each entry no more than its ident.
+    pub fn list_names_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(&str),
+    ) -> Result<Option<String>> {
+        self.walk_behind(database, behind, &mut |entry| {
+            take(entry.name);
+            Ok(())
+        })
+    }
+
+    fn walk_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(&RawEntry<'_>) -> Result<()>,
+    ) -> Result<Option<String>> {
+        let snapshot = self.reads.snapshot()?;
+        let mut entries = Entries::open(&snapshot, database, behind)?;
+        let (mut count, mut bytes) = (0, 0);
+        while let Some(entry) = entries.peek()? {
+            if !entry.is_dead {
+                take(&entry)?;
+            }
+            count += 1;
+            bytes += entry.document.len_bytes();
+            if count == CHUNK_ENTRIES_MAX || bytes >= CHUNK_BYTES_MAX {
+                return Ok(Some(entry.name.to_owned()));
+            }
+            entries.advance()?;
+        }
+        Ok(None)
+    }
+
+    /// The collections of a database, by name.
+    pub fn list_collections(&self, database: &str) -> Result<Vec<Collection>> {
+        let snapshot = self.reads.snapshot()?;
+        let mut entries = Entries::open(&snapshot, database, None)?;
+        let mut collections = Vec::new();
+        while let Some(collection) = entries.next_live()? {
+            collections.push(collection);
+        }
+        Ok(collections)
+    }
+
+    pub(crate) fn has_collections(&self, database: &str) -> Result<bool> {
+        is_there(&self.reads.snapshot()?, database)
+    }
+}
+
+/// Whether the database has a collection.
+fn is_there(snapshot: &ReadSnapshot, database: &str) -> Result<bool> {
+    let mut entries = Entries::open(snapshot, database, None)?;
+    Ok(entries.next_live()?.is_some())
+}
+
+fn read_ident(entry: RawDocument<'_>) -> Option<Ident> {
+    match entry.get("ident") {
+        Some(RawValue::Int64(number)) => u64::try_from(number).ok().map(Ident),
+        _ => None,
+    }
+}

@@ -1,0 +1,539 @@
+//! The one commit path: how a batch gets from the writer who made it to everybody else, and what is promised on the way.
+//! Everything that changes data goes through `Database::commit`: documents, indexes, catalog, drops, counters. This
+//! comment is its whole story; the modules that it names tell the details.
+//!
+//! # What is promised
+//!
+//! - Batches have one order, the journal's. Each is visible as a whole or not at all, now and after any crash.
+//! - Nothing is applied before the journal has it, and what the journal has is never taken back. A write that was
+//!   refused has left nothing; one whose fate cannot be known is answered so.
+//! - The engine is never durable ahead of the journal.
+//! - Memory follows the record: the counters, the high-water mark of idents, the catalog's cache, multikey marks and the
+//!   cache of records change only where a record is applied, for a live commit and for replay alike.
+//!
+//! # The states of a batch
+//!
+//! ```text
+//!  staged ──► forming ──► led ──► accepted ──► applied ──► durable
+//!     │                    │          │  └───► held ──►┘
+//!     └───── alone ───────►┘          └──────► laid over ─┘
+//! ```
+//!
+//! *Staged* (`write`, `ddl`). The writer holds its collection (`hold`), has locked its records and then its unique keys
+//! (`record_locks`), has read the latest and made its batch. A batch of megabytes waits here for its turn among its like and
+//! lets the small ones pass (`large_batches`). So far the writer may be interrupted, and nothing has happened.
+//! `commit` puts a header before the batch (`payload`) and gives both to the journal as one record. From here on the
+//! writer cannot be interrupted, unless its group is given back.
+//!
+//! *Forming* (`quarry_journal`, pipeline and queue). The record is copied into the group that forms, under the queue's
+//! lock. The first writer of a group leads it on its own thread when the *turn* is free, and otherwise waits for the turn;
+//! the others sleep on the group's word. With many writers about, a leader that finds the turn free first lets the others
+//! run, and whoever makes the group half of those of late leads in its place. *Alone*: a writer that finds nobody about
+//! takes the turn for its own record, past the queue.
+//!
+//! *Led*. Whoever has the turn owns the appender, one thread at a time. `ready` asks the engine whether it can take the
+//! group (no stall, no error, space left); `finish_group` adds what only commit order can tell: the absolute counts and
+//! sizes of the collections that the group touches, exact after any crash because they are in the group, and the
+//! high-water mark when idents were given out. A refusal by either, or by the append, is answered to the whole group,
+//! which has left nothing behind. A group that meets a stalled engine is given back too: each of its writers then waits by
+//! itself and without the turn (`wait_out_stall`), where killOp, maxTimeMS and a stop reach it, and comes again.
+//!
+//! *Accepted*. The journal has written the group with one call. This is the moment of the commit: the group survives a
+//! killed process from here on, and stands whatever the engine says. One of the writers that wait for `Durable` is woken
+//! to begin the sync, beside the leader's next step.
+//!
+//! *Applied* (`apply_group`, here). Still in its turn, the leader writes the group to the engine as one batch that carries
+//! the applied LSN, and memory follows. For a record with system keys the catalog's gate is shut from before to after, so
+//! that nobody loads what is about to change. The cache of records forgets the changed ones before the engine is written
+//! and learns the new ones afterwards. Readers that wait for a commit to one of the collections are
+//! told (`watches`). Then the turn goes to the next leader and the writers wake. Locks and holds go with their owners'
+//! return.
+//!
+//! *Held* (`late_writes`). Instead of writing the engine, the leader of a group with a single writer may leave the batch
+//! there when its connection is about to reply; the connection hands it over behind the reply. One batch is held at most.
+//! Whoever reads the engine, makes a snapshot, commits, syncs or reclaims hands it over first, under the lock of `held`.
+//!
+//! *Laid over* (`late_writes`). An engine that refuses an accepted batch, live or held, leaves it there with an overlay for
+//! readers. `ready` then refuses every later group until somebody has handed the batch over (`handing_over`). That is the
+//! one place where a refused group is kept: the journal latches when `apply` fails.
+//!
+//! *Durable*. A sync that began after the append has ended. One sync serves all writers that wait; who comes during one
+//! waits for the next. A failed sync latches the journal and is never tried again.
+//!
+//! # Where a write is acknowledged
+//!
+//! `{w: 1}`: when `Database::commit` has returned and its command replies, so after *accepted* and *applied*, *held* or
+//! *laid over*. `{j: true}` and `{w: "majority"}`: `Database::acknowledge` stands between, and returns after *durable*; for
+//! a command that changed nothing, or whose changes are several commits, `Database::settle` calls it.
+//!
+//! # What readers see
+//!
+//! | reader | forming, led | accepted | held, laid over | applied |
+//! |---|---|---|---|---|
+//! | `Reads::get`, a snapshot, a cursor | nothing | nothing | the batch | the batch |
+//! | `Reads::get_record` through the cache | nothing | asks the engine while the group is applied | the batch | the batch |
+//! | the next writer of the same record | waits for its lock | waits | the batch | the batch |
+//! | `counts`, the catalog | nothing | nothing | the batch | the batch |
+//! | a reader of the journal | nothing | nothing | the batch, or from *durable* on if it asks for that | the same |
+//! | a start after a kill | nothing | the batch | the batch | the batch |
+//! | a start after a power cut | nothing | the batch, if a sync came | the same | the same |
+//!
+//! Between *accepted* and *applied* no reader sees the batch and no writer has been answered, so that nobody can tell the
+//! two apart. A reader at `majority` waits until what it saw is durable (`settle`).
+//!
+//! # Locks, in the order in which they are taken
+//!
+//! A DDL mutex; the hold of a collection; record locks, sorted; unique-key locks, sorted; the turn of a large batch. Then
+//! inside the journal: the turn with the appender, the queue, those of the log. Then in `apply`: this struct's batch, the
+//! catalog's gate, `handing_over`, `held`, a shard of the cache of records, the counters. A sync takes none of them.
+//!
+//! # The shortcuts
+//!
+//! A shortcut changes when things happen and never what is promised. `commitShortcutsOff` starts a server without those that
+//! it names, and `make bench-shortcuts` compares servers that go without one with a server that has all, in one run.
+//!
+//! - *Late writes*: the engine is written behind the reply of a connection that writes alone (*held*).
+//! - *Lone writers*: who finds nobody about takes the turn past the queue (*alone*).
+//! - *Gathering*: with many writers about a group waits for half of them.
+//! - *Early sync*: the sync begins beside the apply.
+//! - *Locks over the sync*: a durable insert of one document keeps its locks until the sync is over, and wakes once instead
+//!   of twice; hardly anybody waits for so new a document.
+//! - The cache of records and busy polling stand beside the path, not in it.
+//!
+//! # What was rejected
+//!
+//! - *A thread that writes for all.* Each hand-over to another thread costs about 6 µs on the machines at hand, more than
+//!   the append and the apply of a small group together.
+//! - *The engine's own log beside the journal.* Every byte would be written and synced twice, and two logs can disagree.
+//! - *Syncing inside the turn.* The next group could then form, but not be written, while the disk works.
+//! - *Two syncs on the way at the same time*, on two descriptors: between 3 % less and 4 % more durable inserts a second.
+//! - *Waking writers by a condition variable.* It costs three times what one futex word a group does.
+//! - *Records of writers that do not wait in the same queue.* They left states there that every other writer walked
+//!   through; the journal gathers them beside it now (`backlog`).
+//! - *A refused group kept by the journal as well.* Readers need it in the database, and a held batch is refused when the
+//!   journal knows nothing of it any more.
+//! - *Remembering the highest `_id`*, so that ascending inserts need not look whether theirs is there: 16 µs for ten
+//!   documents, nothing for one, and a wrong guess would overwrite a document.
+
+pub(crate) mod changed_records;
+pub(crate) mod late_writes;
+pub mod payload;
+pub(crate) mod refusals;
+pub(crate) mod watches;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quarry_journal::{GroupBuilder, HookError, HookErrorKind, Hooks, Payloads};
+use quarry_storage::{Engine, Op, Readiness, WriteBatch};
+use quarry_timing::{Phase, Work};
+use rustc_hash::FxHashMap;
+
+use crate::catalog::cache::Catalog;
+use crate::commit::changed_records::ChangedRecords;
+use crate::commit::late_writes::LateWrites;
+use crate::commit::payload::{ALLOCATED, Delta, Header, Payload, SYSTEM};
+use crate::commit::watches::{CommitWatch, Watches};
+use crate::error::{Error, Result};
+use crate::keyspace::ident::{FIRST_IDENT, Ident};
+use crate::keyspace::layout;
+use crate::locks::hold::INTERRUPT_TICK;
+use crate::operation::check_running;
+use crate::record_cache::RecordCache;
+
+/// How long a writer waits for an engine that says it is stalled before its write is refused.
+const STALL_WAIT: Duration = Duration::from_secs(30);
+/// How often a stalled engine is asked, by one of those who wait for it.
+const STALL_TICK: Duration = Duration::from_millis(1);
+/// A larger batch of a group gives its memory back.
+const BATCH_KEPT_BYTES: usize = 4 * 1024 * 1024;
+/// Replayed groups go to the engine together, once they have so many bytes.
+const REPLAY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+/// Counters kept in memory; beyond it all are forgotten and read again.
+const COUNTERS_CACHED_MAX: usize = 65_536;
+
+/// Document count and data size of one collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub documents: u64,
+    pub bytes: u64,
+}
+
+/// The journal's hooks: what happens at commit order.
+pub struct CommitPath {
+    engine: Arc<LateWrites>,
+    catalog: Arc<Catalog>,
+    records: Option<Arc<RecordCache>>,
+    /// Whether a lone writer's batch may be held until its reply is out.
+    writes_late: bool,
+    /// Only the leader writes it; a reader takes it for one look.
+    counters: Mutex<FxHashMap<Ident, Counts>>,
+    next_ident: AtomicU64,
+    applied: AtomicU64,
+    /// Held by the one who asks a stalled engine whether it goes on; the others wait for the lock.
+    asks_engine: Mutex<()>,
+    /// The database closes: nobody waits for a stalled engine any more.
+    is_closing: AtomicBool,
+    /// Set: whoever opens the database no longer wants it.
+    give_up: Arc<AtomicBool>,
+    /// From the start to `end_replay`.
+    is_replaying: AtomicBool,
+    replay: Mutex<Replay>,
+    /// Reused by every leader.
+    batch: Mutex<WriteBatch>,
+    watches: Watches,
+}
+
+/// Groups of the journal that is being replayed, and that the engine does not have yet.
+#[derive(Default)]
+struct Replay {
+    batch: WriteBatch,
+    touches_system: bool,
+}
+
+impl CommitPath {
+    pub fn new(
+        engine: Arc<LateWrites>,
+        catalog: Arc<Catalog>,
+        records: Option<Arc<RecordCache>>,
+        writes_late: bool,
+        give_up: Arc<AtomicBool>,
+    ) -> Result<CommitPath> {
+        let next_ident =
+            read_u64(engine.as_ref(), layout::HIGH_WATER_MARK_KEY)?.unwrap_or(FIRST_IDENT);
+        let applied = read_u64(engine.as_ref(), layout::APPLIED_LSN_KEY)?.unwrap_or(0);
+        Ok(CommitPath {
+            engine,
+            catalog,
+            records,
+            writes_late,
+            counters: Mutex::default(),
+            next_ident: AtomicU64::new(next_ident),
+            applied: AtomicU64::new(applied),
+            asks_engine: Mutex::new(()),
+            is_closing: AtomicBool::new(false),
+            give_up,
+            is_replaying: AtomicBool::new(true),
+            replay: Mutex::default(),
+            batch: Mutex::new(WriteBatch::new()),
+            watches: Watches::default(),
+        })
+    }
+
+    /// Waits until the engine takes writes again, `STALL_WAIT` after `begun` at most. The caller has no turn in the
+    /// journal, so that nobody waits behind it, and the wait ends when the operation that runs on this thread is killed,
+    /// runs out of time or loses its client, and when the database closes.
+    pub fn wait_out_stall(&self, begun: Instant) -> Result<()> {
+        let _stall = quarry_timing::phase(Phase::Stall);
+        loop {
+            check_running()?;
+            if self.is_closing.load(Ordering::Relaxed) {
+                return Err(Error::ShuttingDown);
+            }
+            let Some(_asks) = self.asks_engine.try_lock_for(INTERRUPT_TICK) else {
+                continue;
+            };
+            // What else there is to say of the engine the next submission says.
+            let Readiness::Stalled { cause } = self.engine.ready() else {
+                return Ok(());
+            };
+            quarry_timing::name(Work::StallCause, quarry_timing::stall_cause(&cause));
+            if begun.elapsed() >= STALL_WAIT {
+                return Err(Error::WritesRefused {
+                    message: format!("the engine is stalled: {cause}"),
+                    no_space: false,
+                });
+            }
+            std::thread::sleep(STALL_TICK);
+        }
+    }
+
+    /// From now on nobody waits for a stalled engine.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    pub fn applied_lsn(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    /// Gives out an ident; the record that uses it must carry `ALLOCATED`.
+    pub fn allocate_ident(&self) -> Ident {
+        Ident(self.next_ident.fetch_add(1, Ordering::AcqRel))
+    }
+
+    pub fn counts(&self, ident: Ident) -> Result<Counts> {
+        if let Some(counts) = self.counters.lock().get(&ident) {
+            return Ok(*counts);
+        }
+        let mut counts = Counts::default();
+        self.engine
+            .get(&layout::counters_key(ident), &mut |value| {
+                counts = decode_counts(value);
+            })?;
+        Ok(counts)
+    }
+
+    /// The counters and the high-water mark that a group must carry, as one more record; empty if it needs none.
+    fn trailing_record(&self, payloads: &Payloads<'_>) -> Result<Vec<u8>> {
+        let mut changed: FxHashMap<Ident, Counts> = FxHashMap::default();
+        let mut allocated = false;
+        for (_, bytes) in payloads {
+            let payload = Payload::parse(bytes)?;
+            allocated |= payload.has(ALLOCATED);
+            for delta in payload.deltas().filter(Delta::counts) {
+                let mut counts = match changed.get(&delta.ident) {
+                    Some(counts) => *counts,
+                    None => self.counts(delta.ident)?,
+                };
+                counts.documents = counts.documents.saturating_add_signed(delta.documents);
+                counts.bytes = counts.bytes.saturating_add_signed(delta.bytes);
+                changed.insert(delta.ident, counts);
+            }
+        }
+        if changed.is_empty() && !allocated {
+            return Ok(Vec::new());
+        }
+        let mut batch = WriteBatch::new();
+        for (ident, counts) in &changed {
+            batch.put(&layout::counters_key(*ident), &encode_counts(*counts));
+        }
+        if allocated {
+            let next = self.next_ident.load(Ordering::Acquire);
+            batch.put(layout::HIGH_WATER_MARK_KEY, &next.to_le_bytes());
+        }
+        let header = Header {
+            flags: 0,
+            ..Header::SYSTEM_ONLY
+        };
+        Ok(header.record(&batch))
+    }
+
+    /// Takes a group of the journal that is being replayed. Several go to the engine as one batch, which carries the last
+    /// one's LSN: most groups are small, and each write to an engine costs far more than what it adds to a larger one.
+    /// Nobody reads meanwhile, so that memory may follow later as well.
+    fn replay_group(&self, payloads: &Payloads<'_>) -> Result<()> {
+        let mut replay = self.replay.lock();
+        for (_, bytes) in payloads {
+            let payload = Payload::parse(bytes)?;
+            replay.touches_system |= payload.has(SYSTEM);
+            replay.batch.extend_from_bytes(payload.batch)?;
+        }
+        self.applied.store(payloads.last_lsn(), Ordering::Release);
+        if replay.batch.bytes_len() >= REPLAY_BYTES {
+            self.write_replayed(&mut replay)?;
+        }
+        Ok(())
+    }
+
+    /// The journal is replayed: hands over what is left. Called before anybody reads or writes the database.
+    pub fn end_replay(&self) -> Result<()> {
+        let mut replay = self.replay.lock();
+        self.is_replaying.store(false, Ordering::Release);
+        match replay.batch.is_empty() {
+            true => Ok(()),
+            false => self.write_replayed(&mut replay),
+        }
+    }
+
+    fn write_replayed(&self, replay: &mut Replay) -> Result<()> {
+        let Replay {
+            batch,
+            touches_system,
+        } = std::mem::take(replay);
+        let mut batch = batch;
+        batch.put(layout::APPLIED_LSN_KEY, &self.applied_lsn().to_le_bytes());
+        let applying = touches_system.then(|| self.catalog.applying());
+        self.engine.write(&batch)?;
+        self.follow(&batch, touches_system);
+        if let Some(applying) = &applying {
+            applying.after(&batch);
+        }
+        Ok(())
+    }
+
+    fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
+        let mut own = self.batch.lock();
+        own.clear();
+        let (mut touches_system, mut writers) = (false, 0);
+        let mut changed = ChangedRecords::default();
+        for (_, bytes) in payloads {
+            let payload = Payload::parse(bytes)?;
+            if self.records.is_some() {
+                changed.note(&payload);
+            }
+            touches_system |= payload.has(SYSTEM);
+            writers += usize::from(!payload.operations.is_empty());
+            own.extend_from_bytes(payload.batch)?;
+        }
+        let last = payloads.last_lsn();
+        own.put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
+        let applying = touches_system.then(|| self.catalog.applying());
+        if let Some(applying) = &applying {
+            applying.before(&own);
+        }
+        let records = self
+            .records
+            .as_ref()
+            .map(|cache| changed.begin(cache, &own));
+        let may_be_late = self.writes_late && writers == 1 && !touches_system;
+        let held = self.engine.apply(&mut own, may_be_late)?;
+        let batch = held.as_deref().unwrap_or(&own);
+        if let Some(records) = &records {
+            changed.keep(records, batch);
+        }
+        self.follow(batch, touches_system);
+        if let Some(applying) = &applying {
+            applying.after(batch);
+        }
+        self.applied.store(last, Ordering::Release);
+        drop(held);
+        if own.bytes_len() > BATCH_KEPT_BYTES {
+            *own = WriteBatch::new();
+        }
+        if self.watches.has_readers() {
+            self.wake_readers(payloads, touches_system)?;
+        }
+        Ok(())
+    }
+
+    /// Tells those who wait for a commit of the group's collections. What changes the catalog may end any of them.
+    #[cold]
+    fn wake_readers(&self, payloads: &Payloads<'_>, touches_system: bool) -> Result<()> {
+        if touches_system {
+            self.watches.wake_all();
+            return Ok(());
+        }
+        for (_, bytes) in payloads {
+            for delta in Payload::parse(bytes)?.deltas() {
+                self.watches.wake(delta.ident);
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers a reader that waits for commits to a collection.
+    pub fn watch(&self, ident: Ident) -> CommitWatch<'_> {
+        self.watches.register(ident)
+    }
+
+    /// Lets counters and the high-water mark in memory follow what was applied.
+    fn follow(&self, batch: &WriteBatch, touches_system: bool) {
+        let mut counters = self.counters.lock();
+        if counters.len() > COUNTERS_CACHED_MAX {
+            counters.clear();
+        }
+        for op in batch {
+            let key = op.key();
+            if key.first() != Some(&0) {
+                continue;
+            }
+            match op {
+                Op::Put(key, value) => {
+                    if let Some((ident, _)) = layout::split_ident(layout::COUNTERS, key) {
+                        counters.insert(ident, decode_counts(value));
+                    } else if key == layout::HIGH_WATER_MARK_KEY
+                        && let Ok(next) = value.try_into()
+                    {
+                        self.next_ident
+                            .fetch_max(u64::from_le_bytes(next), Ordering::AcqRel);
+                    }
+                }
+                Op::Delete(key) if touches_system => {
+                    if let Some((ident, _)) = layout::split_ident(layout::COUNTERS, key) {
+                        counters.remove(&ident);
+                    }
+                }
+                Op::Delete(_) => {}
+            }
+        }
+    }
+}
+
+impl Hooks for CommitPath {
+    fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+        match self.engine.ready() {
+            Readiness::Ready => Ok(()),
+            Readiness::Failed(error) => Err(storage_hook_error(&error)),
+            // Each writer of the group waits by itself (`wait_out_stall`), where it can be interrupted, and comes again.
+            Readiness::Stalled { cause } => Err(HookError::new(
+                HookErrorKind::Stalled,
+                format!("the engine is stalled: {cause}"),
+            )),
+        }
+    }
+
+    fn gives_up(&self) -> bool {
+        self.give_up.load(Ordering::Relaxed)
+    }
+
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        // A counter that cannot be read now, of an engine that is damaged or has no room for one more reader, refuses
+        // the group: nothing has happened yet.
+        let record = self.trailing_record(&group.payloads());
+        let record = record.map_err(|error| hook_error(&error))?;
+        if !record.is_empty() {
+            group.push_payload(&record);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
+        assert!(
+            first_lsn > self.applied_lsn(),
+            "group {first_lsn} comes after LSN {}",
+            self.applied_lsn()
+        );
+        let applied = match self.is_replaying.load(Ordering::Acquire) {
+            true => self.replay_group(payloads),
+            false => self.apply_group(payloads),
+        };
+        applied.map_err(|error| hook_error(&error))
+    }
+}
+
+fn hook_error(error: &Error) -> HookError {
+    match error {
+        Error::Storage(error) => storage_hook_error(error),
+        error => HookError::new(HookErrorKind::Failed, error.to_string()),
+    }
+}
+
+fn storage_hook_error(error: &quarry_storage::Error) -> HookError {
+    let kind = if error.is_no_space() {
+        HookErrorKind::NoSpace
+    } else {
+        HookErrorKind::Failed
+    };
+    HookError::new(kind, error.to_string())
+}
+
+pub(crate) fn read_u64(engine: &dyn Engine, key: &[u8]) -> Result<Option<u64>> {
+    let mut number = None;
+    engine.get(key, &mut |value| {
+        number = value.try_into().ok().map(u64::from_le_bytes);
+    })?;
+    Ok(number)
+}
+
+fn encode_counts(counts: Counts) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&counts.documents.to_le_bytes());
+    value[8..].copy_from_slice(&counts.bytes.to_le_bytes());
+    value
+}
+
+pub(crate) fn decode_counts(value: &[u8]) -> Counts {
+    let number = |range: std::ops::Range<usize>| {
+        value
+            .get(range)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
+    };
+    Counts {
+        documents: number(0..8),
+        bytes: number(8..16),
+    }
+}

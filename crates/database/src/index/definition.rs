@@ -1,0 +1,313 @@
+//! Index definitions: the key pattern and options a user gave, checked once, and the ident the entries live under.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_keystring::Direction;
+
+use crate::error::{Error, Result};
+use crate::keyspace::ident::{Ident, Prefix};
+
+/// MongoDB's bounds.
+pub const INDEX_FIELDS_MAX: usize = 32;
+pub const INDEXES_MAX: usize = 64;
+/// The mark of an index that has cut keys (`index_entry`), behind those of its fields.
+pub(crate) const CUT_KEYS: u64 = 1 << 63;
+
+const CANNOT_CREATE_INDEX: i32 = 67;
+const INVALID_INDEX_OPTION: i32 = 197;
+const BAD_VALUE: i32 = 2;
+
+/// One field of a key pattern.
+#[derive(Debug, Clone)]
+pub struct KeyField {
+    pub path: String,
+    pub components: Box<[String]>,
+    pub direction: Direction,
+}
+
+/// A key pattern such as `{a: 1, "b.c": -1}`.
+#[derive(Debug, Clone)]
+pub struct KeyPattern {
+    pub fields: Vec<KeyField>,
+    pub document: Document,
+}
+
+/// Operators are no fields; those of a DBRef are, below another one.
+fn has_illegal_component(path: &str) -> bool {
+    path.split('.')
+        .enumerate()
+        .any(|(depth, component)| match component {
+            "$ref" | "$id" | "$db" => depth == 0,
+            _ => component.starts_with('$'),
+        })
+}
+
+/// One index of a collection.
+pub struct Index {
+    pub name: String,
+    pub ident: Ident,
+    pub prefix: Prefix,
+    pub pattern: KeyPattern,
+    pub unique: bool,
+    pub sparse: bool,
+    pub hidden: bool,
+    /// Being built: kept up to date by writers, not used by plans.
+    pub building: bool,
+    /// The specification as listIndexes shows it.
+    pub spec: Document,
+    /// What its entries have met so far: a bit for each field that met an array, and `CUT_KEYS`.
+    marks: AtomicU64,
+}
+
+impl KeyPattern {
+    pub fn parse(pattern: RawDocument<'_>) -> Result<KeyPattern> {
+        let mut fields = Vec::new();
+        for element in pattern {
+            let path = element.name().as_str()?.to_owned();
+            let direction = parse_direction(&path, element.value())?;
+            if path.is_empty() || path.split('.').any(str::is_empty) {
+                return Err(cannot_create(format!(
+                    "index keys cannot have an empty path component: `{path}`"
+                )));
+            }
+            if has_illegal_component(&path) {
+                return Err(cannot_create(format!(
+                    "index key contains an illegal field name: `{path}`"
+                )));
+            }
+            if fields.iter().any(|field: &KeyField| field.path == path) {
+                return Err(Error::invalid(
+                    BAD_VALUE,
+                    format!("the field `{path}` appears more than once in the index key pattern"),
+                ));
+            }
+            let components = path.split('.').map(str::to_owned).collect();
+            fields.push(KeyField {
+                path,
+                components,
+                direction,
+            });
+        }
+        if fields.is_empty() {
+            return Err(cannot_create(
+                "index keys cannot be an empty document".to_owned(),
+            ));
+        }
+        if fields.len() > INDEX_FIELDS_MAX {
+            return Err(Error::invalid(
+                13_103,
+                format!("compound index has more than {INDEX_FIELDS_MAX} fields"),
+            ));
+        }
+        Ok(KeyPattern {
+            fields,
+            document: pattern.to_owned_document(),
+        })
+    }
+
+    pub fn is_id(&self) -> bool {
+        self.fields.len() == 1
+            && self.fields[0].path == "_id"
+            && self.fields[0].direction == Direction::Ascending
+    }
+
+    /// The name MongoDB gives an index that was made without one: `a_1_b.c_-1`.
+    pub fn default_name(&self) -> String {
+        let parts: Vec<String> = self
+            .document
+            .iter()
+            .map(|element| {
+                format!(
+                    "{}_{}",
+                    element.name(),
+                    element.value().as_f64_lossy().unwrap_or(1.0)
+                )
+            })
+            .collect();
+        parts.join("_")
+    }
+}
+
+impl Index {
+    /// Reads an index as createIndexes was given it.
+    pub fn from_spec(spec: RawDocument<'_>, ident: Ident) -> Result<Index> {
+        let key = spec
+            .get("key")
+            .and_then(|value| value.as_document())
+            .ok_or_else(|| {
+                Error::invalid(
+                    9,
+                    "the `key` field of an index specification must be a document",
+                )
+            })?;
+        let pattern = KeyPattern::parse(key)?;
+        let name = match spec.get("name") {
+            None => pattern.default_name(),
+            Some(RawValue::String(name)) if !name.is_empty() => name.as_str()?.to_owned(),
+            Some(RawValue::String(_)) => {
+                return Err(cannot_create("index name cannot be empty".to_owned()));
+            }
+            Some(_) => {
+                return Err(Error::invalid(
+                    14,
+                    "the `name` field of an index specification must be a string",
+                ));
+            }
+        };
+        if name.contains('\0') || (name == "*") {
+            return Err(Error::invalid(
+                BAD_VALUE,
+                format!("the index name `{name}` is not valid"),
+            ));
+        }
+        let mut index = Index {
+            name,
+            ident,
+            prefix: ident.prefix(),
+            pattern,
+            unique: false,
+            sparse: false,
+            hidden: false,
+            building: false,
+            spec: Document::new(),
+            marks: AtomicU64::new(0),
+        };
+        index.read_options(spec)?;
+        index.spec = index.normal_spec();
+        Ok(index)
+    }
+
+    /// The key components that have met an array, as a bit set.
+    pub fn multikey_components(&self) -> u64 {
+        self.marks() & !CUT_KEYS
+    }
+
+    /// Whether some of its keys are cut: their order says nothing behind the cut.
+    pub fn has_cut_keys(&self) -> bool {
+        self.marks() & CUT_KEYS != 0
+    }
+
+    pub(crate) fn marks(&self) -> u64 {
+        self.marks.load(Ordering::Acquire)
+    }
+
+    pub fn is_multikey(&self) -> bool {
+        self.multikey_components() != 0
+    }
+
+    /// Whether its keys are not unique yet: a duplicate is noted, not refused.
+    pub(crate) fn is_unique_build(&self) -> bool {
+        self.unique && self.building
+    }
+
+    pub(crate) fn mark(&self, bit: u8) {
+        self.marks.fetch_or(1 << bit, Ordering::AcqRel);
+    }
+
+    /// Whether two definitions make the same index (name apart).
+    pub fn same_options(&self, other: &Index) -> bool {
+        self.unique == other.unique && self.sparse == other.sparse
+    }
+
+    fn read_options(&mut self, spec: RawDocument<'_>) -> Result<()> {
+        for element in spec {
+            let option = element.name().as_str()?;
+            let value = element.value();
+            match option {
+                "key" | "name" | "ns" | "background" | "comment" => {}
+                "v" => {
+                    if !matches!(value.as_i64_exact(), Some(1 | 2)) {
+                        return Err(cannot_create(format!(
+                            "invalid index specification: index version {value} is not supported"
+                        )));
+                    }
+                }
+                "unique" => self.unique = truth(option, value)?,
+                "sparse" => self.sparse = truth(option, value)?,
+                "hidden" => self.hidden = truth(option, value)?,
+                "collation" if is_simple_collation(value) => {}
+                "expireAfterSeconds"
+                | "partialFilterExpression"
+                | "collation"
+                | "weights"
+                | "default_language"
+                | "language_override"
+                | "textIndexVersion"
+                | "2dsphereIndexVersion"
+                | "bits"
+                | "min"
+                | "max"
+                | "wildcardProjection"
+                | "storageEngine"
+                | "prepareUnique"
+                | "clustered"
+                | "bucketSize" => {
+                    return Err(cannot_create(format!(
+                        "the index option `{option}` is not supported"
+                    )));
+                }
+                _ => {
+                    return Err(Error::invalid(
+                        INVALID_INDEX_OPTION,
+                        format!("the field `{option}` is not valid for an index specification"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn normal_spec(&self) -> Document {
+        let mut spec = Document::new();
+        spec.append("v", 2);
+        spec.append("key", self.pattern.document.as_raw());
+        spec.append("name", self.name.as_str());
+        for (option, set) in [
+            ("unique", self.unique),
+            ("sparse", self.sparse),
+            ("hidden", self.hidden),
+        ] {
+            if set {
+                spec.append(option, true);
+            }
+        }
+        spec
+    }
+}
+
+fn parse_direction(path: &str, value: RawValue<'_>) -> Result<Direction> {
+    match value {
+        RawValue::String(kind) => Err(cannot_create(format!(
+            "the index type `{kind}` of `{path}` is not supported"
+        ))),
+        _ => match value.as_f64_lossy() {
+            Some(number) if number > 0.0 => Ok(Direction::Ascending),
+            Some(number) if number < 0.0 => Ok(Direction::Descending),
+            _ => Err(cannot_create(format!(
+                "values in an index key pattern must be numbers other than 0: `{path}`: {value}"
+            ))),
+        },
+    }
+}
+
+fn truth(option: &str, value: RawValue<'_>) -> Result<bool> {
+    match value {
+        RawValue::Boolean(_) => Ok(value.is_truthy()),
+        _ if value.is_number() => Ok(value.is_truthy()),
+        _ => Err(Error::invalid(
+            14,
+            format!("the index option `{option}` must be a bool"),
+        )),
+    }
+}
+
+fn is_simple_collation(value: RawValue<'_>) -> bool {
+    value.as_document().is_some_and(|collation| {
+        collation.get("locale").and_then(|locale| locale.as_str()) == Some("simple")
+    })
+}
+
+fn cannot_create(message: String) -> Error {
+    Error::invalid(CANNOT_CREATE_INDEX, message)
+}

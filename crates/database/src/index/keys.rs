@@ -1,0 +1,444 @@
+//! Index keys of a document: one pass over it for all indexes of its collection.
+//!
+//! A `FieldSet` of every first path component that any index names fills a slot table; each key field then goes on
+//! from its slot. A path that meets an array gives one key an element (multikey), as MongoDB does: all fields of one
+//! index that meet arrays must meet the same one. Missing fields are keyed as null, an empty array as undefined.
+//! Keys come as complete index entries (docs/formats/keyspace.md), appended to a buffer that the caller reuses.
+
+use quarry_bson::{FieldSet, RawArray, RawDocument, RawValue};
+use quarry_keystring::{Direction, append_encoded_text, encode_value};
+use smallvec::SmallVec;
+
+use crate::database::id_too_long;
+use crate::error::{Error, Result};
+use crate::index::definition::{CUT_KEYS, Index, KeyField};
+use crate::index::entry::cut;
+use crate::index::found_fields::{Found, Slots};
+use crate::index::key_buffer::{Entry, KeyBuffer};
+
+const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
+const KEY_TOO_LONG: i32 = 17_280;
+/// What the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
+const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
+
+/// What an entry is taken to need beside its fields, and each of these, when room is made for the entries of a piece.
+const ENTRY_BYTES: usize = 32;
+pub(crate) const VALUE_BYTES: usize = 12;
+/// More than that is made room for as it comes.
+const RESERVED_BYTES_MAX: usize = 1024 * 1024;
+
+/// Compiled from a collection's indexes.
+#[derive(Default)]
+pub struct KeyGenerator {
+    fields: Option<FieldSet>,
+    slot_count: usize,
+    /// Of all indexes.
+    fields_len: usize,
+    /// For each index, where each of its key fields is found.
+    fields_of: Vec<SmallVec<[FieldSlot; 4]>>,
+}
+
+/// Where one key field of an index is found.
+#[derive(Clone, Copy)]
+struct FieldSlot {
+    slot: u16,
+    /// The path has no further component.
+    is_whole: bool,
+    direction: Direction,
+}
+
+/// What the entries of one document point to.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    pub document: u32,
+    pub record_key: &'a [u8],
+    /// The `_id` of a clustered collection, whose type bits the entry keeps; none for a capped one.
+    pub id: Option<RawValue<'a>>,
+}
+
+impl KeyGenerator {
+    pub fn new(indexes: &[Index]) -> KeyGenerator {
+        let mut names: Vec<&str> = Vec::new();
+        let mut fields_of = Vec::with_capacity(indexes.len());
+        for index in indexes {
+            let of_index = index.pattern.fields.iter().map(|field| FieldSlot {
+                slot: slot_of(&mut names, &field.components[0]),
+                is_whole: field.components.len() == 1,
+                direction: field.direction,
+            });
+            fields_of.push(of_index.collect());
+        }
+        let slot_count = names.len();
+        let fields = (slot_count > 0).then(|| FieldSet::new(names.iter().copied()));
+        let fields_len: usize = fields_of.iter().map(SmallVec::len).sum();
+        KeyGenerator {
+            fields,
+            slot_count,
+            fields_len,
+            fields_of,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slot_count == 0
+    }
+
+    /// Makes room for the entries of so many documents, of short values and without arrays.
+    pub fn reserve(&self, documents: usize, buffer: &mut KeyBuffer) {
+        let entries = documents * self.fields_of.len();
+        let bytes = entries * ENTRY_BYTES + documents * self.fields_len * VALUE_BYTES;
+        buffer.entries.reserve(entries);
+        buffer.bytes.reserve(bytes.min(RESERVED_BYTES_MAX));
+    }
+
+    /// Finds what the indexes name in `document`.
+    pub fn extract<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
+        let mut slots: Slots<'a> = SmallVec::from_elem(None, self.slot_count);
+        if let Some(fields) = &self.fields {
+            fields.extract(document, &mut slots);
+        }
+        Found::new(slots)
+    }
+
+    /// The same for who asks for the entries of all indexes.
+    pub fn extract_for_all<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
+        let found = self.extract(document);
+        let are_most_shared = self.fields_len >= 2 * self.slot_count;
+        if are_most_shared {
+            found.with_texts()
+        } else {
+            found
+        }
+    }
+
+    /// Whether index number `index` sees the same bytes in both documents.
+    pub fn unchanged(&self, index: usize, old: &Found<'_>, new: &Found<'_>) -> bool {
+        self.fields_of[index].iter().all(|field| {
+            let slot = usize::from(field.slot);
+            match (&old.slots[slot], &new.slots[slot]) {
+                (None, None) => true,
+                (Some(a), Some(b)) => a.as_bytes() == b.as_bytes(),
+                _ => false,
+            }
+        })
+    }
+
+    /// Appends the entries of index number `number`; returns the marks (`Index::marks`) they ask for.
+    pub fn entries(
+        &self,
+        number: usize,
+        index: &Index,
+        found: &Found<'_>,
+        target: Target<'_>,
+        buffer: &mut KeyBuffer,
+    ) -> Result<u64> {
+        let fields = &self.fields_of[number];
+        let mut emit = Emit {
+            number,
+            index,
+            target,
+            buffer,
+            marks: 0,
+        };
+        if emit.emit_whole(fields, found)? {
+            return Ok(emit.marks);
+        }
+        let fields = index.pattern.fields.iter().zip(fields);
+        let states: States<'_, '_> = fields
+            .map(|(field, &FieldSlot { slot, .. })| {
+                let value = found.slots[usize::from(slot)].map(|element| element.value());
+                resolve(value, &field.components[1..])
+            })
+            .collect();
+        let first = emit.buffer.entries.len();
+        emit.expand(&states)?;
+        let marks = emit.marks;
+        if marks != 0 {
+            remove_repeated(buffer, first);
+        }
+        Ok(marks)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum State<'a, 'p> {
+    Value(Option<RawValue<'a>>),
+    /// Stands before an array; `rest` is the path inside each element.
+    Array(RawArray<'a>, &'p [String]),
+}
+
+type States<'a, 'p> = SmallVec<[State<'a, 'p>; 8]>;
+
+/// Follows `rest` from `value` until its end or an array.
+fn resolve<'a, 'p>(mut value: Option<RawValue<'a>>, mut rest: &'p [String]) -> State<'a, 'p> {
+    loop {
+        match (value, rest.split_first()) {
+            (Some(RawValue::Array(array)), Some((component, after))) => {
+                match array_position(component) {
+                    Some(position) if array.get(position).is_some() => {
+                        value = array.get(position);
+                        rest = after;
+                    }
+                    _ => return State::Array(array, rest),
+                }
+            }
+            (Some(RawValue::Array(array)), None) => return State::Array(array, rest),
+            (Some(RawValue::Document(document)), Some((component, after))) => {
+                value = document.get(component);
+                rest = after;
+            }
+            (_, None) => return State::Value(value),
+            (_, Some(_)) => return State::Value(None),
+        }
+    }
+}
+
+/// The number a path component names, if it can be an array position.
+fn array_position(component: &str) -> Option<usize> {
+    let plain = component.as_bytes().iter().all(u8::is_ascii_digit)
+        && (component.len() == 1 || !component.starts_with('0'));
+    if plain { component.parse().ok() } else { None }
+}
+
+struct Emit<'e, 't> {
+    number: usize,
+    index: &'e Index,
+    target: Target<'t>,
+    buffer: &'e mut KeyBuffer,
+    marks: u64,
+}
+
+impl Emit<'_, '_> {
+    /// Depth is bounded by the number of components of the longest path.
+    fn expand(&mut self, states: &States<'_, '_>) -> Result<()> {
+        let mut array: Option<RawArray<'_>> = None;
+        for (i, state) in states.iter().enumerate() {
+            let State::Array(met, _) = state else {
+                continue;
+            };
+            self.marks |= 1 << i;
+            match array {
+                None => array = Some(*met),
+                Some(first) if std::ptr::eq(first.as_bytes(), met.as_bytes()) => {}
+                Some(_) => return Err(self.parallel_arrays(states)),
+            }
+        }
+        let Some(array) = array else {
+            return self.emit(values(states));
+        };
+        if array.is_empty() {
+            return self.emit(values(&with_element(states, None)));
+        }
+        for element in array {
+            self.expand(&with_element(states, Some(element)))?;
+        }
+        Ok(())
+    }
+
+    /// The entry of an index each of whose fields is the whole of its slot and no array; false if it is not that.
+    fn emit_whole(&mut self, fields: &[FieldSlot], found: &Found<'_>) -> Result<bool> {
+        let start = self.begin();
+        let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        let mut are_missing = true;
+        for &FieldSlot {
+            slot,
+            is_whole,
+            direction,
+        } in fields
+        {
+            let slot = usize::from(slot);
+            let value = match found.encoded_text(slot) {
+                Some(text) if is_whole => {
+                    append_encoded_text(bytes, bits, text, direction);
+                    are_missing = false;
+                    continue;
+                }
+                _ => found.slots[slot].map(|element| element.value()),
+            };
+            if !is_whole || matches!(value, Some(RawValue::Array(_))) {
+                bytes.truncate(start);
+                return Ok(false);
+            }
+            are_missing &= value.is_none();
+            encode_value(bytes, bits, value.unwrap_or(RawValue::Null), direction);
+        }
+        match are_missing && self.index.sparse {
+            true => bytes.truncate(start),
+            false => self.finish(start)?,
+        }
+        Ok(true)
+    }
+
+    /// The entry of one value for each field.
+    fn emit<'a>(
+        &mut self,
+        values: impl Iterator<Item = Option<RawValue<'a>>> + Clone,
+    ) -> Result<()> {
+        if self.index.sparse && values.clone().all(|value| value.is_none()) {
+            return Ok(());
+        }
+        let start = self.begin();
+        let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        for (KeyField { direction, .. }, value) in self.index.pattern.fields.iter().zip(values) {
+            encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
+        }
+        self.finish(start)
+    }
+
+    /// Begins an entry; returns where.
+    fn begin(&mut self) -> usize {
+        let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        let start = bytes.len();
+        bits.clear();
+        self.index.prefix.append_to(bytes);
+        start
+    }
+
+    /// What follows the fields of the entry that begins at `start`.
+    fn finish(&mut self, start: usize) -> Result<()> {
+        let KeyBuffer {
+            bytes,
+            entries,
+            bits,
+        } = &mut *self.buffer;
+        let fields_end = bytes.len();
+        match self.target.id {
+            Some(id) if !has_plain_type(id) => {
+                encode_value(bytes, bits, id, Direction::Ascending);
+            }
+            _ => bytes.extend_from_slice(self.target.record_key),
+        }
+        let end = if self.index.unique {
+            fields_end
+        } else {
+            bytes.len()
+        };
+        let mut key_end = end;
+        if end - start > quarry_storage::KEY_BYTES_MAX {
+            if self.index.name == "_id_" {
+                bytes.truncate(start);
+                return Err(id_too_long());
+            }
+            let record_key = self.target.record_key;
+            key_end = cut(bytes, self.index, start, (fields_end, end), record_key);
+            self.marks |= CUT_KEYS;
+        } else if self.index.unique {
+            bytes.truncate(fields_end);
+            write_varint(bytes, self.target.record_key.len());
+            bytes.extend_from_slice(self.target.record_key);
+        }
+        if bytes.len() > ENTRIES_BYTES_MAX {
+            bytes.truncate(start);
+            return Err(Error::invalid(
+                KEY_TOO_LONG,
+                format!(
+                    "the keys of index `{}` take more than {ENTRIES_BYTES_MAX} bytes",
+                    self.index.name
+                ),
+            ));
+        }
+        bits.append_to(bytes);
+        let end = offset(bytes.len());
+        entries.push(Entry {
+            index: u16::try_from(self.number).expect("at most 64 indexes"),
+            document: self.target.document,
+            key: offset(start)..offset(key_end),
+            value: offset(key_end)..end,
+        });
+        Ok(())
+    }
+
+    fn parallel_arrays(&self, states: &States<'_, '_>) -> Error {
+        let met = states.iter().zip(&self.index.pattern.fields);
+        let names: Vec<String> = met
+            .filter(|(state, _)| matches!(state, State::Array(..)))
+            .map(|(_, field)| format!("[{}]", field.components.last().map_or("", String::as_str)))
+            .collect();
+        Error::invalid(
+            CANNOT_INDEX_PARALLEL_ARRAYS,
+            format!("cannot index parallel arrays {}", names.join(" ")),
+        )
+    }
+}
+
+/// Whether an `_id` adds nothing to the type bits, so that its entries end in its record key.
+fn has_plain_type(id: RawValue<'_>) -> bool {
+    matches!(
+        id,
+        RawValue::ObjectId(_) | RawValue::String(_) | RawValue::Int32(_)
+    )
+}
+
+/// Of states without arrays.
+fn values<'s, 'a>(
+    states: &'s States<'a, '_>,
+) -> impl Iterator<Item = Option<RawValue<'a>>> + Clone + 's {
+    states.iter().map(|state| match state {
+        State::Value(value) => *value,
+        State::Array(..) => unreachable!("arrays are expanded before"),
+    })
+}
+
+/// The states with every array replaced by one of its elements, or by what an empty array stands for.
+fn with_element<'a, 'p>(states: &States<'a, 'p>, element: Option<RawValue<'a>>) -> States<'a, 'p> {
+    let replaced = states.iter().map(|state| match (*state, element) {
+        (State::Array(_, []), None) => State::Value(Some(RawValue::Undefined)),
+        (State::Array(_, []), Some(element)) => State::Value(Some(element)),
+        (State::Array(_, rest), Some(element @ RawValue::Document(_))) => {
+            resolve(Some(element), rest)
+        }
+        (State::Array(..), _) => State::Value(None),
+        (value, _) => value,
+    });
+    replaced.collect()
+}
+
+/// Two elements can give one key: an entry is written once.
+fn remove_repeated(buffer: &mut KeyBuffer, first: usize) {
+    let KeyBuffer { bytes, entries, .. } = buffer;
+    let key = |entry: &Entry| &bytes[entry.key.start as usize..entry.key.end as usize];
+    entries[first..].sort_by(|a, b| key(a).cmp(key(b)));
+    let mut kept = first;
+    for i in first..entries.len() {
+        if i == first || key(&entries[i]) != key(&entries[kept - 1]) {
+            entries.swap(kept, i);
+            kept += 1;
+        }
+    }
+    entries.truncate(kept);
+}
+
+fn slot_of<'n>(names: &mut Vec<&'n str>, name: &'n str) -> u16 {
+    let slot = names
+        .iter()
+        .position(|known| *known == name)
+        .unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+    u16::try_from(slot).expect("at most 64 indexes of 32 fields")
+}
+
+fn offset(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a piece's keys are bounded by its documents")
+}
+
+pub(crate) fn write_varint(out: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        out.push((number & 0x7F) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Reads a varint; returns it and what follows.
+pub(crate) fn read_varint(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut number = 0usize;
+    for (i, &byte) in bytes.iter().enumerate().take(9) {
+        number |= usize::from(byte & 0x7F) << (7 * i);
+        if byte < 0x80 {
+            return Some((number, &bytes[i + 1..]));
+        }
+    }
+    None
+}

@@ -1,0 +1,7 @@
+//! The keyspace: the numbers, names and keys that everything else is made of.
+//!
+//! Every wing uses this one. It must not know what is stored under the keys that it builds: it uses no other wing.
+
+pub(crate) mod ident;
+pub mod layout;
+pub(crate) mod namespace;

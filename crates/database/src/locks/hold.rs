@@ -1,0 +1,197 @@
+//! Collection holds: shared by every writer of a collection until its batch is applied, exclusive for DDL.
+//!
+//! A hold is by ident, not by name: a collection that was dropped and made again is another one. Waiting writers
+//! yield to a waiting exclusive holder, so that DDL is not starved. A wait ends when the operation is interrupted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use quarry_timing::{Phase, Work};
+use rustc_hash::FxHashMap;
+
+use crate::error::Result;
+use crate::keyspace::ident::Ident;
+use crate::operation::Operation;
+
+const SHARDS: usize = 64;
+/// A waiter looks at its operation's interrupts this often; a release wakes it at once.
+pub(crate) const INTERRUPT_TICK: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+struct State {
+    shared: u32,
+    exclusive: bool,
+    exclusive_waiting: u32,
+    /// The tag of the operation that came last: of several that share, one.
+    holder: u64,
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.shared == 0 && !self.exclusive && self.exclusive_waiting == 0
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    states: Mutex<FxHashMap<Ident, State>>,
+    released: Condvar,
+}
+
+/// The table of holds. Taken before record locks, never while one is held. A clone is the same table.
+#[derive(Clone)]
+pub struct Holds {
+    shards: Arc<[Shard]>,
+}
+
+/// A hold on one collection, released on drop.
+pub struct Hold<'h> {
+    holds: &'h Holds,
+    ident: Ident,
+    exclusive: bool,
+}
+
+impl Default for Holds {
+    fn default() -> Self {
+        Holds {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+        }
+    }
+}
+
+impl Holds {
+    pub fn shared(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
+        let shard = self.shard(ident);
+        let mut states = shard.states.lock();
+        let mut waits = None;
+        loop {
+            let state = states.entry(ident).or_default();
+            if !state.exclusive && state.exclusive_waiting == 0 {
+                state.shared += 1;
+                state.holder = quarry_timing::tag();
+                return Ok(Hold {
+                    holds: self,
+                    ident,
+                    exclusive: false,
+                });
+            }
+            waits.get_or_insert_with(|| quarry_timing::phase(Phase::LockWait));
+            quarry_timing::name(Work::LockHolder, state.holder);
+            shard.released.wait_for(&mut states, INTERRUPT_TICK);
+            operation.check()?;
+        }
+    }
+
+    pub fn exclusive(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
+        let shard = self.shard(ident);
+        let mut states = shard.states.lock();
+        states.entry(ident).or_default().exclusive_waiting += 1;
+        let mut waits = None;
+        loop {
+            let state = states.entry(ident).or_default();
+            if state.shared == 0 && !state.exclusive {
+                state.exclusive_waiting -= 1;
+                state.exclusive = true;
+                state.holder = quarry_timing::tag();
+                return Ok(Hold {
+                    holds: self,
+                    ident,
+                    exclusive: true,
+                });
+            }
+            waits.get_or_insert_with(|| quarry_timing::phase(Phase::LockWait));
+            quarry_timing::name(Work::LockHolder, state.holder);
+            shard.released.wait_for(&mut states, INTERRUPT_TICK);
+            if let Err(error) = operation.check() {
+                let state = states.entry(ident).or_default();
+                state.exclusive_waiting -= 1;
+                if state.is_idle() {
+                    states.remove(&ident);
+                }
+                shard.released.notify_all();
+                return Err(error);
+            }
+        }
+    }
+
+    fn shard(&self, ident: Ident) -> &Shard {
+        &self.shards[(ident.0 as usize) % SHARDS]
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let shard = self.holds.shard(self.ident);
+        let mut states = shard.states.lock();
+        let Some(state) = states.get_mut(&self.ident) else {
+            return;
+        };
+        if self.exclusive {
+            state.exclusive = false;
+        } else {
+            state.shared -= 1;
+        }
+        let waited_for = self.exclusive || state.exclusive_waiting > 0;
+        if state.is_idle() {
+            states.remove(&self.ident);
+        }
+        drop(states);
+        if waited_for {
+            shard.released.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn exclusive_shuts_out_shared_and_is_not_starved() {
+        let holds = Holds::default();
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let _hold = holds.shared(Ident(20), &Operation::default()).unwrap();
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 100);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let _hold = holds.exclusive(Ident(20), &Operation::default()).unwrap();
+                    assert_eq!(inside.fetch_add(100, Ordering::SeqCst), 0);
+                    inside.fetch_sub(100, Ordering::SeqCst);
+                }
+            });
+        });
+        assert!(
+            holds
+                .shards
+                .iter()
+                .all(|shard| shard.states.lock().is_empty())
+        );
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_deadline() {
+        let holds = Holds::default();
+        let _hold = holds.exclusive(Ident(20), &Operation::default()).unwrap();
+        let operation = Operation::new(Some(Instant::now() + Duration::from_millis(30)));
+        assert_eq!(
+            holds.shared(Ident(20), &operation).err().unwrap().code(),
+            50
+        );
+        assert_eq!(
+            holds.exclusive(Ident(20), &operation).err().unwrap().code(),
+            50
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! Large batches let small ones pass.
+//!
+//! A batch of megabytes takes as long to append and apply as thousands of small ones, and while it does everybody waits.
+//! One is admitted at a time, in the order in which they came, and the next one after the small ones that had to wait
+//! meanwhile: so a small batch waits for one large one at most, however many there are. A large one also waits while the
+//! engine has much to flush and until the journal's next segment is made, so that small ones do not wait for either.
+//!
+//! Whoever waits holds its locks and its document as it came, and no copy: a batch is made by whoever was admitted. The
+//! wait wakes for killOp, maxTimeMS and a client that went away.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use quarry_timing::Phase;
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::operation::Operation;
+
+/// A batch from this size on is a large one. Pieces of many documents are smaller, and so is a group of the journal: a
+/// large one makes a group of its own.
+pub const LARGE_BATCH_BYTES: usize = 2 * 1024 * 1024;
+/// So long a large batch whose turn it is waits for small ones and for the engine, and then goes on all the same.
+const SMALL_ONES_WAIT: Duration = if cfg!(test) {
+    Duration::from_secs(60)
+} else {
+    Duration::from_millis(100)
+};
+/// A large batch waits for a pressed engine as long as its bytes would take at this rate, so that many of them are not
+/// slower than that one after the other.
+const PRESSED_BYTES_A_MS: usize = 100 * 1024;
+const ENGINE_WAIT_MAX: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(2);
+
+#[derive(Default)]
+pub struct LargeBatches {
+    /// Whether any is admitted or waits. Changes under `state`.
+    are_about: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next_ticket: u64,
+    /// The first one is admitted, or will be next.
+    tickets: VecDeque<u64>,
+    /// Batches that are being committed while large ones are about.
+    small: usize,
+}
+
+/// The turn of a large batch, or the mark of a small one that large ones may be in the way of. Ends when dropped.
+#[must_use = "the next large batch goes on where it is dropped"]
+pub struct Admitted<'l> {
+    batches: &'l LargeBatches,
+    /// None for a small one.
+    ticket: Option<u64>,
+}
+
+impl Database {
+    /// Returns when a batch of that size may be made and committed.
+    pub(crate) fn admit(
+        &self,
+        bytes: usize,
+        operation: &Operation,
+    ) -> Result<Option<Admitted<'_>>> {
+        let admitted = self.large_batches.admit(bytes, operation)?;
+        if bytes < LARGE_BATCH_BYTES {
+            return Ok(admitted);
+        }
+        let _wait = quarry_timing::phase(Phase::CommitWait);
+        let begun = Instant::now();
+        let patience = engine_wait(bytes);
+        while self.engine.is_pressed() && begun.elapsed() < patience {
+            operation.check()?;
+            std::thread::sleep(TICK);
+        }
+        // It may fill the segment: whoever leads should find the next one made. A failure is told where it is needed.
+        let _ = self.journal.prepare_segment();
+        Ok(admitted)
+    }
+}
+
+fn engine_wait(bytes: usize) -> Duration {
+    Duration::from_millis((bytes / PRESSED_BYTES_A_MS) as u64).min(ENGINE_WAIT_MAX)
+}
+
+impl LargeBatches {
+    fn admit(&self, bytes: usize, operation: &Operation) -> Result<Option<Admitted<'_>>> {
+        if bytes < LARGE_BATCH_BYTES {
+            return Ok(self.note_small());
+        }
+        let _wait = quarry_timing::phase(Phase::CommitWait);
+        let admitted = self.take_ticket();
+        self.wait_for_turn(&admitted, operation)?;
+        Ok(Some(admitted))
+    }
+
+    #[inline]
+    fn note_small(&self) -> Option<Admitted<'_>> {
+        if !self.are_about.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.state.lock().small += 1;
+        Some(Admitted {
+            batches: self,
+            ticket: None,
+        })
+    }
+
+    fn take_ticket(&self) -> Admitted<'_> {
+        let mut state = self.state.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.tickets.push_back(ticket);
+        self.are_about.store(true, Ordering::Relaxed);
+        Admitted {
+            batches: self,
+            ticket: Some(ticket),
+        }
+    }
+
+    fn wait_for_turn(&self, admitted: &Admitted<'_>, operation: &Operation) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.tickets.front().copied() != admitted.ticket {
+            self.changed
+                .wait_for(&mut state, crate::locks::hold::INTERRUPT_TICK);
+            operation.check()?;
+        }
+        let until = Instant::now() + SMALL_ONES_WAIT;
+        while state.small > 0 && !self.changed.wait_until(&mut state, until).timed_out() {
+            operation.check()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let batches = self.batches;
+        let mut state = batches.state.lock();
+        let was_awaited = match self.ticket {
+            None => {
+                state.small -= 1;
+                state.small == 0
+            }
+            Some(ticket) => {
+                state.tickets.retain(|other| *other != ticket);
+                batches
+                    .are_about
+                    .store(!state.tickets.is_empty(), Ordering::Relaxed);
+                true
+            }
+        };
+        if was_awaited && !state.tickets.is_empty() {
+            batches.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quarry_bson::{Document, doc};
+    use quarry_journal::SimulatedFiles;
+    use quarry_storage::{Engine, Faulty, Memory};
+
+    use super::*;
+    use crate::database::Options;
+    use crate::error::Error;
+    use crate::keyspace::namespace::Namespace;
+
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < DEADLINE, "{what}: it never came");
+            std::thread::yield_now();
+        }
+    }
+
+    fn insert(database: &Database, document: &Document) -> u64 {
+        let namespace = Namespace::parse("db.c").unwrap();
+        let documents = [document.as_raw()];
+        let inserted = database
+            .insert_piece(&Operation::default(), &namespace, &documents, true)
+            .unwrap();
+        assert_eq!(inserted.inserted, 1);
+        inserted.lsn.unwrap()
+    }
+
+    #[test]
+    fn a_small_batch_waits_for_one_large_one_however_many_there_are() {
+        const LARGE: usize = 4;
+        let faulty = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let files = Arc::new(SimulatedFiles::new());
+        let engine = Arc::clone(&faulty) as Arc<dyn Engine>;
+        let database = Database::open_on(engine, files, Options::default()).unwrap();
+        insert(&database, &doc! { "_id": 0 });
+        let batches = &database.large_batches;
+        let filler = "x".repeat(LARGE_BATCH_BYTES);
+        faulty.hold_writes();
+        std::thread::scope(|scope| {
+            let large: Vec<_> = (1..=LARGE as i32)
+                .map(|id| {
+                    let document = doc! { "_id": id, "filler": filler.as_str() };
+                    let database = &database;
+                    let thread = scope.spawn(move || insert(database, &document));
+                    wait_until("a large one", || {
+                        batches.state.lock().tickets.len() == id as usize
+                    });
+                    thread
+                })
+                .collect();
+            wait_until("the engine", || faulty.held_writes() == 1);
+            let small = scope.spawn(|| insert(&database, &doc! { "_id": -1 }));
+            wait_until("the small one", || batches.state.lock().small == 1);
+            faulty.heal();
+            let small = small.join().unwrap();
+            let large: Vec<u64> = large.into_iter().map(|one| one.join().unwrap()).collect();
+            assert!(large.is_sorted(), "{large:?}");
+            assert!(large[0] < small && small < large[1], "{small}: {large:?}");
+        });
+        assert!(!batches.are_about.load(Ordering::Relaxed));
+        let state = batches.state.lock();
+        assert!(state.tickets.is_empty() && state.small == 0);
+    }
+
+    #[test]
+    fn whoever_waits_can_be_interrupted_and_holds_up_nobody_behind_it() {
+        let batches = LargeBatches::default();
+        let admit = |operation: &Operation| {
+            let admitted = batches.admit(LARGE_BATCH_BYTES, operation);
+            admitted.map(|admitted| admitted.is_some())
+        };
+        let free = Operation::default();
+        let first = batches.admit(LARGE_BATCH_BYTES, &free).unwrap();
+        let killed = Operation::default();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| admit(&killed));
+            wait_until("the second", || batches.state.lock().tickets.len() == 2);
+            let third = scope.spawn(|| admit(&free));
+            wait_until("the third", || batches.state.lock().tickets.len() == 3);
+            killed.kill();
+            let interrupted = second.join().unwrap();
+            assert!(matches!(interrupted, Err(Error::Interrupted)));
+            drop(first);
+            assert!(third.join().unwrap().unwrap());
+        });
+        assert!(batches.admit(1, &free).unwrap().is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! Record locks: a sharded table of key hashes that serialises writers of one record or one unique key.
+//!
+//! Two keys with one hash share a lock, which costs a wait and nothing else. A writer takes all its record locks in
+//! one sorted call, then all its unique-key locks (another table, the second class), so that no two writers can wait
+//! for each other. Locks end after apply and before sync, but for those of a new document alone (`LocksOver`).
+
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use hashbrown::DefaultHashBuilder;
+use parking_lot::{Condvar, Mutex};
+use quarry_timing::{Phase, Work};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::error::Result;
+use crate::locks::hold::INTERRUPT_TICK;
+use crate::operation::Operation;
+
+const SHARDS: usize = 64;
+
+#[derive(Default)]
+struct Shard {
+    /// Who holds each lock, by the tag of its operation. The hashes are seeded (`lock_hash`).
+    taken: Mutex<FxHashMap<u64, u64>>,
+    released: Condvar,
+}
+
+/// A clone is the same table.
+#[derive(Clone)]
+pub struct LockTable {
+    shards: Arc<[Shard]>,
+}
+
+/// The locks of one piece of one operation, released on drop.
+pub struct Locks<'t> {
+    table: &'t LockTable,
+    hashes: SmallVec<[u64; 4]>,
+}
+
+impl Default for LockTable {
+    fn default() -> Self {
+        LockTable {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+        }
+    }
+}
+
+/// The hash a key is locked by. It has a seed of this process, because clients choose the keys: with a hash that they can
+/// compute, they could make keys that all meet in one lock, one bucket of a table, or one place of the record cache.
+pub fn lock_hash(key: &[u8]) -> u64 {
+    static SEEDED: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+    let mut hasher = SEEDED.build_hasher();
+    hasher.write(key);
+    hasher.finish()
+}
+
+impl LockTable {
+    /// Takes every lock of `hashes`, waiting for other writers.
+    pub fn lock(&self, mut hashes: SmallVec<[u64; 4]>, operation: &Operation) -> Result<Locks<'_>> {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut locks = Locks {
+            table: self,
+            hashes: SmallVec::with_capacity(hashes.len()),
+        };
+        for hash in hashes {
+            self.lock_one(hash, operation)?;
+            locks.hashes.push(hash);
+        }
+        Ok(locks)
+    }
+
+    fn lock_one(&self, hash: u64, operation: &Operation) -> Result<()> {
+        let shard = self.shard(hash);
+        let mut taken = shard.taken.lock();
+        let mut holder = match taken.entry(hash) {
+            Entry::Vacant(free) => {
+                free.insert(quarry_timing::tag());
+                return Ok(());
+            }
+            Entry::Occupied(held) => *held.get(),
+        };
+        let _wait = quarry_timing::phase(Phase::LockWait);
+        loop {
+            quarry_timing::name(Work::LockHolder, holder);
+            shard.released.wait_for(&mut taken, INTERRUPT_TICK);
+            holder = match taken.entry(hash) {
+                Entry::Vacant(free) => {
+                    free.insert(quarry_timing::tag());
+                    return Ok(());
+                }
+                Entry::Occupied(held) => *held.get(),
+            };
+            operation.check()?;
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        &self.shards[(hash >> 32) as usize % SHARDS]
+    }
+}
+
+impl Drop for Locks<'_> {
+    fn drop(&mut self) {
+        for &hash in &self.hashes {
+            let shard = self.table.shard(hash);
+            shard.taken.lock().remove(&hash);
+            shard.released.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::{Duration, Instant};
+
+    use smallvec::smallvec;
+
+    use super::*;
+
+    #[test]
+    fn crossing_sets_do_not_deadlock_and_exclude_each_other() {
+        struct Shared(Cell<u64>);
+        // The cell is only touched under lock 7, which is what the test checks.
+        let table = LockTable::default();
+        let counter = Mutex::new(Shared(Cell::new(0)));
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (table, counter) = (&table, &counter);
+                scope.spawn(move || {
+                    for i in 0..1000 {
+                        let order = if (i + thread) % 2 == 0 {
+                            [7, 99, 1 << 40]
+                        } else {
+                            [1 << 40, 7, 99]
+                        };
+                        let _locks = table
+                            .lock(order.into_iter().collect(), &Operation::default())
+                            .unwrap();
+                        let counter = counter
+                            .try_lock()
+                            .expect("lock 7 excludes every other thread");
+                        counter.0.set(counter.0.get() + 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(counter.lock().0.get(), 4000);
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_operation_is_killed() {
+        let table = LockTable::default();
+        let _locks = table.lock(smallvec![1, 2], &Operation::default()).unwrap();
+        let killed = Operation::default();
+        killed.kill();
+        assert_eq!(
+            table.lock(smallvec![2, 3], &killed).err().unwrap().code(),
+            11_601
+        );
+        let late = Operation::new(Some(Instant::now() + Duration::from_millis(30)));
+        assert_eq!(table.lock(smallvec![2], &late).err().unwrap().code(), 50);
+        assert!(
+            table.lock(smallvec![3], &Operation::default()).is_ok(),
+            "a failed call lets go of what it took"
+        );
+    }
+}

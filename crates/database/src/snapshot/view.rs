@@ -1,0 +1,127 @@
+//! A view: one snapshot of one collection, for as long as a batch of results takes.
+
+use std::sync::Arc;
+
+use quarry_bson::RawValue;
+use quarry_storage::{Cursor, KeyRange};
+use quarry_timing::Phase;
+
+use crate::catalog::cache::Catalog;
+use crate::catalog::collection::{Collection, Detail};
+use crate::commit::Counts;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::index::definition::Index;
+use crate::index::entry::{IndexEntry, split_unique_value};
+use crate::keyspace::namespace::Namespace;
+use crate::snapshot::reads::ReadSnapshot;
+
+/// One collection in one snapshot. Neither the collection nor an index of it loses its space while the view lives, even
+/// when it is dropped meanwhile.
+pub struct View {
+    pub collection: Arc<Collection>,
+    catalog: Arc<Catalog>,
+    snapshot: ReadSnapshot,
+}
+
+impl Database {
+    /// A snapshot, and the collection as it is in it.
+    pub fn view(&self, namespace: &Namespace) -> Result<Option<View>> {
+        loop {
+            // Before the catalog is asked: what it names is not reclaimed from here on.
+            let epoch = self.reads.enter();
+            let Some(collection) = self.catalog.get(namespace)? else {
+                return Ok(None);
+            };
+            // Multikey marks are read after the snapshot: what it shows is marked by then.
+            let snapshot = self.reads.snapshot_in(epoch)?;
+            if self.catalog.is_current(&collection)? {
+                return Ok(Some(View {
+                    collection,
+                    catalog: Arc::clone(&self.catalog),
+                    snapshot,
+                }));
+            }
+        }
+    }
+
+    /// Reads the latest state of one record; false if there is none.
+    pub fn get_record(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let _read = quarry_timing::phase(Phase::EngineRead);
+        self.reads.get_record(record_key, read)
+    }
+
+    /// The exact number of documents, and their bytes.
+    pub fn counts(&self, collection: &Collection) -> Result<Counts> {
+        self.commit_path.counts(collection.ident)
+    }
+
+    /// The exact number of documents.
+    pub fn count(&self, collection: &Collection) -> Result<u64> {
+        Ok(self.counts(collection)?.documents)
+    }
+}
+
+impl View {
+    pub fn detail(&self) -> Result<&Detail> {
+        self.catalog.detail(&self.collection)
+    }
+
+    /// Reads a record or an index entry.
+    pub fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        match key.starts_with(self.collection.prefix.as_bytes()) {
+            true => self.snapshot.get_record(key, read),
+            false => self.snapshot.get(key, read),
+        }
+    }
+
+    pub fn cursor(&self, range: KeyRange) -> Result<Box<dyn Cursor + '_>> {
+        self.snapshot.cursor(range)
+    }
+
+    /// The record key of the document with this `_id`, if it is there.
+    pub fn find_id(&self, id: RawValue<'_>) -> Result<Option<Vec<u8>>> {
+        if self.collection.is_clustered() {
+            let key = Database::record_key(&self.collection, id);
+            return Ok(self.get(&key, &mut |_| {})?.then_some(key));
+        }
+        let detail = self.detail()?;
+        let Some(position) = detail.id_index else {
+            return Err(Error::Corrupt(format!(
+                "`{}` has no `_id` index",
+                self.collection.namespace
+            )));
+        };
+        let index = &detail.indexes[position];
+        let mut entry = index.prefix.as_bytes().to_vec();
+        quarry_keystring::encode_id(&mut entry, id);
+        let mut found = None;
+        self.get(&entry, &mut |value| {
+            found = split_unique_value(value).map(|(key, _)| key.to_vec());
+        })?;
+        Ok(found.map(|suffix| full_record_key(&self.collection, &suffix)))
+    }
+}
+
+/// The full key of the record that an index entry points to.
+pub fn index_record_key(
+    index: &Index,
+    collection: &Collection,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Vec<u8>> {
+    let entry = IndexEntry::parse(index, key, value).ok_or_else(|| {
+        Error::Corrupt(format!(
+            "an entry of index `{}` of `{}` is broken",
+            index.name, collection.namespace
+        ))
+    })?;
+    Ok(full_record_key(collection, entry.record_key))
+}
+
+fn full_record_key(collection: &Collection, suffix: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9 + suffix.len());
+    key.extend_from_slice(collection.prefix.as_bytes());
+    key.extend_from_slice(suffix);
+    key
+}

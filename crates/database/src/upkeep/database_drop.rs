@@ -1,0 +1,318 @@
+//! dropDatabase: one commit, then pieces.
+//!
+//! The commit is a mark, `0x00 0x16 database`, with an ident that is given out for it. Idents only count up, so a
+//! collection of that database went with it exactly if its ident is below the mark's. The catalog answers so from the
+//! moment the mark is applied, and a namesake made later, with a higher ident, lives beside what is left of the old
+//! ones. A second drop raises the mark.
+//!
+//! The entries themselves go in pieces of bounded size, each one commit under the database's DDL mutex: the collections
+//! of the piece are dropped as drop would, their spaces come back as after any drop, and the piece that finds no more
+//! deletes the mark. The first piece runs before dropDatabase answers, so that a small database is gone whole; the
+//! others in a thread, which starts again with the database. A piece takes each collection's exclusive hold for a
+//! moment: a writer that held the collection before the mark has ended then, and no other one can have come, since
+//! the catalog does not show it any more. Such a writer counts as having come before the drop.
+//!
+//! Who needs a name that a dropped collection still has an entry under (create, rename) drops that one in the same
+//! commit. A collection that is renamed into the database from another one may have a low ident: the rename cleans up
+//! first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quarry_journal::Level;
+use quarry_storage::WriteBatch;
+
+use crate::catalog::collection::Collection;
+use crate::catalog::listing::Entries;
+use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
+use crate::database::Database;
+use crate::error::Result;
+use crate::keyspace::layout;
+use crate::keyspace::namespace::{Namespace, check_database};
+use crate::operation::Operation;
+use crate::upkeep::background::Stop;
+
+/// Collections that one commit drops.
+const PIECE_COLLECTIONS: usize = 256;
+/// Entries that one piece looks at under the DDL mutex.
+const PIECE_ENTRIES: usize = 4096;
+/// How long the cleaner waits after a refused write.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// How far the pieces have come in a database: the collection looked at last.
+#[derive(Default)]
+pub(crate) struct Cleaned {
+    behind: Option<String>,
+}
+
+impl Database {
+    /// Drops every collection of a database; false if it had none.
+    pub fn drop_database(&self, name: &str, operation: &Operation, level: Level) -> Result<bool> {
+        check_database(name)?;
+        let ddl = self.lock_ddl(name);
+        if !self.has_collections(name)? {
+            drop(ddl);
+            self.settle(None, level)?;
+            return Ok(false);
+        }
+        operation.check()?;
+        let lsn = self.mark_dropped(name)?;
+        // The database is dropped: what keeps a piece from going through is no error of this operation.
+        let is_clean = self.clean_piece(name, &mut Cleaned::default(), operation);
+        drop(ddl);
+        if !matches!(is_clean, Ok(true)) {
+            self.start_database_cleaner();
+        }
+        self.settle(Some(lsn), level)?;
+        Ok(true)
+    }
+
+    /// Drops the database, but for what is left of it.
+    fn mark_dropped(&self, name: &str) -> Result<u64> {
+        let mark = self.commit_path.allocate_ident();
+        let mut batch = WriteBatch::new();
+        batch.put(&layout::dropped_database_key(name), &mark.0.to_le_bytes());
+        let header = Header {
+            flags: SYSTEM | ALLOCATED,
+            ..Header::SYSTEM_ONLY
+        };
+        self.commit(&header, &batch)
+    }
+
+    /// Drops what is left in `name` of databases dropped before. The caller has its DDL mutex.
+    pub(crate) fn clean_database(&self, name: &str, operation: &Operation) -> Result<()> {
+        let mut cleaned = Cleaned::default();
+        while !self.clean_piece(name, &mut cleaned, operation)? {
+            operation.check()?;
+        }
+        Ok(())
+    }
+
+    /// Stages the drop of a collection that went with its database and still has its entry under `namespace`.
+    pub(crate) fn stage_dead(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        batch: &mut WriteBatch,
+    ) -> Result<()> {
+        match self.catalog.dead(namespace)? {
+            Some(dead) => self.stage_dead_drop(&dead, operation, batch),
+            None => Ok(()),
+        }
+    }
+
+    /// One piece, under the DDL mutex; true if nothing is left.
+    fn clean_piece(
+        &self,
+        name: &str,
+        cleaned: &mut Cleaned,
+        operation: &Operation,
+    ) -> Result<bool> {
+        if !self.catalog.is_dropping(name) {
+            return Ok(true);
+        }
+        operation.check()?;
+        let mut batch = WriteBatch::new();
+        let (dead, is_end) = self.next_dead(name, cleaned)?;
+        for collection in &dead {
+            self.stage_dead_drop(collection, operation, &mut batch)?;
+        }
+        if is_end {
+            batch.delete(&layout::dropped_database_key(name));
+        }
+        if !batch.is_empty() {
+            self.commit(&Header::SYSTEM_ONLY, &batch)?;
+        }
+        Ok(is_end)
+    }
+
+    /// The next dead collections, and whether there are no more. Nobody makes new ones meanwhile.
+    fn next_dead(&self, name: &str, cleaned: &mut Cleaned) -> Result<(Vec<Collection>, bool)> {
+        let snapshot = self.reads.snapshot()?;
+        let mut entries = Entries::open(&snapshot, name, cleaned.behind.as_deref())?;
+        let mut dead = Vec::new();
+        for _ in 0..PIECE_ENTRIES {
+            let Some((collection, is_dead)) = entries.next()? else {
+                return Ok((dead, true));
+            };
+            cleaned.behind = Some(collection.namespace.collection().to_owned());
+            if is_dead {
+                dead.push(collection);
+            }
+            if dead.len() == PIECE_COLLECTIONS {
+                break;
+            }
+        }
+        Ok((dead, false))
+    }
+
+    fn stage_dead_drop(
+        &self,
+        collection: &Collection,
+        operation: &Operation,
+        batch: &mut WriteBatch,
+    ) -> Result<()> {
+        // Waits for the last writers; what they marked is read after it.
+        drop(self.holds.exclusive(collection.ident, operation)?);
+        self.stage_drop(collection, batch).map(drop)
+    }
+
+    /// Starts the thread that cleans up dropped databases, if there are any and it does not run.
+    pub(crate) fn start_database_cleaner(&self) {
+        let mut runs = self.database_cleaner_runs.lock();
+        if *runs || self.catalog.dropping().is_empty() {
+            return;
+        }
+        let (database, stop) = (self.same(), self.background.stop());
+        *runs = self.background.start("database cleaner", move |stopped| {
+            let stop = Arc::clone(&stop);
+            let operation = Operation::default().with_disconnect(Box::new(move || stop.is_set()));
+            database.clean_databases(stopped, &operation);
+        });
+    }
+
+    /// Cleans up until no dropped database is left; tries again where writes are refused.
+    fn clean_databases(&self, stop: &Stop, operation: &Operation) {
+        loop {
+            for name in self.catalog.dropping() {
+                while self.clean_in_turns(&name, operation).is_err() {
+                    if stop.wait(RETRY_AFTER) {
+                        return;
+                    }
+                }
+            }
+            let mut runs = self.database_cleaner_runs.lock();
+            if self.catalog.dropping().is_empty() {
+                *runs = false;
+                return;
+            }
+        }
+    }
+
+    /// Lets other changes of the catalog in between two pieces.
+    fn clean_in_turns(&self, name: &str, operation: &Operation) -> Result<()> {
+        let mut cleaned = Cleaned::default();
+        loop {
+            let _ddl = self.lock_ddl(name);
+            if self.clean_piece(name, &mut cleaned, operation)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{RawDocument, doc};
+
+    use super::*;
+    use crate::keyspace::ident::Ident;
+
+    fn namespace(text: &str) -> Namespace {
+        Namespace::parse(text).unwrap()
+    }
+
+    fn insert(database: &Database, into: &str) -> Ident {
+        let document = doc! { "_id": 1, "in": into };
+        let raw: [RawDocument<'_>; 1] = [document.as_raw()];
+        let operation = Operation::default();
+        let done = database.insert_piece(&operation, &namespace(into), &raw, true);
+        assert_eq!(done.unwrap().inserted, 1, "{into}");
+        let collection = database.collection(&namespace(into)).unwrap();
+        collection.unwrap().ident
+    }
+
+    /// A database whose `db` was dropped, with nothing of it cleaned up.
+    fn dropped() -> (Database, [Ident; 2]) {
+        let database = Database::open_in_memory().unwrap();
+        let idents = [insert(&database, "db.a"), insert(&database, "db.b")];
+        database.mark_dropped("db").unwrap();
+        (database, idents)
+    }
+
+    fn names(database: &Database, name: &str) -> Vec<String> {
+        let listed = database.list_collections(name).unwrap();
+        let names = listed
+            .iter()
+            .map(|found| found.namespace.collection().to_owned());
+        names.collect()
+    }
+
+    fn is_marked(database: &Database, ident: Ident) -> bool {
+        let mark = layout::dropped_key(ident);
+        database.engine().get(&mark, &mut |_| {}).unwrap()
+    }
+
+    #[test]
+    fn the_mark_alone_makes_a_database_not_be_there() {
+        let (database, idents) = dropped();
+        insert(&database, "dba.a");
+        assert_eq!(database.list_databases().unwrap(), ["dba"]);
+        assert_eq!(names(&database, "db"), Vec::<String>::new());
+        assert!(database.collection(&namespace("db.a")).unwrap().is_none());
+        assert!(database.view(&namespace("db.a")).unwrap().is_none());
+        assert!(
+            !database
+                .drop_database("db", &Operation::default(), Level::Written)
+                .unwrap()
+        );
+        database
+            .clean_database("db", &Operation::default())
+            .unwrap();
+        assert!(idents.iter().all(|ident| is_marked(&database, *ident)));
+        assert_eq!(names(&database, "dba"), ["a"]);
+    }
+
+    #[test]
+    fn a_namesake_takes_the_place_of_a_dead_entry_and_outlives_the_clean_up() {
+        let (database, [old, other]) = dropped();
+        let new = insert(&database, "db.a");
+        assert!(is_marked(&database, old), "its space would be lost");
+        assert!(!is_marked(&database, other));
+        insert(&database, "db.c");
+        let (from, to) = (namespace("db.c"), namespace("db.b"));
+        let operation = Operation::default();
+        database
+            .rename_collection(&from, &to, false, &operation, Level::Written)
+            .unwrap();
+        assert!(is_marked(&database, other));
+        database.clean_database("db", &operation).unwrap();
+        assert_eq!(names(&database, "db"), ["a", "b"]);
+        let found = database.collection(&namespace("db.a")).unwrap().unwrap();
+        assert_eq!(found.ident, new);
+        for name in ["db.a", "db.b"] {
+            let report = database.validate(&namespace(name), true, &operation);
+            assert_eq!(report.unwrap().errors, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn an_old_collection_can_move_into_a_dropped_database() {
+        let database = Database::open_in_memory().unwrap();
+        insert(&database, "elsewhere.old");
+        insert(&database, "db.a");
+        database.mark_dropped("db").unwrap();
+        let (from, to) = (namespace("elsewhere.old"), namespace("db.a"));
+        let operation = Operation::default();
+        database
+            .rename_collection(&from, &to, false, &operation, Level::Written)
+            .unwrap();
+        assert_eq!(names(&database, "db"), ["a"]);
+        assert_eq!(database.list_databases().unwrap(), ["db"]);
+    }
+
+    #[test]
+    fn a_database_can_be_dropped_again_before_it_is_cleaned_up() {
+        let (database, idents) = dropped();
+        let again = insert(&database, "db.c");
+        assert_eq!(names(&database, "db"), ["c"]);
+        let operation = Operation::default();
+        let was_there = database.drop_database("db", &operation, Level::Written);
+        assert!(was_there.unwrap());
+        assert!(database.list_databases().unwrap().is_empty());
+        for ident in idents.into_iter().chain([again]) {
+            assert!(is_marked(&database, ident));
+        }
+        assert!(!database.catalog.is_dropping("db"));
+    }
+}

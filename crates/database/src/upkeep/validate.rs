@@ -1,0 +1,246 @@
+//! Checks a collection: its documents, its counters, and with `full` every index both ways.
+//!
+//! Runs under the exclusive hold, on one snapshot. Every entry that a document asks for must stand with the value it
+//! asks for, and an index may hold no entry beyond those, which their number shows. What the cache of records holds must
+//! be what the engine holds.
+
+use quarry_bson::RawDocument;
+use quarry_storage::KeyRange;
+
+use crate::catalog::collection::{Collection, Detail};
+use crate::database::{Database, append_record_key};
+use crate::error::{Error, Result};
+use crate::index::key_buffer::KeyBuffer;
+use crate::index::keys::Target;
+use crate::keyspace::namespace::Namespace;
+use crate::operation::Operation;
+use crate::record_cache::RecordCache;
+use crate::snapshot::reads::ReadSnapshot;
+
+/// Errors that one report lists at most.
+const ERRORS_MAX: usize = 100;
+
+#[derive(Debug, Default)]
+pub struct ValidateReport {
+    pub documents: u64,
+    pub invalid_documents: u64,
+    pub indexes: Vec<IndexReport>,
+    pub errors: Vec<String>,
+}
+
+#[derive(Debug)]
+pub struct IndexReport {
+    pub name: String,
+    pub keys: u64,
+    pub valid: bool,
+}
+
+impl Database {
+    pub fn validate(
+        &self,
+        namespace: &Namespace,
+        full: bool,
+        operation: &Operation,
+    ) -> Result<ValidateReport> {
+        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+            return Err(Error::NamespaceNotFound(format!(
+                "collection `{namespace}` does not exist to validate."
+            )));
+        };
+        let detail = self.catalog.detail(&collection)?;
+        let snapshot = self.reads.snapshot()?;
+        let mut check = Check {
+            collection: &collection,
+            detail,
+            snapshot: &snapshot,
+            operation,
+            report: ValidateReport::default(),
+            expected: vec![0; detail.indexes.len()],
+            valid: vec![true; detail.indexes.len()],
+            data_bytes: 0,
+        };
+        check.documents(full)?;
+        check.indexes()?;
+        if let Some(records) = self.reads.records().filter(|_| full) {
+            check.cached(records)?;
+        }
+        let counts = self.counts(&collection)?;
+        if counts.documents != check.report.documents || counts.bytes != check.data_bytes {
+            let message = format!(
+                "the counters say {} documents of {} bytes, there are {} of {}",
+                counts.documents, counts.bytes, check.report.documents, check.data_bytes
+            );
+            check.error(message);
+        }
+        Ok(check.report)
+    }
+}
+
+struct Check<'c> {
+    collection: &'c Collection,
+    detail: &'c Detail,
+    snapshot: &'c ReadSnapshot,
+    operation: &'c Operation,
+    report: ValidateReport,
+    /// Entries that the documents ask for, by index.
+    expected: Vec<u64>,
+    valid: Vec<bool>,
+    data_bytes: u64,
+}
+
+impl Check<'_> {
+    fn documents(&mut self, full: bool) -> Result<()> {
+        let mut cursor = self
+            .snapshot
+            .cursor(KeyRange::prefix(self.collection.prefix.as_bytes()))?;
+        cursor.first()?;
+        let (mut buffer, mut steps) = (KeyBuffer::default(), 0);
+        while cursor.valid() {
+            self.operation.step(&mut steps)?;
+            self.report.documents += 1;
+            self.data_bytes += cursor.value().len() as u64;
+            match RawDocument::validated_any_text(cursor.value()) {
+                Ok(document) => self.document(cursor.key(), document, full, &mut buffer)?,
+                Err(error) => self.invalid(format!(
+                    "the document at {:02x?} is broken: {error}",
+                    cursor.key()
+                )),
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn document(
+        &mut self,
+        key: &[u8],
+        document: RawDocument<'_>,
+        full: bool,
+        buffer: &mut KeyBuffer,
+    ) -> Result<()> {
+        let Some(id) = document.get("_id") else {
+            self.invalid(format!("the document at {key:02x?} has no _id"));
+            return Ok(());
+        };
+        if self.collection.is_clustered() {
+            let mut expected = Vec::new();
+            append_record_key(&mut expected, self.collection, id)?;
+            if expected != key {
+                self.invalid(format!(
+                    "the document with _id {id} stands under another key"
+                ));
+            }
+        }
+        buffer.clear();
+        let found = self.detail.keys.extract(document);
+        let target = Target {
+            document: 0,
+            record_key: &key[self.collection.prefix.as_bytes().len()..],
+            id: self.collection.is_clustered().then_some(id),
+        };
+        for (number, index) in self.detail.indexes.iter().enumerate() {
+            let multikey = self
+                .detail
+                .keys
+                .entries(number, index, &found, target, buffer)?;
+            if multikey & !index.marks() != 0 {
+                self.index_error(
+                    number,
+                    format!(
+                        "index `{}` lacks a mark, of arrays or of cut keys, for the document with _id {id}",
+                        index.name
+                    ),
+                );
+            }
+        }
+        for entry in &buffer.entries {
+            let number = usize::from(entry.index);
+            self.expected[number] += 1;
+            if !full {
+                continue;
+            }
+            let mut right = false;
+            self.snapshot.get(buffer.key(entry), &mut |value| {
+                right = value == buffer.value(entry);
+            })?;
+            if !right && !self.detail.indexes[number].building {
+                let name = &self.detail.indexes[number].name;
+                self.index_error(
+                    number,
+                    format!("index `{name}` misses the entry of the document with _id {id}"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn indexes(&mut self) -> Result<()> {
+        if self.collection.is_clustered() {
+            let keys = self.report.documents;
+            self.report.indexes.push(IndexReport {
+                name: "_id_".to_owned(),
+                keys,
+                valid: self.report.invalid_documents == 0,
+            });
+        }
+        for (number, index) in self.detail.indexes.iter().enumerate() {
+            let mut cursor = self
+                .snapshot
+                .cursor(KeyRange::prefix(index.prefix.as_bytes()))?;
+            cursor.first()?;
+            let (mut keys, mut steps) = (0, 0);
+            while cursor.valid() {
+                self.operation.step(&mut steps)?;
+                keys += 1;
+                cursor.next()?;
+            }
+            let expected = self.expected[number];
+            if keys != expected && !index.building {
+                self.index_error(
+                    number,
+                    format!(
+                        "index `{}` has {keys} entries, its documents ask for {expected}",
+                        index.name
+                    ),
+                );
+            }
+            self.report.indexes.push(IndexReport {
+                name: index.name.clone(),
+                keys,
+                valid: self.valid[number],
+            });
+        }
+        Ok(())
+    }
+
+    fn cached(&mut self, records: &RecordCache) -> Result<()> {
+        let prefix = self.collection.prefix;
+        records.visit_under(prefix.as_bytes(), |key, document| {
+            let mut is_stored = false;
+            self.snapshot
+                .get(key, &mut |stored| is_stored = stored == document)?;
+            if !is_stored {
+                self.error(format!(
+                    "the cache of records disagrees with the document at {key:02x?}"
+                ));
+            }
+            Ok(())
+        })
+    }
+
+    fn invalid(&mut self, message: String) {
+        self.report.invalid_documents += 1;
+        self.error(message);
+    }
+
+    fn index_error(&mut self, number: usize, message: String) {
+        self.valid[number] = false;
+        self.error(message);
+    }
+
+    fn error(&mut self, message: String) {
+        if self.report.errors.len() < ERRORS_MAX {
+            self.report.errors.push(message);
+        }
+    }
+}
