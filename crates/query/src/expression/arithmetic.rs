@@ -4,72 +4,13 @@
 use quarry_bson::{Decimal128, RawValue};
 
 use super::number::{Number, Pair};
-use super::operator::{Arguments, Operator};
 use super::sum::Addition;
 use super::{Call, Context, Evaluated, type_name};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::interrupts;
 
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$add",
-        arguments: Arguments::Any,
-        evaluate: add,
-    },
-    Operator {
-        name: "$subtract",
-        arguments: Arguments::Exactly(2),
-        evaluate: subtract,
-    },
-    Operator {
-        name: "$multiply",
-        arguments: Arguments::Any,
-        evaluate: multiply,
-    },
-    Operator {
-        name: "$divide",
-        arguments: Arguments::Exactly(2),
-        evaluate: divide,
-    },
-    Operator {
-        name: "$mod",
-        arguments: Arguments::Exactly(2),
-        evaluate: modulo,
-    },
-    Operator {
-        name: "$pow",
-        arguments: Arguments::Exactly(2),
-        evaluate: pow,
-    },
-    Operator {
-        name: "$sqrt",
-        arguments: Arguments::Exactly(1),
-        evaluate: sqrt,
-    },
-    Operator {
-        name: "$exp",
-        arguments: Arguments::Exactly(1),
-        evaluate: exp,
-    },
-    Operator {
-        name: "$ln",
-        arguments: Arguments::Exactly(1),
-        evaluate: ln,
-    },
-    Operator {
-        name: "$log",
-        arguments: Arguments::Exactly(2),
-        evaluate: log,
-    },
-    Operator {
-        name: "$log10",
-        arguments: Arguments::Exactly(1),
-        evaluate: log10,
-    },
-];
-
-fn add<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn add<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let overflow = || Error::new(ErrorCode::OVERFLOW, "date overflow in $add");
     let (mut sum, mut date) = (Addition::default(), None::<i64>);
     for argument in &call.arguments {
@@ -106,7 +47,7 @@ fn add<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     })
 }
 
-fn subtract<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn subtract<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (left, right) = (call.argument(0, context)?, call.argument(1, context)?);
     let (Some(a), Some(b)) = (left.as_raw(), right.as_raw()) else {
         return Ok(Evaluated::NULL);
@@ -141,7 +82,7 @@ fn subtract<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'
     }
 }
 
-fn multiply<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn multiply<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let mut product = Number::Int32(1);
     for argument in &call.arguments {
         let value = argument.evaluate(context)?;
@@ -159,7 +100,7 @@ fn multiply<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'
     Ok(product.into())
 }
 
-fn divide<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn divide<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let Some((a, b)) = two_numbers(call, context, None)? else {
         return Ok(Evaluated::NULL);
     };
@@ -169,7 +110,7 @@ fn divide<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>
     Ok(quotient.into())
 }
 
-fn modulo<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn modulo<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let Some((a, b)) = two_numbers(call, context, Some(16611))? else {
         return Ok(Evaluated::NULL);
     };
@@ -218,7 +159,7 @@ fn two_numbers<'a>(
     ))
 }
 
-fn pow<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn pow<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (base, exponent) = (call.argument(0, context)?, call.argument(1, context)?);
     let Some(base) = numeric(&base, 28762, "$pow's base")? else {
         return Ok(Evaluated::NULL);
@@ -257,7 +198,7 @@ fn integer_power(base: i64, exponent: i64) -> Option<i64> {
     }
 }
 
-fn sqrt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn sqrt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let Some(number) = plain_numeric(&value, call)? else {
         return Ok(Evaluated::NULL);
@@ -271,7 +212,7 @@ fn sqrt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> 
     real(number, f64::sqrt, Decimal128::sqrt)
 }
 
-fn exp<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn exp<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let Some(number) = plain_numeric(&value, call)? else {
         return Ok(Evaluated::NULL);
@@ -279,7 +220,7 @@ fn exp<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     real(number, f64::exp, Decimal128::exp)
 }
 
-fn ln<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn ln<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let Some(number) = plain_numeric(&value, call)? else {
         return Ok(Evaluated::NULL);
@@ -293,7 +234,7 @@ fn ln<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     real(number, f64::ln, Decimal128::ln)
 }
 
-fn log10<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn log10<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let Some(number) = plain_numeric(&value, call)? else {
         return Ok(Evaluated::NULL);
@@ -307,7 +248,7 @@ fn log10<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
     real(number, f64::log10, Decimal128::log10)
 }
 
-fn log<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn log<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (value, base) = (call.argument(0, context)?, call.argument(1, context)?);
     if value.is_nullish() || base.is_nullish() {
         return Ok(Evaluated::NULL);

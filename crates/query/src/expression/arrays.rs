@@ -2,72 +2,13 @@
 
 use quarry_bson::{ArrayBuilder, RawArray, RawElement, compare::values_equal};
 
-use super::operator::{Arguments, Operator};
 use super::strings::length;
 use super::{Call, Context, Evaluated};
 use crate::error::{Error, Result};
 use crate::interrupts::{self, units_of};
 use crate::memory::Counted;
 
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$size",
-        arguments: Arguments::Exactly(1),
-        evaluate: size,
-    },
-    Operator {
-        name: "$arrayElemAt",
-        arguments: Arguments::Exactly(2),
-        evaluate: element_at,
-    },
-    Operator {
-        name: "$first",
-        arguments: Arguments::Exactly(1),
-        evaluate: first,
-    },
-    Operator {
-        name: "$last",
-        arguments: Arguments::Exactly(1),
-        evaluate: last,
-    },
-    Operator {
-        name: "$slice",
-        arguments: Arguments::Between(2, 3),
-        evaluate: slice,
-    },
-    Operator {
-        name: "$concatArrays",
-        arguments: Arguments::Any,
-        evaluate: concat,
-    },
-    Operator {
-        name: "$in",
-        arguments: Arguments::Exactly(2),
-        evaluate: contains,
-    },
-    Operator {
-        name: "$indexOfArray",
-        arguments: Arguments::Between(2, 4),
-        evaluate: index_of,
-    },
-    Operator {
-        name: "$isArray",
-        arguments: Arguments::Exactly(1),
-        evaluate: is_array,
-    },
-    Operator {
-        name: "$range",
-        arguments: Arguments::Between(2, 3),
-        evaluate: range,
-    },
-    Operator {
-        name: "$reverseArray",
-        arguments: Arguments::Exactly(1),
-        evaluate: reverse,
-    },
-];
-
-fn size<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn size<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let Some(array) = value.as_array() else {
         let text = format!(
@@ -80,7 +21,7 @@ fn size<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> 
     Ok(length(array.len()))
 }
 
-fn element_at<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn element_at<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (value, position) = (call.argument(0, context)?, call.argument(1, context)?);
     if value.is_nullish() || position.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -131,11 +72,11 @@ fn pick<'a>(value: &Evaluated<'a>, index: i32) -> Evaluated<'a> {
     })
 }
 
-fn first<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn first<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     end(call, context, 0)
 }
 
-fn last<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn last<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     end(call, context, -1)
 }
 
@@ -180,7 +121,7 @@ pub(super) fn whole_argument(
         .ok_or_else(|| Error::location(integral.0, format!("{}{}", integral.1, value.display())))
 }
 
-fn slice<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn slice<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (value, second) = (call.argument(0, context)?, call.argument(1, context)?);
     if value.is_nullish() || second.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -255,7 +196,7 @@ fn copy_range<'a>(array: RawArray<'_>, skip: usize, take: usize) -> Result<Evalu
     Ok(Evaluated::array(built))
 }
 
-fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let mut built = Counted::default();
     let mut builder = ArrayBuilder::new(&mut built.bytes);
     for argument in &call.arguments {
@@ -282,7 +223,7 @@ fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>
     Ok(Evaluated::array(built))
 }
 
-fn contains<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn contains<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (wanted, list) = (call.argument(0, context)?, call.argument(1, context)?);
     let Some(array) = list.as_array() else {
         let text = format!(
@@ -304,7 +245,7 @@ fn contains<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'
     Ok(Evaluated::FALSE)
 }
 
-fn index_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn index_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let list = call.argument(0, context)?;
     if list.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -360,11 +301,11 @@ pub(super) fn position<'a>(
     Ok(Some(index))
 }
 
-fn is_array<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn is_array<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(call.argument(0, context)?.as_array().is_some().into())
 }
 
-fn range<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn range<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (start, end) = (call.argument(0, context)?, call.argument(1, context)?);
     let start = whole_argument(
         &start,
@@ -422,7 +363,7 @@ fn range<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
     Ok(Evaluated::array(built))
 }
 
-fn reverse<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn reverse<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     if value.is_nullish() {
         return Ok(Evaluated::NULL);

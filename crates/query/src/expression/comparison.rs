@@ -4,48 +4,9 @@ use std::cmp::Ordering;
 
 use quarry_bson::compare::compare_values;
 
-use super::operator::{Arguments, Operator};
 use super::{Call, Context, Evaluated};
 use crate::error::Result;
 use crate::interrupts::{self, units_of};
-
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$eq",
-        arguments: Arguments::Exactly(2),
-        evaluate: eq,
-    },
-    Operator {
-        name: "$ne",
-        arguments: Arguments::Exactly(2),
-        evaluate: ne,
-    },
-    Operator {
-        name: "$gt",
-        arguments: Arguments::Exactly(2),
-        evaluate: gt,
-    },
-    Operator {
-        name: "$gte",
-        arguments: Arguments::Exactly(2),
-        evaluate: gte,
-    },
-    Operator {
-        name: "$lt",
-        arguments: Arguments::Exactly(2),
-        evaluate: lt,
-    },
-    Operator {
-        name: "$lte",
-        arguments: Arguments::Exactly(2),
-        evaluate: lte,
-    },
-    Operator {
-        name: "$cmp",
-        arguments: Arguments::Exactly(2),
-        evaluate: cmp,
-    },
-];
 
 /// The order of two results.
 pub(crate) fn compare(left: &Evaluated<'_>, right: &Evaluated<'_>) -> Ordering {
@@ -59,30 +20,30 @@ fn ordering<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Ordering> {
     Ok(compare(&left, &right))
 }
 
-fn eq<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn eq<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(ordering(call, context)?.is_eq().into())
 }
 
-fn ne<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn ne<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(ordering(call, context)?.is_ne().into())
 }
 
-fn gt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn gt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(ordering(call, context)?.is_gt().into())
 }
 
-fn gte<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn gte<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(ordering(call, context)?.is_ge().into())
 }
 
-fn lt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn lt<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(ordering(call, context)?.is_lt().into())
 }
 
-fn lte<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn lte<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(ordering(call, context)?.is_le().into())
 }
 
-fn cmp<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn cmp<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(Evaluated::from(ordering(call, context)? as i32))
 }

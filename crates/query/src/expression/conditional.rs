@@ -2,44 +2,11 @@
 
 use quarry_bson::RawValue;
 
-use super::operator::{Arguments, Operator, read_positional};
+use super::tree::Operator;
 use super::{Call, Context, Evaluated, Expression, Variables, type_name};
 use crate::error::{Error, Result};
 
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$and",
-        arguments: Arguments::Any,
-        evaluate: and,
-    },
-    Operator {
-        name: "$or",
-        arguments: Arguments::Any,
-        evaluate: or,
-    },
-    Operator {
-        name: "$not",
-        arguments: Arguments::Exactly(1),
-        evaluate: not,
-    },
-    Operator {
-        name: "$cond",
-        arguments: Arguments::Parsed(parse_cond),
-        evaluate: cond,
-    },
-    Operator {
-        name: "$ifNull",
-        arguments: Arguments::Parsed(parse_if_null),
-        evaluate: if_null,
-    },
-    Operator {
-        name: "$switch",
-        arguments: Arguments::Parsed(parse_switch),
-        evaluate: switch,
-    },
-];
-
-fn and<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn and<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     for argument in &call.arguments {
         if !argument.evaluate(context)?.is_truthy() {
             return Ok(Evaluated::FALSE);
@@ -48,7 +15,7 @@ fn and<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(Evaluated::TRUE)
 }
 
-fn or<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn or<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     for argument in &call.arguments {
         if argument.evaluate(context)?.is_truthy() {
             return Ok(Evaluated::TRUE);
@@ -57,17 +24,17 @@ fn or<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(Evaluated::FALSE)
 }
 
-fn not<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn not<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok((!call.argument(0, context)?.is_truthy()).into())
 }
 
-fn parse_cond(
+pub(super) fn parse_cond(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables,
 ) -> Result<Expression> {
     let RawValue::Document(document) = operand else {
-        let arguments = read_positional(operand, variables)?;
+        let arguments = Expression::parse_arguments(operand, variables)?;
         if arguments.len() != 3 {
             let text = format!(
                 "Expression $cond takes exactly 3 arguments. {} were passed in.",
@@ -112,7 +79,7 @@ fn parse_cond(
     Ok(Expression::call(operator, arguments, Vec::new()))
 }
 
-fn cond<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn cond<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let chosen = if call.argument(0, context)?.is_truthy() {
         1
     } else {
@@ -121,12 +88,12 @@ fn cond<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> 
     call.argument(chosen, context)
 }
 
-fn parse_if_null(
+pub(super) fn parse_if_null(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables,
 ) -> Result<Expression> {
-    let arguments = read_positional(operand, variables)?;
+    let arguments = Expression::parse_arguments(operand, variables)?;
     if arguments.len() < 2 {
         let text = format!(
             "$ifNull needs at least two arguments, had: {}",
@@ -137,7 +104,7 @@ fn parse_if_null(
     Ok(Expression::call(operator, arguments, Vec::new()))
 }
 
-fn if_null<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn if_null<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let last = call.arguments.len() - 1;
     for index in 0..last {
         let value = call.argument(index, context)?;
@@ -149,7 +116,7 @@ fn if_null<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a
 }
 
 /// The call's arguments are case, then, case, then, ... and, last, the default.
-fn parse_switch(
+pub(super) fn parse_switch(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables,
@@ -235,7 +202,7 @@ fn parse_branches(
     Ok(())
 }
 
-fn switch<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn switch<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let default = call.arguments.len() - 1;
     for case in (0..default).step_by(2) {
         if call.argument(case, context)?.is_truthy() {

@@ -6,7 +6,7 @@
 
 use quarry_bson::{RawDocument, RawValue};
 
-use super::operator::Call;
+use super::Call;
 use super::{Context, Expression};
 use crate::error::Result;
 

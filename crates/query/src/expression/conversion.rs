@@ -4,49 +4,10 @@
 use quarry_bson::{DateTime, Decimal128, ObjectId, RawValue};
 
 use super::number::Number;
-use super::operator::{Arguments, Operator};
 use super::strings::double_text;
 use super::{Call, Context, Evaluated, type_name};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$toString",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_string,
-    },
-    Operator {
-        name: "$toInt",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_int,
-    },
-    Operator {
-        name: "$toLong",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_long,
-    },
-    Operator {
-        name: "$toDouble",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_double,
-    },
-    Operator {
-        name: "$toDecimal",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_decimal,
-    },
-    Operator {
-        name: "$toBool",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_bool,
-    },
-    Operator {
-        name: "$toObjectId",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_object_id,
-    },
-];
 
 /// Converts the argument unless it is nullish.
 fn convert<'a>(
@@ -85,7 +46,7 @@ fn out_of_range(value: RawValue<'_>) -> Error {
     ))
 }
 
-fn to_string<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_string<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     convert(call, context, |value| {
         Ok(match value {
             RawValue::String(text) => text.as_str()?.into(),
@@ -120,7 +81,7 @@ fn whole(value: RawValue<'_>, target: &str) -> Result<i64> {
     }
 }
 
-fn to_int<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_int<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     convert(call, context, |value| {
         i32::try_from(whole(value, "int")?)
             .map(Evaluated::from)
@@ -128,13 +89,13 @@ fn to_int<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>
     })
 }
 
-fn to_long<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_long<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     convert(call, context, |value| {
         whole(value, "long").map(Evaluated::from)
     })
 }
 
-fn to_double<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_double<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     convert(call, context, |value| match value {
         RawValue::Boolean(truth) => Ok(Evaluated::from(f64::from(u8::from(truth)))),
         RawValue::DateTime(ms) => Ok(Evaluated::from(ms as f64)),
@@ -153,7 +114,7 @@ fn to_double<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<
     })
 }
 
-fn to_decimal<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_decimal<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     convert(call, context, |value| {
         let decimal = match value {
             RawValue::Boolean(truth) => Decimal128::from_i64(i64::from(truth)),
@@ -169,11 +130,11 @@ fn to_decimal<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated
 }
 
 /// Zero and false are false, everything else that is not nullish is true.
-fn to_bool<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_bool<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     convert(call, context, |value| Ok(value.is_truthy().into()))
 }
 
-fn to_object_id<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_object_id<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     convert(call, context, |value| match value {
         RawValue::ObjectId(id) => Ok(Evaluated::Raw(RawValue::ObjectId(id))),
         RawValue::String(text) => ObjectId::parse_hex(text.as_str()?)

@@ -6,44 +6,10 @@ use std::cmp::Ordering;
 use quarry_bson::{RawValue, Value, compare::compare_values};
 
 use super::number::Number;
-use super::operator::{Arguments, Operator};
 use super::sum::Sum;
 use super::{Call, Context, Evaluated};
 use crate::error::Result;
 use crate::interrupts::{self, units_of};
-
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$sum",
-        arguments: Arguments::Any,
-        evaluate: sum,
-    },
-    Operator {
-        name: "$avg",
-        arguments: Arguments::Any,
-        evaluate: avg,
-    },
-    Operator {
-        name: "$min",
-        arguments: Arguments::Any,
-        evaluate: min,
-    },
-    Operator {
-        name: "$max",
-        arguments: Arguments::Any,
-        evaluate: max,
-    },
-    Operator {
-        name: "$stdDevPop",
-        arguments: Arguments::Any,
-        evaluate: deviation_of_population,
-    },
-    Operator {
-        name: "$stdDevSamp",
-        arguments: Arguments::Any,
-        evaluate: deviation_of_sample,
-    },
-];
 
 /// Hands every operand to `each`.
 fn for_each<'a>(
@@ -83,21 +49,21 @@ fn total<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Sum> {
     Ok(total)
 }
 
-fn sum<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn sum<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(total(call, context)?.total().into())
 }
 
-fn avg<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn avg<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(total(call, context)?
         .mean()
         .map_or(Evaluated::NULL, Evaluated::from))
 }
 
-fn min<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn min<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     extreme(call, context, Ordering::Less)
 }
 
-fn max<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn max<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     extreme(call, context, Ordering::Greater)
 }
 
@@ -118,13 +84,19 @@ fn extreme<'a>(
     Ok(best.map_or(Evaluated::NULL, Evaluated::from))
 }
 
-fn deviation_of_population<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn deviation_of_population<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     Ok(spread(call, context)?
         .population()
         .map_or(Evaluated::NULL, Evaluated::from))
 }
 
-fn deviation_of_sample<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn deviation_of_sample<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     Ok(spread(call, context)?
         .sample()
         .map_or(Evaluated::NULL, Evaluated::from))

@@ -2,35 +2,12 @@
 
 use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
 
-use super::operator::{Arguments, Operator};
+use super::tree::Operator;
 use super::variables::check_bindable;
 use super::{Call, Context, Evaluated, Expression, Variables, bounds, type_name};
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::memory::{Counted, bytes_of};
-
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$let",
-        arguments: Arguments::Parsed(parse_let),
-        evaluate: evaluate_let,
-    },
-    Operator {
-        name: "$map",
-        arguments: Arguments::Parsed(parse_map),
-        evaluate: map,
-    },
-    Operator {
-        name: "$filter",
-        arguments: Arguments::Parsed(parse_filter),
-        evaluate: filter,
-    },
-    Operator {
-        name: "$reduce",
-        arguments: Arguments::Parsed(parse_reduce),
-        evaluate: reduce,
-    },
-];
 
 /// The operand's parameters by name, in the order of `names`.
 fn parameters<'v, const N: usize>(
@@ -56,7 +33,7 @@ fn need<'v>(value: Option<RawValue<'v>>, code: i32, text: &str) -> Result<RawVal
 }
 
 /// The variables' values are evaluated before any is bound: none sees another.
-fn parse_let(
+pub(super) fn parse_let(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables,
@@ -90,7 +67,7 @@ fn parse_let(
     Ok(Expression::call(operator, arguments, slots))
 }
 
-fn evaluate_let<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn evaluate_let<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     for (index, slot) in call.slots.iter().enumerate() {
         let value = call.argument(index, context)?;
         context.set(*slot, value);
@@ -98,7 +75,7 @@ fn evaluate_let<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluat
     call.argument(call.slots.len(), context)
 }
 
-fn parse_map(
+pub(super) fn parse_map(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables,
@@ -132,7 +109,7 @@ fn element_name(name: Option<RawValue<'_>>) -> Result<String> {
     Ok(name.to_owned())
 }
 
-fn map<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn map<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let input = call.argument(0, context)?;
     if input.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -184,7 +161,7 @@ impl<'a> Iterator for Items<'_, 'a> {
     }
 }
 
-fn parse_filter(
+pub(super) fn parse_filter(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables,
@@ -213,7 +190,7 @@ fn parse_filter(
     ))
 }
 
-fn filter<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn filter<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let input = call.argument(0, context)?;
     if input.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -270,7 +247,7 @@ fn filter_limit<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<usize> 
     Ok(whole as usize)
 }
 
-fn parse_reduce(
+pub(super) fn parse_reduce(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables,
@@ -310,7 +287,7 @@ fn parse_reduce(
     ))
 }
 
-fn reduce<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn reduce<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let input = call.argument(0, context)?;
     if input.is_nullish() {
         return Ok(Evaluated::NULL);

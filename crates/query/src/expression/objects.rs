@@ -7,42 +7,16 @@ use quarry_bson::{
 };
 use smallvec::SmallVec;
 
-use super::operator::{Arguments, Operator};
 use super::{Call, Context, Evaluated, bounds};
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::memory::{Charge, Counted};
 
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$mergeObjects",
-        arguments: Arguments::Any,
-        evaluate: merge_objects,
-    },
-    Operator {
-        name: "$objectToArray",
-        arguments: Arguments::Exactly(1),
-        evaluate: object_to_array,
-    },
-    Operator {
-        name: "$arrayToObject",
-        arguments: Arguments::Exactly(1),
-        evaluate: array_to_object,
-    },
-    Operator {
-        name: "$type",
-        arguments: Arguments::Exactly(1),
-        evaluate: type_of,
-    },
-    Operator {
-        name: "$isNumber",
-        arguments: Arguments::Exactly(1),
-        evaluate: is_number,
-    },
-];
-
 /// An only argument that is an array is the list of the documents.
-fn merge_objects<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn merge_objects<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     let mut merged = Counted::default();
     merged
         .bytes
@@ -160,7 +134,10 @@ impl<'a> News<'a> {
 /// The work of an entry of a hash table.
 const UNITS_OF_AN_ENTRY: usize = 10;
 
-fn object_to_array<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn object_to_array<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     if value.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -188,7 +165,10 @@ fn object_to_array<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
 }
 
 /// Of `[[k, v], ..]` or `[{k: .., v: ..}, ..]`; of two pairs with one key the later one counts.
-fn array_to_object<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn array_to_object<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     if value.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -282,11 +262,11 @@ fn pair_of_document(pair: RawDocument<'_>) -> Result<(RawStr<'_>, RawValue<'_>)>
     }
 }
 
-fn type_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn type_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(call.argument(0, context)?.type_name().into())
 }
 
-fn is_number<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn is_number<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(call
         .argument(0, context)?
         .as_raw()

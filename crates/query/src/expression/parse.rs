@@ -5,13 +5,16 @@ use std::collections::HashSet;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawDocument, RawValue, Value};
 
-use super::operator::{Arguments, Operator};
 use super::path::check_name;
-use super::{EXPRESSION_DEPTH_MAX, Expression, Path, Variables, operator};
+use super::tree::{Arguments, Operator};
+use super::{Evaluated, Expression, Path, Variables, operators};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::interrupts::{self, units_of};
 use crate::memory::Counted;
+
+/// Levels of operators, documents and arrays in one expression.
+pub const EXPRESSION_DEPTH_MAX: usize = 100;
 
 /// The work of parsing one node of an expression.
 const UNITS_OF_A_NODE: usize = 15;
@@ -34,7 +37,54 @@ impl Expression {
         operand: RawValue<'_>,
         variables: &mut Variables,
     ) -> Option<Result<Expression>> {
-        operator::find(name).map(|operator| operator::read(operator, operand, variables))
+        operators::find(name).map(|operator| read(operator, operand, variables))
+    }
+
+    /// The arguments of an operator: an array lists them, anything else is the only one.
+    pub(super) fn parse_arguments(
+        operand: RawValue<'_>,
+        variables: &mut Variables,
+    ) -> Result<Vec<Expression>> {
+        match operand {
+            RawValue::Array(array) => array
+                .iter()
+                .map(|item| Expression::parse(item, variables))
+                .collect(),
+            single => Ok(vec![Expression::parse(single, variables)?]),
+        }
+    }
+}
+
+/// Reads an operand by an operator's rule.
+fn read(
+    operator: &'static Operator,
+    operand: RawValue<'_>,
+    variables: &mut Variables,
+) -> Result<Expression> {
+    let arguments = match operator.arguments {
+        Arguments::Parsed(parse) => return parse(operator, operand, variables),
+        _ => Expression::parse_arguments(operand, variables)?,
+    };
+    check_count(operator, arguments.len())?;
+    Ok(Expression::call(operator, arguments, Vec::new()))
+}
+
+fn check_count(operator: &Operator, count: usize) -> Result<()> {
+    let name = operator.name;
+    match operator.arguments {
+        Arguments::Exactly(wanted) if count != wanted => {
+            let text = format!(
+                "Expression {name} takes exactly {wanted} arguments. {count} were passed in."
+            );
+            Err(Error::location(16020, text))
+        }
+        Arguments::Between(low, high) if !(low..=high).contains(&count) => {
+            let text = format!(
+                "Expression {name} takes at least {low} arguments, and at most {high}, but {count} were passed in."
+            );
+            Err(Error::location(28667, text))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -109,7 +159,7 @@ fn fold_object(fields: Vec<(Box<str>, Expression)>) -> Expression {
         builder.append(&**name, value);
     }
     builder.finish();
-    literal(super::Evaluated::document(built))
+    literal(Evaluated::document(built))
 }
 
 fn fold_array(items: Vec<Expression>) -> Expression {
@@ -122,40 +172,11 @@ fn fold_array(items: Vec<Expression>) -> Expression {
         builder.push(value);
     }
     builder.finish();
-    literal(super::Evaluated::array(built))
+    literal(Evaluated::array(built))
 }
 
-fn literal(value: super::Evaluated<'_>) -> Expression {
+fn literal(value: Evaluated<'_>) -> Expression {
     value
         .into_value()
         .map_or(Expression::Absent, Expression::Literal)
-}
-
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$literal",
-        arguments: Arguments::Parsed(parse_literal),
-        evaluate: evaluated_at_parse,
-    },
-    Operator {
-        name: "$const",
-        arguments: Arguments::Parsed(parse_literal),
-        evaluate: evaluated_at_parse,
-    },
-];
-
-fn parse_literal(
-    _: &'static Operator,
-    operand: RawValue<'_>,
-    _: &mut Variables,
-) -> Result<Expression> {
-    Ok(Expression::Literal(operand.to_value()))
-}
-
-/// No call of these operators is ever built.
-fn evaluated_at_parse<'a>(
-    _: &'a super::Call,
-    _: &mut super::Context<'a>,
-) -> Result<super::Evaluated<'a>> {
-    Ok(super::Evaluated::Missing)
 }

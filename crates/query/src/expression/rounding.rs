@@ -4,37 +4,8 @@ use quarry_bson::{Decimal128, DecimalParts};
 
 use super::arithmetic::plain_numeric;
 use super::number::Number;
-use super::operator::{Arguments, Operator};
 use super::{Call, Context, Evaluated};
 use crate::error::{Error, Result};
-
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$abs",
-        arguments: Arguments::Exactly(1),
-        evaluate: abs,
-    },
-    Operator {
-        name: "$ceil",
-        arguments: Arguments::Exactly(1),
-        evaluate: ceil,
-    },
-    Operator {
-        name: "$floor",
-        arguments: Arguments::Exactly(1),
-        evaluate: floor,
-    },
-    Operator {
-        name: "$round",
-        arguments: Arguments::Between(1, 2),
-        evaluate: round,
-    },
-    Operator {
-        name: "$trunc",
-        arguments: Arguments::Between(1, 2),
-        evaluate: trunc,
-    },
-];
 
 /// Where digits go that a result has no place for.
 #[derive(Clone, Copy)]
@@ -45,7 +16,7 @@ pub(super) enum Mode {
     HalfToEven,
 }
 
-fn abs<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn abs<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let Some(number) = plain_numeric(&value, call)? else {
         return Ok(Evaluated::NULL);
@@ -64,11 +35,11 @@ fn abs<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(positive.into())
 }
 
-fn ceil<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn ceil<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     whole(call, context, Mode::Up)
 }
 
-fn floor<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn floor<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     whole(call, context, Mode::Down)
 }
 
@@ -81,11 +52,11 @@ fn whole<'a>(call: &'a Call, context: &mut Context<'a>, mode: Mode) -> Result<Ev
     }
 }
 
-fn round<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn round<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     at_given_place(call, context, Mode::HalfToEven)
 }
 
-fn trunc<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn trunc<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     at_given_place(call, context, Mode::TowardsZero)
 }
 

@@ -3,51 +3,12 @@
 
 use quarry_bson::{ArrayBuilder, DateTime, RawValue};
 
-use super::operator::{Arguments, Operator};
 use super::{Call, Context, Evaluated, type_name};
 use crate::error::{Error, Result};
 use crate::interrupts::{self, units_of};
 use crate::memory::{Charge, Counted};
 
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$concat",
-        arguments: Arguments::Any,
-        evaluate: concat,
-    },
-    Operator {
-        name: "$toLower",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_lower,
-    },
-    Operator {
-        name: "$toUpper",
-        arguments: Arguments::Exactly(1),
-        evaluate: to_upper,
-    },
-    Operator {
-        name: "$strLenBytes",
-        arguments: Arguments::Exactly(1),
-        evaluate: len_bytes,
-    },
-    Operator {
-        name: "$strLenCP",
-        arguments: Arguments::Exactly(1),
-        evaluate: len_code_points,
-    },
-    Operator {
-        name: "$split",
-        arguments: Arguments::Exactly(2),
-        evaluate: split,
-    },
-    Operator {
-        name: "$strcasecmp",
-        arguments: Arguments::Exactly(2),
-        evaluate: compare_ignoring_case,
-    },
-];
-
-fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn concat<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (mut text, mut held) = (String::new(), Charge::default());
     for argument in &call.arguments {
         let value = argument.evaluate(context)?;
@@ -117,19 +78,19 @@ pub(super) fn double_text(d: f64) -> String {
     d.to_string()
 }
 
-fn to_lower<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_lower<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(coerce(&call.argument(0, context)?)?
         .to_ascii_lowercase()
         .into())
 }
 
-fn to_upper<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn to_upper<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     Ok(coerce(&call.argument(0, context)?)?
         .to_ascii_uppercase()
         .into())
 }
 
-fn len_bytes<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn len_bytes<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let text = required(
         &value,
@@ -139,7 +100,10 @@ fn len_bytes<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<
     Ok(length(text.len()))
 }
 
-fn len_code_points<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn len_code_points<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     let text = required(
         &value,
@@ -162,7 +126,7 @@ pub(super) fn required<'v>(value: &'v Evaluated<'_>, code: i32, text: &str) -> R
         .ok_or_else(|| Error::location(code, format!("{text}{}", value.type_name())))
 }
 
-fn split<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn split<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (value, separator) = (call.argument(0, context)?, call.argument(1, context)?);
     if value.is_nullish() || separator.is_nullish() {
         return Ok(Evaluated::NULL);
@@ -192,7 +156,10 @@ fn split<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>>
     Ok(Evaluated::array(built))
 }
 
-fn compare_ignoring_case<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn compare_ignoring_case<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     let left = coerce(&call.argument(0, context)?)?.to_ascii_uppercase();
     let right = coerce(&call.argument(1, context)?)?.to_ascii_uppercase();
     Ok(Evaluated::from(left.cmp(&right) as i32))

@@ -1,30 +1,11 @@
 //! `$substr $substrBytes $substrCP`, the last by code points, the others by bytes.
 
 use super::arrays::whole_argument;
-use super::operator::{Arguments, Operator};
 use super::strings::coerce;
 use super::{Call, Context, Evaluated};
 use crate::error::{Error, Result};
 
-pub(super) static OPERATORS: &[Operator] = &[
-    Operator {
-        name: "$substr",
-        arguments: Arguments::Exactly(3),
-        evaluate: by_bytes,
-    },
-    Operator {
-        name: "$substrBytes",
-        arguments: Arguments::Exactly(3),
-        evaluate: by_bytes,
-    },
-    Operator {
-        name: "$substrCP",
-        arguments: Arguments::Exactly(3),
-        evaluate: by_code_points,
-    },
-];
-
-fn by_bytes<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn by_bytes<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (value, start, len) = (
         call.argument(0, context)?,
         call.argument(1, context)?,
@@ -68,7 +49,10 @@ fn byte_count(value: &Evaluated<'_>, code: i32, what: &str) -> Result<i64> {
     })
 }
 
-fn by_code_points<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+pub(super) fn by_code_points<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+) -> Result<Evaluated<'a>> {
     let (value, start, len) = (
         call.argument(0, context)?,
         call.argument(1, context)?,
