@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::RawValue;
@@ -24,7 +24,7 @@ use crate::commit::refusals::{OnChange, Refusals, RefusedWrites};
 use crate::commit::watches::CommitWatch;
 use crate::commit::{CommitPath, read_u64};
 use crate::error::{Error, Result};
-use crate::keyspace::ident::Ident;
+use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::hold::{Hold, Holds};
@@ -207,7 +207,7 @@ impl Database {
         let applied = commit_path.applied_lsn();
         let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
         let journal = Journal::open(files, journal_options, identity, applied, hooks);
-        let journal = Arc::new(journal.map_err(journal_error)?);
+        let journal = Arc::new(journal.map_err(Error::from)?);
         commit_path.end_replay()?;
         if !knows_journal {
             note_journal(engine.as_ref())?;
@@ -273,9 +273,7 @@ impl Database {
     /// The full key of the record with this `_id` in a clustered collection. Nothing stands under a key longer than
     /// engines take: who looks for such an `_id` finds nothing, and who inserts it is refused.
     pub fn record_key(collection: &Collection, id: RawValue<'_>) -> Vec<u8> {
-        let mut key = Vec::with_capacity(32);
-        encode_record_key(&mut key, collection, id);
-        key
+        collection.record_key(id)
     }
 
     /// Returns when what is committed up to `lsn` has reached `level`.
@@ -285,7 +283,7 @@ impl Database {
         }
         let _wait = quarry_timing::phase(Phase::SyncWait);
         let ended = self.checkpoints.ended();
-        let waited = self.journal.wait_durable(lsn).map_err(journal_error);
+        let waited = self.journal.wait_durable(lsn).map_err(Error::from);
         waited.map_err(|error| self.refusals.failed(error))?;
         self.checkpoints.name_since(ended);
         quarry_timing::name(Work::Sync, self.journal.sync_counters().syncs);
@@ -335,7 +333,7 @@ impl Database {
 
     /// Makes everything committed durable.
     pub fn sync(&self) -> Result<()> {
-        self.journal.sync().map_err(journal_error).map(drop)
+        self.journal.sync().map_err(Error::from).map(drop)
     }
 
     /// Ends the background threads, syncs the journal and flushes the engine, so that the next open replays nothing. When
@@ -358,7 +356,7 @@ impl Database {
                 self.engine.stop_waiting();
             });
             self.background.end();
-            let journal = self.journal.close().map_err(journal_error);
+            let journal = self.journal.close().map_err(Error::from);
             let engine = self.engine.close().map_err(Error::from);
             drop(closed);
             journal.and(engine)
@@ -394,7 +392,7 @@ impl Database {
                     let waited = self.commit_path.wait_out_stall(begun);
                     waited.map_err(|error| self.refusals.failed(error))?;
                 }
-                submitted => break submitted.map_err(journal_error),
+                submitted => break submitted.map_err(Error::from),
             }
         };
         let ticket = submitted.map_err(|error| self.refusals.failed(error))?;
@@ -628,66 +626,4 @@ fn put_version(batch: &mut WriteBatch) {
         layout::FORMAT_VERSION_KEY,
         &layout::FORMAT_VERSION.to_le_bytes(),
     );
-}
-
-pub(crate) fn append_record_key(
-    out: &mut Vec<u8>,
-    collection: &Collection,
-    id: RawValue<'_>,
-) -> Result<()> {
-    let start = out.len();
-    encode_record_key(out, collection, id);
-    if out.len() - start > quarry_storage::KEY_BYTES_MAX {
-        out.truncate(start);
-        return Err(id_too_long());
-    }
-    Ok(())
-}
-
-fn encode_record_key(out: &mut Vec<u8>, collection: &Collection, id: RawValue<'_>) {
-    out.extend_from_slice(collection.prefix.as_bytes());
-    quarry_keystring::encode_id(out, id);
-}
-
-pub(crate) fn id_too_long() -> Error {
-    let message = format!(
-        "the `_id` makes a key longer than {} bytes",
-        quarry_storage::KEY_BYTES_MAX
-    );
-    Error::invalid(17_280, message)
-}
-
-/// A random (version 4) UUID.
-pub(crate) fn new_uuid() -> [u8; 16] {
-    let mut uuid = [0; 16];
-    getrandom::fill(&mut uuid).expect("the kernel gives random bytes");
-    uuid[6] = (uuid[6] & 0x0F) | 0x40;
-    uuid[8] = (uuid[8] & 0x3F) | 0x80;
-    uuid
-}
-
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-pub(crate) fn journal_error(error: quarry_journal::Error) -> Error {
-    use quarry_journal::Error as Journal;
-    if error.is_outcome_unknown() {
-        return Error::OutcomeUnknown(error.to_string());
-    }
-    match &error {
-        Journal::Damaged { .. } => Error::Corrupt(error.to_string()),
-        Journal::ForeignJournal { .. }
-        | Journal::UnsupportedVersion { .. }
-        | Journal::HistoryMissing { .. } => Error::Foreign(error.to_string()),
-        Journal::Closed => Error::ShuttingDown,
-        Journal::RecordTooLarge { .. } => Error::invalid(10_334, error.to_string()),
-        _ => Error::WritesRefused {
-            message: error.to_string(),
-            no_space: error.is_no_space(),
-        },
-    }
 }

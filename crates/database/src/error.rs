@@ -57,6 +57,15 @@ impl Error {
         }
     }
 
+    /// An `_id` that makes a longer key than engines take.
+    pub(crate) fn id_too_long() -> Error {
+        let message = format!(
+            "the `_id` makes a key longer than {} bytes",
+            quarry_storage::KEY_BYTES_MAX
+        );
+        Error::invalid(17_280, message)
+    }
+
     /// MongoDB's error number.
     pub fn code(&self) -> i32 {
         match self {
@@ -127,5 +136,26 @@ impl From<quarry_storage::Error> for Error {
 impl From<quarry_bson::Error> for Error {
     fn from(error: quarry_bson::Error) -> Error {
         Error::Corrupt(error.to_string())
+    }
+}
+
+impl From<quarry_journal::Error> for Error {
+    fn from(error: quarry_journal::Error) -> Error {
+        use quarry_journal::Error as Journal;
+        if error.is_outcome_unknown() {
+            return Error::OutcomeUnknown(error.to_string());
+        }
+        match &error {
+            Journal::Damaged { .. } => Error::Corrupt(error.to_string()),
+            Journal::ForeignJournal { .. }
+            | Journal::UnsupportedVersion { .. }
+            | Journal::HistoryMissing { .. } => Error::Foreign(error.to_string()),
+            Journal::Closed => Error::ShuttingDown,
+            Journal::RecordTooLarge { .. } => Error::invalid(10_334, error.to_string()),
+            _ => Error::WritesRefused {
+                message: error.to_string(),
+                no_space: error.is_no_space(),
+            },
+        }
     }
 }

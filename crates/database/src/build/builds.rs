@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use quarry_storage::{Engine, KeyRange, WriteBatch};
 use rustc_hash::FxHashMap;
 
-use crate::build::unique_build::Noted;
+use crate::build::noted::Noted;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;

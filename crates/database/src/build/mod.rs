@@ -4,4 +4,5 @@
 
 pub(crate) mod builds;
 pub(crate) mod index_build;
+pub(crate) mod noted;
 pub(crate) mod unique_build;

@@ -12,54 +12,22 @@
 //! entries whose keys have become free since, and fails with the first key that another document has. Then every
 //! document has its entries, and no two share one.
 //!
-//! Notes are kept in memory with the running build: a build does not outlive its process (`builds`). A note too many
-//! (the piece was refused after all) costs one read. The notes of a build are bounded: the next one fails it.
+//! Notes are kept in memory with the running build (`noted`): a build does not outlive its process (`builds`). A note too
+//! many (the piece was refused after all) costs one read.
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use quarry_bson::RawDocument;
 use quarry_storage::WriteBatch;
 
 use crate::catalog::collection::{Collection, Detail};
 use crate::database::Database;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::definition::Index;
 use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::ident::Ident;
 use crate::write::duplicate_key;
-
-/// Documents that a build may note.
-const NOTED_MAX: usize = 1000;
-
-/// The documents that could not put an entry into one index that is being built.
-#[derive(Default)]
-pub struct Noted {
-    record_keys: HashSet<Box<[u8]>>,
-    /// There were more; the duplicate that was one too many.
-    overflow: Option<Error>,
-}
-
-impl Noted {
-    pub fn add(&mut self, record_key: &[u8], duplicate: impl FnOnce() -> Error) {
-        if self.record_keys.contains(record_key) {
-            return;
-        }
-        if self.record_keys.len() < NOTED_MAX {
-            self.record_keys.insert(record_key.into());
-        } else if self.overflow.is_none() {
-            self.overflow = Some(duplicate());
-        }
-    }
-
-    pub fn check(&self) -> Result<()> {
-        self.overflow.clone().map_or(Ok(()), Err)
-    }
-
-    pub fn record_keys(&self) -> Vec<Box<[u8]>> {
-        self.record_keys.iter().cloned().collect()
-    }
-}
 
 impl Database {
     /// Notes that the document under `record_key` could not put the entry `key`, `value` into `index`.

@@ -83,6 +83,30 @@ impl Collection {
         self.capped.is_none()
     }
 
+    /// The full key of the record with this `_id` in a clustered collection. Nothing stands under a key longer than
+    /// engines take: who looks for such an `_id` finds nothing, and who inserts it is refused.
+    pub fn record_key(&self, id: RawValue<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(32);
+        self.encode_record_key(&mut key, id);
+        key
+    }
+
+    /// Like `record_key`, but appends, and refuses a key longer than engines take.
+    pub(crate) fn append_record_key(&self, out: &mut Vec<u8>, id: RawValue<'_>) -> Result<()> {
+        let start = out.len();
+        self.encode_record_key(out, id);
+        if out.len() - start > quarry_storage::KEY_BYTES_MAX {
+            out.truncate(start);
+            return Err(Error::id_too_long());
+        }
+        Ok(())
+    }
+
+    fn encode_record_key(&self, out: &mut Vec<u8>, id: RawValue<'_>) {
+        out.extend_from_slice(self.prefix.as_bytes());
+        quarry_keystring::encode_id(out, id);
+    }
+
     /// Parses the entry's indexes; the caller adds the multikey marks.
     pub(crate) fn parse_detail(&self) -> Result<Detail> {
         let mut indexes = Vec::new();

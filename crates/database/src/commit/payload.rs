@@ -8,11 +8,13 @@
 //! ```
 //! Replay and a live commit read it with the same function.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use quarry_storage::WriteBatch;
 
 use crate::error::{Error, Result};
-use crate::index::keys::{read_varint, write_varint};
 use crate::keyspace::ident::Ident;
+use crate::keyspace::varint::{read_len, read_u64, write_len, write_u64};
 
 pub const VERSION: u8 = 1;
 
@@ -90,13 +92,13 @@ impl Header<'_> {
         if let Some(uuid) = &self.collection {
             out.extend_from_slice(uuid);
         }
-        write_varint(out, self.deltas.len());
+        write_len(out, self.deltas.len());
         for delta in self.deltas {
             write_u64(out, delta.ident.0);
             write_u64(out, zigzag(delta.documents));
             write_u64(out, zigzag(delta.bytes));
         }
-        write_varint(out, self.operations.len());
+        write_len(out, self.operations.len());
         out.extend(self.operations.iter().map(|&kind| kind as u8));
     }
 }
@@ -147,13 +149,13 @@ fn parse(bytes: &[u8]) -> Option<Payload<'_>> {
     } else {
         (None, rest)
     };
-    let (delta_count, deltas) = read_varint(rest)?;
+    let (delta_count, deltas) = read_len(rest)?;
     let mut rest = deltas;
     for _ in 0..delta_count {
         rest = read_delta(rest)?.1;
     }
     let deltas = &deltas[..deltas.len() - rest.len()];
-    let (operation_count, rest) = read_varint(rest)?;
+    let (operation_count, rest) = read_len(rest)?;
     let (operations, batch) = rest.split_at_checked(operation_count)?;
     Some(Payload {
         flags: *flags,
@@ -180,31 +182,20 @@ fn read_delta(bytes: &[u8]) -> Option<(Delta, &[u8])> {
     ))
 }
 
-fn write_u64(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push((number & 0x7F) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn read_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number = 0u64;
-    for (i, &byte) in bytes.iter().enumerate().take(10) {
-        number |= u64::from(byte & 0x7F).checked_shl(7 * u32::try_from(i).ok()?)?;
-        if byte < 0x80 {
-            return Some((number, &bytes[i + 1..]));
-        }
-    }
-    None
-}
-
 fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 
 fn unzigzag(number: u64) -> i64 {
     ((number >> 1) as i64) ^ -((number & 1) as i64)
+}
+
+/// The wall time of a record that is made now.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use quarry_storage::{KEY_BYTES_MAX, KeyRange};
 use sha2::{Digest, Sha256};
 
 use crate::index::definition::Index;
-use crate::index::keys::{read_varint, write_varint};
+use crate::keyspace::varint::{read_len, write_len};
 
 const HASH_BYTES: usize = 16;
 /// What a cut key keeps of the whole one.
@@ -86,7 +86,7 @@ fn parse_cut(rest: &[u8]) -> Option<IndexEntry<'_>> {
 }
 
 fn take_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, rest) = read_varint(bytes)?;
+    let (len, rest) = read_len(bytes)?;
     rest.split_at_checked(len)
 }
 
@@ -105,9 +105,9 @@ pub(crate) fn cut(
     bytes.extend_from_slice(&hash[..HASH_BYTES]);
     let key_end = bytes.len();
     bytes.push(if index.unique { CUT_UNIQUE } else { CUT });
-    write_varint(bytes, fields.len());
+    write_len(bytes, fields.len());
     bytes.extend_from_slice(&fields);
-    write_varint(bytes, record_key.len());
+    write_len(bytes, record_key.len());
     bytes.extend_from_slice(record_key);
     key_end
 }

@@ -5,7 +5,8 @@ use quarry_bson::{ElementType, RawElement, RawValue};
 use quarry_keystring::encode_text;
 use smallvec::SmallVec;
 
-use crate::index::keys::VALUE_BYTES;
+/// What the key of one field is taken to need when room is made for it.
+pub const VALUE_BYTES: usize = 12;
 
 /// The values of the first path components that indexes name, as found in one document.
 pub type Slots<'a> = SmallVec<[Option<RawElement<'a>>; 16]>;

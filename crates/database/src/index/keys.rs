@@ -9,21 +9,20 @@ use quarry_bson::{FieldSet, RawArray, RawDocument, RawValue};
 use quarry_keystring::{Direction, append_encoded_text, encode_value};
 use smallvec::SmallVec;
 
-use crate::database::id_too_long;
 use crate::error::{Error, Result};
 use crate::index::definition::{CUT_KEYS, Index, KeyField};
 use crate::index::entry::cut;
-use crate::index::found_fields::{Found, Slots};
+use crate::index::found_fields::{Found, Slots, VALUE_BYTES};
 use crate::index::key_buffer::{Entry, KeyBuffer};
+use crate::keyspace::varint::write_len;
 
 const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
 const KEY_TOO_LONG: i32 = 17_280;
 /// What the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
 const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
 
-/// What an entry is taken to need beside its fields, and each of these, when room is made for the entries of a piece.
+/// What an entry is taken to need beside its fields, of `VALUE_BYTES` each, when room is made for the entries of a piece.
 const ENTRY_BYTES: usize = 32;
-pub(crate) const VALUE_BYTES: usize = 12;
 /// More than that is made room for as it comes.
 const RESERVED_BYTES_MAX: usize = 1024 * 1024;
 
@@ -317,14 +316,14 @@ impl Emit<'_, '_> {
         if end - start > quarry_storage::KEY_BYTES_MAX {
             if self.index.name == "_id_" {
                 bytes.truncate(start);
-                return Err(id_too_long());
+                return Err(Error::id_too_long());
             }
             let record_key = self.target.record_key;
             key_end = cut(bytes, self.index, start, (fields_end, end), record_key);
             self.marks |= CUT_KEYS;
         } else if self.index.unique {
             bytes.truncate(fields_end);
-            write_varint(bytes, self.target.record_key.len());
+            write_len(bytes, self.target.record_key.len());
             bytes.extend_from_slice(self.target.record_key);
         }
         if bytes.len() > ENTRIES_BYTES_MAX {
@@ -421,24 +420,4 @@ fn slot_of<'n>(names: &mut Vec<&'n str>, name: &'n str) -> u16 {
 
 fn offset(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a piece's keys are bounded by its documents")
-}
-
-pub(crate) fn write_varint(out: &mut Vec<u8>, mut number: usize) {
-    while number >= 0x80 {
-        out.push((number & 0x7F) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Reads a varint; returns it and what follows.
-pub(crate) fn read_varint(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let mut number = 0usize;
-    for (i, &byte) in bytes.iter().enumerate().take(9) {
-        number |= usize::from(byte & 0x7F) << (7 * i);
-        if byte < 0x80 {
-            return Some((number, &bytes[i + 1..]));
-        }
-    }
-    None
 }

@@ -67,6 +67,15 @@ impl Prefix {
     }
 }
 
+/// A random (version 4) UUID.
+pub(crate) fn new_uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).expect("the kernel gives random bytes");
+    uuid[6] = (uuid[6] & 0x0F) | 0x40;
+    uuid[8] = (uuid[8] & 0x3F) | 0x80;
+    uuid
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,3 +5,4 @@
 pub(crate) mod ident;
 pub mod layout;
 pub(crate) mod namespace;
+pub(crate) mod varint;

@@ -82,7 +82,7 @@ impl View {
     /// The record key of the document with this `_id`, if it is there.
     pub fn find_id(&self, id: RawValue<'_>) -> Result<Option<Vec<u8>>> {
         if self.collection.is_clustered() {
-            let key = Database::record_key(&self.collection, id);
+            let key = self.collection.record_key(id);
             return Ok(self.get(&key, &mut |_| {})?.then_some(key));
         }
         let detail = self.detail()?;

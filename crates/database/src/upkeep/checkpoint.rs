@@ -15,7 +15,6 @@ use quarry_journal::Journal;
 use quarry_storage::Engine;
 use quarry_timing::Work;
 
-use crate::database::journal_error;
 use crate::error::Result;
 
 /// How often the durable point is looked at.
@@ -78,11 +77,11 @@ impl Checkpoints {
             durable = engine.durable_lsn()?;
         }
         if durable > *last_durable {
-            journal.checkpointed(durable).map_err(journal_error)?;
+            journal.checkpointed(durable)?;
             *last_durable = durable;
         }
         // A server that nobody writes to reaches no new durable point, and its window ends all the same.
-        journal.free_outlived(durable).map_err(journal_error)?;
+        journal.free_outlived(durable)?;
         Ok(())
     }
 
@@ -101,7 +100,7 @@ impl Checkpoints {
 }
 
 fn force(engine: &dyn Engine, journal: &Journal) -> Result<()> {
-    journal.sync().map_err(journal_error)?;
+    journal.sync()?;
     Ok(engine.sync()?)
 }
 

@@ -11,7 +11,6 @@ use quarry_storage::{Engine, KeyRange, WriteBatch};
 use crate::catalog::cache::Catalog;
 use crate::commit::CommitPath;
 use crate::commit::payload::Header;
-use crate::database::journal_error;
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
@@ -79,7 +78,7 @@ impl Reclaimer {
         Header::SYSTEM_ONLY.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
         // Refused, the marks stay, and so does the wish to take them away.
-        journal.submit(&record).map_err(journal_error)?;
+        journal.submit(&record)?;
         self.waiting.clear();
         Ok(())
     }

@@ -8,7 +8,7 @@ use quarry_bson::RawDocument;
 use quarry_storage::KeyRange;
 
 use crate::catalog::collection::{Collection, Detail};
-use crate::database::{Database, append_record_key};
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
@@ -124,7 +124,7 @@ impl Check<'_> {
         };
         if self.collection.is_clustered() {
             let mut expected = Vec::new();
-            append_record_key(&mut expected, self.collection, id)?;
+            self.collection.append_record_key(&mut expected, id)?;
             if expected != key {
                 self.invalid(format!(
                     "the document with _id {id} stands under another key"

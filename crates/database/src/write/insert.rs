@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::duplicate::{duplicate_id, duplicate_key};
 use super::{LocksOver, Piece};
 use crate::catalog::collection::{Collection, Detail};
-use crate::database::{Database, append_record_key};
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
@@ -137,7 +137,7 @@ impl<'i> InsertPiece<'i> {
         for (position, document) in self.documents.iter().enumerate() {
             let mut key = Vec::with_capacity(32);
             let id = document.get("_id").unwrap_or(RawValue::Null);
-            if let Err(error) = append_record_key(&mut key, self.collection, id) {
+            if let Err(error) = self.collection.append_record_key(&mut key, id) {
                 self.refuse(position, error);
             }
             self.record_keys.push(key);

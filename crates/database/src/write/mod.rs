@@ -17,8 +17,8 @@ use quarry_storage::WriteBatch;
 use smallvec::SmallVec;
 
 use crate::catalog::collection::Collection;
-use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM};
-use crate::database::{Database, Submit, now_ms};
+use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM, now_ms};
+use crate::database::{Database, Submit};
 use crate::error::Result;
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
