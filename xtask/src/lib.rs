@@ -1,9 +1,10 @@
 //! Repository checks and code generation.
 //!
-//! `style` reads the sources and reports every breach of the plan's rules; `error_codes` turns the
-//! public table of error numbers into Rust. Neither writes anything by itself: `main` does.
+//! `style` reads the sources and reports every breach of the plan's rules; `circles` finds files that
+//! lead back to themselves; `error_codes` turns the public table of error numbers into Rust. Neither writes anything by itself: `main` does.
 #![forbid(unsafe_code)]
 
+pub mod circles;
 pub mod error_codes;
 pub mod style;
 

@@ -1,5 +1,6 @@
 //! `cargo xtask generate` writes the generated sources; `cargo xtask style` prints breaches of the
-//! plan's rules and fails when there is one.
+//! plan's rules and fails when there is one; `cargo xtask circles [crates/NAME]` prints the files that
+//! lead back to themselves, and by which names.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -9,8 +10,9 @@ fn main() -> ExitCode {
     match env::args().nth(1).as_deref() {
         Some("generate") => report(generate()),
         Some("style") => report(style()),
+        Some("circles") => report(circles(env::args().nth(2).as_deref())),
         _ => {
-            eprintln!("usage: cargo xtask generate | style");
+            eprintln!("usage: cargo xtask generate | style | circles [crates/NAME]");
             ExitCode::from(2)
         }
     }
@@ -43,6 +45,16 @@ fn style() -> Result<(), String> {
         0 => Ok(()),
         count => Err(format!("{count} breaches of the plan's rules")),
     }
+}
+
+fn circles(crate_path: Option<&str>) -> Result<(), String> {
+    let repository = xtask::style::Repository::read(&xtask::repository_root())?;
+    for circle in xtask::circles::circles(&repository) {
+        if crate_path.is_none_or(|path| path == circle.crate_path) {
+            println!("{circle}");
+        }
+    }
+    Ok(())
 }
 
 fn report(result: Result<(), String>) -> ExitCode {

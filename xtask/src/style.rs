@@ -12,6 +12,7 @@ mod texts;
 use std::fmt;
 use std::path::Path;
 
+pub(crate) use code::without_comments_and_strings;
 pub use repository::{File, Repository};
 
 /// One place that breaks a rule.

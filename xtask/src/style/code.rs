@@ -2,7 +2,7 @@
 
 /// `source` with comments and the contents of strings and characters as spaces; lines stay where they
 /// are.
-pub(super) fn without_comments_and_strings(source: &str) -> String {
+pub(crate) fn without_comments_and_strings(source: &str) -> String {
     let mut lexer = Lexer {
         rest: source,
         out: String::with_capacity(source.len()),
@@ -20,6 +20,14 @@ struct Lexer<'s> {
 
 impl Lexer<'_> {
     fn step(&mut self) {
+        let is_plain = |byte: &u8| !matches!(byte, b'/' | b'"' | b'\'' | b'b' | b'r');
+        let plain = self.rest.bytes().take_while(is_plain).count();
+        if plain > 0 {
+            let (kept, rest) = self.rest.split_at(plain);
+            self.out.push_str(kept);
+            self.rest = rest;
+            return;
+        }
         if self.rest.starts_with("//") {
             self.blank(self.rest.find('\n').unwrap_or(self.rest.len()));
         } else if self.rest.starts_with("/*") {
