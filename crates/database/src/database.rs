@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::RawValue;
 use quarry_journal::{
-    CommitReport, Files, Identity, Journal, Level, RealFiles, SimulatedFiles, Ticket,
+    CommitReport, Files, Identity, Journal, Level, RealFiles, SimulatedFiles, Until,
 };
 use quarry_storage::{Engine, Readiness, WriteBatch};
 use quarry_timing::{Phase, Work};
@@ -99,9 +99,6 @@ impl Default for Options {
         }
     }
 }
-
-/// How a record is handed to the journal.
-pub(crate) type Submit = fn(&Journal, &[u8]) -> quarry_journal::Result<Ticket>;
 
 /// Lock order: a DDL mutex, a hold, record locks, unique-key locks, the turn of a large batch, then the commit path.
 pub struct Database {
@@ -365,28 +362,33 @@ impl Database {
 
     /// Commits one batch; returns its LSN. See `commit` for the order of things.
     pub(crate) fn commit(&self, header: &Header<'_>, batch: &WriteBatch) -> Result<u64> {
-        self.commit_record(Journal::submit, header.record(batch))
+        self.commit_record(None, header.record(batch))
     }
 
-    /// Like `commit`, for a batch of any size: it is gone before its record waits.
+    /// Like `commit`, for a batch of any size, which is dropped before its record waits. `syncing` says that the writer
+    /// will wait for the sync, and up to where this call takes it.
     pub(crate) fn commit_whole(
         &self,
-        submit: Submit,
+        syncing: Option<Until>,
         header: &Header<'_>,
         batch: WriteBatch,
     ) -> Result<u64> {
         let record = header.record(&batch);
         drop(batch);
-        self.commit_record(submit, record)
+        self.commit_record(syncing, record)
     }
 
-    fn commit_record(&self, submit: Submit, record: Vec<u8>) -> Result<u64> {
+    fn commit_record(&self, syncing: Option<Until>, record: Vec<u8>) -> Result<u64> {
         let _wait = quarry_timing::phase(Phase::CommitWait);
         self.catch_up();
         let ended = self.checkpoints.ended();
         let mut stalled_since = None;
         let submitted = loop {
-            match submit(&self.journal, &record) {
+            let submitted = match syncing {
+                Some(until) => self.journal.submit_syncing(&record, until),
+                None => self.journal.submit(&record),
+            };
+            match submitted {
                 Err(error) if error.is_stalled() => {
                     let begun = *stalled_since.get_or_insert_with(Instant::now);
                     let waited = self.commit_path.wait_out_stall(begun);

@@ -71,7 +71,7 @@ impl Operation {
         self.awaits_sync.store(true, Ordering::Relaxed);
     }
 
-    /// The same for an operation that commits once and then only waits.
+    /// Like `await_sync`, for an operation that commits once and does nothing but wait afterwards.
     pub fn await_sync_alone(&self) {
         self.await_sync();
         self.commits_once.store(true, Ordering::Relaxed);

@@ -1,15 +1,17 @@
 //! One group as its writers see it: the word they sleep on, and what became of it. Groups are reused,
 //! so that a commit allocates nothing in steady state.
 //!
-//! Who will wait for Durable sleeps on a word of its own, `call`: one of those writers is woken when the group is written
-//! and syncs while the leader applies. The others sleep until the group is applied, and then once more for the sync; or,
-//! if they say so, once until both are over, which with many writers about saves each of them a wake-up.
+//! Writers that will wait for Durable sleep on a word of their own, `call`: one of them is woken when the group is written
+//! and syncs while the leader applies. Of the others, those that asked for `Until::Applied` wake when the group is applied,
+//! and sleep once more for the sync; those that asked for `Until::Synced` sleep once, until both are over, which with many
+//! writers about saves each of them a wake-up.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::primitives::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::primitives::{self, Mutex, Word};
+use crate::ticket::Until;
 
 const FORMING: u32 = 0;
 const APPLIED: u32 = 1;
@@ -34,7 +36,7 @@ pub(crate) struct Group {
     /// The word that writers sleep on who will wait for Durable: one of them is to sync once the group is written.
     call: Word,
     callable: AtomicU32,
-    /// Of the callable those that go on when the group is applied.
+    /// How many of the callable writers asked for `Until::Applied`.
     until_applied: AtomicU32,
     /// Set when the writer that waits to lead the group may begin.
     turn: Word,
@@ -47,14 +49,6 @@ pub(crate) struct Group {
     pub appended_ns: AtomicU64,
     pub applied_ns: AtomicU64,
     failure: Mutex<Option<Error>>,
-}
-
-/// How long a writer that will wait for Durable sleeps, unless it is called.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
-    Applied,
-    /// Until the sync of the group is over. Beside writers that go on when it is applied that may be too early.
-    Synced,
 }
 
 /// Where a writer's record is.
@@ -96,7 +90,8 @@ impl Group {
         self.outcome()
     }
 
-    /// Sleeps until the group failed or what `until` says (false), or until this writer is to sync (true).
+    /// Sleeps until the group has failed or has reached `until` (false), or until this writer is to sync (true).
+    /// `Until::Synced` is only as good as the first `end_call`: beside writers with `Until::Applied` it comes with the apply.
     pub fn wait_for_call(&self, until: Until) -> bool {
         yield_until(&|| self.is_done() || self.call.load(Ordering::Relaxed) == CALLED);
         let goes_on_when_applied = u32::from(until == Until::Applied);

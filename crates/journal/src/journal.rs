@@ -24,7 +24,7 @@ use crate::reader::Reader;
 use crate::recovery::recover;
 use crate::segments::Segments;
 use crate::sync::SyncCounters;
-use crate::ticket::{Committed, Level, Pending, Ticket};
+use crate::ticket::{Committed, Level, Pending, Ticket, Until};
 use crate::wakeups::Wakeups;
 
 /// When a segment that could not be made ahead of need is tried again.
@@ -84,7 +84,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The same over another log: hands every group above `applied_lsn` to `hooks.apply`, then goes on at
+    /// Like `open`, over another log: hands every group above `applied_lsn` to `hooks.apply`, then goes on at
     /// the log's end. Nothing else may append to the log meanwhile: if something does, the next write is
     /// answered with `PositionMoved` and the journal latches.
     pub fn open_on(
@@ -134,27 +134,22 @@ impl Journal {
         self.pipeline.submit(payload)
     }
 
-    /// As `submit`, for a record that `wait_durable` will be called for: its sync may begin while it is being applied.
-    pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
+    /// Like `submit`, for a record whose writer calls `wait_durable` next: its sync may begin while it is being applied.
+    /// Returns when the record is applied and `until` is reached. `wait_durable` is to be called in either case: it alone
+    /// tells that the sync has succeeded.
+    pub fn submit_syncing(&self, payload: &[u8], until: Until) -> Result<Ticket> {
         self.backlog.go_first();
-        self.pipeline.submit_to_sync(payload)
-    }
-
-    /// As `submit_to_sync`, but returns after the sync in one sleep, for a writer whose locks hardly anybody waits for. The sync
-    /// may have failed, and beside records of `submit_to_sync` it may go on: `wait_durable` is called all the same.
-    pub fn submit_through_sync(&self, payload: &[u8]) -> Result<Ticket> {
-        self.backlog.go_first();
-        self.pipeline.submit_through_sync(payload)
+        self.pipeline.submit_syncing(payload, until)
     }
 
     /// Accepts, applies and acknowledges a record at `level`.
     pub fn commit(&self, payload: &[u8], level: Level) -> Result<Committed> {
-        if level == Level::Durable {
-            self.backlog.go_first();
-            return self.pipeline.commit_durable(payload);
-        }
-        let Ticket { lsn, report } = self.submit(payload)?;
-        Ok(Committed { lsn, report })
+        self.backlog.go_first();
+        let ticket = match level {
+            Level::Written => self.pipeline.submit(payload)?,
+            Level::Durable => self.pipeline.commit_durable(payload)?,
+        };
+        Ok(ticket.acknowledged())
     }
 
     /// Queues a record and goes on. It is accepted at the latest by `wait`, `flush`, a later submission
@@ -166,7 +161,8 @@ impl Journal {
     /// Acknowledges a queued record at the level it was submitted with.
     pub fn wait(&self, pending: &Pending) -> Result<Committed> {
         self.backlog.wait(&pending.place)?;
-        self.pipeline.receipt(&pending.place, pending.level)
+        let ticket = self.pipeline.ticket_at(&pending.place, pending.level)?;
+        Ok(ticket.acknowledged())
     }
 
     /// Whether `wait` would return at once, with a receipt or with an error.

@@ -85,4 +85,4 @@ pub use options::{ENGINE_NAME_BYTES_MAX, Identity, Options, RECORD_BYTES_MAX, Sh
 pub use reader::Reader;
 pub use segment_header::SegmentHeader;
 pub use sync::SyncCounters;
-pub use ticket::{CommitReport, Committed, Level, Pending, Ticket};
+pub use ticket::{CommitReport, Committed, Level, Pending, Ticket, Until};

@@ -27,7 +27,7 @@ use crate::append::Appender;
 use crate::backlog::{Gathered, HandingOver};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::group::{Group, Place, Until};
+use crate::group::{Group, Place};
 use crate::group_header::GROUP_HEADER_BYTES;
 use crate::hooks::{AbortOnPanic, Hooks};
 use crate::latch::Latch;
@@ -36,7 +36,7 @@ use crate::options::{Options, RECORD_BYTES_MAX};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use crate::primitives::{Condvar, Mutex, MutexGuard};
 use crate::queue::Queue;
-use crate::ticket::{CommitReport, Committed, Level, Ticket};
+use crate::ticket::{CommitReport, Level, Ticket, Until};
 use crate::wakeups::Wakeups;
 
 /// Fewer writers than this in half of the groups of late are not worth waiting for.
@@ -93,94 +93,83 @@ impl Pipeline {
             Entered::Alone(ticket) => Ok(ticket),
             Entered::Group(place) => {
                 place.group.wait()?;
-                Ok(self.ticket(&place))
+                Ok(self.ticket(&place, 0))
             }
         }
     }
 
-    /// The same; its sync may begin before that.
-    pub fn submit_to_sync(&self, payload: &[u8]) -> Result<Ticket> {
-        if !self.options.shortcuts.early_sync {
-            return self.submit(payload);
-        }
-        let place = match self.enter(payload)? {
-            Entered::Alone(ticket) => return Ok(ticket),
-            Entered::Group(place) => place,
-        };
-        let synced_ns = self.wait_or_sync(&place, Until::Applied)?;
-        let Ticket { lsn, mut report } = self.ticket(&place);
-        report.sync_wait_ns = synced_ns.min(report.wait_ns);
-        report.wait_ns -= report.sync_wait_ns;
-        Ok(Ticket { lsn, report })
-    }
-
-    /// Returns when the record is accepted and applied, and its sync is usually over.
-    pub fn submit_through_sync(&self, payload: &[u8]) -> Result<Ticket> {
-        let Committed { lsn, report } = match self.enter(payload)? {
-            Entered::Alone(ticket) => {
-                let begun_ns = self.now_ns();
-                // As below: a failure latches.
-                let _ = self.wait_durable(ticket.lsn);
-                self.synced_since(begun_ns, ticket)
+    /// Like `submit`, for a record whose writer calls `wait_durable` next: one of the writers of its group may begin the
+    /// sync while the group is applied. Returns when the record is applied and `until` is reached. A failed sync is not
+    /// reported here, because the record stands all the same: it latches, and `wait_durable` reports it.
+    pub fn submit_syncing(&self, payload: &[u8], until: Until) -> Result<Ticket> {
+        match self.enter(payload)? {
+            Entered::Alone(mut ticket) => {
+                if until == Until::Synced {
+                    let _ = self.sync_ticket(&mut ticket);
+                }
+                Ok(ticket)
             }
             Entered::Group(place) => {
-                match self.options.shortcuts.early_sync {
-                    true => {
-                        self.wait_or_sync(&place, Until::Synced)?;
-                    }
-                    false => {
-                        place.group.wait()?;
-                        let _ = self.wait_durable(place.lsn());
-                    }
-                }
-                self.durable(&place)
+                let sync_wait_ns = self.wait_or_sync(&place, until)?;
+                Ok(self.ticket(&place, sync_wait_ns))
             }
-        };
-        Ok(Ticket { lsn, report })
+        }
     }
 
     /// Returns when the record is durable.
-    pub fn commit_durable(&self, payload: &[u8]) -> Result<Committed> {
-        let ticket = self.submit_through_sync(payload)?;
-        let begun_ns = self.now_ns();
-        self.wait_durable(ticket.lsn)?;
-        Ok(self.synced_since(begun_ns, ticket))
+    pub fn commit_durable(&self, payload: &[u8]) -> Result<Ticket> {
+        let mut ticket = self.submit_syncing(payload, Until::Synced)?;
+        self.sync_ticket(&mut ticket)?;
+        Ok(ticket)
     }
 
-    /// Sleeps as long as `until` says, or syncs for the group; returns the nanoseconds spent with a sync on the way.
+    /// Waits until an applied record is durable, and adds the wait to its ticket.
+    fn sync_ticket(&self, ticket: &mut Ticket) -> Result<()> {
+        let begun_ns = self.now_ns();
+        let result = self.wait_durable(ticket.lsn);
+        ticket.report.sync_wait_ns += self.now_ns().saturating_sub(begun_ns);
+        result
+    }
+
+    /// Sleeps until the group is applied and `until` is reached, or syncs for the group if this writer is called to.
+    /// Returns how long a sync was made or waited for.
     fn wait_or_sync(&self, place: &Place, until: Until) -> Result<u64> {
         let mut synced_ns = 0;
-        if place.group.wait_for_call(until) {
-            let begun_ns = self.now_ns();
-            // A failure latches; whoever waits for Durable learns of it there.
-            let _ = self.wait_durable(place.group.last_lsn.load(Ordering::Relaxed));
-            place.group.end_call();
-            synced_ns = self.now_ns().saturating_sub(begun_ns);
+        if self.options.shortcuts.early_sync {
+            if place.group.wait_for_call(until) {
+                let begun_ns = self.now_ns();
+                // A failure latches; whoever waits for Durable learns of it there.
+                let _ = self.wait_durable(place.group.last_lsn.load(Ordering::Relaxed));
+                place.group.end_call();
+                synced_ns = self.now_ns().saturating_sub(begun_ns);
+            }
+            place.group.wait()?;
+        } else {
+            place.group.wait()?;
+            if until == Until::Synced {
+                // Here too a failure latches.
+                let _ = self.wait_durable(place.lsn());
+            }
         }
-        place.group.wait()?;
-        Ok(synced_ns)
+        Ok(match until {
+            Until::Applied => synced_ns,
+            Until::Synced => self.since_applied_ns(place),
+        })
     }
 
-    /// The receipt of a record of a group that has just become durable: what follows apply is waiting for the sync.
-    fn durable(&self, place: &Place) -> Committed {
+    fn since_applied_ns(&self, place: &Place) -> u64 {
         let applied_ns = place.group.applied_ns.load(Ordering::Relaxed);
-        self.synced_since(applied_ns, self.ticket_at(place, applied_ns))
+        self.now_ns().saturating_sub(applied_ns)
     }
 
-    fn synced_since(&self, begun_ns: u64, ticket: Ticket) -> Committed {
-        let Ticket { lsn, mut report } = ticket;
-        report.sync_wait_ns += self.now_ns().saturating_sub(begun_ns);
-        Committed { lsn, report }
-    }
-
-    fn ticket(&self, place: &Place) -> Ticket {
-        self.ticket_at(place, self.now_ns())
-    }
-
-    fn ticket_at(&self, place: &Place, now_ns: u64) -> Ticket {
+    /// The ticket of a record whose group is applied. `sync_wait_ns` of the time since its submission went to a sync.
+    fn ticket(&self, place: &Place, sync_wait_ns: u64) -> Ticket {
+        let mut report = report(&place.group, place.submitted_ns, self.now_ns());
+        report.sync_wait_ns = sync_wait_ns.min(report.wait_ns);
+        report.wait_ns -= report.sync_wait_ns;
         Ticket {
             lsn: place.lsn(),
-            report: report(&place.group, place.submitted_ns, now_ns),
+            report,
         }
     }
 
@@ -253,14 +242,16 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The receipt of a record whose writer went on, once its group is applied.
-    pub fn receipt(&self, place: &Place, level: Level) -> Result<Committed> {
-        if level == Level::Written {
-            let Ticket { lsn, report } = self.ticket(place);
-            return Ok(Committed { lsn, report });
-        }
-        self.wait_durable(place.lsn())?;
-        Ok(self.durable(place))
+    /// The ticket of a record whose writer went on, once its group is applied and `level` is reached.
+    pub fn ticket_at(&self, place: &Place, level: Level) -> Result<Ticket> {
+        let sync_wait_ns = match level {
+            Level::Written => 0,
+            Level::Durable => {
+                self.wait_durable(place.lsn())?;
+                self.since_applied_ns(place)
+            }
+        };
+        Ok(self.ticket(place, sync_wait_ns))
     }
 
     /// Whether nobody is writing, or about to.

@@ -121,7 +121,7 @@ impl GroupScanner {
         self.body_at(self.offset, header)
     }
 
-    /// As `payloads`, and goes on behind the group.
+    /// Like `payloads`, but goes on behind the group.
     pub fn take_payloads(&mut self, header: &GroupHeader) -> Payloads<'_> {
         let offset = self.offset;
         self.skip(header);

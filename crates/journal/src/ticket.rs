@@ -11,6 +11,16 @@ pub enum Level {
     Durable,
 }
 
+/// When `Journal::submit_syncing` returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// When the record is applied. Its writer lets its locks go and sleeps a second time, for the sync.
+    Applied,
+    /// When the sync is over, too: one sleep instead of two, for a writer whose locks hardly anybody waits for. Beside
+    /// writers that asked for `Applied` it may return before the sync is over.
+    Synced,
+}
+
 /// Where the nanoseconds of a commit went, and with whom it shared its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitReport {
@@ -45,6 +55,16 @@ pub struct Ticket {
 pub struct Committed {
     pub lsn: u64,
     pub report: CommitReport,
+}
+
+impl Ticket {
+    /// The receipt of a write that has reached the level asked for.
+    pub(crate) fn acknowledged(self) -> Committed {
+        Committed {
+            lsn: self.lsn,
+            report: self.report,
+        }
+    }
 }
 
 /// A write that was submitted without waiting. `Journal::wait` acknowledges it.

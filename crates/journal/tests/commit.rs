@@ -11,7 +11,7 @@ use owner::{Owner, identity, options};
 use parking_lot::Mutex;
 use quarry_journal::{
     Error, Files, GroupBuilder, HookError, HookErrorKind, Hooks, Journal, Level, Options, Payloads,
-    RealFiles, SimulatedFiles,
+    RealFiles, SimulatedFiles, Until,
 };
 
 #[test]
@@ -187,14 +187,11 @@ fn a_group_is_synced_while_it_is_applied() {
     engine.journal.set(Arc::downgrade(&journal)).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..16 {
-            let submit = match thread % 2 {
-                0 => Journal::submit_to_sync,
-                _ => Journal::submit_through_sync,
-            };
+            let until = [Until::Applied, Until::Synced][thread % 2];
             let journal = &journal;
             scope.spawn(move || {
                 for _ in 0..50 {
-                    let ticket = submit(journal, b"to sync").unwrap();
+                    let ticket = journal.submit_syncing(b"to sync", until).unwrap();
                     journal.wait_durable(ticket.lsn).unwrap();
                 }
             });
@@ -223,7 +220,7 @@ fn a_record_submitted_through_its_sync_is_durable() {
                         journal.submit(b"written").unwrap();
                         continue;
                     }
-                    let ticket = journal.submit_through_sync(b"through").unwrap();
+                    let ticket = journal.submit_syncing(b"through", Until::Synced).unwrap();
                     assert!(journal.durable_lsn() >= ticket.lsn);
                 }
             });
@@ -245,14 +242,14 @@ fn writers_of_all_kinds_in_one_group_go_on() {
         // One alone that goes on when its group is applied, as an update among inserts.
         scope.spawn(move || {
             for _ in 0..3000 {
-                journal.submit_to_sync(b"to sync").unwrap();
+                journal.submit_syncing(b"to sync", Until::Applied).unwrap();
             }
         });
         for thread in 0..8 {
             scope.spawn(move || {
                 for _ in 0..3000 {
                     match thread % 2 {
-                        0 => journal.submit_through_sync(b"through sync"),
+                        0 => journal.submit_syncing(b"through sync", Until::Synced),
                         _ => journal.submit(b"written"),
                     }
                     .unwrap();

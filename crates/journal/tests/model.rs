@@ -18,7 +18,7 @@ use owner::{Owner, identity, options};
 use quarry_journal::files::simulated::{Crash, Fault};
 use quarry_journal::{
     Error, File, FileEntry, Files, GroupBuilder, HookError, Hooks, Journal, Level, Options,
-    Payloads, Result, SimulatedFiles,
+    Payloads, Result, SimulatedFiles, Until,
 };
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{JoinHandle, spawn, yield_now};
@@ -190,16 +190,16 @@ impl Machine {
 #[derive(Clone, Copy)]
 enum Kind {
     Written,
-    ToSync,
-    ThroughSync,
+    UntilApplied,
+    UntilSynced,
     Durable,
 }
 
 impl Kind {
     const ALL: [Kind; 4] = [
         Kind::Written,
-        Kind::ToSync,
-        Kind::ThroughSync,
+        Kind::UntilApplied,
+        Kind::UntilSynced,
         Kind::Durable,
     ];
 
@@ -213,8 +213,8 @@ impl Kind {
     fn commit(self, journal: &Journal, payload: &[u8]) -> Result<u64> {
         let ticket = match self {
             Kind::Written | Kind::Durable => return Ok(journal.commit(payload, self.level())?.lsn),
-            Kind::ToSync => journal.submit_to_sync(payload)?,
-            Kind::ThroughSync => journal.submit_through_sync(payload)?,
+            Kind::UntilApplied => journal.submit_syncing(payload, Until::Applied)?,
+            Kind::UntilSynced => journal.submit_syncing(payload, Until::Synced)?,
         };
         journal.wait_durable(ticket.lsn)?;
         Ok(ticket.lsn)
@@ -288,9 +288,9 @@ fn a_call_for_a_sync_reaches_who_sleeps_on() {
     const KINDS: [Kind; 5] = [
         Kind::Written,
         Kind::Durable,
-        Kind::ToSync,
-        Kind::ThroughSync,
-        Kind::ThroughSync,
+        Kind::UntilApplied,
+        Kind::UntilSynced,
+        Kind::UntilSynced,
     ];
     explore(|| {
         let machine = Machine::new();

@@ -39,8 +39,8 @@
 //! itself and without the turn (`wait_out_stall`), where killOp, maxTimeMS and a stop reach it, and comes again.
 //!
 //! *Accepted*. The journal has written the group with one call. This is the moment of the commit: the group survives a
-//! killed process from here on, and stands whatever the engine says. One of the writers that wait for `Durable` is woken
-//! to begin the sync, beside the leader's next step.
+//! killed process from here on, and stands whatever the engine says. If the group has writers that will wait for its sync
+//! (`submit_syncing`), one of them is woken to begin it, beside the leader's next step.
 //!
 //! *Applied* (`apply_group`, here). Still in its turn, the leader writes the group to the engine as one batch that carries
 //! the applied LSN, and memory follows. For a record with system keys the catalog's gate is shut from before to after, so
@@ -57,8 +57,11 @@
 //! readers. `ready` then refuses every later group until somebody has handed the batch over (`handing_over`). That is the
 //! one place where a refused group is kept: the journal latches when `apply` fails.
 //!
-//! *Durable*. A sync that began after the append has ended. One sync serves all writers that wait; who comes during one
-//! waits for the next. A failed sync latches the journal and is never tried again.
+//! *Durable*. A sync that began after the append has ended. One sync serves all writers that wait; a writer that comes
+//! during one waits for the next. A writer waits in one of two ways: with `Until::Applied` it wakes when its group is
+//! applied, lets its locks go and sleeps again until the sync is over; with `Until::Synced` it sleeps once, with its locks,
+//! until both are over. Either way `wait_durable` has the last word. A failed sync latches the journal and is never tried
+//! again.
 //!
 //! # Where a write is acknowledged
 //!
@@ -95,9 +98,9 @@
 //! - *Late writes*: the engine is written behind the reply of a connection that writes alone (*held*).
 //! - *Lone writers*: who finds nobody about takes the turn past the queue (*alone*).
 //! - *Gathering*: with many writers about a group waits for half of them.
-//! - *Early sync*: the sync begins beside the apply.
-//! - *Locks over the sync*: a durable insert of one document keeps its locks until the sync is over, and wakes once instead
-//!   of twice; hardly anybody waits for so new a document.
+//! - *Early sync*: the sync begins beside the apply, made by a writer of the group that would only sleep.
+//! - *Locks over the sync*: a durable insert waits with `Until::Synced` where all others wait with `Until::Applied`: it keeps
+//!   its locks until the sync is over, and wakes once instead of twice; hardly anybody waits for so new a document.
 //! - The cache of records and busy polling stand beside the path, not in it.
 //!
 //! # What was rejected

@@ -117,7 +117,7 @@ impl CommitWatch<'_> {
         true
     }
 
-    /// As `wait_until`, for so long.
+    /// Like `wait_until`, for a span of time.
     pub fn wait_for(&mut self, limit: Duration) -> bool {
         self.wait_until(Instant::now() + limit)
     }

@@ -2,7 +2,7 @@
 //!
 //! Two keys with one hash share a lock, which costs a wait and nothing else. A writer takes all its record locks in
 //! one sorted call, then all its unique-key locks (another table, the second class), so that no two writers can wait
-//! for each other. Locks end after apply and before sync, but for those of a new document alone (`LocksOver`).
+//! for each other. Locks end after apply and before sync, but for those of one new document (`Until::Synced`).
 
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hasher};

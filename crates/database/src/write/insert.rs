@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use quarry_bson::{RawDocument, RawValue};
+use quarry_journal::Until;
 use quarry_timing::Phase;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
+use super::Piece;
 use super::duplicate::{duplicate_id, duplicate_key};
-use super::{LocksOver, Piece};
 use crate::catalog::collection::{Collection, Detail};
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -66,17 +67,17 @@ impl Database {
         // A capped collection is held alone: all its writers would wait. A large batch ends its turn before its sync.
         let is_small = large < LARGE_BATCH_BYTES;
         let waits_alone = self.keeps_locks_over_sync && operation.commits_once() && is_small;
-        let locks = match waits_alone && collection.is_clustered() {
-            true => LocksOver::Sync,
-            false => LocksOver::Apply,
+        let until = match waits_alone && collection.is_clustered() {
+            true => Until::Synced,
+            false => Until::Applied,
         };
-        let mut lsn = self.commit_piece(operation, &collection, piece, locks)?;
+        let mut lsn = self.commit_piece(operation, &collection, piece, until)?;
         drop(admitted);
         if let Some(capped) = collection.capped {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
             self.trim_capped(&collection, detail, capped, &mut rest)?;
-            lsn = match self.commit_piece(operation, &collection, rest, LocksOver::Apply) {
+            lsn = match self.commit_piece(operation, &collection, rest, Until::Applied) {
                 Ok(trimmed) => trimmed.or(lsn),
                 // Nobody knows what the journal holds, of what was inserted as well.
                 Err(unknown @ Error::OutcomeUnknown(_)) => return Err(unknown),

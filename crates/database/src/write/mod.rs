@@ -12,13 +12,13 @@ mod insert;
 mod modified_keys;
 mod modify;
 
-use quarry_journal::Journal;
+use quarry_journal::Until;
 use quarry_storage::WriteBatch;
 use smallvec::SmallVec;
 
 use crate::catalog::collection::Collection;
 use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM, now_ms};
-use crate::database::{Database, Submit};
+use crate::database::Database;
 use crate::error::Result;
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
@@ -81,24 +81,17 @@ impl Piece {
     }
 }
 
-/// How long the locks of a piece are held that will be waited for until it is durable.
-#[derive(Clone, Copy)]
-enum LocksOver {
-    /// The next writer of a record goes on before the sync.
-    Apply,
-    /// The writer is woken once instead of twice. Who wants to change the document that it has just inserted waits for
-    /// the sync, and so does who wants the collection for itself.
-    Sync,
-}
-
 impl Database {
-    /// Commits a piece, if it changes anything.
+    /// Commits a piece, if it changes anything. `until` matters to a writer that waits for its sync afterwards. With
+    /// `Until::Applied` the next writer of a record goes on before the sync. With `Until::Synced` this writer is woken once
+    /// instead of twice, and its locks are held over the sync: a writer that wants to change the same document, or wants the
+    /// collection for itself, waits for the sync too.
     fn commit_piece(
         &self,
         operation: &Operation,
         collection: &Collection,
         mut piece: Piece,
-        locks: LocksOver,
+        until: Until,
     ) -> Result<Option<u64>> {
         if piece.puts.is_empty() && piece.deletes.is_empty() {
             return Ok(None);
@@ -127,14 +120,8 @@ impl Database {
             },
             operations: &piece.operations,
         };
-        let submit: Submit = match (operation.awaits_sync(), locks) {
-            (false, _) => Journal::submit,
-            // Its sync may begin early.
-            (true, LocksOver::Apply) => Journal::submit_to_sync,
-            // The writer sleeps once, until the sync is over.
-            (true, LocksOver::Sync) => Journal::submit_through_sync,
-        };
-        self.commit_whole(submit, &header, batch).map(Some)
+        let syncing = operation.awaits_sync().then_some(until);
+        self.commit_whole(syncing, &header, batch).map(Some)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Changes and deletes: a piece of records that are looked at again under their locks.
 
 use quarry_bson::RawDocument;
+use quarry_journal::Until;
 
+use super::Piece;
 use super::modified_keys::ModifiedKeys;
-use super::{LocksOver, Piece};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
@@ -92,7 +93,7 @@ impl Database {
             let deleted = deleted.map(|change| record_keys[change.key].as_slice());
             self.keep_record_id(&collection, deleted, &mut piece)?;
         }
-        outcome.lsn = self.commit_piece(operation, &collection, piece, LocksOver::Apply)?;
+        outcome.lsn = self.commit_piece(operation, &collection, piece, Until::Applied)?;
         Ok(outcome)
     }
 

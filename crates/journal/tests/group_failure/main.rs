@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use quarry_journal::files::simulated::{Crash, Fault};
 use quarry_journal::{
     Error, GroupBuilder, HookError, HookErrorKind, Hooks, Journal, Level, Options, Payloads,
-    SimulatedFiles,
+    SimulatedFiles, Until,
 };
 
 /// Whatever takes longer hangs.
@@ -43,8 +43,8 @@ const STRUCK_LSN: u64 = FIRST_LSN + WRITERS as u64 + 1;
 enum Kind {
     Written,
     Durable,
-    ToSync,
-    ThroughSync,
+    UntilApplied,
+    UntilSynced,
     AsyncWritten,
     AsyncDurable,
 }
@@ -55,9 +55,9 @@ type Kinds = &'static [Kind];
 /// applied.
 const MIXES: [Kinds; 4] = [
     &Kind::ALL,
-    &[Kind::Durable, Kind::ThroughSync],
-    &[Kind::ToSync],
-    &[Kind::Written, Kind::AsyncWritten, Kind::ThroughSync],
+    &[Kind::Durable, Kind::UntilSynced],
+    &[Kind::UntilApplied],
+    &[Kind::Written, Kind::AsyncWritten, Kind::UntilSynced],
 ];
 
 fn kind_in(kinds: Kinds, writer: usize) -> Kind {
@@ -71,8 +71,8 @@ impl Kind {
     const ALL: [Kind; 6] = [
         Kind::Written,
         Kind::Durable,
-        Kind::ToSync,
-        Kind::ThroughSync,
+        Kind::UntilApplied,
+        Kind::UntilSynced,
         Kind::AsyncWritten,
         Kind::AsyncDurable,
     ];
@@ -93,8 +93,8 @@ impl Kind {
                 let pending = journal.submit_async(record, self.level())?;
                 return Ok(journal.wait(&pending)?.lsn);
             }
-            Kind::ToSync => journal.submit_to_sync(record)?,
-            Kind::ThroughSync => journal.submit_through_sync(record)?,
+            Kind::UntilApplied => journal.submit_syncing(record, Until::Applied)?,
+            Kind::UntilSynced => journal.submit_syncing(record, Until::Synced)?,
         };
         journal.wait_durable(ticket.lsn)?;
         Ok(ticket.lsn)
