@@ -9,6 +9,14 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/quarry/target
 export DRIVERS_DIR := $(CARGO_TARGET_DIR)/drivers
 export QUARRY_BSON_CORPUS := $(CARGO_TARGET_DIR)/bson_corpus
 
+# A machine that has the compiler of rust-toolchain.toml under the name `stable` alone uses it as it is: rustup would download
+# the same one again under its number.
+RUST_WANTED := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+ifeq ($(shell command -v rustup >/dev/null && ! rustup toolchain list | grep -q '^$(RUST_WANTED)-' && \
+	rustc +stable --version | grep -qF 'rustc $(RUST_WANTED) ' && echo yes),yes)
+export RUSTUP_TOOLCHAIN := stable
+endif
+
 QUARRY := $(CARGO_TARGET_DIR)/release/quarry
 BENCH := $(CARGO_TARGET_DIR)/release/quarry-bench
 PYTHON := $(DRIVERS_DIR)/python-newest/bin/python
@@ -27,13 +35,16 @@ MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --lib mo
 FUZZ_SMOKE_SECONDS := 3
 
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-durability bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-drivers clean-drivers
+	bench-durability bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
 bootstrap:
 	@scripts/bootstrap.sh build
+
+bootstrap-lint: bootstrap
+	@scripts/bootstrap.sh lint
 
 bootstrap-drivers: bootstrap
 	@scripts/bootstrap.sh drivers
@@ -47,8 +58,9 @@ run: bootstrap ## build, then serve ./data on 127.0.0.1:27017
 		cargo build --release -p quarry-server -p quarry-bench
 	@exec $(QUARRY) serve --dbpath ./data --bind_ip 127.0.0.1 --port 27017
 
-lint: bootstrap ## rustfmt and clippy, warnings are errors
+lint: bootstrap-lint ## rustfmt, clippy and cargo-deny, warnings are errors
 	@scripts/step.sh "rustfmt" cargo fmt --all --check
+	@scripts/step.sh "licences and advisories of the dependencies" scripts/deny.sh
 	@scripts/step.sh "clippy" cargo clippy --release --workspace --all-targets -- -D warnings
 
 docs: bootstrap ## the crates' documentation, warnings are errors

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian machine with a Rust toolchain lacks. `bootstrap.sh build` is what compiling needs,
-# `bootstrap.sh drivers` what the tests with real clients need. What is there already costs nothing; without root
-# it prints the command that an administrator would run.
+# `bootstrap.sh lint` what `make lint` needs beside it, `bootstrap.sh drivers` what the tests with real clients need. What
+# is there already costs nothing; without root it prints the command that an administrator would run.
 set -euo pipefail
 
 : "${CARGO_TARGET_DIR:=$HOME/.cache/quarry/target}"
@@ -11,6 +11,7 @@ set -euo pipefail
 readonly OLD_PYMONGO=4.17.0
 readonly NODE_PACKAGES=(mongodb@latest mongosh@latest vega-datasets@latest snappy@latest)
 readonly NODE_MAJOR=22
+readonly CARGO_DENY=0.20.2
 # What the tests of pages, metrics and traces need beside pymongo.
 readonly MONITORING_PACKAGES=(prometheus_client websocket-client opentelemetry-proto)
 
@@ -45,6 +46,7 @@ has_libclang() {
 
 bootstrap_build() {
     command -v cargo >/dev/null || die "no cargo: install a Rust toolchain first"
+    cargo --version >/dev/null || die "the toolchain that rust-toolchain.toml names does not run (see above)"
     local missing=()
     command -v clang >/dev/null || missing+=(clang)
     has_libclang || missing+=(libclang-dev)
@@ -53,6 +55,16 @@ bootstrap_build() {
     command -v cmake >/dev/null || missing+=(cmake)
     ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
     mkdir -p "$CARGO_TARGET_DIR"
+}
+
+# cargo-deny reads licences and advisories. It is compiled once, without optimisation: it runs for a second.
+bootstrap_lint() {
+    local tools=$CARGO_TARGET_DIR/tools
+    [[ $("$tools/bin/cargo-deny" --version 2>/dev/null) == "cargo-deny $CARGO_DENY" ]] && return
+    say "cargo install cargo-deny $CARGO_DENY (some minutes, once)"
+    CARGO_TARGET_DIR=$tools/build cargo install -q cargo-deny --version "$CARGO_DENY" --locked --debug \
+        --no-default-features --force --root "$tools" --no-track
+    rm -rf -- "$tools/build"
 }
 
 python_ready() { "$1" -c 'import bson, pymongo, pytest, snappy' 2>/dev/null; }
@@ -162,7 +174,8 @@ bootstrap_drivers() {
 
 case "${1:-}" in
     build) bootstrap_build ;;
+    lint) bootstrap_lint ;;
     drivers) bootstrap_drivers ;;
     valgrind) command -v valgrind >/dev/null || apt_install valgrind ;;
-    *) die "usage: bootstrap.sh build|drivers|valgrind" ;;
+    *) die "usage: bootstrap.sh build|lint|drivers|valgrind" ;;
 esac
