@@ -3,35 +3,18 @@
 //! Each rule reads the whole repository and names every breach with its file and line. There is no
 //! list of exceptions: a rule that a file must break is a wrong rule, or a wrong file.
 
+mod breach;
 mod code;
 mod dependencies;
 mod repository;
 mod sources;
 mod texts;
 
-use std::fmt;
 use std::path::Path;
 
+pub use breach::Breach;
 pub(crate) use code::without_comments_and_strings;
 pub use repository::{File, Repository};
-
-/// One place that breaks a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Breach {
-    pub path: String,
-    /// Counted from 1; 0 where the whole file is meant.
-    pub line: usize,
-    pub what: String,
-}
-
-impl fmt::Display for Breach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.what),
-            line => write!(f, "{}:{line}: {}", self.path, self.what),
-        }
-    }
-}
 
 /// Every breach in the repository at `root`.
 ///

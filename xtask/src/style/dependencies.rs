@@ -1,6 +1,7 @@
 //! The floors: who may depend on whom, read from every `Cargo.toml`.
 
-use super::{Breach, File};
+use super::breach::Breach;
+use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
 const ROOMS: [(&str, &[&str]); 13] = [

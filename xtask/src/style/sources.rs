@@ -1,7 +1,8 @@
 //! Rules over Rust sources.
 
+use super::breach::Breach;
 use super::code::{lines_with_word, without_comments_and_strings};
-use super::{Breach, File};
+use super::repository::File;
 
 /// Crates that call other languages, each in its FFI files only.
 const FFI_CRATES: [&str; 3] = ["regex", "storage-rocksdb", "storage-mdbx"];

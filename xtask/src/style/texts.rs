@@ -1,7 +1,8 @@
 //! Rules over every text file: names, promises without a reason, and paths of somebody's machine.
 
+use super::breach::Breach;
 use super::code::lines_with_word;
-use super::{Breach, File};
+use super::repository::File;
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = [

@@ -10,10 +10,11 @@ use quarry_query::matcher::Matcher;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
+use crate::sessions::client_cursor::{ClientCursor, Source};
 
 /// The collection of a pipeline that reads none.
 const COLLECTIONLESS: &str = "$cmd.aggregate";
@@ -60,20 +61,33 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let Some(namespace) = namespace else {
         let source = Source::Documents(collectionless(invocation, pipeline)?);
         let shown = format!("{}.{COLLECTIONLESS}", invocation.generic.database);
-        return ClientCursor::new(shown, invocation.generic.session, source)
-            .answer(invocation, batch, reply);
+        return answer(
+            ClientCursor::new(shown, invocation.generic.session, source),
+            invocation,
+            batch,
+            reply,
+        );
     };
     let shown = namespace.as_str().to_owned();
     if let Some(options) = stats_stage(pipeline) {
         let source = Source::Documents([stats(invocation, &namespace, options?)?].into());
-        return ClientCursor::new(shown, invocation.generic.session, source)
-            .answer(invocation, batch, reply);
+        return answer(
+            ClientCursor::new(shown, invocation.generic.session, source),
+            invocation,
+            batch,
+            reply,
+        );
     }
     let mut request = AggregateRequest::new(&namespace, pipeline);
     request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
     let executor = exec::aggregate(&invocation.server.database, invocation.operation, request)?;
     let source = Source::Executor(Box::new(executor));
-    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
+    answer(
+        ClientCursor::new(shown, invocation.generic.session, source),
+        invocation,
+        batch,
+        reply,
+    )
 }
 
 /// The options of a pipeline that is `$collStats` alone.

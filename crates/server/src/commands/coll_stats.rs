@@ -74,8 +74,7 @@ pub fn append(stats: Option<&CollStats>, scale: u64, reply: &mut DocumentBuilder
 
 /// The latencies of the operations on a collection since it was first used; zeros when it was not. `$collStats` shows it.
 pub fn latency_stats(namespace: &Namespace, with_histograms: bool) -> Document {
-    let hash =
-        crate::observe::operation_end::namespace_hash(namespace.database(), namespace.collection());
+    let hash = crate::observe::labels::namespace_hash(namespace.database(), namespace.collection());
     let uses = quarry_timing::uses_of(hash).unwrap_or_default();
     Document::build(|latencies| {
         super::server_status::append_latencies(latencies, &uses, with_histograms);

@@ -24,7 +24,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .database
             .drop_collection(&namespace, invocation.operation, level)?;
     if let Some(dropped) = dropped {
-        crate::observe::operation_end::forget(&namespace);
+        crate::observe::labels::forget(&namespace);
         reply.append(
             "nIndexesWas",
             i32::try_from(dropped.indexes).unwrap_or(i32::MAX),

@@ -4,9 +4,10 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_query::exec::{self, FindRequest};
 use quarry_timing::OperationKind;
 
+use crate::commands::first_batch::{FirstBatch, answer};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
+use crate::sessions::client_cursor::{ClientCursor, Source};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -52,7 +53,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     cursor.is_tailable = options.is_tailable;
     cursor.is_await_data = options.is_await_data;
     cursor.has_no_timeout = options.has_no_timeout;
-    cursor.answer(invocation, options.first_batch, reply)
+    answer(cursor, invocation, options.first_batch, reply)
 }
 
 /// What of a find concerns its cursor.

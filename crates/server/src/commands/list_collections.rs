@@ -6,9 +6,10 @@ use quarry_bson::{Document, DocumentBuilder, Value, doc};
 use quarry_database::{Collection, Database, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
+use crate::commands::first_batch::{FirstBatch, answer};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
-use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
+use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
 
 /// The collection that the cursor is said to be over.
 const NAMESPACE: &str = "$cmd.listCollections";
@@ -48,13 +49,18 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         last: None,
     };
     let shown = format!("{name}.{NAMESPACE}");
-    let source = Source::Listing(Box::new(listing));
-    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
+    let source = Source::Stream(Box::new(listing));
+    answer(
+        ClientCursor::new(shown, invocation.generic.session, source),
+        invocation,
+        batch,
+        reply,
+    )
 }
 
 /// The collections of a database, read from the catalog as they are asked for: a cursor holds a piece of the list, however
 /// long that is. A collection that is there all the time is listed once; one that comes or goes meanwhile may be or not.
-pub struct Listing {
+struct Listing {
     database: &'static Database,
     name: String,
     is_name_only: bool,
@@ -75,9 +81,8 @@ enum Next {
     End,
 }
 
-impl Listing {
-    /// Appends the next document; false at the end.
-    pub fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
+impl DocumentStream for Listing {
+    fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
         loop {
             if let Some(document) = self.ready.pop_front() {
                 out.extend_from_slice(document.as_bytes());
@@ -94,7 +99,7 @@ impl Listing {
     }
 
     /// Forgets what was read and not handed out, which the next batch reads again: an idle cursor holds a name.
-    pub fn save(&mut self) {
+    fn save(&mut self) {
         let last = self.last.take();
         if std::mem::take(&mut self.ready).is_empty() {
             return;
@@ -103,7 +108,9 @@ impl Listing {
             self.next = Next::Behind(name.to_owned());
         }
     }
+}
 
+impl Listing {
     fn read(&mut self, behind: Option<&str>) -> Result<()> {
         if let Some(only) = &self.only {
             // No collection can have a name that is none.

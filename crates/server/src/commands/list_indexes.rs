@@ -2,9 +2,10 @@
 
 use quarry_bson::DocumentBuilder;
 
+use crate::commands::first_batch::{FirstBatch, answer};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
-use crate::sessions::client_cursor::{ClientCursor, FirstBatch, Source};
+use crate::sessions::client_cursor::{ClientCursor, Source};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"]),
@@ -18,5 +19,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let indexes = invocation.server.database.list_indexes(&namespace)?;
     let source = Source::Documents(indexes.into());
     let shown = namespace.as_str().to_owned();
-    ClientCursor::new(shown, invocation.generic.session, source).answer(invocation, batch, reply)
+    answer(
+        ClientCursor::new(shown, invocation.generic.session, source),
+        invocation,
+        batch,
+        reply,
+    )
 }

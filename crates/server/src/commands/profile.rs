@@ -7,7 +7,7 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::observe::profiler::{Filter, ProfileLevel, append_settings};
+use crate::observe::profiler::{Filter, ProfileLevel};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["slowms", "sampleRate", "filter"]),
@@ -24,7 +24,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     quarry_database::check_database(database)?;
     let level = level(invocation)?;
     let was = server.profiler.settings(database);
-    append_settings(server, &was, reply);
+    let slow_ms = server.parameters.slow_ms.load(Relaxed);
+    server.profiler.append_settings(&was, slow_ms, reply);
     let mut settings = was.clone();
     settings.level = level.unwrap_or(was.level);
     match invocation.get("filter") {
@@ -46,7 +47,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             "'sampleRate' must be between 0.0 and 1.0 inclusive",
         ));
     }
-    server.profiler.set(server, database, settings)?;
+    server.profiler.set(&server.database, database, settings)?;
     if let Some(slow_ms) = slow_ms {
         server.parameters.slow_ms.store(slow_ms as i64, Relaxed);
     }

@@ -42,6 +42,6 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         invocation.operation,
         level,
     )?;
-    crate::observe::operation_end::forget(&from);
+    crate::observe::labels::forget(&from);
     Ok(())
 }

@@ -12,11 +12,11 @@ use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
 
+use crate::dispatch::call::Asked;
 use crate::dispatch::concerns::{ReadConcern, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::quarry_options::wants_timing;
 use crate::net::connections::Connection;
-use crate::observe::query_shape::Asked;
 use crate::server::Server;
 use crate::sessions::session::SessionId;
 

@@ -7,5 +7,6 @@
 pub mod call;
 pub mod command;
 pub mod concerns;
+pub mod dispatcher;
 pub mod error;
 pub mod quarry_options;

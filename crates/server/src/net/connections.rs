@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use rustix::net::RecvFlags;
 
 use crate::net::busy_poll::has_input_within;
-use crate::observe::operation_end;
+use crate::observe::labels::namespace_hash;
 use crate::sessions::session::SessionId;
 
 /// A longer command is not shown by currentOp.
@@ -63,7 +63,7 @@ impl Running {
             for part in [database, ".", collection] {
                 self.namespace.push_str(part);
             }
-            self.namespace_hash = operation_end::namespace_hash(database, collection);
+            self.namespace_hash = namespace_hash(database, collection);
         }
     }
 

@@ -18,7 +18,8 @@ use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
 use quarry_wire::{Compressor, OpQuery, Refused, ReplyBuilder, Request};
 
-use crate::dispatch::call::{Call, dispatch};
+use crate::dispatch::call::Call;
+use crate::dispatch::dispatcher::dispatch;
 use crate::dispatch::error::CommandError;
 use crate::net::buffers::Buffers;
 use crate::net::busy_poll::Waiting;

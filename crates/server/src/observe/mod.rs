@@ -7,6 +7,8 @@
 pub mod admin;
 pub mod console;
 pub mod counters;
+pub mod ended;
+pub mod labels;
 pub mod log;
 pub mod metrics;
 pub mod metrics_text;

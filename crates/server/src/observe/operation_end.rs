@@ -3,18 +3,16 @@
 //! On the way of every operation: it allocates nothing and takes no lock that cores share, unless the operation is
 //! slow, profiled, or the first of its collection or query shape.
 
-use std::hash::Hasher;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::{Namespace, PlanSummary};
+use quarry_bson::DocumentBuilder;
 use quarry_storage::{ThreadWork, take_thread_work};
-use quarry_timing::{Breakdown, Exemplar, Finished, LabelTexts, Labels, Work};
-use rustc_hash::FxHasher;
+use quarry_timing::{Exemplar, Finished, LabelTexts, Labels, Work};
 
 use crate::dispatch::call::{Call, Outcome};
 use crate::net::connections::Connection;
+use crate::observe::ended::Ended;
 use crate::observe::query_shape;
 use crate::observe::timing_document;
 use crate::observe::traces::{self, TraceContext};
@@ -22,39 +20,6 @@ use crate::server::Server;
 
 /// One in so many operations is an exemplar of its bucket, beside the slow ones.
 const OPERATIONS_AN_EXEMPLAR: u32 = 1024;
-/// Where the body of an OP_MSG begins: behind the header, the flags and the kind of its first section.
-const BODY_OFFSET: usize = quarry_wire::HEADER_BYTES + 5;
-
-/// A finished operation, for those who write about it.
-pub struct Ended<'a> {
-    pub connection: &'a Connection,
-    pub call: &'a Call<'a>,
-    pub outcome: &'a Outcome<'a>,
-    /// The reply's document; none where the reply is not in the usual form.
-    pub reply: Option<RawDocument<'a>>,
-    pub reply_bytes: usize,
-    pub breakdown: &'a Breakdown,
-}
-
-impl Ended<'_> {
-    /// `database.collection`.
-    pub fn namespace(&self) -> String {
-        namespace(self.outcome)
-    }
-
-    pub fn plan(&self) -> Option<&PlanSummary> {
-        self.outcome.operation.as_ref()?.plan.get()
-    }
-
-    pub fn shape_hash(&self) -> Option<u64> {
-        query_shape::hash(self.call, self.outcome)
-    }
-
-    pub fn millis(&self) -> u64 {
-        self.breakdown.wall_ns / 1_000_000
-    }
-}
-
 /// Ends the operation that this thread runs. `reply` is the whole message that was sent.
 pub fn settle(
     server: &'static Server,
@@ -93,34 +58,16 @@ fn settle_noted(
         note_exemplar(call, outcome, &finished);
     }
     record(call, outcome, finished, []);
-    let ended = ended(connection, call, outcome, reply, &breakdown);
+    let ended = Ended::new(connection, call, outcome, reply, &breakdown);
     if let Some(tracer) = traces::tracer() {
         tracer.note(server, &ended, is_slow);
     }
     if is_slow || server.profiler.is_on() {
-        server.profiler.note(server, &ended, is_slow);
+        server
+            .profiler
+            .note(&server.database, &server.slow_operations, &ended, is_slow);
         // What the profiler wrote is not the next operation's work.
         take_thread_work();
-    }
-}
-
-fn ended<'a>(
-    connection: &'a Connection,
-    call: &'a Call<'a>,
-    outcome: &'a Outcome<'a>,
-    reply: &'a [u8],
-    breakdown: &'a Breakdown,
-) -> Ended<'a> {
-    Ended {
-        connection,
-        call,
-        outcome,
-        // A checksum may stand behind the document.
-        reply: (reply.get(BODY_OFFSET..))
-            .and_then(RawDocument::split_first)
-            .map(|(document, _)| document),
-        reply_bytes: reply.len(),
-        breakdown,
     }
 }
 
@@ -220,30 +167,12 @@ struct Texts<'a> {
 
 impl LabelTexts for Texts<'_> {
     fn namespace(&self) -> String {
-        namespace(self.outcome)
+        self.outcome.namespace()
     }
 
     fn shape(&self) -> String {
-        query_shape::text(&namespace(self.outcome), self.call, self.outcome)
+        query_shape::text(&self.outcome.namespace(), self.call, self.outcome)
     }
-}
-
-/// What a namespace is known by in the figures; never 0.
-pub fn namespace_hash(database: &str, collection: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write(database.as_bytes());
-    hasher.write_u8(b'.');
-    hasher.write(collection.as_bytes());
-    hasher.finish() | 1
-}
-
-/// The collection is gone: one of the same name begins anew.
-pub fn forget(namespace: &Namespace) {
-    quarry_timing::forget_namespace(namespace_hash(namespace.database(), namespace.collection()));
-}
-
-fn namespace(outcome: &Outcome<'_>) -> String {
-    format!("{}.{}", outcome.database, outcome.collection)
 }
 
 fn unix_ms() -> u64 {

@@ -2,7 +2,7 @@
 
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument};
 
-use crate::observe::operation_end::Ended;
+use crate::observe::ended::Ended;
 use crate::observe::slow_log::{WRITTEN, written};
 use crate::observe::timing_document::{append_phases, append_waits, append_work, micros, signed};
 

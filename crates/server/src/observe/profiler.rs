@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::RwLock;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, doc};
-use quarry_database::{Level, Namespace, Operation};
+use quarry_database::{Database, Level, Namespace, Operation};
 use quarry_query::exec::{self, InsertRequest};
 use quarry_query::matcher::Matcher;
 use rustc_hash::FxHashMap;
 
 use crate::dispatch::error::{CommandError, Result};
-use crate::observe::operation_end::Ended;
+use crate::observe::ended::Ended;
+use crate::observe::slow_operations::SlowOperations;
 use crate::observe::{log, profile_document, slow_log};
-use crate::server::Server;
 
 const COLLECTION: &str = "system.profile";
 /// MongoDB's size of a new `system.profile`.
@@ -105,9 +105,9 @@ impl Profiler {
     }
 
     /// Sets a database's level and filter; a level above 0 makes its `system.profile`.
-    pub fn set(&self, server: &Server, database: &str, settings: Settings) -> Result<()> {
+    pub fn set(&self, data: &Database, database: &str, settings: Settings) -> Result<()> {
         if settings.level > ProfileLevel::Off {
-            make_collection(server, database)?;
+            make_collection(data, database)?;
         }
         let mut databases = self.databases.write();
         if settings.level == ProfileLevel::Off && settings.filter.is_none() {
@@ -124,7 +124,13 @@ impl Profiler {
     }
 
     /// Logs and profiles the operation as its database's settings say.
-    pub fn note(&self, server: &Server, ended: &Ended<'_>, is_slow: bool) {
+    pub fn note(
+        &self,
+        data: &Database,
+        slow_operations: &SlowOperations,
+        ended: &Ended<'_>,
+        is_slow: bool,
+    ) {
         let settings = self.settings(ended.outcome.database);
         let mut document = None;
         let is_meant = match &settings.filter {
@@ -136,7 +142,7 @@ impl Profiler {
         };
         if is_meant {
             slow_log::write(ended);
-            server.slow_operations.note(ended);
+            slow_operations.note(ended);
         }
         let is_profiled = match settings.level {
             ProfileLevel::Off => false,
@@ -145,7 +151,26 @@ impl Profiler {
         };
         if is_profiled && ended.outcome.collection != COLLECTION {
             let document = document.unwrap_or_else(|| profile_document::build(ended));
-            store(server, ended.outcome.database, &document);
+            store(data, ended.outcome.database, &document);
+        }
+    }
+
+    /// Writes what `profile` answers: the settings as they are.
+    pub fn append_settings(
+        &self,
+        settings: &Settings,
+        slow_ms: i64,
+        reply: &mut DocumentBuilder<'_>,
+    ) {
+        reply.append("was", settings.level as i32);
+        reply.append("slowms", i32::try_from(slow_ms).unwrap_or(i32::MAX));
+        reply.append("sampleRate", self.sample_rate());
+        if let Some(filter) = &settings.filter {
+            reply.append("filter", &filter.document);
+            reply.append(
+            "note",
+            "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query log lines.",
+        );
         }
     }
 
@@ -160,36 +185,19 @@ impl Profiler {
     }
 }
 
-/// Writes what `profile` answers: the settings as they are.
-pub fn append_settings(server: &Server, settings: &Settings, reply: &mut DocumentBuilder<'_>) {
-    let slow_ms = server.parameters.slow_ms.load(Relaxed);
-    reply.append("was", settings.level as i32);
-    reply.append("slowms", i32::try_from(slow_ms).unwrap_or(i32::MAX));
-    reply.append("sampleRate", server.profiler.sample_rate());
-    if let Some(filter) = &settings.filter {
-        reply.append("filter", &filter.document);
-        reply.append(
-            "note",
-            "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query log lines.",
-        );
-    }
-}
-
-fn make_collection(server: &Server, database: &str) -> Result<()> {
+fn make_collection(data: &Database, database: &str) -> Result<()> {
     let namespace = Namespace::new(database, COLLECTION)?;
-    if server.database.collection(&namespace)?.is_some() {
+    if data.collection(&namespace)?.is_some() {
         return Ok(());
     }
     let options = doc! { "capped": true, "size": COLLECTION_BYTES };
     let operation = Operation::default();
-    server
-        .database
-        .create_collection(&namespace, options.as_raw(), &operation, Level::Written)?;
+    data.create_collection(&namespace, options.as_raw(), &operation, Level::Written)?;
     Ok(())
 }
 
 /// A document that cannot be stored is worth a line, not the client's connection.
-fn store(server: &Server, database: &str, document: &Document) {
+fn store(data: &Database, database: &str, document: &Document) {
     let stored = Namespace::new(database, COLLECTION)
         .map_err(CommandError::from)
         .and_then(|namespace| {
@@ -197,7 +205,7 @@ fn store(server: &Server, database: &str, document: &Document) {
             let operation = Operation::default();
             let level = Level::Written;
             let request = InsertRequest::new(&namespace, &documents);
-            Ok(exec::insert(&server.database, &operation, request, level)?)
+            Ok(exec::insert(data, &operation, request, level)?)
         });
     let failure = match stored {
         Ok(outcome) => outcome

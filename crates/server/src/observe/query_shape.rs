@@ -11,7 +11,7 @@ use quarry_database::PlanSummary;
 use quarry_timing::OperationKind;
 use rustc_hash::FxHasher;
 
-use crate::dispatch::call::{Call, Outcome};
+use crate::dispatch::call::{Asked, Call, Outcome};
 
 /// Elements of a query that its shape looks at.
 const ELEMENTS_MAX: usize = 64;
@@ -19,40 +19,6 @@ const ELEMENTS_MAX: usize = 64;
 const DEPTH_MAX: usize = 6;
 /// A longer text is cut.
 const TEXT_BYTES_MAX: usize = 300;
-
-/// What a command asks for, as found in its body: a filter or query, a sort, a pipeline.
-#[derive(Clone, Copy, Default)]
-pub struct Asked<'a> {
-    filter: Option<RawDocument<'a>>,
-    sort: Option<RawDocument<'a>>,
-    pipeline: Option<RawArray<'a>>,
-}
-
-impl<'a> Asked<'a> {
-    /// Looks at one field of the command.
-    #[inline]
-    pub fn note(&mut self, field: &[u8], value: RawValue<'a>) {
-        match field {
-            b"filter" | b"query" => self.filter = value.as_document(),
-            b"sort" => self.sort = value.as_document(),
-            b"pipeline" => self.pipeline = value.as_array(),
-            _ => {}
-        }
-    }
-
-    /// `{_id: <a value>}` and nothing else: the shape of most operations, found without a walk.
-    fn is_by_id(&self) -> bool {
-        let (Some(filter), None, None) = (self.filter, self.sort, self.pipeline) else {
-            return false;
-        };
-        filter
-            .sole_element("_id")
-            .is_some_and(|id| match id.value() {
-                RawValue::Document(value) => !is_operators(value),
-                _ => true,
-            })
-    }
-}
 
 /// The shape's hash, never 0; none for commands that ask nothing.
 #[inline]
@@ -149,6 +115,19 @@ trait Shape {
 }
 
 impl Asked<'_> {
+    /// `{_id: <a value>}` and nothing else: the shape of most operations, found without a walk.
+    fn is_by_id(&self) -> bool {
+        let (Some(filter), None, None) = (self.filter, self.sort, self.pipeline) else {
+            return false;
+        };
+        filter
+            .sole_element("_id")
+            .is_some_and(|id| match id.value() {
+                RawValue::Document(value) => !is_operators(value),
+                _ => true,
+            })
+    }
+
     fn walk(&self, shape: &mut impl Shape) {
         let mut left = ELEMENTS_MAX;
         if let Some(stages) = self.pipeline {

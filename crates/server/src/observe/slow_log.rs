@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use quarry_bson::{Document, RawDocument, extjson};
 
+use crate::observe::ended::Ended;
 use crate::observe::log::{self, Attribute};
-use crate::observe::operation_end::Ended;
 use crate::observe::timing_document;
 
 /// A longer command is shown as the beginning of its text.

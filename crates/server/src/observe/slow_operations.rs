@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use quarry_bson::Document;
 
-use crate::observe::operation_end::Ended;
+use crate::observe::ended::Ended;
 use crate::observe::profile_document;
 
 /// Operations kept.

@@ -4,21 +4,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument, doc};
 use quarry_database::{Database, Ident, Operation, PlanSummary};
 use quarry_query::exec::Executor;
 
-use crate::commands::list_collections::Listing;
-use crate::dispatch::command::Invocation;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
-use crate::observe::counters::Counter;
 use crate::sessions::session::SessionId;
 
-/// Documents of a first batch when the client names no size.
-pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
 /// A batch ends before it would exceed a document's size.
 const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
 
@@ -30,10 +25,17 @@ pub enum Source {
     Executor(Box<Executor>),
     /// Made when the command ran, such as the list of indexes.
     Documents(VecDeque<Document>),
-    Listing(Box<Listing>),
-    /// A defect, for tests.
-    #[cfg(test)]
-    Panics,
+    /// Made as they are asked for, such as the list of collections.
+    Stream(Box<dyn DocumentStream>),
+}
+
+/// Documents that a command makes a piece at a time.
+pub trait DocumentStream: Send {
+    /// Appends the next document; false at the end.
+    fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool>;
+
+    /// Gives up what is not needed between two batches.
+    fn save(&mut self);
 }
 
 /// One cursor.
@@ -63,62 +65,6 @@ struct Origin {
     /// The command that made it, without document sequences; none where it is too long to keep.
     command: Option<Box<[u8]>>,
     plan: Option<PlanSummary>,
-}
-
-impl Origin {
-    fn of(invocation: &Invocation<'_>) -> Origin {
-        let command = invocation.body.as_bytes();
-        Origin {
-            created: DateTime::now(),
-            command: (command.len() <= ORIGIN_BYTES_MAX).then(|| command.into()),
-            plan: invocation.operation.plan.get().cloned(),
-        }
-    }
-}
-
-/// What the first reply of a cursor holds.
-#[derive(Clone, Copy, Debug)]
-pub struct FirstBatch {
-    pub documents_max: u64,
-    /// No cursor stays open after it.
-    pub is_only: bool,
-    /// With that many documents returned the cursor has ended.
-    pub limit: Option<u64>,
-}
-
-impl Default for FirstBatch {
-    fn default() -> Self {
-        FirstBatch {
-            documents_max: FIRST_BATCH_DOCUMENTS,
-            is_only: false,
-            limit: None,
-        }
-    }
-}
-
-impl FirstBatch {
-    /// Reads `cursor: {batchSize}` of the commands that list.
-    pub fn parse(invocation: &Invocation<'_>) -> Result<FirstBatch> {
-        let mut batch = FirstBatch::default();
-        let Some(options) = invocation.document("cursor")? else {
-            return Ok(batch);
-        };
-        for element in options {
-            let name = element.name();
-            if name != "batchSize" {
-                let path = format!("{}.cursor", invocation.command.name);
-                return Err(CommandError::unknown_field(&path, &name.to_string_lossy()));
-            }
-            let size = element
-                .value()
-                .as_i64_exact()
-                .and_then(|size| u64::try_from(size).ok());
-            batch.documents_max = size.ok_or_else(|| {
-                CommandError::bad_value("cursor.batchSize must be a non-negative number")
-            })?;
-        }
-        Ok(batch)
-    }
 }
 
 /// How a batch ended.
@@ -220,48 +166,14 @@ impl ClientCursor {
         Ok(BatchEnd::Full)
     }
 
-    /// Writes the `cursor` of a first reply and keeps what is left for getMore.
-    pub fn answer(
-        mut self,
-        invocation: &mut Invocation<'_>,
-        batch: FirstBatch,
-        reply: &mut DocumentBuilder<'_>,
-    ) -> Result<()> {
-        let server = invocation.server;
-        let mut shown = reply.document("cursor");
-        let mut list = shown.array("firstBatch");
-        let end = self.fill(invocation.operation, &mut list, batch.documents_max)?;
-        list.finish();
-        self.batches = 1;
-        invocation.returned = self.returned;
-        server.counters.add(
-            invocation.connection.id,
-            Counter::DocumentsReturned,
-            self.returned,
-        );
-        let is_open = if self.is_tailable {
-            !self.is_dead()
-        } else {
-            end == BatchEnd::Full
-        };
-        let has_reached_limit = batch.limit.is_some_and(|limit| self.returned >= limit);
-        let namespace = self.namespace.clone();
-        let id = if is_open && !batch.is_only && !has_reached_limit {
-            self.save(invocation.operation)?;
-            self.read_concern = invocation.generic.read_concern;
-            self.time_left = invocation
-                .operation
-                .deadline()
-                .map(|end| end.saturating_duration_since(Instant::now()));
-            self.origin = Some(Box::new(Origin::of(invocation)));
-            server.cursors.keep(self)?
-        } else {
-            0
-        };
-        shown.append("id", id);
-        shown.append("ns", namespace.as_str());
-        shown.finish();
-        Ok(())
+    /// Notes the command that made the cursor, and its plan, for `$currentOp`.
+    pub fn note_origin(&mut self, command: RawDocument<'_>, plan: Option<&PlanSummary>) {
+        let command = command.as_bytes();
+        self.origin = Some(Box::new(Origin {
+            created: DateTime::now(),
+            command: (command.len() <= ORIGIN_BYTES_MAX).then(|| command.into()),
+            plan: plan.cloned(),
+        }));
     }
 
     /// Gives up what holds the engine's memory, at the end of a batch.
@@ -269,8 +181,8 @@ impl ClientCursor {
         self.overflow.shrink_to_fit();
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.save(operation)?),
-            Source::Listing(listing) => {
-                listing.save();
+            Source::Stream(stream) => {
+                stream.save();
                 Ok(())
             }
             _ => Ok(()),
@@ -320,7 +232,7 @@ impl ClientCursor {
         }
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.next(operation, out)?),
-            Source::Listing(listing) => listing.next(operation, out),
+            Source::Stream(stream) => stream.next(operation, out),
             Source::Documents(documents) => match documents.pop_front() {
                 Some(document) => {
                     out.extend_from_slice(document.as_bytes());
@@ -328,8 +240,6 @@ impl ClientCursor {
                 }
                 None => Ok(false),
             },
-            #[cfg(test)]
-            Source::Panics => panic!("a defect of the server"),
         }
     }
 }

@@ -19,7 +19,7 @@ use quarry_bson::DocumentBuilder;
 pub use endpoint::Endpoint;
 pub use trace_context::TraceContext;
 
-use crate::observe::operation_end::Ended;
+use crate::observe::ended::Ended;
 use crate::observe::timing_document::signed;
 use crate::server::Server;
 use exporter::{Exporter, Queue};

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use quarry_timing::{Breakdown, OperationKind, Phase, Work};
 
 use super::TraceContext;
-use crate::observe::operation_end::Ended;
+use crate::observe::ended::Ended;
 use crate::observe::timing_document::{signed, split_tag};
 
 /// An operation on its way to the thread that sends.

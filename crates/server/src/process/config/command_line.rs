@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{Durability, EngineName, LogFormat, MdbxSync};
+use super::values::{Durability, EngineName, LogFormat, MdbxSync};
 
 #[derive(Debug, Parser)]
 #[command(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{BadOptions, Durability, EngineName, LogFormat, MdbxSync};
+use super::values::{BadOptions, Durability, EngineName, LogFormat, MdbxSync};
 
 /// A configuration file larger than this is not one.
 const FILE_BYTES_MAX: u64 = 1 << 20;

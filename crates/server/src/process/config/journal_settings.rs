@@ -1,6 +1,6 @@
 //! What the journal keeps beyond need, and what of it is compressed.
 
-use super::BadOptions;
+use super::values::BadOptions;
 
 const MS_PER_HOUR: f64 = 3_600_000.0;
 /// A thousand years: more is a slip of the keyboard.

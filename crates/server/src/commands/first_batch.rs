@@ -1,0 +1,102 @@
+//! The first reply of a command that makes a cursor: how much it holds, and the cursor that stays open behind it.
+
+use std::time::Instant;
+
+use quarry_bson::DocumentBuilder;
+
+use crate::dispatch::command::Invocation;
+use crate::dispatch::error::{CommandError, Result};
+use crate::observe::counters::Counter;
+use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
+
+/// Documents of a first batch when the client names no size.
+const FIRST_BATCH_DOCUMENTS: u64 = 101;
+
+/// What the first reply of a cursor holds.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstBatch {
+    pub documents_max: u64,
+    /// No cursor stays open after it.
+    pub is_only: bool,
+    /// With that many documents returned the cursor has ended.
+    pub limit: Option<u64>,
+}
+
+impl Default for FirstBatch {
+    fn default() -> Self {
+        FirstBatch {
+            documents_max: FIRST_BATCH_DOCUMENTS,
+            is_only: false,
+            limit: None,
+        }
+    }
+}
+
+impl FirstBatch {
+    /// Reads `cursor: {batchSize}` of the commands that list.
+    pub fn parse(invocation: &Invocation<'_>) -> Result<FirstBatch> {
+        let mut batch = FirstBatch::default();
+        let Some(options) = invocation.document("cursor")? else {
+            return Ok(batch);
+        };
+        for element in options {
+            let name = element.name();
+            if name != "batchSize" {
+                let path = format!("{}.cursor", invocation.command.name);
+                return Err(CommandError::unknown_field(&path, &name.to_string_lossy()));
+            }
+            let size = element
+                .value()
+                .as_i64_exact()
+                .and_then(|size| u64::try_from(size).ok());
+            batch.documents_max = size.ok_or_else(|| {
+                CommandError::bad_value("cursor.batchSize must be a non-negative number")
+            })?;
+        }
+        Ok(batch)
+    }
+}
+
+/// Writes the `cursor` of a first reply and keeps what is left for getMore.
+pub fn answer(
+    mut cursor: ClientCursor,
+    invocation: &mut Invocation<'_>,
+    batch: FirstBatch,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    let server = invocation.server;
+    let mut shown = reply.document("cursor");
+    let mut list = shown.array("firstBatch");
+    let end = cursor.fill(invocation.operation, &mut list, batch.documents_max)?;
+    list.finish();
+    cursor.batches = 1;
+    invocation.returned = cursor.returned;
+    server.counters.add(
+        invocation.connection.id,
+        Counter::DocumentsReturned,
+        cursor.returned,
+    );
+    let is_open = if cursor.is_tailable {
+        !cursor.is_dead()
+    } else {
+        end == BatchEnd::Full
+    };
+    let has_reached_limit = batch.limit.is_some_and(|limit| cursor.returned >= limit);
+    let namespace = cursor.namespace.clone();
+    let id = if is_open && !batch.is_only && !has_reached_limit {
+        cursor.save(invocation.operation)?;
+        cursor.read_concern = invocation.generic.read_concern;
+        cursor.time_left = invocation
+            .operation
+            .deadline()
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        cursor.note_origin(invocation.body, invocation.operation.plan.get());
+        server.cursors.keep(cursor)?
+    } else {
+        0
+    };
+    shown.append("id", id);
+    shown.append("ns", namespace.as_str());
+    shown.finish();
+    Ok(())
+}

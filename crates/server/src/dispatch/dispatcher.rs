@@ -1,0 +1,339 @@
+//! From a call to its reply document: finds the command, reads the generic arguments, runs it, writes what went
+//! wrong. The reply is built in place; when a command fails, what it wrote of it is taken back.
+//!
+//! A panic is a defect, and ends one command: whatever the command held (its place among the running operations, its
+//! cursor, locks and holds, its epoch, the phases of its time) goes as the stack unwinds, its client is told
+//! `InternalError`, and the connection goes on. Nobody can say what a command that writes had done, so that one ends its
+//! connection without an answer. The commit path allows no panic and ends the process (`quarry_journal`'s hooks).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_database::Operation;
+use quarry_query::ErrorCode;
+use quarry_timing::{OperationKind, Phase};
+
+use crate::commands;
+use crate::dispatch::call::{Call, Outcome};
+use crate::dispatch::command::{Command, Generic, Invocation};
+use crate::dispatch::concerns::ReadConcern;
+use crate::dispatch::error::{CommandError, Result};
+use crate::net::connections::{Connection, Started};
+use crate::observe::counters::Counter;
+use crate::observe::operation_end;
+use crate::observe::timing_document;
+use crate::server::Server;
+
+/// Of so many looks at an operation's interrupts, one asks the kernel whether the client is still there.
+const CHECKS_A_PEEK: u32 = 16;
+
+/// What a reply document may have: a message less room for its frame.
+const REPLY_BYTES_MAX: usize = quarry_wire::MESSAGE_BYTES_MAX - 1024;
+
+/// Runs the call and appends its reply document to `out`.
+pub fn dispatch<'a>(
+    server: &'static Server,
+    connection: &Arc<Connection>,
+    call: &Call<'a>,
+    out: &mut Vec<u8>,
+) -> Outcome<'a> {
+    let mut outcome = Outcome::default();
+    let start = out.len();
+    let mut reply = DocumentBuilder::new(out);
+    // What a panic leaves of the outcome is what was known when it came; of the reply nothing is kept.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        run(server, connection, call, &mut outcome, &mut reply)
+    }));
+    let result = result
+        .unwrap_or_else(|_| Err(defect(&outcome)))
+        .and_then(|()| check_size(reply.len_bytes()));
+    quarry_timing::turn(Phase::Encode);
+    match result {
+        Ok(()) => {
+            reply.append("ok", 1.0);
+            reply.finish();
+        }
+        Err(error) => {
+            reply.finish();
+            out.truncate(start);
+            let mut reply = DocumentBuilder::new(out);
+            error.write(&mut reply);
+            reply.finish();
+            outcome.is_exhaust = false;
+            outcome.error = Some(error);
+        }
+    }
+    outcome
+}
+
+fn run<'a>(
+    server: &'static Server,
+    connection: &Arc<Connection>,
+    call: &Call<'a>,
+    outcome: &mut Outcome<'a>,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    let command = find(call.body)?;
+    outcome.kind = command.kind;
+    outcome.command_name = command.name;
+    if let Some(counter) = counter_of(command.kind) {
+        server.counters.add(connection.id, counter, 1);
+    }
+    let generic = Generic::parse(command, call.body)?;
+    if !server.config.can_promise_durability() {
+        generic.refuse_durability()?;
+    }
+    if generic.database.is_empty() {
+        return Err(CommandError::new(
+            ErrorCode(40_571),
+            "OP_MSG requests require a $db argument",
+        ));
+    }
+    if let Some(session) = generic.session {
+        quarry_timing::turn(Phase::Auth);
+        server.sessions.touch(session)?;
+    }
+    outcome.database = generic.database;
+    outcome.asked = generic.asked;
+    outcome.collection = collection_of(command, call.body);
+    outcome.opid = server.connections.next_opid();
+    quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
+    let operation = Arc::new(new_operation(server, connection, command, &generic, call));
+    outcome.namespace_hash = connection.begin(Started {
+        operation: Arc::clone(&operation),
+        opid: outcome.opid,
+        command_name: command.name,
+        database: generic.database,
+        collection: outcome.collection,
+        command: call.body.as_bytes(),
+        session: generic.session,
+        started: call.started,
+        is_write: command.is_write(),
+    });
+    quarry_timing::turn(Phase::Execute);
+    let _running = RunningGuard(connection);
+    let _interrupts = quarry_query::interrupts::run_as(Arc::clone(&operation));
+    outcome.operation = Some(Arc::clone(&operation));
+    let mut invocation = Invocation {
+        server,
+        connection,
+        command,
+        body: call.body,
+        sequences: call.sequences,
+        has_deep_documents: call.has_deep_documents,
+        generic,
+        operation: &operation,
+        may_wait: call.may_wait,
+        is_exhaust_allowed: call.is_exhaust_allowed && call.may_wait,
+        is_exhaust: false,
+        returned: 0,
+    };
+    let result = (command.run)(&mut invocation, reply);
+    outcome.is_exhaust = invocation.is_exhaust;
+    outcome.returned = invocation.returned;
+    outcome.keys_examined = operation.keys_examined.load(Relaxed);
+    outcome.docs_examined = operation.docs_examined.load(Relaxed);
+    result?;
+    if invocation.generic.read_concern == ReadConcern::Majority {
+        server.database.sync()?;
+    }
+    if invocation.generic.wants_timing {
+        // The breakdown tells of all that the operation does.
+        server.database.catch_up();
+        operation_end::append_timing(outcome, reply);
+    }
+    Ok(())
+}
+
+/// The error of a command that panicked; the panic itself is logged where it happens.
+#[cold]
+fn defect(outcome: &Outcome<'_>) -> CommandError {
+    let name = outcome.command_name;
+    let message =
+        format!("the command '{name}' failed over a defect of the server; its log has more");
+    let mut error = CommandError::new(ErrorCode::INTERNAL_ERROR, message);
+    let command = commands::find(name);
+    error.is_unanswerable = command.is_some_and(|command| command.takes_write_concern);
+    error
+}
+
+/// A reply must fit a message; batches are kept far below that, so that only a single huge answer meets this.
+fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= REPLY_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("the reply has {bytes} bytes, more than {REPLY_BYTES_MAX}");
+    Err(CommandError::new(ErrorCode(10_334), message))
+}
+
+/// The connection is idle again, however the command ended.
+struct RunningGuard<'a>(&'a Connection);
+
+impl Drop for RunningGuard<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn find(body: RawDocument<'_>) -> Result<&'static Command> {
+    let Some(first) = body.first() else {
+        return Err(CommandError::new(
+            ErrorCode::COMMAND_NOT_FOUND,
+            "no such command: ''",
+        ));
+    };
+    let name = first.name();
+    name.as_str().ok().and_then(commands::find).ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::COMMAND_NOT_FOUND,
+            format!("no such command: '{}'", name.to_string_lossy()),
+        )
+    })
+}
+
+fn new_operation(
+    server: &'static Server,
+    connection: &Arc<Connection>,
+    command: &Command,
+    generic: &Generic<'_>,
+    call: &Call<'_>,
+) -> Operation {
+    // A getMore's own maxTimeMS says how long to wait for data; its limit is what its cursor has left.
+    let max_time = match (command.kind, call.body.first()) {
+        (OperationKind::GetMore, Some(id)) => id
+            .value()
+            .as_i64_exact()
+            .and_then(|id| server.cursors.time_left(id)),
+        _ => generic.max_time,
+    };
+    let deadline = max_time.map(|limit| call.started + limit);
+    let connection = Arc::clone(connection);
+    let checks = AtomicU32::new(0);
+    Operation::new(deadline).with_disconnect(Box::new(move || {
+        checks.fetch_add(1, Relaxed) % CHECKS_A_PEEK == CHECKS_A_PEEK - 1
+            && connection.is_gone()
+            && !server.shutdown.is_requested()
+    }))
+}
+
+/// The collection that the command names, for currentOp, top and the log.
+fn collection_of<'a>(command: &Command, body: RawDocument<'a>) -> &'a str {
+    let named = match command.kind {
+        OperationKind::GetMore => body.get_str("collection"),
+        _ => body.first().and_then(|first| first.value().as_str()),
+    };
+    named.unwrap_or_default()
+}
+
+fn counter_of(kind: OperationKind) -> Option<Counter> {
+    match kind {
+        OperationKind::Find => Some(Counter::Query),
+        OperationKind::GetMore => Some(Counter::GetMore),
+        // These count documents, as MongoDB does; the commands add them.
+        OperationKind::Insert | OperationKind::Update | OperationKind::Delete => None,
+        _ => Some(Counter::Command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Instant;
+
+    use clap::Parser;
+    use quarry_bson::{Document, Value, doc};
+    use quarry_storage::Memory;
+
+    use super::*;
+    use crate::process::config::{self, CommandLine, Config};
+    use crate::process::parameters::Parameters;
+    use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
+
+    /// A defect of the server.
+    struct Panics;
+
+    impl DocumentStream for Panics {
+        fn next(&mut self, _: &Operation, _: &mut Vec<u8>) -> Result<bool> {
+            panic!("a defect of the server")
+        }
+
+        fn save(&mut self) {}
+    }
+
+    fn server() -> &'static Server {
+        let line = CommandLine::parse_from(["quarry", "serve", "--engine", "memory"]);
+        let config::Command::Serve(options) = line.command else {
+            unreachable!("the line says `serve`")
+        };
+        let config = Config::new(*options, Vec::new()).unwrap();
+        let parameters = Parameters::new(&config).unwrap();
+        let database = quarry_database::Database::open_in_memory().unwrap();
+        let engine = Arc::new(Memory::new());
+        let shutdown = Arc::default();
+        Box::leak(Box::new(Server::new(
+            config, parameters, engine, database, shutdown,
+        )))
+    }
+
+    fn connection(server: &Server) -> Arc<Connection> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let peer = stream.peer_addr().unwrap();
+        server.connections.add(stream, peer, 10).unwrap()
+    }
+
+    fn answer(
+        server: &'static Server,
+        connection: &Arc<Connection>,
+        command: &Document,
+    ) -> Document {
+        let call = Call {
+            body: command.as_raw(),
+            sequences: &[],
+            has_deep_documents: false,
+            is_exhaust_allowed: false,
+            may_wait: true,
+            started: Instant::now(),
+        };
+        let mut out = Vec::new();
+        dispatch(server, connection, &call, &mut out);
+        Document::from_bytes(out).unwrap()
+    }
+
+    #[test]
+    fn a_panic_ends_its_command_and_leaves_nothing_behind() {
+        let server = server();
+        let connection = connection(server);
+        let cursor = ClientCursor::new("db.c".into(), None, Source::Stream(Box::new(Panics)));
+        let id = server.cursors.keep(cursor).unwrap();
+        let get_more = doc! { "getMore": (Value::from(id)), "collection": "c", "$db": "db" };
+        let reply = answer(server, &connection, &get_more);
+        assert_eq!(
+            (reply.get_f64("ok"), reply.get_i32("code")),
+            (Some(0.0), Some(1))
+        );
+        assert_eq!(reply.get_str("codeName"), Some("InternalError"));
+        // The cursor is not busy for ever, and nothing runs.
+        assert_eq!(server.cursors.count(), (0, 0, 0));
+        assert!(!connection.with_running(crate::net::connections::Running::is_active));
+        let reply = answer(server, &connection, &get_more);
+        assert_eq!(reply.get_i32("code"), Some(43), "{reply}");
+        let ping = doc! { "ping": 1, "$db": "admin" };
+        assert_eq!(answer(server, &connection, &ping).get_f64("ok"), Some(1.0));
+    }
+
+    #[test]
+    fn the_defect_of_a_command_that_writes_is_not_answered() {
+        let of = |command_name| {
+            let outcome = Outcome {
+                command_name,
+                ..Outcome::default()
+            };
+            defect(&outcome).is_unanswerable
+        };
+        assert!(of("insert") && of("findAndModify") && of("createIndexes"));
+        assert!(!of("find") && !of("getMore") && !of(""));
+    }
+}

@@ -1,0 +1,63 @@
+//! A finished operation, as the slow log, the profiler and the traces see it.
+
+use quarry_bson::RawDocument;
+use quarry_database::PlanSummary;
+use quarry_timing::Breakdown;
+
+use crate::dispatch::call::{Call, Outcome};
+use crate::net::connections::Connection;
+use crate::observe::query_shape;
+
+/// Where the body of an OP_MSG begins: behind the header, the flags and the kind of its first section.
+const BODY_OFFSET: usize = quarry_wire::HEADER_BYTES + 5;
+
+/// A finished operation, for those who write about it.
+pub struct Ended<'a> {
+    pub connection: &'a Connection,
+    pub call: &'a Call<'a>,
+    pub outcome: &'a Outcome<'a>,
+    /// The reply's document; none where the reply is not in the usual form.
+    pub reply: Option<RawDocument<'a>>,
+    pub reply_bytes: usize,
+    pub breakdown: &'a Breakdown,
+}
+
+impl<'a> Ended<'a> {
+    /// `reply` is the whole message that was sent.
+    pub fn new(
+        connection: &'a Connection,
+        call: &'a Call<'a>,
+        outcome: &'a Outcome<'a>,
+        reply: &'a [u8],
+        breakdown: &'a Breakdown,
+    ) -> Ended<'a> {
+        Ended {
+            connection,
+            call,
+            outcome,
+            // A checksum may stand behind the document.
+            reply: (reply.get(BODY_OFFSET..))
+                .and_then(RawDocument::split_first)
+                .map(|(document, _)| document),
+            reply_bytes: reply.len(),
+            breakdown,
+        }
+    }
+
+    /// `database.collection`.
+    pub fn namespace(&self) -> String {
+        self.outcome.namespace()
+    }
+
+    pub fn plan(&self) -> Option<&PlanSummary> {
+        self.outcome.operation.as_ref()?.plan.get()
+    }
+
+    pub fn shape_hash(&self) -> Option<u64> {
+        query_shape::hash(self.call, self.outcome)
+    }
+
+    pub fn millis(&self) -> u64 {
+        self.breakdown.wall_ns / 1_000_000
+    }
+}

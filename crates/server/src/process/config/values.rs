@@ -1,0 +1,123 @@
+//! The values that an option can have, wherever it is given.
+
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineName {
+    Rocksdb,
+    Mdbx,
+    Memory,
+}
+
+impl EngineName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EngineName::Rocksdb => "rocksdb",
+            EngineName::Mdbx => "mdbx",
+            EngineName::Memory => "memory",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// {w: 1} survives a killed process, and a power loss takes at most the writes since the last background sync, which
+    /// runs every commitIntervalMs (100); {j: true} and {w: "majority"} survive power loss
+    Journaled,
+    /// every acknowledged write survives power loss
+    Strict,
+    /// as journaled, without the background sync: only {j: true}, {w: "majority"} and checkpoints sync
+    Relaxed,
+}
+
+impl Durability {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Journaled => "journaled",
+            Durability::Strict => "strict",
+            Durability::Relaxed => "relaxed",
+        }
+    }
+}
+
+/// What libmdbx syncs at a commit. The journal gives back what the engine lost, as long as the file is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MdbxSync {
+    /// data and meta page: a power loss leaves the file as of the last commit; the journal is synced before each
+    Durable,
+    /// data, and the meta page with the next commit: a power loss leaves the last commit or the one before
+    NoMetaSync,
+    /// nothing: a power loss leaves the last checkpoint, and the journal gives back the rest
+    SafeNoSync,
+    /// nothing, and checkpoints are overwritten: a power loss may damage the file beyond repair. Needs `--durability
+    /// relaxed`, and refuses {j: true} and {w: "majority"}
+    UtterlyNoSync,
+}
+
+impl MdbxSync {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MdbxSync::Durable => "durable",
+            MdbxSync::NoMetaSync => "no-meta-sync",
+            MdbxSync::SafeNoSync => "safe-no-sync",
+            MdbxSync::UtterlyNoSync => "utterly-no-sync",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Human,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminPort {
+    Off,
+    /// 0 takes a free one.
+    On(u16),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompressorName {
+    Snappy,
+    Zlib,
+    Zstd,
+}
+
+impl CompressorName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CompressorName::Snappy => "snappy",
+            CompressorName::Zlib => "zlib",
+            CompressorName::Zstd => "zstd",
+        }
+    }
+
+    pub fn parse(name: &str) -> Result<CompressorName, BadOptions> {
+        match name {
+            "snappy" => Ok(CompressorName::Snappy),
+            "zlib" => Ok(CompressorName::Zlib),
+            "zstd" => Ok(CompressorName::Zstd),
+            _ => Err(BadOptions(format!(
+                "compressor `{name}` is not one of snappy, zlib, zstd"
+            ))),
+        }
+    }
+}
+
+/// Options that cannot be started with, in one line.
+#[derive(Debug)]
+pub struct BadOptions(pub String);
+
+impl fmt::Display for BadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadOptions {}

@@ -1,0 +1,21 @@
+//! A place that breaks a rule, as it is printed.
+
+use std::fmt;
+
+/// One place that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    pub path: String,
+    /// Counted from 1; 0 where the whole file is meant.
+    pub line: usize,
+    pub what: String,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
