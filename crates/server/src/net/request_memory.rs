@@ -154,8 +154,8 @@ mod tests {
         let first = memory.take(60, NEVER).unwrap();
         let (done, order) = channel();
         thread::scope(|scope| {
-            // One that does not fit, then one that would: it does not pass the other.
-            for (place, bytes) in [80, 10].into_iter().enumerate() {
+            // One that does not fit, then one that would: it does not pass the other, and both at once do not fit.
+            for (place, bytes) in [95, 10].into_iter().enumerate() {
                 let (memory, done) = (&memory, done.clone());
                 scope.spawn(move || {
                     let share = memory.take(bytes, NEVER).unwrap();
@@ -170,7 +170,7 @@ mod tests {
             assert!(first.is_wanted() && order.try_recv().is_err());
             assert_eq!(memory.used_bytes(), 60);
             drop(first);
-            assert_eq!(order.recv().unwrap(), 80);
+            assert_eq!(order.recv().unwrap(), 95);
             assert_eq!(order.recv().unwrap(), 10);
         });
         assert_eq!((memory.used_bytes(), memory.waiting()), (0, 0));
