@@ -6,6 +6,7 @@
 mod breach;
 mod code;
 mod dependencies;
+mod documents;
 mod repository;
 mod sources;
 mod texts;
@@ -33,5 +34,6 @@ pub fn breaches(repository: &Repository) -> Vec<Breach> {
         sources::check(file, &mut found);
         texts::check(file, &mut found);
     }
+    documents::check(repository, &mut found);
     found
 }

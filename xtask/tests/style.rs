@@ -243,3 +243,50 @@ fn paths_of_one_machine_stay_out() {
     assert_eq!(found("docs/x.md", &format!("`{work}x`")).len(), 1);
     assert!(found("docs/x.md", &format!("docs{work}x and $HOME{root}x")).is_empty());
 }
+
+fn found_in(files: &[(&str, &str)]) -> Vec<String> {
+    let files = files
+        .iter()
+        .map(|(path, text)| File {
+            path: (*path).to_owned(),
+            text: (*text).to_owned(),
+        })
+        .collect();
+    breaches(&Repository { files })
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn documents_name_what_is_there() {
+    let code = ("crates/bson/src/path.rs", "//! Paths.\n");
+    let document = "[path](../crates/bson/src/path.rs#L1), [far](https://example.com/x), [below](#below)\n\
+        `crates/bson/src`, `bson/src/path.rs`, `crates/NAME/src`, `find/x`, `docs/x.md`\n";
+    assert!(found_in(&[code, ("docs/x.md", document)]).is_empty());
+    let moved = ("crates/bson/src/paths/mod.rs", "//! Paths.\n");
+    assert_eq!(
+        found_in(&[moved, ("docs/x.md", document)]),
+        [
+            "docs/x.md:1: `../crates/bson/src/path.rs` is not there",
+            "docs/x.md:2: `bson/src/path.rs` is not there",
+        ]
+    );
+    assert!(found_in(&[("docs/x.md", "```\n`docs/y.md`\n```\n")]).is_empty());
+}
+
+#[test]
+fn decisions_have_one_form_and_one_list() {
+    let page = "# 0001 X\n\n## What was measured\n\n## What was rejected\n\n## What would make us think again\n";
+    let list = ("docs/decisions/README.md", "[0001](0001-x.md)\n");
+    assert!(found_in(&[("docs/decisions/0001-x.md", page), list]).is_empty());
+    assert_eq!(
+        found_in(&[("docs/decisions/0001-x.md", page)]),
+        ["docs/decisions/0001-x.md: is not in docs/decisions/README.md"]
+    );
+    let pressed = page.replace("## What was rejected\n", "");
+    assert_eq!(
+        found_in(&[("docs/decisions/0001-x.md", &pressed), list]),
+        ["docs/decisions/0001-x.md: has no `## What was rejected`"]
+    );
+}
