@@ -65,6 +65,24 @@ impl Server {
         }
     }
 
+    /// A server with default options that keeps its data in memory and listens nowhere.
+    #[cfg(test)]
+    pub fn in_memory() -> Server {
+        use clap::Parser;
+
+        use crate::process::config::{Command, CommandLine};
+
+        let line = CommandLine::parse_from(["quarry", "serve", "--engine", "memory"]);
+        let Command::Serve(options) = line.command else {
+            unreachable!("the line says `serve`")
+        };
+        let config = Config::new(*options, Vec::new()).unwrap();
+        let parameters = Parameters::new(&config).unwrap();
+        let engine = Arc::new(quarry_storage::Memory::new());
+        let database = Database::open_in_memory().unwrap();
+        Server::new(config, parameters, engine, database, Arc::default())
+    }
+
     /// The port that is listened on, once it is.
     pub fn port(&self) -> u16 {
         self.port.load(Relaxed)

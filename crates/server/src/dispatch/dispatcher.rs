@@ -242,13 +242,9 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Instant;
 
-    use clap::Parser;
     use quarry_bson::{Document, Value, doc};
-    use quarry_storage::Memory;
 
     use super::*;
-    use crate::process::config::{self, CommandLine, Config};
-    use crate::process::parameters::Parameters;
     use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
 
     /// A defect of the server.
@@ -263,18 +259,7 @@ mod tests {
     }
 
     fn server() -> &'static Server {
-        let line = CommandLine::parse_from(["quarry", "serve", "--engine", "memory"]);
-        let config::Command::Serve(options) = line.command else {
-            unreachable!("the line says `serve`")
-        };
-        let config = Config::new(*options, Vec::new()).unwrap();
-        let parameters = Parameters::new(&config).unwrap();
-        let database = quarry_database::Database::open_in_memory().unwrap();
-        let engine = Arc::new(Memory::new());
-        let shutdown = Arc::default();
-        Box::leak(Box::new(Server::new(
-            config, parameters, engine, database, shutdown,
-        )))
+        Box::leak(Box::new(Server::in_memory()))
     }
 
     fn connection(server: &Server) -> Arc<Connection> {

@@ -25,6 +25,7 @@ use crate::net::buffers::Buffers;
 use crate::net::busy_poll::Waiting;
 use crate::net::connections::Connection;
 use crate::net::inbox::{Arrival, Inbox};
+use crate::net::outbox::send_until;
 use crate::net::request_memory::SMALL_REQUEST_BYTES;
 use crate::observe::counters::Counter;
 use crate::observe::log;
@@ -60,6 +61,14 @@ enum End {
     Unanswerable(String),
     /// A defect; the panic has its own line.
     Panicked,
+}
+
+/// The end of a reply that the client has not taken yet, of an operation that has ended.
+struct Unsent {
+    /// It is in the buffer of packed replies.
+    is_packed: bool,
+    /// How much of the reply is sent.
+    sent_bytes: usize,
 }
 
 /// Serves the connection on this thread until it ends.
@@ -130,10 +139,18 @@ impl Conversation {
             }
             self.may_wait = !inbox.has_share();
             let answered = self.answer(inbox.message(bytes), started, inbox.has_more(bytes));
-            if let Err(end) = answered {
-                return end;
-            }
+            let unsent = match answered {
+                Ok(unsent) => unsent,
+                Err(end) => return end,
+            };
             inbox.consume(bytes);
+            if let Some(unsent) = unsent {
+                self.buffers.unpacked = Vec::new();
+                inbox.give_back();
+                if let Err(error) = self.send_rest(&unsent) {
+                    return End::Failed(error);
+                }
+            }
             self.buffers.end_exchange();
             // A client that sends ahead does not keep a server that stops.
             if self.server.shutdown.is_requested() {
@@ -146,8 +163,14 @@ impl Conversation {
         }
     }
 
-    /// Runs one message and sends what there is to send.
-    fn answer(&mut self, message: &[u8], started: Instant, has_more: bool) -> Result<(), End> {
+    /// Runs one message and sends what there is to send, or as much of it as the client takes before the memory of the
+    /// request is wanted.
+    fn answer(
+        &mut self,
+        message: &[u8],
+        started: Instant,
+        has_more: bool,
+    ) -> Result<Option<Unsent>, End> {
         self.buffers.clear();
         let mut unpacked = std::mem::take(&mut self.buffers.unpacked);
         let answered = self.answer_decoded(message, &mut unpacked, started, has_more);
@@ -161,7 +184,7 @@ impl Conversation {
         unpacked: &mut Vec<u8>,
         started: Instant,
         has_more: bool,
-    ) -> Result<(), End> {
+    ) -> Result<Option<Unsent>, End> {
         let parsed = quarry_wire::parse(message, unpacked);
         match parsed {
             Err(error) => Err(End::Malformed(error.to_string())),
@@ -199,7 +222,7 @@ impl Conversation {
         request_id: i32,
         call: &Call<'_>,
         manner: Manner,
-    ) -> Result<(), End> {
+    ) -> Result<Option<Unsent>, End> {
         let mut response_to = request_id;
         loop {
             self.buffers.reply.clear();
@@ -219,18 +242,22 @@ impl Conversation {
                 reply.set_checksum();
             }
             reply.finish();
-            if !manner.wants_no_reply {
-                self.send(manner.compressor)?;
-            }
+            let unsent = if manner.wants_no_reply {
+                None
+            } else {
+                self.send(manner.compressor)?
+            };
             drop(replying_first);
+            // The request is still here. Of a reply that is not taken the operation ends before its last byte is sent.
             let sent = &self.buffers.reply;
             operation_end::settle(self.server, &self.connection, call, &outcome, sent);
-            if !goes_on || manner.wants_no_reply || self.server.shutdown.is_requested() {
-                return Ok(());
+            let is_last = !goes_on || manner.wants_no_reply || unsent.is_some();
+            if is_last || self.server.shutdown.is_requested() {
+                return Ok(unsent);
             }
             // The next reply of the stream follows unasked, unless the client says something first.
             if self.connection.wait_for_input(Duration::ZERO) {
-                return Ok(());
+                return Ok(None);
             }
             response_to = reply_id;
             quarry_timing::begin_operation_in(Phase::Auth);
@@ -238,7 +265,7 @@ impl Conversation {
     }
 
     /// Answers a message whose content cannot be read.
-    fn refuse(&mut self, request_id: i32, refused: &Refused) -> Result<(), End> {
+    fn refuse(&mut self, request_id: i32, refused: &Refused) -> Result<Option<Unsent>, End> {
         self.buffers.reply.clear();
         let mut reply = ReplyBuilder::new(&mut self.buffers.reply, next_reply_id(), request_id);
         let mut body = DocumentBuilder::new(reply.body());
@@ -246,11 +273,13 @@ impl Conversation {
         CommandError::new(code, refused.error.to_string()).write(&mut body);
         body.finish();
         reply.finish();
-        if !refused.is_more_to_come {
-            self.send(refused.compressor)?;
-        }
+        let unsent = if refused.is_more_to_come {
+            None
+        } else {
+            self.send(refused.compressor)?
+        };
         quarry_timing::end_operation(OperationKind::Command);
-        Ok(())
+        Ok(unsent)
     }
 
     /// The one use of the legacy query: the first hello.
@@ -259,7 +288,7 @@ impl Conversation {
         request_id: i32,
         query: &OpQuery<'_>,
         started: Instant,
-    ) -> Result<(), End> {
+    ) -> Result<Option<Unsent>, End> {
         let name = query
             .query
             .first()
@@ -298,12 +327,14 @@ impl Conversation {
             body.finish();
         }
         reply.finish();
-        self.send(None)?;
+        let unsent = self.send(None)?;
         quarry_timing::end_operation(OperationKind::Command);
-        Ok(())
+        Ok(unsent)
     }
 
-    fn send(&mut self, compressor: Option<Compressor>) -> Result<(), End> {
+    /// Sends the reply. Something of it may be left only where the request holds a share of the request memory and
+    /// somebody waits for it.
+    fn send(&mut self, compressor: Option<Compressor>) -> Result<Option<Unsent>, End> {
         let Buffers { reply, packed, .. } = &mut self.buffers;
         let mut bytes = &*reply;
         if let Some(compressor) = compressor {
@@ -320,9 +351,26 @@ impl Conversation {
             .counters
             .add(self.connection.id, Counter::BytesOut, bytes.len() as u64);
         quarry_timing::turn(Phase::Send);
-        (&self.connection.stream)
-            .write_all(bytes)
-            .map_err(End::Failed)
+        let mut stream = &self.connection.stream;
+        if self.may_wait {
+            return match stream.write_all(bytes) {
+                Ok(()) => Ok(None),
+                Err(error) => Err(End::Failed(error)),
+            };
+        }
+        let is_wanted = || self.server.request_memory.waiting() > 0;
+        let sent_bytes = send_until(stream, bytes, is_wanted).map_err(End::Failed)?;
+        Ok((sent_bytes < bytes.len()).then_some(Unsent {
+            is_packed: compressor.is_some(),
+            sent_bytes,
+        }))
+    }
+
+    /// Sends what is left of a reply, for as long as its client takes.
+    fn send_rest(&self, unsent: &Unsent) -> io::Result<()> {
+        let Buffers { reply, packed, .. } = &self.buffers;
+        let bytes = if unsent.is_packed { packed } else { reply };
+        (&self.connection.stream).write_all(&bytes[unsent.sent_bytes..])
     }
 }
 
@@ -381,4 +429,114 @@ fn log_end(server: &Server, connection: &Connection, end: End) {
 fn next_reply_id() -> i32 {
     static LAST: AtomicI32 = AtomicI32::new(0);
     LAST.fetch_add(1, Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use quarry_bson::{Document, doc};
+    use quarry_wire::{HEADER_BYTES, Header};
+
+    use super::*;
+    use crate::net::request_memory::RequestMemory;
+
+    /// Of a request that takes a share; two do not fit beside each other.
+    const LARGE_BYTES: usize = 5 << 20;
+    /// A test that waits for so long has failed. Below what a request waits for a share at most.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// A client of the server, whose end of the connection is served on a thread of its own.
+    fn connect(server: &'static Server) -> TcpStream {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (stream, peer) = listener.accept().unwrap();
+        let connection = server.connections.add(stream, peer, usize::MAX).unwrap();
+        thread::spawn(move || serve(server, connection));
+        client
+    }
+
+    fn send(client: &mut TcpStream, command: &Document, compressor: Option<Compressor>) {
+        let mut message = Vec::new();
+        let mut framed = ReplyBuilder::new(&mut message, 1, 0);
+        let mut body = DocumentBuilder::new(framed.body());
+        for element in command {
+            body.append_element(element);
+        }
+        body.append("$db", "test");
+        body.finish();
+        framed.finish();
+        let mut packed = Vec::new();
+        let bytes = match compressor {
+            Some(compressor) => {
+                quarry_wire::compress(&message, compressor, &mut packed).unwrap();
+                &packed
+            }
+            None => &message,
+        };
+        client.write_all(bytes).unwrap();
+    }
+
+    fn receive(client: &mut TcpStream) -> Document {
+        let mut message = vec![0; HEADER_BYTES];
+        client.read_exact(&mut message).unwrap();
+        let header = Header::parse(message.first_chunk().unwrap()).unwrap();
+        message.resize(header.message_bytes, 0);
+        client.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+        let mut unpacked = Vec::new();
+        match quarry_wire::parse(&message, &mut unpacked).unwrap().1 {
+            Request::Msg(msg) => msg.body.to_owned_document(),
+            _ => panic!("the reply is no OP_MSG"),
+        }
+    }
+
+    /// Text that does not become small when it is packed.
+    fn noise(bytes: usize) -> String {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            char::from((state >> 57) as u8)
+        };
+        (0..bytes).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn a_client_that_takes_no_reply_keeps_no_request_memory_from_others() {
+        let mut server = Server::in_memory();
+        server.request_memory = RequestMemory::new(LARGE_BYTES + LARGE_BYTES / 2);
+        let server: &'static Server = Box::leak(Box::new(server));
+        let mut other = connect(server);
+        for id in 0..3 {
+            let text = noise(LARGE_BYTES);
+            let insert = doc! { "insert": "large", "documents": [{ "_id": id, "text": text }] };
+            send(&mut other, &insert, None);
+            assert_eq!(receive(&mut other).get_i32("n"), Some(1));
+        }
+        let filler = "x".repeat(LARGE_BYTES);
+        let find = doc! { "find": "large", "comment": (filler.as_str()) };
+        let ping = doc! { "ping": 1, "comment": (filler.as_str()) };
+        for compressor in [None, Some(Compressor::Snappy)] {
+            let mut slow = connect(server);
+            send(&mut slow, &find, compressor);
+            let begun = Instant::now();
+            while server.request_memory.used_bytes() < LARGE_BYTES {
+                assert!(begun.elapsed() < PATIENCE);
+                thread::yield_now();
+            }
+            // It waits until the find is over, and not until its reply is taken.
+            send(&mut other, &ping, None);
+            assert_eq!(receive(&mut other).get_f64("ok"), Some(1.0));
+            // The reply comes whole, and the connection goes on.
+            let reply = receive(&mut slow);
+            let batch = reply.get_path("cursor.firstBatch").unwrap();
+            assert_eq!(batch.as_array().unwrap().iter().count(), 3);
+            send(&mut slow, &ping, compressor);
+            assert_eq!(receive(&mut slow).get_f64("ok"), Some(1.0));
+        }
+    }
 }

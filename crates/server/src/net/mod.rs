@@ -10,4 +10,5 @@ pub mod connections;
 pub mod conversation;
 pub mod inbox;
 pub mod listener;
+pub mod outbox;
 pub mod request_memory;

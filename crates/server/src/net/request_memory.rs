@@ -5,8 +5,13 @@
 //! connections together hold for requests is bounded by `REQUEST_BYTES_MAX` and a small buffer each, and nobody waits with
 //! half a request in hand for another's half. Who came first is served first: a large request is not passed for ever by
 //! smaller ones; who has waited for `WAIT_MAX` is turned away. Nobody holds a share while it waits at its client's wish (an
-//! awaitable hello, a tailable cursor, a stream of replies): such a command answers immediately. The share is kept while the connection's buffers are, and given up at the latest when the connection is
-//! idle, or after the request when somebody waits.
+//! awaitable hello, a tailable cursor, a stream of replies): such a command answers immediately. Nor does anybody, while
+//! others wait, for a client that sends too slowly (`inbox`: its connection ends) or takes its reply too slowly (`outbox`:
+//! the executed request goes, the reply stays). Otherwise the share is kept while the connection's buffers are, and given
+//! up at the latest when the connection is idle, or after the request when somebody waits.
+//!
+//! A request that waits here is no operation yet: nobody knows what it asks for, so that currentOp does not show it and
+//! killOp cannot name it. Its wait ends when its client has gone, when the server stops, and after `WAIT_MAX`.
 //!
 //! Replies are not in it: a running operation may build one of a message's size.
 
@@ -22,7 +27,8 @@ pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 pub const SMALL_REQUEST_BYTES: usize = 64 << 10;
 /// How often one that waits looks whether it still should.
 const WAIT_TICK: Duration = Duration::from_millis(100);
-/// Who has waited for so long is turned away.
+/// Who has waited for so long is turned away. Not less than what the largest message takes at the slowest pace that is
+/// allowed while others wait (`inbox`), which is 24 s: a share that is being filled may end well.
 const WAIT_MAX: Duration = if cfg!(test) {
     Duration::from_secs(2)
 } else {

@@ -1,0 +1,110 @@
+//! Sending replies.
+//!
+//! A connection blocks until its client has taken the whole reply, for as long as that takes. One that holds a share of
+//! the request memory blocks only while nobody waits for it: the request has been executed by then, so that its bytes are
+//! worth less than another client's request. The caller gives the share back and sends the rest without it. Nobody is
+//! disconnected for being a slow reader, which is why this differs from a request that comes too slowly (`inbox`): that
+//! one needs its memory until its last byte.
+
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+/// How often a connection that waits for its client to take a reply looks whether others wait for its memory.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Sends `bytes`, or as many of them as the client takes before `is_wanted`; returns how many were sent. A reply that the
+/// socket takes whole costs one system call, as it does with `write_all`.
+pub fn send_until(
+    stream: &TcpStream,
+    bytes: &[u8],
+    is_wanted: impl Fn() -> bool,
+) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match send(
+            stream,
+            &bytes[sent..],
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        ) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(taken) => sent += taken,
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if is_wanted() => break,
+            Err(Errno::WOULDBLOCK) => wait_for_room(stream)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sent)
+}
+
+/// Sleeps until the client has taken something, for `LOOK` at most. What fails on the socket fails in the next send.
+fn wait_for_room(stream: &TcpStream) -> io::Result<()> {
+    let mut waiting = [PollFd::new(stream, PollFlags::OUT)];
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(LOOK.subsec_nanos()),
+    };
+    match poll(&mut waiting, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::thread;
+
+    use super::*;
+
+    /// More than the buffers of a connection to the same machine take.
+    const LARGE_BYTES: usize = 32 << 20;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_reply_that_is_not_taken_is_left_once_its_memory_is_wanted() {
+        let (_client, server) = pair();
+        let looks = AtomicU32::new(0);
+        let is_wanted = || looks.fetch_add(1, Relaxed) == 2;
+        let sent = send_until(&server, &vec![1; LARGE_BYTES], is_wanted).unwrap();
+        assert!(sent > 0 && sent < LARGE_BYTES, "{sent}");
+        assert_eq!(looks.into_inner(), 3);
+    }
+
+    #[test]
+    fn a_reply_that_is_taken_is_sent_whole() {
+        let (mut client, server) = pair();
+        let reading = thread::spawn(move || {
+            let mut taken = Vec::new();
+            client.read_to_end(&mut taken).unwrap();
+            taken.len()
+        });
+        let sent = send_until(&server, &vec![1; LARGE_BYTES], || false).unwrap();
+        drop(server);
+        assert_eq!((sent, reading.join().unwrap()), (LARGE_BYTES, LARGE_BYTES));
+        // Nothing is wanted of a reply that the socket takes at once.
+        let (_client, server) = pair();
+        assert_eq!(send_until(&server, b"reply", || true).unwrap(), 5);
+    }
+
+    #[test]
+    fn a_client_that_has_gone_ends_the_sending() {
+        let (client, server) = pair();
+        drop(client);
+        // The first send is answered by a reset, which the second one sees.
+        let sent = send_until(&server, &vec![1; LARGE_BYTES], || false);
+        assert!(sent.is_err());
+    }
+}
