@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quarry_bson::doc;
 
@@ -93,6 +93,55 @@ fn a_client_that_does_not_finish_its_request_holds_up_nobody() {
     // Those that were let in have a moment for their heads; the time of the read is far longer.
     let mut last = slow.pop().unwrap();
     assert_eq!(last.read(&mut [0; 1]).unwrap_or(0), 0);
+}
+
+/// Answers that one client asks for and does not take.
+const UNTAKEN_ANSWERS: usize = 4;
+const WAVES: usize = 10;
+const CHECKS_A_WAVE: usize = 50;
+/// A health check takes less than a millisecond; a lane that is held up takes the seconds of a head or of a large answer.
+const HEALTH_TIME: Duration = Duration::from_millis(100);
+/// A machine that has much else to do may hold up some of the checks.
+const LATE_CHECKS_MAX: usize = 10;
+
+/// A client that begins a request, or asks for large answers, and then neither sends nor takes anything.
+fn stalled(server: &Server, number: usize) -> TcpStream {
+    let mut stream = connect(server);
+    let figures = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(UNTAKEN_ANSWERS);
+    let sent = match number % 4 {
+        0 => "",
+        1 => "GET /health HTTP/1.1\r\nHost:",
+        2 => "POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n",
+        _ => figures.as_str(),
+    };
+    // A server that made room by closing it need not take this.
+    let _ = stream.write_all(sent.as_bytes());
+    stream
+}
+
+#[test]
+fn health_is_answered_within_a_tenth_of_a_second_beside_any_number_of_stalled_connections() {
+    let server = Server::start(&["--logFormat", "json"]);
+    for stalled_count in [64, 200] {
+        let mut waits = Vec::new();
+        for _ in 0..WAVES {
+            let _stalled: Vec<TcpStream> = (0..stalled_count)
+                .map(|number| stalled(&server, number))
+                .collect();
+            for _ in 0..CHECKS_A_WAVE {
+                let begun = Instant::now();
+                assert!(get(&server, "/health", "").ends_with("ok\n"));
+                waits.push(begun.elapsed());
+            }
+        }
+        waits.sort_unstable();
+        let late = waits.iter().filter(|wait| **wait > HEALTH_TIME).count();
+        let worst = &waits[waits.len() - 3..];
+        assert!(
+            late <= LATE_CHECKS_MAX,
+            "{stalled_count}: {late} late, {worst:?}"
+        );
+    }
 }
 
 #[test]
