@@ -4,7 +4,7 @@
 //! yield to a waiting exclusive holder, so that DDL is not starved. A wait ends when the operation is interrupted.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use quarry_timing::{Phase, Work};
@@ -84,6 +84,26 @@ impl Holds {
     }
 
     pub fn exclusive(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
+        let hold = self.exclusive_until(ident, operation, None)?;
+        Ok(hold.expect("a wait without an end is over only when the hold is there"))
+    }
+
+    /// Like `exclusive`, but gives up after `patience`.
+    pub fn exclusive_within(
+        &self,
+        ident: Ident,
+        operation: &Operation,
+        patience: Duration,
+    ) -> Result<Option<Hold<'_>>> {
+        self.exclusive_until(ident, operation, Some(Instant::now() + patience))
+    }
+
+    fn exclusive_until(
+        &self,
+        ident: Ident,
+        operation: &Operation,
+        until: Option<Instant>,
+    ) -> Result<Option<Hold<'_>>> {
         let shard = self.shard(ident);
         let mut states = shard.states.lock();
         states.entry(ident).or_default().exclusive_waiting += 1;
@@ -94,23 +114,25 @@ impl Holds {
                 state.exclusive_waiting -= 1;
                 state.exclusive = true;
                 state.holder = quarry_timing::tag();
-                return Ok(Hold {
+                return Ok(Some(Hold {
                     holds: self,
                     ident,
                     exclusive: true,
-                });
+                }));
             }
             waits.get_or_insert_with(|| quarry_timing::phase(Phase::LockWait));
             quarry_timing::name(Work::LockHolder, state.holder);
             shard.released.wait_for(&mut states, INTERRUPT_TICK);
-            if let Err(error) = operation.check() {
+            let checked = operation.check();
+            if checked.is_err() || until.is_some_and(|until| Instant::now() >= until) {
                 let state = states.entry(ident).or_default();
                 state.exclusive_waiting -= 1;
                 if state.is_idle() {
                     states.remove(&ident);
                 }
+                // Those who would share it wait for nobody any more.
                 shard.released.notify_all();
-                return Err(error);
+                return checked.map(|()| None);
             }
         }
     }
@@ -146,7 +168,6 @@ impl Drop for Hold<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Instant;
 
     use super::*;
 
@@ -192,6 +213,23 @@ mod tests {
         assert_eq!(
             holds.exclusive(Ident(20), &operation).err().unwrap().code(),
             50
+        );
+        let free = Operation::default();
+        let tick = Duration::from_millis(1);
+        assert!(
+            holds
+                .exclusive_within(Ident(20), &free, tick)
+                .unwrap()
+                .is_none()
+        );
+        drop(_hold);
+        // Nobody is remembered as waiting.
+        drop(holds.shared(Ident(20), &free).unwrap());
+        assert!(
+            holds
+                .exclusive_within(Ident(20), &free, tick)
+                .unwrap()
+                .is_some()
         );
     }
 }

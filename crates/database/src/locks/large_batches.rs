@@ -7,6 +7,12 @@
 //!
 //! Whoever waits holds its locks and its document as it came, and no copy: a batch is made by whoever was admitted. The
 //! wait wakes for killOp, maxTimeMS and a client that went away.
+//!
+//! A writer of a capped collection holds it exclusively, and everybody who writes there would wait with it. So such a
+//! writer never waits for its turn under that hold. A large insert takes its turn first and the hold afterwards
+//! (`hold_capped`); a batch that turns out to be large only under the hold (an update, or an insert by its index keys)
+//! goes on without a turn, because the hold lets in one of them at a time. The two orders of turn and hold cannot meet in a
+//! deadlock: a writer that has its turn waits for the exclusive hold for a short time only, and then gives the turn up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +23,8 @@ use quarry_timing::Phase;
 
 use crate::database::Database;
 use crate::error::Result;
+use crate::keyspace::ident::Ident;
+use crate::locks::hold::Hold;
 use crate::operation::Operation;
 
 /// A batch from this size on is a large one. Pieces of many documents are smaller, and so is a group of the journal: a
@@ -33,6 +41,9 @@ const SMALL_ONES_WAIT: Duration = if cfg!(test) {
 const PRESSED_BYTES_A_MS: usize = 100 * 1024;
 const ENGINE_WAIT_MAX: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(2);
+/// Who has its turn waits for so long for a collection that it must hold exclusively. Its holders are other writers
+/// there, who are quick, or a definition's change, which need not be.
+const HOLD_WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub struct LargeBatches {
@@ -60,7 +71,32 @@ pub struct Admitted<'l> {
 }
 
 impl Database {
-    /// Returns when a batch of that size may be made and committed.
+    /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch.
+    pub(crate) fn hold_capped(
+        &self,
+        ident: Ident,
+        bytes: usize,
+        operation: &Operation,
+    ) -> Result<(Hold<'_>, Option<Admitted<'_>>)> {
+        if bytes >= LARGE_BATCH_BYTES {
+            let admitted = self.admit(bytes, operation)?;
+            let hold = self.holds.exclusive_within(ident, operation, HOLD_WAIT)?;
+            if let Some(hold) = hold {
+                return Ok((hold, admitted));
+            }
+            // The collection does not become free soon: the next large batch has the turn meanwhile.
+        }
+        let hold = self.holds.exclusive(ident, operation)?;
+        Ok((hold, self.admit_under_exclusive_hold()))
+    }
+
+    /// Lets a batch of any size go on without a turn: its writer holds its collection exclusively, which is a turn among
+    /// all those that write there.
+    pub(crate) fn admit_under_exclusive_hold(&self) -> Option<Admitted<'_>> {
+        self.large_batches.note_small()
+    }
+
+    /// Returns when a batch of that size may be made and committed. The caller shares its collection with other writers.
     pub(crate) fn admit(
         &self,
         bytes: usize,
@@ -184,13 +220,16 @@ mod tests {
     }
 
     fn insert(database: &Database, document: &Document) -> u64 {
-        let namespace = Namespace::parse("db.c").unwrap();
-        let documents = [document.as_raw()];
-        let inserted = database
-            .insert_piece(&Operation::default(), &namespace, &documents, true)
-            .unwrap();
-        assert_eq!(inserted.inserted, 1);
-        inserted.lsn.unwrap()
+        insert_into(database, "db.c", document)
+    }
+
+    /// Lets writes go on at the end of a test, a failed one among them: its threads end.
+    struct Healed<'f>(&'f Faulty);
+
+    impl Drop for Healed<'_> {
+        fn drop(&mut self) {
+            self.0.heal();
+        }
     }
 
     #[test]
@@ -205,6 +244,7 @@ mod tests {
         let filler = "x".repeat(LARGE_BATCH_BYTES);
         faulty.hold_writes();
         std::thread::scope(|scope| {
+            let _healed = Healed(&faulty);
             let large: Vec<_> = (1..=LARGE as i32)
                 .map(|id| {
                     let document = doc! { "_id": id, "filler": filler.as_str() };
@@ -226,6 +266,83 @@ mod tests {
             assert!(large[0] < small && small < large[1], "{small}: {large:?}");
         });
         assert!(!batches.are_about.load(Ordering::Relaxed));
+        let state = batches.state.lock();
+        assert!(state.tickets.is_empty() && state.small == 0);
+    }
+
+    const CAPPED_BYTES: i64 = 64 << 20;
+
+    fn insert_into(database: &Database, name: &str, document: &Document) -> u64 {
+        let namespace = Namespace::parse(name).unwrap();
+        let documents = [document.as_raw()];
+        let inserted = database
+            .insert_piece(&Operation::default(), &namespace, &documents, true)
+            .unwrap();
+        assert_eq!(inserted.inserted, 1);
+        inserted.lsn.unwrap()
+    }
+
+    /// With the collections `db.c` and `db.capped`.
+    fn database_on(faulty: &Arc<Faulty>) -> Database {
+        let files = Arc::new(SimulatedFiles::new());
+        let engine = Arc::clone(faulty) as Arc<dyn Engine>;
+        let database = Database::open_on(engine, files, Options::default()).unwrap();
+        insert(&database, &doc! { "_id": 0 });
+        let namespace = Namespace::parse("db.capped").unwrap();
+        let options = doc! { "capped": true, "size": CAPPED_BYTES };
+        database
+            .create_collection(
+                &namespace,
+                options.as_raw(),
+                &Operation::default(),
+                crate::Level::Written,
+            )
+            .unwrap();
+        database
+    }
+
+    #[test]
+    fn a_large_insert_into_a_capped_collection_waits_without_holding_it() {
+        let faulty = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let database = database_on(&faulty);
+        let batches = &database.large_batches;
+        let large = doc! { "_id": 1, "filler": "x".repeat(LARGE_BATCH_BYTES) };
+        faulty.hold_writes();
+        std::thread::scope(|scope| {
+            let _healed = Healed(&faulty);
+            let first = scope.spawn(|| insert(&database, &large));
+            wait_until("the engine", || faulty.held_writes() == 1);
+            let second = scope.spawn(|| insert_into(&database, "db.capped", &large));
+            wait_until("the second large one", || {
+                batches.state.lock().tickets.len() == 2
+            });
+            // It comes as far as its commit, and goes before the large one.
+            let small = scope.spawn(|| insert_into(&database, "db.capped", &doc! { "_id": -1 }));
+            wait_until("the small one", || batches.state.lock().small == 1);
+            faulty.heal();
+            let [first, small, second] = [first, small, second].map(|one| one.join().unwrap());
+            assert!(first < small && small < second, "{first} {small} {second}");
+        });
+    }
+
+    #[test]
+    fn a_turn_is_given_up_where_the_capped_collection_does_not_come_free() {
+        let faulty = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let database = database_on(&faulty);
+        let batches = &database.large_batches;
+        let namespace = Namespace::parse("db.capped").unwrap();
+        let large = doc! { "_id": 1, "filler": "x".repeat(LARGE_BATCH_BYTES) };
+        let operation = Operation::default();
+        let held = database.hold_exclusive(&namespace, &operation).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| insert_into(&database, "db.capped", &large));
+            wait_until("the turn", || batches.state.lock().tickets.len() == 1);
+            // The next one has its turn though the collection is still held.
+            insert(&database, &large);
+            assert!(!waiting.is_finished());
+            drop(held);
+            waiting.join().unwrap();
+        });
         let state = batches.state.lock();
         assert!(state.tickets.is_empty() && state.small == 0);
     }

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
 use crate::keyspace::namespace::Namespace;
-use crate::locks::large_batches::LARGE_BATCH_BYTES;
+use crate::locks::hold::Hold;
+use crate::locks::large_batches::{Admitted, LARGE_BATCH_BYTES};
 use crate::locks::record_locks::{Locks, lock_hash};
 use crate::operation::Operation;
 
@@ -39,12 +40,7 @@ impl Database {
         ordered: bool,
     ) -> Result<Inserted> {
         let _epoch = self.reads.enter_to_write();
-        let (collection, _hold) = loop {
-            match self.hold_shared(namespace, operation)? {
-                Some(held) => break held,
-                None => drop(self.collection_or_create(namespace, operation)?),
-            }
-        };
+        let (collection, _hold, turn) = self.hold_to_insert(namespace, documents, operation)?;
         let detail = self.catalog.detail(&collection)?;
         let mut insert = InsertPiece::new(self, &collection, detail, documents, ordered);
         insert.make_record_keys()?;
@@ -53,7 +49,10 @@ impl Database {
         insert.make_index_keys();
         let _uniques = insert.lock_and_check_uniques(operation)?;
         let large = insert.bytes_len();
-        let admitted = self.admit(large, operation)?;
+        let admitted = match collection.is_clustered() {
+            true => self.admit(large, operation)?,
+            false => turn,
+        };
         let mut piece = insert.stage();
         let inserted = piece.documents.unsigned_abs();
         if let Some(capped) = collection.capped {
@@ -90,6 +89,38 @@ impl Database {
             errors,
             lsn,
         })
+    }
+}
+
+/// A collection held for an insert; of a capped one the insert's place among large batches as well.
+type HeldToInsert<'d> = (Arc<Collection>, Hold<'d>, Option<Admitted<'d>>);
+
+impl Database {
+    /// Holds the collection, which is made if there is none.
+    fn hold_to_insert(
+        &self,
+        namespace: &Namespace,
+        documents: &[RawDocument<'_>],
+        operation: &Operation,
+    ) -> Result<HeldToInsert<'_>> {
+        loop {
+            let Some(collection) = self.catalog.get(namespace)? else {
+                drop(self.collection_or_create(namespace, operation)?);
+                continue;
+            };
+            if collection.is_clustered() {
+                let hold = self.holds.shared(collection.ident, operation)?;
+                if self.catalog.is_current(&collection)? {
+                    return Ok((collection, hold, None));
+                }
+                continue;
+            }
+            let bytes = documents.iter().map(|document| document.as_bytes().len());
+            let (hold, turn) = self.hold_capped(collection.ident, bytes.sum(), operation)?;
+            if self.catalog.is_current(&collection)? {
+                return Ok((collection, hold, turn));
+            }
+        }
     }
 }
 

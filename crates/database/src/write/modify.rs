@@ -71,7 +71,10 @@ impl Database {
         }
         let news = staged.iter().filter_map(|change| change.new.as_deref());
         let bytes = keys.bytes_len() + news.map(<[u8]>::len).sum::<usize>();
-        let _admitted = self.admit(bytes, operation)?;
+        let _admitted = match collection.is_clustered() {
+            true => self.admit(bytes, operation)?,
+            false => self.admit_under_exclusive_hold(),
+        };
         let mut piece = Piece::default();
         for (position, change) in staged.iter().enumerate() {
             let key = &record_keys[change.key];
