@@ -388,8 +388,8 @@ mod model {
             threads.push(spawn(move || {
                 let (syncer, latch) = &*shared;
                 syncer.note_written(1);
-                // The others come during the first round.
-                while !syncer.state.lock().is_syncing {
+                // The others come during the first round, unless it is over before this thread has seen it.
+                while !syncer.state.lock().is_syncing && syncer.durable_lsn() < 1 {
                     yield_now();
                 }
                 syncer.note_written(WRITERS);
