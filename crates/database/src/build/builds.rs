@@ -10,14 +10,11 @@
 //! with one that nobody builds (the cleaner has not come to it, or a failed build could not be taken back because
 //! writes were refused) replaces it.
 
-use std::time::Duration;
-
 use parking_lot::{Condvar, Mutex};
 use quarry_storage::{Engine, KeyRange, WriteBatch};
 use rustc_hash::FxHashMap;
 
 use crate::build::noted::Noted;
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
@@ -25,10 +22,6 @@ use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::hold::INTERRUPT_TICK;
 use crate::operation::Operation;
-use crate::upkeep::background::Stop;
-
-/// How long the cleaner waits after a refused write.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// An index whose build a crash cut off; it is dropped in the background.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,7 +140,8 @@ pub fn interrupted(engine: &dyn Engine) -> Result<Vec<InterruptedBuild>> {
     Ok(builds)
 }
 
-fn parse_mark(ident: Ident, value: &[u8]) -> Result<InterruptedBuild> {
+/// Reads the mark of the build of `ident`.
+pub fn parse_mark(ident: Ident, value: &[u8]) -> Result<InterruptedBuild> {
     let text = std::str::from_utf8(value).map_err(|_| broken_mark())?;
     let mut parts = text.splitn(3, '\0');
     let (Some(database), Some(collection), Some(index)) =
@@ -164,57 +158,4 @@ fn parse_mark(ident: Ident, value: &[u8]) -> Result<InterruptedBuild> {
 
 fn broken_mark() -> Error {
     Error::Corrupt("the mark of an index build is broken".to_owned())
-}
-
-impl Database {
-    /// The builds that a crash had cut off when the database was opened.
-    pub fn interrupted_builds(&self) -> &[InterruptedBuild] {
-        &self.interrupted_builds
-    }
-
-    /// Drops those of `idents`, all of one collection, that are still being built, wherever it was renamed to.
-    pub(crate) fn drop_builds(&self, idents: &[Ident], operation: &Operation) -> Result<()> {
-        loop {
-            let Some(namespace) = self.building_namespace(idents)? else {
-                return Ok(());
-            };
-            let _ddl = self.lock_ddl(namespace.database());
-            let held = self.hold_exclusive(&namespace, operation)?;
-            // The collection can have been renamed, and its marks with it, before it was held.
-            if self.building_namespace(idents)?.as_ref() == Some(&namespace) {
-                let Some((collection, _hold)) = held else {
-                    // It went with its database, whose clean-up takes the marks.
-                    return Ok(());
-                };
-                let keep = |index: &Index| !(index.building && idents.contains(&index.ident));
-                return self.replace_indexes(&collection, keep).map(drop);
-            }
-        }
-    }
-
-    /// Where the first of `idents` that has a mark is being built.
-    fn building_namespace(&self, idents: &[Ident]) -> Result<Option<Namespace>> {
-        for ident in idents {
-            let mut mark = None;
-            self.engine
-                .get(&layout::building_key(*ident), &mut |value| {
-                    mark = Some(parse_mark(*ident, value));
-                })?;
-            if let Some(mark) = mark {
-                return mark.map(|mark| Some(mark.namespace));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Drops what was found at the start, one index after the other; tries again where writes are refused.
-    pub(crate) fn drop_interrupted_builds(&self, stop: &Stop, operation: &Operation) {
-        for build in self.interrupted_builds.iter() {
-            while self.drop_builds(&[build.ident], operation).is_err() {
-                if stop.wait(RETRY_AFTER) {
-                    return;
-                }
-            }
-        }
-    }
 }

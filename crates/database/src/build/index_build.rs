@@ -12,11 +12,11 @@ use quarry_bson::{Document, RawDocument};
 use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
 
+use crate::build::IndexBuilder;
 use crate::build::builds::{Running, stage_mark, unstage_mark};
 use crate::catalog::collection::{Collection, Detail};
-use crate::catalog::ddl::{names_id, same_pattern, stage_index_drop};
+use crate::catalog::definitions::{names_id, same_pattern, stage_index_drop};
 use crate::commit::payload::{ALLOCATED, Header, SYSTEM, now_ms};
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::definition::{INDEXES_MAX, Index};
 use crate::index::entry::split_unique_value;
@@ -27,6 +27,7 @@ use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::record_locks::lock_hash;
 use crate::operation::{Operation, run_unbound};
+use crate::write::duplicate::note_duplicate;
 
 const BUILD_PIECE_DOCUMENTS: usize = 256;
 /// A piece ends behind the document that fills it.
@@ -66,7 +67,7 @@ enum Known<'i> {
     Index(&'i Index),
 }
 
-impl Database {
+impl IndexBuilder {
     pub fn create_indexes(
         &self,
         namespace: &Namespace,
@@ -74,16 +75,18 @@ impl Database {
         operation: &Operation,
         level: Level,
     ) -> Result<IndexesCreated> {
-        let created_collection = self.catalog.get(namespace)?.is_none();
+        let created_collection = self.parts.catalog.get(namespace)?.is_none();
         // Parsed before the collection is created, so that a bad index leaves nothing behind.
         for spec in specs {
             Index::from_spec(spec.as_raw(), Ident(0))?;
         }
-        self.collection_or_create(namespace, operation)?;
+        self.parts
+            .definitions
+            .collection_or_create(namespace, operation)?;
         let registered = loop {
             match self.register(namespace, specs, operation)? {
                 Register::Done(registered) => break registered,
-                Register::IsBuilt(ident) => self.builds.wait(ident, operation)?,
+                Register::IsBuilt(ident) => self.parts.builds.wait(ident, operation)?,
             }
         };
         let mut lsn = registered.lsn;
@@ -102,7 +105,7 @@ impl Database {
                 }
             }
         }
-        self.settle(lsn, level)?;
+        self.parts.commits.settle(lsn, level)?;
         Ok(IndexesCreated {
             before: registered.before,
             after: registered.before + registered.created,
@@ -117,33 +120,34 @@ impl Database {
         specs: &[Document],
         operation: &Operation,
     ) -> Result<Register<'_>> {
-        let _ddl = self.lock_ddl(namespace.database());
-        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+        let _ddl = self.parts.holds.lock_ddl(namespace.database());
+        let Some((collection, _hold)) = self.parts.holds.hold_exclusive(namespace, operation)?
+        else {
             return Err(Error::QueryPlanKilled(format!(
                 "collection `{namespace}` was dropped"
             )));
         };
-        let detail = self.catalog.detail(&collection)?;
+        let detail = self.parts.catalog.detail(&collection)?;
         // What nobody builds any more makes room.
-        let is_left = |index: &&Index| index.building && !self.builds.is_running(index.ident);
+        let is_left = |index: &&Index| index.building && !self.parts.builds.is_running(index.ident);
         let kept: Vec<&Index> = detail
             .indexes
             .iter()
             .filter(|index| !is_left(index))
             .collect();
         let before = kept.len() + usize::from(collection.is_clustered());
-        let is_empty = self.commit_path.counts(collection.ident)?.documents == 0;
+        let is_empty = self.parts.commits.counts(collection.ident)?.documents == 0;
         let mut new: Vec<Index> = Vec::new();
         for spec in specs {
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
             match known(&candidate, kept.iter().copied().chain(&new))? {
                 None => {}
-                Some(Known::Index(index)) if self.builds.is_running(index.ident) => {
+                Some(Known::Index(index)) if self.parts.builds.is_running(index.ident) => {
                     return Ok(Register::IsBuilt(index.ident));
                 }
                 Some(_) => continue,
             }
-            let mut index = Index::from_spec(spec.as_raw(), self.commit_path.allocate_ident())?;
+            let mut index = Index::from_spec(spec.as_raw(), self.parts.commits.allocate_ident())?;
             index.building = !is_empty;
             new.push(index);
         }
@@ -171,10 +175,13 @@ impl Database {
         // Before the commit shows the indexes to anybody else.
         let running = (!is_empty).then(|| {
             let idents = new.iter().map(|index| index.ident).collect();
-            self.builds.start(idents)
+            self.parts.builds.start(idents)
         });
         let all: Vec<&Index> = kept.into_iter().chain(&new).collect();
-        let lsn = self.put_entry(&collection, &all, ALLOCATED, batch)?;
+        let lsn = self
+            .parts
+            .definitions
+            .put_entry(&collection, &all, ALLOCATED, batch)?;
         Ok(Register::Done(Registered {
             before,
             created: new.len(),
@@ -187,15 +194,16 @@ impl Database {
         let mut from: Vec<u8> = Vec::new();
         loop {
             operation.check()?;
-            let _epoch = self.reads.enter_to_write();
-            let Some((collection, _hold)) = self.hold_shared(namespace, operation)? else {
+            let _epoch = self.parts.reads.enter_to_write();
+            let Some((collection, _hold)) = self.parts.holds.hold_shared(namespace, operation)?
+            else {
                 return Err(Error::QueryPlanKilled(format!(
                     "collection `{namespace}` was dropped"
                 )));
             };
-            let detail = self.catalog.detail(&collection)?;
+            let detail = self.parts.catalog.detail(&collection)?;
             check_all_stand(detail, idents)?;
-            self.builds.check_noted(idents)?;
+            self.parts.builds.check_noted(idents)?;
             let keys = self.next_record_keys(&collection, &from)?;
             let Some(last) = keys.last() else {
                 return Ok(());
@@ -207,7 +215,7 @@ impl Database {
     }
 
     fn next_record_keys(&self, collection: &Arc<Collection>, from: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let snapshot = self.reads.snapshot()?;
+        let snapshot = self.parts.reads.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         if from.is_empty() {
             cursor.first()?;
@@ -232,7 +240,9 @@ impl Database {
         operation: &Operation,
     ) -> Result<()> {
         let _records = self
-            .record_locks
+            .parts
+            .locks
+            .records
             .lock(keys.iter().map(|key| lock_hash(key)).collect(), operation)?;
         let mut buffer = KeyBuffer::default();
         let mut batch = WriteBatch::new();
@@ -240,7 +250,11 @@ impl Database {
         let mut document = Vec::new();
         for (position, key) in keys.iter().enumerate() {
             document.clear();
-            if !self.get_record(key, &mut |bytes| document.extend_from_slice(bytes))? {
+            if !self
+                .parts
+                .reads
+                .get_record(key, &mut |bytes| document.extend_from_slice(bytes))?
+            {
                 continue;
             }
             let raw = RawDocument::new(&document)?;
@@ -277,7 +291,7 @@ impl Database {
             .entries
             .iter()
             .filter(|entry| detail.indexes[usize::from(entry.index)].unique);
-        let _uniques = self.unique_locks.lock(
+        let _uniques = self.parts.locks.uniques.lock(
             unique
                 .clone()
                 .map(|entry| lock_hash(buffer.key(entry)))
@@ -291,12 +305,18 @@ impl Database {
             if index.unique {
                 let own = split_unique_value(value).map(|(own, _)| own);
                 let mut is_taken = !taken.insert(key);
-                self.reads.get(key, &mut |value| {
+                self.parts.reads.get(key, &mut |value| {
                     is_taken |= split_unique_value(value).map(|(owner, _)| owner) != own;
                 })?;
                 if is_taken {
                     let record_key = &keys[entry.document as usize];
-                    self.note_duplicate(collection, index, record_key, (key, value));
+                    note_duplicate(
+                        &self.parts.builds,
+                        collection,
+                        index,
+                        record_key,
+                        (key, value),
+                    );
                     continue;
                 }
             }
@@ -310,7 +330,7 @@ impl Database {
                 deltas: &[],
                 operations: &[],
             };
-            self.commit(&header, &batch)?;
+            self.parts.commits.commit(&header, &batch)?;
         }
         Ok(())
     }
@@ -322,13 +342,14 @@ impl Database {
         idents: &[Ident],
         operation: &Operation,
     ) -> Result<u64> {
-        let _ddl = self.lock_ddl(namespace.database());
-        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+        let _ddl = self.parts.holds.lock_ddl(namespace.database());
+        let Some((collection, _hold)) = self.parts.holds.hold_exclusive(namespace, operation)?
+        else {
             return Err(Error::QueryPlanKilled(format!(
                 "collection `{namespace}` was dropped"
             )));
         };
-        let detail = self.catalog.detail(&collection)?;
+        let detail = self.parts.catalog.detail(&collection)?;
         check_all_stand(detail, idents)?;
         let (mut indexes, mut batch) = (Vec::new(), WriteBatch::new());
         for ident in idents {
@@ -340,7 +361,9 @@ impl Database {
             copy.building = index.building && !idents.contains(&index.ident);
             indexes.push(copy);
         }
-        self.put_entry(&collection, &indexes.iter().collect::<Vec<_>>(), 0, batch)
+        self.parts
+            .definitions
+            .put_entry(&collection, &indexes.iter().collect::<Vec<_>>(), 0, batch)
     }
 }
 

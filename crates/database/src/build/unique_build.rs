@@ -19,39 +19,16 @@ use hashbrown::HashMap;
 use quarry_bson::RawDocument;
 use quarry_storage::WriteBatch;
 
+use crate::build::IndexBuilder;
 use crate::catalog::collection::{Collection, Detail};
-use crate::database::Database;
 use crate::error::Result;
-use crate::index::definition::Index;
 use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::ident::Ident;
-use crate::write::duplicate_key;
+use crate::write::duplicate::duplicate_key;
 
-impl Database {
-    /// Notes that the document under `record_key` could not put the entry `key`, `value` into `index`.
-    pub(crate) fn note_duplicate(
-        &self,
-        collection: &Collection,
-        index: &Index,
-        record_key: &[u8],
-        (key, value): (&[u8], &[u8]),
-    ) {
-        self.builds.note(index.ident, record_key, || {
-            duplicate_key(collection, index, key, value)
-        });
-    }
-
-    /// Whether the unique entry `key` stands and names the record with the suffix `own`.
-    pub(crate) fn owns_entry(&self, key: &[u8], own: &[u8]) -> Result<bool> {
-        let mut owns = false;
-        self.reads.get(key, &mut |value| {
-            owns = split_unique_value(value).is_some_and(|(owner, _)| owner == own);
-        })?;
-        Ok(owns)
-    }
-
+impl IndexBuilder {
     /// Gives the noted documents their entries, or fails with the first duplicate. The caller holds the collection
     /// exclusively.
     pub(crate) fn settle_noted(
@@ -61,7 +38,7 @@ impl Database {
         ident: Ident,
         batch: &mut WriteBatch,
     ) -> Result<()> {
-        let noted = self.builds.noted(ident)?;
+        let noted = self.parts.builds.noted(ident)?;
         let found = detail.indexes.iter().enumerate();
         let Some((number, index)) = found.into_iter().find(|(_, index)| index.ident == ident)
         else {
@@ -73,7 +50,11 @@ impl Database {
         for record_key in noted {
             let own = &record_key[prefix_bytes..];
             let mut document = Vec::new();
-            if !self.get_record(&record_key, &mut |bytes| document.extend_from_slice(bytes))? {
+            if !self
+                .parts
+                .reads
+                .get_record(&record_key, &mut |bytes| document.extend_from_slice(bytes))?
+            {
                 continue;
             }
             let document = RawDocument::new(&document)?;
@@ -91,7 +72,7 @@ impl Database {
                 let (key, value) = (keys.key(entry), keys.value(entry));
                 let mut owner = put.get(key).cloned();
                 if owner.is_none() {
-                    self.reads.get(key, &mut |value| {
+                    self.parts.reads.get(key, &mut |value| {
                         owner = split_unique_value(value).map(|(owner, _)| owner.into());
                     })?;
                 }

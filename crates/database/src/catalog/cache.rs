@@ -4,7 +4,7 @@
 //! committed record (`Applying`): while a record with catalog keys is applied, the gate is shut, so that no reader
 //! can load an entry from before it and keep it. A collection that went with its database does not exist, though its
 //! entry may still stand (`database_drop`). `is_current` lets a reader that took a snapshot make sure that its
-//! collection was not replaced before the snapshot. Leaves out: who may change the catalog (`ddl`).
+//! collection was not replaced before the snapshot. Leaves out: who may change the catalog (`definitions`).
 
 use std::sync::Arc;
 

@@ -1,12 +1,16 @@
 //! The sizes of a collection: counts are exact, storage sizes are the engine's estimates.
 
-use quarry_storage::KeyRange;
+use std::sync::Arc;
 
+use quarry_storage::{Engine, KeyRange};
+
+use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Capped, Collection};
-use crate::database::Database;
+use crate::commit::commits::Commits;
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
+use crate::snapshot::reads::Reads;
 
 #[derive(Debug)]
 pub struct CollStats {
@@ -24,7 +28,33 @@ pub struct IndexStats {
     pub is_building: bool,
 }
 
-impl Database {
+/// What the sizes of collections and databases are read from.
+pub struct Sizes {
+    engine: Arc<dyn Engine>,
+    catalog: Arc<Catalog>,
+    reads: Reads,
+    commits: Arc<Commits>,
+}
+
+impl Sizes {
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        catalog: Arc<Catalog>,
+        reads: Reads,
+        commits: Arc<Commits>,
+    ) -> Sizes {
+        Sizes {
+            engine,
+            catalog,
+            reads,
+            commits,
+        }
+    }
+
+    pub(super) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
     /// The sizes of one collection; none if it does not exist.
     pub fn coll_stats(&self, namespace: &Namespace) -> Result<Option<CollStats>> {
         match self.catalog.get(namespace)? {
@@ -34,7 +64,7 @@ impl Database {
     }
 
     fn stats_of(&self, collection: &Collection) -> Result<CollStats> {
-        let counts = self.counts(collection)?;
+        let counts = self.commits.counts(collection.ident)?;
         let storage_bytes = self.size_of(collection.ident)?;
         let mut indexes = Vec::new();
         if collection.is_clustered() {
@@ -62,7 +92,7 @@ impl Database {
         })
     }
 
-    pub(crate) fn size_of(&self, ident: Ident) -> Result<u64> {
+    pub(super) fn size_of(&self, ident: Ident) -> Result<u64> {
         let range = KeyRange {
             start: ident.prefix().as_bytes().to_vec(),
             end: ident.prefix().end(),

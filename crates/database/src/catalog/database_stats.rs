@@ -11,9 +11,9 @@ use std::collections::BinaryHeap;
 use quarry_bson::{RawArray, RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
+use crate::catalog::collection_stats::Sizes;
 use crate::catalog::listing::Entries;
 use crate::commit::decode_counts;
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
@@ -37,9 +37,9 @@ pub struct DbStats {
     pub index_bytes: u64,
 }
 
-impl Database {
+impl Sizes {
     pub fn db_stats(&self, database: &str, operation: &Operation) -> Result<DbStats> {
-        let snapshot = self.reads.snapshot()?;
+        let snapshot = self.reads().snapshot()?;
         let members = Members::read(&snapshot, database, operation)?;
         let mut sum = DbStats {
             collections: members.collections.len() as u64,
@@ -210,6 +210,7 @@ mod tests {
     use quarry_bson::doc;
 
     use super::*;
+    use crate::database::Database;
     use crate::keyspace::namespace::Namespace;
 
     fn insert(database: &Database, namespace: &str, documents: i32, filler: usize) {

@@ -6,12 +6,11 @@ use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
 use crate::catalog::collection::Collection;
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
-use crate::snapshot::reads::ReadSnapshot;
+use crate::snapshot::reads::{ReadSnapshot, Reads};
 
 /// Entries that one call of `list_collections_behind` walks over at most, those that are not there any more included.
 const CHUNK_ENTRIES_MAX: usize = 4096;
@@ -108,98 +107,93 @@ impl<'s> Entries<'s> {
     }
 }
 
-impl Database {
-    pub fn list_databases(&self) -> Result<Vec<String>> {
-        let snapshot = self.reads.snapshot()?;
-        let mut cursor = snapshot.cursor(KeyRange::prefix(layout::CATALOG))?;
-        cursor.first()?;
-        let mut names = Vec::new();
-        while cursor.valid() {
-            let Some((database, _)) = layout::split_catalog_key(cursor.key()) else {
-                return Err(Error::Corrupt("a catalog key is broken".to_owned()));
-            };
-            let mut next = layout::catalog_key(database, "");
-            if is_there(&snapshot, database)? {
-                names.push(database.to_owned());
-            }
-            // The byte behind the separator ends the range of this database.
-            *next.last_mut().expect("a catalog key ends in a NUL here") = 1;
-            cursor.seek(&next)?;
+/// The names of the databases that have collections.
+pub fn list_databases(reads: &Reads) -> Result<Vec<String>> {
+    let snapshot = reads.snapshot()?;
+    let mut cursor = snapshot.cursor(KeyRange::prefix(layout::CATALOG))?;
+    cursor.first()?;
+    let mut names = Vec::new();
+    while cursor.valid() {
+        let Some((database, _)) = layout::split_catalog_key(cursor.key()) else {
+            return Err(Error::Corrupt("a catalog key is broken".to_owned()));
+        };
+        let mut next = layout::catalog_key(database, "");
+        if is_there(&snapshot, database)? {
+            names.push(database.to_owned());
         }
-        Ok(names)
+        // The byte behind the separator ends the range of this database.
+        *next.last_mut().expect("a catalog key ends in a NUL here") = 1;
+        cursor.seek(&next)?;
     }
+    Ok(names)
+}
 
-    /// Hands collections of a database to `take` in the order of their names, as much as one walk is to do: from the first
-    /// on, or from the one after `behind`. Returns where the next call goes on, if there may be more. Between two calls nothing
-    /// is held: a collection that is there all the time is handed over once.
-    pub fn list_collections_behind(
-        &self,
-        database: &str,
-        behind: Option<&str>,
-        take: &mut dyn FnMut(Collection),
-    ) -> Result<Option<String>> {
-        self.walk_behind(database, behind, &mut |entry| {
-            let namespace = Namespace::new(database, entry.name)?;
-            let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
-            take(Collection::from_entry(namespace, document)?);
-            Ok(())
-        })
-    }
+/// Hands collections of a database to `take` in the order of their names, as much as one walk is to do: from the first
+/// on, or from the one after `behind`. Returns where the next call goes on, if there may be more. Between two calls nothing
+/// is held: a collection that is there all the time is handed over once.
+pub fn list_collections_behind(
+    reads: &Reads,
+    database: &str,
+    behind: Option<&str>,
+    take: &mut dyn FnMut(Collection),
+) -> Result<Option<String>> {
+    walk_behind(reads, database, behind, &mut |entry| {
+        let namespace = Namespace::new(database, entry.name)?;
+        let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
+        take(Collection::from_entry(namespace, document)?);
+        Ok(())
+    })
+}
 
-    /// Like `list_collections_behind`, but hands over the names alone, and reads of each entry no more than its ident.
-    pub fn list_names_behind(
-        &self,
-        database: &str,
-        behind: Option<&str>,
-        take: &mut dyn FnMut(&str),
-    ) -> Result<Option<String>> {
-        self.walk_behind(database, behind, &mut |entry| {
-            take(entry.name);
-            Ok(())
-        })
-    }
+/// Like `list_collections_behind`, but hands over the names alone, and reads of each entry no more than its ident.
+pub fn list_names_behind(
+    reads: &Reads,
+    database: &str,
+    behind: Option<&str>,
+    take: &mut dyn FnMut(&str),
+) -> Result<Option<String>> {
+    walk_behind(reads, database, behind, &mut |entry| {
+        take(entry.name);
+        Ok(())
+    })
+}
 
-    fn walk_behind(
-        &self,
-        database: &str,
-        behind: Option<&str>,
-        take: &mut dyn FnMut(&RawEntry<'_>) -> Result<()>,
-    ) -> Result<Option<String>> {
-        let snapshot = self.reads.snapshot()?;
-        let mut entries = Entries::open(&snapshot, database, behind)?;
-        let (mut count, mut bytes) = (0, 0);
-        while let Some(entry) = entries.peek()? {
-            if !entry.is_dead {
-                take(&entry)?;
-            }
-            count += 1;
-            bytes += entry.document.len_bytes();
-            if count == CHUNK_ENTRIES_MAX || bytes >= CHUNK_BYTES_MAX {
-                return Ok(Some(entry.name.to_owned()));
-            }
-            entries.advance()?;
+fn walk_behind(
+    reads: &Reads,
+    database: &str,
+    behind: Option<&str>,
+    take: &mut dyn FnMut(&RawEntry<'_>) -> Result<()>,
+) -> Result<Option<String>> {
+    let snapshot = reads.snapshot()?;
+    let mut entries = Entries::open(&snapshot, database, behind)?;
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(entry) = entries.peek()? {
+        if !entry.is_dead {
+            take(&entry)?;
         }
-        Ok(None)
-    }
-
-    /// The collections of a database, by name.
-    pub fn list_collections(&self, database: &str) -> Result<Vec<Collection>> {
-        let snapshot = self.reads.snapshot()?;
-        let mut entries = Entries::open(&snapshot, database, None)?;
-        let mut collections = Vec::new();
-        while let Some(collection) = entries.next_live()? {
-            collections.push(collection);
+        count += 1;
+        bytes += entry.document.len_bytes();
+        if count == CHUNK_ENTRIES_MAX || bytes >= CHUNK_BYTES_MAX {
+            return Ok(Some(entry.name.to_owned()));
         }
-        Ok(collections)
+        entries.advance()?;
     }
+    Ok(None)
+}
 
-    pub(crate) fn has_collections(&self, database: &str) -> Result<bool> {
-        is_there(&self.reads.snapshot()?, database)
+/// The collections of a database, by name.
+pub fn list_collections(reads: &Reads, database: &str) -> Result<Vec<Collection>> {
+    let snapshot = reads.snapshot()?;
+    let mut entries = Entries::open(&snapshot, database, None)?;
+    let mut collections = Vec::new();
+    while let Some(collection) = entries.next_live()? {
+        collections.push(collection);
     }
+    Ok(collections)
 }
 
 /// Whether the database has a collection.
-fn is_there(snapshot: &ReadSnapshot, database: &str) -> Result<bool> {
+pub(super) fn is_there(snapshot: &ReadSnapshot, database: &str) -> Result<bool> {
     let mut entries = Entries::open(snapshot, database, None)?;
     Ok(entries.next_live()?.is_some())
 }

@@ -1,5 +1,5 @@
 //! The one commit path: how a batch gets from the writer who made it to everybody else, and what is promised on the way.
-//! Everything that changes data goes through `Database::commit`: documents, indexes, catalog, drops, counters. This
+//! Everything that changes data goes through `Commits::commit`: documents, indexes, catalog, drops, counters. This
 //! comment is its whole story; the modules that it names tell the details.
 //!
 //! # What is promised
@@ -19,7 +19,7 @@
 //!     └───── alone ───────►┘          └──────► laid over ─┘
 //! ```
 //!
-//! *Staged* (`write`, `ddl`). The writer holds its collection (`hold`), has locked its records and then its unique keys
+//! *Staged* (`write`, `definitions`). The writer holds its collection (`hold`), has locked its records and then its unique keys
 //! (`record_locks`), has read the latest and made its batch. A batch of megabytes waits here for its turn among its like and
 //! lets the small ones pass (`large_batches`). So far the writer may be interrupted, and nothing has happened.
 //! `commit` puts a header before the batch (`payload`) and gives both to the journal as one record. From here on the
@@ -65,9 +65,9 @@
 //!
 //! # Where a write is acknowledged
 //!
-//! `{w: 1}`: when `Database::commit` has returned and its command replies, so after *accepted* and *applied*, *held* or
-//! *laid over*. `{j: true}` and `{w: "majority"}`: `Database::acknowledge` stands between, and returns after *durable*; for
-//! a command that changed nothing, or whose changes are several commits, `Database::settle` calls it.
+//! `{w: 1}`: when `Commits::commit` has returned and its command replies, so after *accepted* and *applied*, *held* or
+//! *laid over*. `{j: true}` and `{w: "majority"}`: `Commits::acknowledge` stands between, and returns after *durable*; for
+//! a command that changed nothing, or whose changes are several commits, `Commits::settle` calls it.
 //!
 //! # What readers see
 //!
@@ -120,6 +120,7 @@
 //!   documents, nothing for one, and a wrong guess would overwrite a document.
 
 pub(crate) mod changed_records;
+pub(crate) mod commits;
 pub(crate) mod late_writes;
 pub mod payload;
 pub(crate) mod refusals;

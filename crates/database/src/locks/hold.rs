@@ -3,7 +3,6 @@
 //! A hold is by ident, not by name: a collection that was dropped and made again is another one. Waiting writers
 //! yield to a waiting exclusive holder, so that DDL is not starved. A wait ends when the operation is interrupted.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -39,10 +38,9 @@ struct Shard {
     released: Condvar,
 }
 
-/// The table of holds. Taken before record locks, never while one is held. A clone is the same table.
-#[derive(Clone)]
+/// The table of holds. Taken before record locks, never while one is held.
 pub struct Holds {
-    shards: Arc<[Shard]>,
+    shards: Box<[Shard]>,
 }
 
 /// A hold on one collection, released on drop.

@@ -10,7 +10,7 @@
 //!
 //! A writer of a capped collection holds it exclusively, and everybody who writes there would wait with it. So such a
 //! writer never waits for its turn under that hold. A large insert takes its turn first and the hold afterwards
-//! (`hold_capped`); a batch that turns out to be large only under the hold (an update, or an insert by its index keys)
+//! (`Writer::hold_capped`); a batch that turns out to be large only under the hold (an update, or an insert by its index keys)
 //! goes on without a turn, because the hold lets in one of them at a time. The two orders of turn and hold cannot meet in a
 //! deadlock: a writer that has its turn waits for the exclusive hold for a short time only, and then gives the turn up.
 
@@ -19,12 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use quarry_journal::Journal;
+use quarry_storage::Engine;
 use quarry_timing::Phase;
 
-use crate::database::Database;
 use crate::error::Result;
-use crate::keyspace::ident::Ident;
-use crate::locks::hold::Hold;
 use crate::operation::Operation;
 
 /// A batch from this size on is a large one. Pieces of many documents are smaller, and so is a group of the journal: a
@@ -43,7 +42,7 @@ const ENGINE_WAIT_MAX: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(2);
 /// Who has its turn waits for so long for a collection that it must hold exclusively. Its holders are other writers
 /// there, who are quick, or a definition's change, which need not be.
-const HOLD_WAIT: Duration = Duration::from_millis(100);
+pub const HOLD_WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub struct LargeBatches {
@@ -70,61 +69,43 @@ pub struct Admitted<'l> {
     ticket: Option<u64>,
 }
 
-impl Database {
-    /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch.
-    pub(crate) fn hold_capped(
-        &self,
-        ident: Ident,
-        bytes: usize,
-        operation: &Operation,
-    ) -> Result<(Hold<'_>, Option<Admitted<'_>>)> {
-        if bytes >= LARGE_BATCH_BYTES {
-            let admitted = self.admit(bytes, operation)?;
-            let hold = self.holds.exclusive_within(ident, operation, HOLD_WAIT)?;
-            if let Some(hold) = hold {
-                return Ok((hold, admitted));
-            }
-            // The collection does not become free soon: the next large batch has the turn meanwhile.
-        }
-        let hold = self.holds.exclusive(ident, operation)?;
-        Ok((hold, self.admit_under_exclusive_hold()))
-    }
+fn engine_wait(bytes: usize) -> Duration {
+    Duration::from_millis((bytes / PRESSED_BYTES_A_MS) as u64).min(ENGINE_WAIT_MAX)
+}
 
+impl LargeBatches {
     /// Lets a batch of any size go on without a turn: its writer holds its collection exclusively, which is a turn among
     /// all those that write there.
-    pub(crate) fn admit_under_exclusive_hold(&self) -> Option<Admitted<'_>> {
-        self.large_batches.note_small()
+    #[inline]
+    pub fn admit_under_exclusive_hold(&self) -> Option<Admitted<'_>> {
+        self.note_small()
     }
 
     /// Returns when a batch of that size may be made and committed. The caller shares its collection with other writers.
-    pub(crate) fn admit(
+    pub fn admit(
         &self,
         bytes: usize,
+        engine: &dyn Engine,
+        journal: &Journal,
         operation: &Operation,
     ) -> Result<Option<Admitted<'_>>> {
-        let admitted = self.large_batches.admit(bytes, operation)?;
+        let admitted = self.wait_for_others(bytes, operation)?;
         if bytes < LARGE_BATCH_BYTES {
             return Ok(admitted);
         }
         let _wait = quarry_timing::phase(Phase::CommitWait);
         let begun = Instant::now();
         let patience = engine_wait(bytes);
-        while self.engine.is_pressed() && begun.elapsed() < patience {
+        while engine.is_pressed() && begun.elapsed() < patience {
             operation.check()?;
             std::thread::sleep(TICK);
         }
         // It may fill the segment: whoever leads should find the next one made. A failure is told where it is needed.
-        let _ = self.journal.prepare_segment();
+        let _ = journal.prepare_segment();
         Ok(admitted)
     }
-}
 
-fn engine_wait(bytes: usize) -> Duration {
-    Duration::from_millis((bytes / PRESSED_BYTES_A_MS) as u64).min(ENGINE_WAIT_MAX)
-}
-
-impl LargeBatches {
-    fn admit(&self, bytes: usize, operation: &Operation) -> Result<Option<Admitted<'_>>> {
+    fn wait_for_others(&self, bytes: usize, operation: &Operation) -> Result<Option<Admitted<'_>>> {
         if bytes < LARGE_BATCH_BYTES {
             return Ok(self.note_small());
         }
@@ -202,10 +183,10 @@ mod tests {
 
     use quarry_bson::{Document, doc};
     use quarry_journal::SimulatedFiles;
-    use quarry_storage::{Engine, Faulty, Memory};
+    use quarry_storage::{Faulty, Memory};
 
     use super::*;
-    use crate::database::Options;
+    use crate::database::{Database, Options};
     use crate::error::Error;
     use crate::keyspace::namespace::Namespace;
 
@@ -240,7 +221,7 @@ mod tests {
         let engine = Arc::clone(&faulty) as Arc<dyn Engine>;
         let database = Database::open_on(engine, files, Options::default()).unwrap();
         insert(&database, &doc! { "_id": 0 });
-        let batches = &database.large_batches;
+        let batches = &database.write_locks().large_batches;
         let filler = "x".repeat(LARGE_BATCH_BYTES);
         faulty.hold_writes();
         std::thread::scope(|scope| {
@@ -305,7 +286,7 @@ mod tests {
     fn a_large_insert_into_a_capped_collection_waits_without_holding_it() {
         let faulty = Arc::new(Faulty::new(Arc::new(Memory::new())));
         let database = database_on(&faulty);
-        let batches = &database.large_batches;
+        let batches = &database.write_locks().large_batches;
         let large = doc! { "_id": 1, "filler": "x".repeat(LARGE_BATCH_BYTES) };
         faulty.hold_writes();
         std::thread::scope(|scope| {
@@ -329,11 +310,15 @@ mod tests {
     fn a_turn_is_given_up_where_the_capped_collection_does_not_come_free() {
         let faulty = Arc::new(Faulty::new(Arc::new(Memory::new())));
         let database = database_on(&faulty);
-        let batches = &database.large_batches;
+        let batches = &database.write_locks().large_batches;
         let namespace = Namespace::parse("db.capped").unwrap();
         let large = doc! { "_id": 1, "filler": "x".repeat(LARGE_BATCH_BYTES) };
         let operation = Operation::default();
-        let held = database.hold_exclusive(&namespace, &operation).unwrap();
+        let held = database
+            .definitions()
+            .holds()
+            .hold_exclusive(&namespace, &operation)
+            .unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| insert_into(&database, "db.capped", &large));
             wait_until("the turn", || batches.state.lock().tickets.len() == 1);
@@ -351,11 +336,11 @@ mod tests {
     fn whoever_waits_can_be_interrupted_and_holds_up_nobody_behind_it() {
         let batches = LargeBatches::default();
         let admit = |operation: &Operation| {
-            let admitted = batches.admit(LARGE_BATCH_BYTES, operation);
+            let admitted = batches.wait_for_others(LARGE_BATCH_BYTES, operation);
             admitted.map(|admitted| admitted.is_some())
         };
         let free = Operation::default();
-        let first = batches.admit(LARGE_BATCH_BYTES, &free).unwrap();
+        let first = batches.wait_for_others(LARGE_BATCH_BYTES, &free).unwrap();
         let killed = Operation::default();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| admit(&killed));
@@ -368,6 +353,6 @@ mod tests {
             drop(first);
             assert!(third.join().unwrap().unwrap());
         });
-        assert!(batches.admit(1, &free).unwrap().is_none());
+        assert!(batches.wait_for_others(1, &free).unwrap().is_none());
     }
 }

@@ -1,9 +1,23 @@
 //! Who waits for whom before a commit: the holds of collections, the locks of records and unique keys, and the turn of
 //! large batches.
 //!
+//! `WriteLocks` belong to those who write documents and index entries; who changes definitions has only holds.
+//!
 //! A lock knows idents and hashes of keys. It must not know documents, the catalog or the commit path; the writes, the
 //! definitions and the builds take them, in the order that the comment at the head of `commit` gives.
 
 pub(crate) mod hold;
 pub(crate) mod large_batches;
 pub(crate) mod record_locks;
+
+use large_batches::LargeBatches;
+use record_locks::LockTable;
+
+/// What a writer of documents or index entries takes behind the hold of its collection: record locks, sorted; then
+/// unique-key locks, sorted; then the turn of a large batch.
+#[derive(Default)]
+pub(crate) struct WriteLocks {
+    pub records: LockTable,
+    pub uniques: LockTable,
+    pub large_batches: LargeBatches,
+}

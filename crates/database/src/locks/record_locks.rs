@@ -6,7 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use hashbrown::DefaultHashBuilder;
 use parking_lot::{Condvar, Mutex};
@@ -27,10 +27,8 @@ struct Shard {
     released: Condvar,
 }
 
-/// A clone is the same table.
-#[derive(Clone)]
 pub struct LockTable {
-    shards: Arc<[Shard]>,
+    shards: Box<[Shard]>,
 }
 
 /// The locks of one piece of one operation, released on drop.

@@ -254,7 +254,13 @@ mod tests {
             insert(&database, number);
             number += 1;
         }
-        let forced = || database.checkpoints.begun.load(Ordering::Relaxed);
+        let forced = || {
+            database
+                .commits()
+                .checkpoints()
+                .begun
+                .load(Ordering::Relaxed)
+        };
         // The last one that the load itself has forced.
         let mut before = forced();
         let mut ticks = 0;

@@ -4,6 +4,6 @@
 
 pub(crate) mod background;
 pub(crate) mod checkpoint;
-pub(crate) mod database_drop;
+pub(crate) mod database_cleaner;
 pub(crate) mod reclaim;
 pub(crate) mod validate;

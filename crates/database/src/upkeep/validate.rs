@@ -7,15 +7,17 @@
 use quarry_bson::RawDocument;
 use quarry_storage::KeyRange;
 
+use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, Detail};
-use crate::database::Database;
+use crate::catalog::collection_holds::CollectionHolds;
+use crate::commit::commits::Commits;
 use crate::error::{Error, Result};
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 use crate::record_cache::RecordCache;
-use crate::snapshot::reads::ReadSnapshot;
+use crate::snapshot::reads::{ReadSnapshot, Reads};
 
 /// Errors that one report lists at most.
 const ERRORS_MAX: usize = 100;
@@ -35,45 +37,47 @@ pub struct IndexReport {
     pub valid: bool,
 }
 
-impl Database {
-    pub fn validate(
-        &self,
-        namespace: &Namespace,
-        full: bool,
-        operation: &Operation,
-    ) -> Result<ValidateReport> {
-        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
-            return Err(Error::NamespaceNotFound(format!(
-                "collection `{namespace}` does not exist to validate."
-            )));
-        };
-        let detail = self.catalog.detail(&collection)?;
-        let snapshot = self.reads.snapshot()?;
-        let mut check = Check {
-            collection: &collection,
-            detail,
-            snapshot: &snapshot,
-            operation,
-            report: ValidateReport::default(),
-            expected: vec![0; detail.indexes.len()],
-            valid: vec![true; detail.indexes.len()],
-            data_bytes: 0,
-        };
-        check.documents(full)?;
-        check.indexes()?;
-        if let Some(records) = self.reads.records().filter(|_| full) {
-            check.cached(records)?;
-        }
-        let counts = self.counts(&collection)?;
-        if counts.documents != check.report.documents || counts.bytes != check.data_bytes {
-            let message = format!(
-                "the counters say {} documents of {} bytes, there are {} of {}",
-                counts.documents, counts.bytes, check.report.documents, check.data_bytes
-            );
-            check.error(message);
-        }
-        Ok(check.report)
+/// Checks one collection.
+pub fn validate(
+    holds: &CollectionHolds,
+    catalog: &Catalog,
+    reads: &Reads,
+    commits: &Commits,
+    namespace: &Namespace,
+    full: bool,
+    operation: &Operation,
+) -> Result<ValidateReport> {
+    let Some((collection, _hold)) = holds.hold_exclusive(namespace, operation)? else {
+        return Err(Error::NamespaceNotFound(format!(
+            "collection `{namespace}` does not exist to validate."
+        )));
+    };
+    let detail = catalog.detail(&collection)?;
+    let snapshot = reads.snapshot()?;
+    let mut check = Check {
+        collection: &collection,
+        detail,
+        snapshot: &snapshot,
+        operation,
+        report: ValidateReport::default(),
+        expected: vec![0; detail.indexes.len()],
+        valid: vec![true; detail.indexes.len()],
+        data_bytes: 0,
+    };
+    check.documents(full)?;
+    check.indexes()?;
+    if let Some(records) = reads.records().filter(|_| full) {
+        check.cached(records)?;
     }
+    let counts = commits.counts(collection.ident)?;
+    if counts.documents != check.report.documents || counts.bytes != check.data_bytes {
+        let message = format!(
+            "the counters say {} documents of {} bytes, there are {} of {}",
+            counts.documents, counts.bytes, check.report.documents, check.data_bytes
+        );
+        check.error(message);
+    }
+    Ok(check.report)
 }
 
 struct Check<'c> {

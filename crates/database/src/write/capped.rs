@@ -6,18 +6,43 @@
 use quarry_bson::RawDocument;
 use quarry_storage::KeyRange;
 
-use super::Piece;
+use super::duplicate::owns_entry;
+use super::{Piece, Writer};
 use crate::catalog::collection::{Collection, Detail};
-use crate::database::Database;
 use crate::error::Result;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
+use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
+use crate::locks::hold::Hold;
+use crate::locks::large_batches::{Admitted, HOLD_WAIT, LARGE_BATCH_BYTES};
+use crate::operation::Operation;
 
 /// Collections whose last RecordId is kept in memory; beyond it all are forgotten and found again.
 const RECORD_IDS_KNOWN_MAX: usize = 65_536;
 
-impl Database {
+impl Writer {
+    /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch.
+    pub(super) fn hold_capped(
+        &self,
+        ident: Ident,
+        bytes: usize,
+        operation: &Operation,
+    ) -> Result<(Hold<'_>, Option<Admitted<'_>>)> {
+        let holds = self.parts.holds.holds();
+        if bytes >= LARGE_BATCH_BYTES {
+            let admitted = self.admit(bytes, operation)?;
+            let hold = holds.exclusive_within(ident, operation, HOLD_WAIT)?;
+            if let Some(hold) = hold {
+                return Ok((hold, admitted));
+            }
+            // The collection does not become free soon: the next large batch has the turn meanwhile.
+        }
+        let hold = holds.exclusive(ident, operation)?;
+        let admitted = self.parts.locks.large_batches.admit_under_exclusive_hold();
+        Ok((hold, admitted))
+    }
+
     /// Gives so many RecordIds and returns the one before them. The caller holds the collection exclusively. A number
     /// whose document is not written after all is left out.
     pub(super) fn give_record_ids(&self, collection: &Collection, count: usize) -> Result<u64> {
@@ -39,7 +64,7 @@ impl Database {
 
     fn newest_record_id(&self, collection: &Collection) -> Result<u64> {
         let prefix = collection.prefix.as_bytes();
-        let snapshot = self.reads.snapshot()?;
+        let snapshot = self.parts.reads.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(prefix))?;
         cursor.last()?;
         Ok(match cursor.valid() {
@@ -52,7 +77,7 @@ impl Database {
     fn kept_record_id(&self, collection: &Collection) -> Result<u64> {
         let mut kept = 0;
         let key = layout::record_id_key(collection.ident);
-        self.reads.get(&key, &mut |value| {
+        self.parts.reads.get(&key, &mut |value| {
             kept = value.try_into().map_or(0, u64::from_le_bytes);
         })?;
         Ok(kept)
@@ -87,7 +112,7 @@ impl Database {
         capped: crate::catalog::collection::Capped,
         piece: &mut Piece,
     ) -> Result<()> {
-        let counts = self.counts(collection)?;
+        let counts = self.parts.commits.counts(collection.ident)?;
         let is_over = |piece: &Piece| {
             let documents = counts.documents.saturating_add_signed(piece.documents);
             let bytes = counts.bytes.saturating_add_signed(piece.bytes);
@@ -98,7 +123,7 @@ impl Database {
         if !is_over(piece) {
             return Ok(());
         }
-        let snapshot = self.reads.snapshot()?;
+        let snapshot = self.parts.reads.snapshot()?;
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         cursor.first()?;
         let mut keys = KeyBuffer::default();
@@ -120,7 +145,7 @@ impl Database {
             for entry in &keys.entries {
                 let (key, index) = (keys.key(entry), &detail.indexes[usize::from(entry.index)]);
                 let own = &cursor.key()[collection.prefix.as_bytes().len()..];
-                if !index.is_unique_build() || self.owns_entry(key, own)? {
+                if !index.is_unique_build() || owns_entry(&self.parts.reads, key, own)? {
                     piece.deletes.delete(key);
                 }
             }

@@ -1,13 +1,15 @@
-//! What a refused key is told as.
+//! Keys that another document has: who has them, and how a refused one is told.
 
 use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
+use crate::build::builds::Builds;
 use crate::catalog::collection::Collection;
-use crate::error::{DuplicateKey, Error};
+use crate::error::{DuplicateKey, Error, Result};
 use crate::index::definition::Index;
-use crate::index::entry::IndexEntry;
+use crate::index::entry::{IndexEntry, split_unique_value};
+use crate::snapshot::reads::Reads;
 
 pub(super) fn duplicate_id(collection: &Collection, document: RawDocument<'_>) -> Error {
     let mut key_pattern = Document::new();
@@ -48,4 +50,26 @@ pub(crate) fn duplicate_key(
         key_pattern: index.pattern.document.clone(),
         key_value,
     }))
+}
+
+/// Notes that the document under `record_key` could not put the entry `key`, `value` into `index`, which is being built.
+pub(crate) fn note_duplicate(
+    builds: &Builds,
+    collection: &Collection,
+    index: &Index,
+    record_key: &[u8],
+    (key, value): (&[u8], &[u8]),
+) {
+    builds.note(index.ident, record_key, || {
+        duplicate_key(collection, index, key, value)
+    });
+}
+
+/// Whether the unique entry `key` stands and names the record with the suffix `own`.
+pub(super) fn owns_entry(reads: &Reads, key: &[u8], own: &[u8]) -> Result<bool> {
+    let mut owns = false;
+    reads.get(key, &mut |value| {
+        owns = split_unique_value(value).is_some_and(|(owner, _)| owner == own);
+    })?;
+    Ok(owns)
 }

@@ -9,10 +9,9 @@ use quarry_timing::Phase;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::Piece;
-use super::duplicate::{duplicate_id, duplicate_key};
+use super::duplicate::{duplicate_id, duplicate_key, note_duplicate};
+use super::{Piece, Writer};
 use crate::catalog::collection::{Collection, Detail};
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
@@ -30,7 +29,7 @@ pub struct Inserted {
     pub lsn: Option<u64>,
 }
 
-impl Database {
+impl Writer {
     /// Inserts documents, each with its `_id` first, as one piece.
     pub fn insert_piece(
         &self,
@@ -39,12 +38,16 @@ impl Database {
         documents: &[RawDocument<'_>],
         ordered: bool,
     ) -> Result<Inserted> {
-        let _epoch = self.reads.enter_to_write();
+        let _epoch = self.parts.reads.enter_to_write();
         let (collection, _hold, turn) = self.hold_to_insert(namespace, documents, operation)?;
-        let detail = self.catalog.detail(&collection)?;
+        let detail = self.parts.catalog.detail(&collection)?;
         let mut insert = InsertPiece::new(self, &collection, detail, documents, ordered);
         insert.make_record_keys()?;
-        let _records = self.record_locks.lock(insert.lock_hashes(), operation)?;
+        let _records = self
+            .parts
+            .locks
+            .records
+            .lock(insert.lock_hashes(), operation)?;
         insert.refuse_known_ids()?;
         insert.make_index_keys();
         let _uniques = insert.lock_and_check_uniques(operation)?;
@@ -95,7 +98,7 @@ impl Database {
 /// A collection held for an insert; of a capped one the insert's place among large batches as well.
 type HeldToInsert<'d> = (Arc<Collection>, Hold<'d>, Option<Admitted<'d>>);
 
-impl Database {
+impl Writer {
     /// Holds the collection, which is made if there is none.
     fn hold_to_insert(
         &self,
@@ -104,20 +107,28 @@ impl Database {
         operation: &Operation,
     ) -> Result<HeldToInsert<'_>> {
         loop {
-            let Some(collection) = self.catalog.get(namespace)? else {
-                drop(self.collection_or_create(namespace, operation)?);
+            let Some(collection) = self.parts.catalog.get(namespace)? else {
+                drop(
+                    self.parts
+                        .definitions
+                        .collection_or_create(namespace, operation)?,
+                );
                 continue;
             };
             if collection.is_clustered() {
-                let hold = self.holds.shared(collection.ident, operation)?;
-                if self.catalog.is_current(&collection)? {
+                let hold = self
+                    .parts
+                    .holds
+                    .holds()
+                    .shared(collection.ident, operation)?;
+                if self.parts.catalog.is_current(&collection)? {
                     return Ok((collection, hold, None));
                 }
                 continue;
             }
             let bytes = documents.iter().map(|document| document.as_bytes().len());
             let (hold, turn) = self.hold_capped(collection.ident, bytes.sum(), operation)?;
-            if self.catalog.is_current(&collection)? {
+            if self.parts.catalog.is_current(&collection)? {
                 return Ok((collection, hold, turn));
             }
         }
@@ -126,7 +137,7 @@ impl Database {
 
 /// The state of one insert between its steps.
 struct InsertPiece<'i> {
-    database: &'i Database,
+    writer: &'i Writer,
     collection: &'i Arc<Collection>,
     detail: &'i Detail,
     documents: &'i [RawDocument<'i>],
@@ -141,14 +152,14 @@ struct InsertPiece<'i> {
 
 impl<'i> InsertPiece<'i> {
     fn new(
-        database: &'i Database,
+        writer: &'i Writer,
         collection: &'i Arc<Collection>,
         detail: &'i Detail,
         documents: &'i [RawDocument<'i>],
         ordered: bool,
     ) -> InsertPiece<'i> {
         InsertPiece {
-            database,
+            writer,
             collection,
             detail,
             documents,
@@ -181,7 +192,7 @@ impl<'i> InsertPiece<'i> {
     fn make_record_ids(&mut self) -> Result<()> {
         let prefix = self.collection.prefix.as_bytes();
         let count = self.documents.len();
-        let last = self.database.give_record_ids(self.collection, count)?;
+        let last = self.writer.give_record_ids(self.collection, count)?;
         for (next, _) in (last + 1..).zip(self.documents) {
             let mut key = prefix.to_vec();
             key.extend_from_slice(&next.to_be_bytes());
@@ -228,7 +239,7 @@ impl<'i> InsertPiece<'i> {
             }
         }
         let mut note = |at: usize| known.push(asked[at]);
-        self.database.reads.find_present(&keys, &mut note)?;
+        self.writer.parts.reads.find_present(&keys, &mut note)?;
         known.sort_unstable();
         if self.ordered {
             known.truncate(1);
@@ -294,7 +305,7 @@ impl<'i> InsertPiece<'i> {
         if hashes.is_empty() {
             return Ok(None);
         }
-        let locks = self.database.unique_locks.lock(hashes, operation)?;
+        let locks = self.writer.parts.locks.uniques.lock(hashes, operation)?;
         let _read = quarry_timing::phase(Phase::EngineRead);
         let mut refused: Vec<(usize, Error)> = Vec::new();
         let mut noted: FxHashSet<u32> = FxHashSet::default();
@@ -316,8 +327,13 @@ impl<'i> InsertPiece<'i> {
                         break;
                     }
                     let (record_key, value) = (&self.record_keys[position], self.keys.value(entry));
-                    self.database
-                        .note_duplicate(self.collection, index, record_key, (key, value));
+                    note_duplicate(
+                        &self.writer.parts.builds,
+                        self.collection,
+                        index,
+                        record_key,
+                        (key, value),
+                    );
                     noted.insert(entry.key.start);
                 }
             }
@@ -360,7 +376,7 @@ impl<'i> InsertPiece<'i> {
         let mut note = |at: usize| {
             stored.insert(keys[at]);
         };
-        self.database.reads.find_present(&keys, &mut note)?;
+        self.writer.parts.reads.find_present(&keys, &mut note)?;
         Ok(stored)
     }
 

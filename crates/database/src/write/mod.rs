@@ -5,29 +5,39 @@
 //! that fails takes none of its entries into the batch; in an ordered insert and in an update nothing behind it counts.
 
 mod capped;
-mod duplicate;
+pub(crate) mod duplicate;
 #[cfg(test)]
 mod hostile_keys;
 mod insert;
 mod modified_keys;
 mod modify;
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use quarry_journal::Until;
-use quarry_storage::WriteBatch;
+use quarry_storage::{Engine, WriteBatch};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::build::builds::Builds;
+use crate::catalog::cache::Catalog;
 use crate::catalog::collection::Collection;
+use crate::catalog::collection_holds::CollectionHolds;
+use crate::catalog::definitions::Definitions;
+use crate::commit::commits::Commits;
 use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM, now_ms};
-use crate::database::Database;
 use crate::error::Result;
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
+use crate::locks::WriteLocks;
+use crate::locks::large_batches::Admitted;
 use crate::operation::Operation;
+use crate::snapshot::reads::Reads;
 
-pub(crate) use duplicate::duplicate_key;
 pub use insert::Inserted;
-pub use modify::{Change, Modified};
+pub use modify::{Change, Compute, Modified};
 
 /// Documents and bytes that one commit takes at most.
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
@@ -81,7 +91,50 @@ impl Piece {
     }
 }
 
-impl Database {
+/// What a write or an index build may use. A clone is of the same database.
+#[derive(Clone)]
+pub struct WriteParts {
+    pub engine: Arc<dyn Engine>,
+    pub catalog: Arc<Catalog>,
+    pub definitions: Arc<Definitions>,
+    pub holds: Arc<CollectionHolds>,
+    pub locks: Arc<WriteLocks>,
+    pub reads: Reads,
+    pub commits: Arc<Commits>,
+    pub builds: Arc<Builds>,
+}
+
+/// Who writes documents.
+pub struct Writer {
+    parts: WriteParts,
+    /// The last RecordId that each capped collection has given. Read and changed under its exclusive hold.
+    record_ids: Mutex<FxHashMap<Ident, u64>>,
+    keeps_locks_over_sync: bool,
+}
+
+impl Writer {
+    pub fn new(parts: WriteParts, keeps_locks_over_sync: bool) -> Writer {
+        Writer {
+            parts,
+            record_ids: Mutex::default(),
+            keeps_locks_over_sync,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn locks(&self) -> &WriteLocks {
+        &self.parts.locks
+    }
+
+    /// Returns when a batch of that size may be made and committed.
+    fn admit(&self, bytes: usize, operation: &Operation) -> Result<Option<Admitted<'_>>> {
+        let journal = self.parts.commits.journal();
+        self.parts
+            .locks
+            .large_batches
+            .admit(bytes, self.parts.engine.as_ref(), journal, operation)
+    }
+
     /// Commits a piece, if it changes anything. `until` matters to a writer that waits for its sync afterwards. With
     /// `Until::Applied` the next writer of a record goes on before the sync. With `Until::Synced` this writer is woken once
     /// instead of twice, and its locks are held over the sync: a writer that wants to change the same document, or wants the
@@ -121,7 +174,10 @@ impl Database {
             operations: &piece.operations,
         };
         let syncing = operation.awaits_sync().then_some(until);
-        self.commit_whole(syncing, &header, batch).map(Some)
+        self.parts
+            .commits
+            .commit_whole(syncing, &header, batch)
+            .map(Some)
     }
 }
 

@@ -7,11 +7,10 @@ use quarry_timing::Phase;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::Piece;
-use super::duplicate::duplicate_key;
+use super::duplicate::{duplicate_key, note_duplicate, owns_entry};
 use super::modify::{Modified, StagedChange};
+use super::{Piece, Writer};
 use crate::catalog::collection::{Collection, Detail};
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::{Entry, KeyBuffer};
@@ -118,7 +117,7 @@ impl ModifiedKeys {
 
     pub(super) fn lock_uniques<'d>(
         &self,
-        database: &'d Database,
+        writer: &'d Writer,
         detail: &Detail,
         operation: &Operation,
     ) -> Result<Option<Locks<'d>>> {
@@ -133,14 +132,14 @@ impl ModifiedKeys {
         if hashes.is_empty() {
             return Ok(None);
         }
-        database.unique_locks.lock(hashes, operation).map(Some)
+        writer.parts.locks.uniques.lock(hashes, operation).map(Some)
     }
 
     /// The first change whose unique key another document has, as the piece would find it in order. Of an index that
     /// is being built, entries that `unique_build` leaves alone are left out.
     pub(super) fn refuse_taken(
         &mut self,
-        database: &Database,
+        writer: &Writer,
         collection: &Collection,
         detail: &Detail,
         staged: &[StagedChange],
@@ -160,7 +159,7 @@ impl ModifiedKeys {
             for entry in self.old.of_document(position).iter().filter(is_unique) {
                 let key = self.old.key(entry);
                 if detail.indexes[usize::from(entry.index)].is_unique_build()
-                    && (owners.contains_key(key) || !database.owns_entry(key, own)?)
+                    && (owners.contains_key(key) || !owns_entry(&writer.parts.reads, key, own)?)
                 {
                     old_left.insert(entry.key.start);
                     continue;
@@ -173,7 +172,7 @@ impl ModifiedKeys {
                     Some(owner) => owner.is_some_and(|owner| owner != position),
                     None => {
                         let mut taken = false;
-                        database.reads.get(key, &mut |value| {
+                        writer.parts.reads.get(key, &mut |value| {
                             taken = split_unique_value(value).is_none_or(|(owner, _)| owner != own);
                         })?;
                         taken
@@ -183,7 +182,13 @@ impl ModifiedKeys {
                     let index = &detail.indexes[usize::from(entry.index)];
                     let value = self.new.value(entry);
                     if index.is_unique_build() {
-                        database.note_duplicate(collection, index, record_key, (key, value));
+                        note_duplicate(
+                            &writer.parts.builds,
+                            collection,
+                            index,
+                            record_key,
+                            (key, value),
+                        );
                         new_left.insert(entry.key.start);
                         continue;
                     }

@@ -3,9 +3,8 @@
 use quarry_bson::RawDocument;
 use quarry_journal::Until;
 
-use super::Piece;
 use super::modified_keys::ModifiedKeys;
-use crate::database::Database;
+use super::{Piece, Writer};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
@@ -37,7 +36,7 @@ pub struct Modified {
 /// Computes a change from the number of the record key and the latest document.
 pub type Compute<'c> = dyn FnMut(usize, RawDocument<'_>, &mut Vec<u8>) -> Result<Change> + 'c;
 
-impl Database {
+impl Writer {
     /// Changes or deletes the records of one collection that still stand under `record_keys`, as one piece.
     pub fn modify_piece(
         &self,
@@ -47,8 +46,10 @@ impl Database {
         record_keys: &[Vec<u8>],
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
-        let _epoch = self.reads.enter_to_write();
+        let _epoch = self.parts.reads.enter_to_write();
         let Some((collection, _hold)) = self
+            .parts
+            .holds
             .hold_shared(namespace, operation)?
             .filter(|(held, _)| held.ident == expected)
         else {
@@ -56,9 +57,9 @@ impl Database {
                 "collection dropped. UUID of `{namespace}` has changed"
             )));
         };
-        let detail = self.catalog.detail(&collection)?;
+        let detail = self.parts.catalog.detail(&collection)?;
         let hashes = record_keys.iter().map(|key| lock_hash(key)).collect();
-        let _records = self.record_locks.lock(hashes, operation)?;
+        let _records = self.parts.locks.records.lock(hashes, operation)?;
         let mut outcome = Modified::default();
         let staged = self.compute_changes(record_keys, compute, &mut outcome)?;
         let mut keys = ModifiedKeys::default();
@@ -73,7 +74,7 @@ impl Database {
         let bytes = keys.bytes_len() + news.map(<[u8]>::len).sum::<usize>();
         let _admitted = match collection.is_clustered() {
             true => self.admit(bytes, operation)?,
-            false => self.admit_under_exclusive_hold(),
+            false => self.parts.locks.large_batches.admit_under_exclusive_hold(),
         };
         let mut piece = Piece::default();
         for (position, change) in staged.iter().enumerate() {
@@ -111,7 +112,11 @@ impl Database {
         for (key, record_key) in record_keys.iter().enumerate() {
             old.clear();
             new.clear();
-            if !self.get_record(record_key, &mut |bytes| old.extend_from_slice(bytes))? {
+            if !self
+                .parts
+                .reads
+                .get_record(record_key, &mut |bytes| old.extend_from_slice(bytes))?
+            {
                 continue;
             }
             match compute(key, RawDocument::new(&old)?, &mut new) {

@@ -2,7 +2,7 @@
 //!
 //! One mutex a database (hashed) serialises them; a change of an existing collection takes its hold exclusively, so
 //! that no writer works with an entry that is going away. A definition that changes nothing waits for what it saw, as
-//! a write that changes nothing does (`Database::settle`).
+//! a write that changes nothing does (`Commits::settle`).
 
 use std::sync::Arc;
 
@@ -11,15 +11,18 @@ use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
 use crate::build::builds::{stage_mark, unstage_mark};
+use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, new_entry};
+use crate::catalog::collection_holds::CollectionHolds;
+use crate::commit::commits::Commits;
 use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
 use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
+use crate::snapshot::reads::Reads;
 
 const ILLEGAL_OPERATION: i32 = 20;
 const INVALID_OPTIONS: i32 = 72;
@@ -30,7 +33,45 @@ pub struct Dropped {
     pub indexes: usize,
 }
 
-impl Database {
+/// Who changes definitions. It can hold collections and commit, and can take no lock of a record.
+pub struct Definitions {
+    catalog: Arc<Catalog>,
+    holds: Arc<CollectionHolds>,
+    reads: Reads,
+    commits: Arc<Commits>,
+}
+
+impl Definitions {
+    pub fn new(
+        catalog: Arc<Catalog>,
+        holds: Arc<CollectionHolds>,
+        reads: Reads,
+        commits: Arc<Commits>,
+    ) -> Definitions {
+        Definitions {
+            catalog,
+            holds,
+            reads,
+            commits,
+        }
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub(crate) fn holds(&self) -> &CollectionHolds {
+        &self.holds
+    }
+
+    pub(super) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    pub(super) fn commits(&self) -> &Commits {
+        &self.commits
+    }
+
     /// Creates a collection; the same options again are no error.
     pub fn create_collection(
         &self,
@@ -39,11 +80,11 @@ impl Database {
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
-        let ddl = self.lock_ddl(namespace.database());
+        let ddl = self.holds.lock_ddl(namespace.database());
         if let Some(existing) = self.catalog.get(namespace)? {
             if existing.options().as_bytes() == options.as_bytes() {
                 drop(ddl);
-                return self.settle(None, level);
+                return self.commits.settle(None, level);
             }
             return Err(Error::NamespaceExists(format!(
                 "collection `{namespace}` already exists"
@@ -51,7 +92,7 @@ impl Database {
         }
         let lsn = self.create_unlocked(namespace, options, operation)?;
         drop(ddl);
-        self.settle(Some(lsn), level)
+        self.commits.settle(Some(lsn), level)
     }
 
     /// The collection, created without options if it does not exist.
@@ -64,7 +105,7 @@ impl Database {
             if let Some(collection) = self.catalog.get(namespace)? {
                 return Ok(collection);
             }
-            let _ddl = self.lock_ddl(namespace.database());
+            let _ddl = self.holds.lock_ddl(namespace.database());
             if self.catalog.get(namespace)?.is_none() {
                 self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
             }
@@ -77,10 +118,10 @@ impl Database {
         operation: &Operation,
         level: Level,
     ) -> Result<Option<Dropped>> {
-        let ddl = self.lock_ddl(namespace.database());
+        let ddl = self.holds.lock_ddl(namespace.database());
         let (dropped, lsn) = self.drop_unlocked(namespace, operation)?.unzip();
         drop(ddl);
-        self.settle(lsn, level)?;
+        self.commits.settle(lsn, level)?;
         Ok(dropped)
     }
 
@@ -98,28 +139,18 @@ impl Database {
                 "can't rename a collection to itself",
             ));
         }
-        let (first, second) = (
-            Database::ddl_shard(from.database()),
-            Database::ddl_shard(to.database()),
-        );
-        let (low, high) = if first <= second {
-            (from, to)
-        } else {
-            (to, from)
-        };
-        let ddl = self.lock_ddl(low.database());
-        let other = (first != second).then(|| self.lock_ddl(high.database()));
+        let ddl = self.holds.lock_ddl_of_both(from.database(), to.database());
         if from.database() != to.database() {
             // The source may be older than the drop of a database of that name.
             self.clean_database(to.database(), operation)?;
         }
-        let Some((source, hold)) = self.hold_exclusive(from, operation)? else {
+        let Some((source, hold)) = self.holds.hold_exclusive(from, operation)? else {
             return Err(Error::NamespaceNotFound(format!(
                 "source namespace `{from}` does not exist"
             )));
         };
         let mut batch = WriteBatch::new();
-        let target = self.hold_exclusive(to, operation)?;
+        let target = self.holds.hold_exclusive(to, operation)?;
         if let Some((target, _)) = &target {
             if !drop_target {
                 return Err(Error::NamespaceExists(format!(
@@ -138,9 +169,9 @@ impl Database {
         for index in indexes.iter().filter(|index| index.building) {
             stage_mark(index, to, &mut batch);
         }
-        let lsn = self.commit(&Header::SYSTEM_ONLY, &batch)?;
-        drop((target, hold, other, ddl));
-        self.settle(Some(lsn), level)
+        let lsn = self.commits.commit(&Header::SYSTEM_ONLY, &batch)?;
+        drop((target, hold, ddl));
+        self.commits.settle(Some(lsn), level)
     }
 
     /// The specifications of a collection's indexes, `_id_` first.
@@ -163,8 +194,8 @@ impl Database {
         operation: &Operation,
         level: Level,
     ) -> Result<usize> {
-        let ddl = self.lock_ddl(namespace.database());
-        let Some((collection, hold)) = self.hold_exclusive(namespace, operation)? else {
+        let ddl = self.holds.lock_ddl(namespace.database());
+        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
         let detail = self.catalog.detail(&collection)?;
@@ -190,7 +221,7 @@ impl Database {
         let before = detail.indexes.len() + usize::from(collection.is_clustered());
         let lsn = self.replace_indexes(&collection, |index| !dropped.contains(&index.ident))?;
         drop((hold, ddl));
-        self.settle(Some(lsn), level)?;
+        self.commits.settle(Some(lsn), level)?;
         Ok(before)
     }
 
@@ -201,15 +232,15 @@ impl Database {
         operation: &Operation,
         level: Level,
     ) -> Result<usize> {
-        let ddl = self.lock_ddl(namespace.database());
-        let Some((collection, hold)) = self.hold_exclusive(namespace, operation)? else {
+        let ddl = self.holds.lock_ddl(namespace.database());
+        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
         let before = self.catalog.detail(&collection)?.indexes.len()
             + usize::from(collection.is_clustered());
         let lsn = self.replace_indexes(&collection, |index| index.name == "_id_")?;
         drop((hold, ddl));
-        self.settle(Some(lsn), level)?;
+        self.commits.settle(Some(lsn), level)?;
         Ok(before)
     }
 
@@ -222,8 +253,8 @@ impl Database {
         operation: &Operation,
         level: Level,
     ) -> Result<bool> {
-        let ddl = self.lock_ddl(namespace.database());
-        let Some((collection, hold)) = self.hold_exclusive(namespace, operation)? else {
+        let ddl = self.holds.lock_ddl(namespace.database());
+        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
         let detail = self.catalog.detail(&collection)?;
@@ -239,7 +270,7 @@ impl Database {
         let was = chosen.hidden;
         if was == hidden {
             drop((hold, ddl));
-            self.settle(None, level)?;
+            self.commits.settle(None, level)?;
             return Ok(was);
         }
         let mut indexes = Vec::new();
@@ -268,7 +299,7 @@ impl Database {
             WriteBatch::new(),
         )?;
         drop((hold, ddl));
-        self.settle(Some(lsn), level)?;
+        self.commits.settle(Some(lsn), level)?;
         Ok(was)
     }
 
@@ -297,7 +328,7 @@ impl Database {
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
         );
-        self.commit(
+        self.commits.commit(
             &Header {
                 flags: SYSTEM | flags,
                 ..Header::SYSTEM_ONLY
@@ -329,10 +360,10 @@ impl Database {
     ) -> Result<u64> {
         let mut batch = WriteBatch::new();
         self.stage_dead(namespace, operation, &mut batch)?;
-        let ident = self.commit_path.allocate_ident();
+        let ident = self.commits.allocate_ident();
         let capped = options.get("capped").is_some_and(|value| value.is_truthy());
         let id_index = if capped {
-            let ident = self.commit_path.allocate_ident();
+            let ident = self.commits.allocate_ident();
             let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
             index.unique = true;
             Some(index)
@@ -345,7 +376,7 @@ impl Database {
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
         );
-        self.commit(
+        self.commits.commit(
             &Header {
                 flags: SYSTEM | ALLOCATED,
                 ..Header::SYSTEM_ONLY
@@ -359,12 +390,12 @@ impl Database {
         namespace: &Namespace,
         operation: &Operation,
     ) -> Result<Option<(Dropped, u64)>> {
-        let Some((collection, _hold)) = self.hold_exclusive(namespace, operation)? else {
+        let Some((collection, _hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Ok(None);
         };
         let mut batch = WriteBatch::new();
         let indexes = self.stage_drop(&collection, &mut batch)?;
-        let lsn = self.commit(&Header::SYSTEM_ONLY, &batch)?;
+        let lsn = self.commits.commit(&Header::SYSTEM_ONLY, &batch)?;
         Ok(Some((Dropped { indexes }, lsn)))
     }
 

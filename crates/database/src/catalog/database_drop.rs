@@ -8,7 +8,7 @@
 //! The entries themselves go in pieces of bounded size, each one commit under the database's DDL mutex: the collections
 //! of the piece are dropped as drop would, their spaces come back as after any drop, and the piece that finds no more
 //! deletes the mark. The first piece runs before dropDatabase answers, so that a small database is gone whole; the
-//! others in a thread, which starts again with the database. A piece takes each collection's exclusive hold for a
+//! others in a thread (`database_cleaner`), which starts again with the database. A piece takes each collection's exclusive hold for a
 //! moment: a writer that held the collection before the mark has ended then, and no other one can have come, since
 //! the catalog does not show it any more. Such a writer counts as having come before the drop.
 //!
@@ -16,28 +16,28 @@
 //! commit. A collection that is renamed into the database from another one may have a low ident: the rename cleans up
 //! first.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
 use crate::catalog::collection::Collection;
-use crate::catalog::listing::Entries;
+use crate::catalog::definitions::Definitions;
+use crate::catalog::listing::{Entries, is_there};
 use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
-use crate::database::Database;
 use crate::error::Result;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::{Namespace, check_database};
 use crate::operation::Operation;
-use crate::upkeep::background::Stop;
 
 /// Collections that one commit drops.
 const PIECE_COLLECTIONS: usize = 256;
 /// Entries that one piece looks at under the DDL mutex.
 const PIECE_ENTRIES: usize = 4096;
-/// How long the cleaner waits after a refused write.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// A database that was dropped, at this LSN.
+pub struct DroppedDatabase {
+    pub lsn: u64,
+    /// Nothing of it is left for the cleaner.
+    pub is_clean: bool,
+}
 
 /// How far the pieces have come in a database: the collection looked at last.
 #[derive(Default)]
@@ -45,38 +45,43 @@ pub(crate) struct Cleaned {
     behind: Option<String>,
 }
 
-impl Database {
-    /// Drops every collection of a database; false if it had none.
-    pub fn drop_database(&self, name: &str, operation: &Operation, level: Level) -> Result<bool> {
+impl Definitions {
+    /// Drops every collection of a database.
+    pub fn drop_database(
+        &self,
+        name: &str,
+        operation: &Operation,
+    ) -> Result<Option<DroppedDatabase>> {
         check_database(name)?;
-        let ddl = self.lock_ddl(name);
-        if !self.has_collections(name)? {
-            drop(ddl);
-            self.settle(None, level)?;
-            return Ok(false);
+        let _ddl = self.holds().lock_ddl(name);
+        if !is_there(&self.reads().snapshot()?, name)? {
+            return Ok(None);
         }
         operation.check()?;
         let lsn = self.mark_dropped(name)?;
         // The database is dropped: what keeps a piece from going through is no error of this operation.
         let is_clean = self.clean_piece(name, &mut Cleaned::default(), operation);
-        drop(ddl);
-        if !matches!(is_clean, Ok(true)) {
-            self.start_database_cleaner();
-        }
-        self.settle(Some(lsn), level)?;
-        Ok(true)
+        Ok(Some(DroppedDatabase {
+            lsn,
+            is_clean: matches!(is_clean, Ok(true)),
+        }))
     }
 
     /// Drops the database, but for what is left of it.
-    fn mark_dropped(&self, name: &str) -> Result<u64> {
-        let mark = self.commit_path.allocate_ident();
+    pub(crate) fn mark_dropped(&self, name: &str) -> Result<u64> {
+        let mark = self.commits().allocate_ident();
         let mut batch = WriteBatch::new();
         batch.put(&layout::dropped_database_key(name), &mark.0.to_le_bytes());
         let header = Header {
             flags: SYSTEM | ALLOCATED,
             ..Header::SYSTEM_ONLY
         };
-        self.commit(&header, &batch)
+        self.commits().commit(&header, &batch)
+    }
+
+    /// The dropped databases of which something is left.
+    pub fn dropping(&self) -> Vec<String> {
+        self.catalog().dropping()
     }
 
     /// Drops what is left in `name` of databases dropped before. The caller has its DDL mutex.
@@ -95,7 +100,7 @@ impl Database {
         operation: &Operation,
         batch: &mut WriteBatch,
     ) -> Result<()> {
-        match self.catalog.dead(namespace)? {
+        match self.catalog().dead(namespace)? {
             Some(dead) => self.stage_dead_drop(&dead, operation, batch),
             None => Ok(()),
         }
@@ -108,7 +113,7 @@ impl Database {
         cleaned: &mut Cleaned,
         operation: &Operation,
     ) -> Result<bool> {
-        if !self.catalog.is_dropping(name) {
+        if !self.catalog().is_dropping(name) {
             return Ok(true);
         }
         operation.check()?;
@@ -121,14 +126,14 @@ impl Database {
             batch.delete(&layout::dropped_database_key(name));
         }
         if !batch.is_empty() {
-            self.commit(&Header::SYSTEM_ONLY, &batch)?;
+            self.commits().commit(&Header::SYSTEM_ONLY, &batch)?;
         }
         Ok(is_end)
     }
 
     /// The next dead collections, and whether there are no more. Nobody makes new ones meanwhile.
     fn next_dead(&self, name: &str, cleaned: &mut Cleaned) -> Result<(Vec<Collection>, bool)> {
-        let snapshot = self.reads.snapshot()?;
+        let snapshot = self.reads().snapshot()?;
         let mut entries = Entries::open(&snapshot, name, cleaned.behind.as_deref())?;
         let mut dead = Vec::new();
         for _ in 0..PIECE_ENTRIES {
@@ -153,47 +158,15 @@ impl Database {
         batch: &mut WriteBatch,
     ) -> Result<()> {
         // Waits for the last writers; what they marked is read after it.
-        drop(self.holds.exclusive(collection.ident, operation)?);
+        self.holds().wait_for_writers(collection, operation)?;
         self.stage_drop(collection, batch).map(drop)
     }
 
-    /// Starts the thread that cleans up dropped databases, if there are any and it does not run.
-    pub(crate) fn start_database_cleaner(&self) {
-        let mut runs = self.database_cleaner_runs.lock();
-        if *runs || self.catalog.dropping().is_empty() {
-            return;
-        }
-        let (database, stop) = (self.same(), self.background.stop());
-        *runs = self.background.start("database cleaner", move |stopped| {
-            let stop = Arc::clone(&stop);
-            let operation = Operation::default().with_disconnect(Box::new(move || stop.is_set()));
-            database.clean_databases(stopped, &operation);
-        });
-    }
-
-    /// Cleans up until no dropped database is left; tries again where writes are refused.
-    fn clean_databases(&self, stop: &Stop, operation: &Operation) {
-        loop {
-            for name in self.catalog.dropping() {
-                while self.clean_in_turns(&name, operation).is_err() {
-                    if stop.wait(RETRY_AFTER) {
-                        return;
-                    }
-                }
-            }
-            let mut runs = self.database_cleaner_runs.lock();
-            if self.catalog.dropping().is_empty() {
-                *runs = false;
-                return;
-            }
-        }
-    }
-
-    /// Lets other changes of the catalog in between two pieces.
-    fn clean_in_turns(&self, name: &str, operation: &Operation) -> Result<()> {
+    /// Drops what is left in `name`; lets other changes of the catalog in between two pieces.
+    pub fn clean_in_turns(&self, name: &str, operation: &Operation) -> Result<()> {
         let mut cleaned = Cleaned::default();
         loop {
-            let _ddl = self.lock_ddl(name);
+            let _ddl = self.holds().lock_ddl(name);
             if self.clean_piece(name, &mut cleaned, operation)? {
                 return Ok(());
             }
@@ -204,8 +177,10 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use quarry_bson::{RawDocument, doc};
+    use quarry_journal::Level;
 
     use super::*;
+    use crate::database::Database;
     use crate::keyspace::ident::Ident;
 
     fn namespace(text: &str) -> Namespace {
@@ -226,7 +201,7 @@ mod tests {
     fn dropped() -> (Database, [Ident; 2]) {
         let database = Database::open_in_memory().unwrap();
         let idents = [insert(&database, "db.a"), insert(&database, "db.b")];
-        database.mark_dropped("db").unwrap();
+        database.definitions().mark_dropped("db").unwrap();
         (database, idents)
     }
 
@@ -257,6 +232,7 @@ mod tests {
                 .unwrap()
         );
         database
+            .definitions()
             .clean_database("db", &Operation::default())
             .unwrap();
         assert!(idents.iter().all(|ident| is_marked(&database, *ident)));
@@ -276,7 +252,10 @@ mod tests {
             .rename_collection(&from, &to, false, &operation, Level::Written)
             .unwrap();
         assert!(is_marked(&database, other));
-        database.clean_database("db", &operation).unwrap();
+        database
+            .definitions()
+            .clean_database("db", &operation)
+            .unwrap();
         assert_eq!(names(&database, "db"), ["a", "b"]);
         let found = database.collection(&namespace("db.a")).unwrap().unwrap();
         assert_eq!(found.ident, new);
@@ -291,7 +270,7 @@ mod tests {
         let database = Database::open_in_memory().unwrap();
         insert(&database, "elsewhere.old");
         insert(&database, "db.a");
-        database.mark_dropped("db").unwrap();
+        database.definitions().mark_dropped("db").unwrap();
         let (from, to) = (namespace("elsewhere.old"), namespace("db.a"));
         let operation = Operation::default();
         database
@@ -313,6 +292,6 @@ mod tests {
         for ident in idents.into_iter().chain([again]) {
             assert!(is_marked(&database, ident));
         }
-        assert!(!database.catalog.is_dropping("db"));
+        assert!(!database.definitions().catalog().is_dropping("db"));
     }
 }

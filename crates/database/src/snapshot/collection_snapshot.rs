@@ -1,68 +1,51 @@
-//! A view: one snapshot of one collection, for as long as a batch of results takes.
+//! One snapshot of one collection, for as long as a batch of results takes.
 
 use std::sync::Arc;
 
 use quarry_bson::RawValue;
 use quarry_storage::{Cursor, KeyRange};
-use quarry_timing::Phase;
 
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, Detail};
-use crate::commit::Counts;
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
 use crate::index::entry::{IndexEntry, split_unique_value};
 use crate::keyspace::namespace::Namespace;
-use crate::snapshot::reads::ReadSnapshot;
+use crate::snapshot::reads::{ReadSnapshot, Reads};
 
-/// One collection in one snapshot. Neither the collection nor an index of it loses its space while the view lives, even
+/// One collection in one snapshot. Neither the collection nor an index of it loses its space while it lives, even
 /// when it is dropped meanwhile.
-pub struct View {
+pub struct CollectionSnapshot {
     pub collection: Arc<Collection>,
     catalog: Arc<Catalog>,
     snapshot: ReadSnapshot,
 }
 
-impl Database {
+impl CollectionSnapshot {
     /// A snapshot, and the collection as it is in it.
-    pub fn view(&self, namespace: &Namespace) -> Result<Option<View>> {
+    pub(crate) fn open(
+        reads: &Reads,
+        catalog: &Arc<Catalog>,
+        namespace: &Namespace,
+    ) -> Result<Option<CollectionSnapshot>> {
         loop {
             // Before the catalog is asked: what it names is not reclaimed from here on.
-            let epoch = self.reads.enter();
-            let Some(collection) = self.catalog.get(namespace)? else {
+            let epoch = reads.enter();
+            let Some(collection) = catalog.get(namespace)? else {
                 return Ok(None);
             };
             // Multikey marks are read after the snapshot: what it shows is marked by then.
-            let snapshot = self.reads.snapshot_in(epoch)?;
-            if self.catalog.is_current(&collection)? {
-                return Ok(Some(View {
+            let snapshot = reads.snapshot_in(epoch)?;
+            if catalog.is_current(&collection)? {
+                return Ok(Some(CollectionSnapshot {
                     collection,
-                    catalog: Arc::clone(&self.catalog),
+                    catalog: Arc::clone(catalog),
                     snapshot,
                 }));
             }
         }
     }
 
-    /// Reads the latest state of one record; false if there is none.
-    pub fn get_record(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let _read = quarry_timing::phase(Phase::EngineRead);
-        self.reads.get_record(record_key, read)
-    }
-
-    /// The exact number of documents, and their bytes.
-    pub fn counts(&self, collection: &Collection) -> Result<Counts> {
-        self.commit_path.counts(collection.ident)
-    }
-
-    /// The exact number of documents.
-    pub fn count(&self, collection: &Collection) -> Result<u64> {
-        Ok(self.counts(collection)?.documents)
-    }
-}
-
-impl View {
     pub fn detail(&self) -> Result<&Detail> {
         self.catalog.detail(&self.collection)
     }

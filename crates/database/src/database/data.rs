@@ -1,0 +1,129 @@
+//! The front for documents: reading them, writing them, and waiting for what was written.
+
+use std::sync::Arc;
+
+use quarry_bson::{RawDocument, RawValue};
+use quarry_journal::Level;
+use quarry_timing::Phase;
+
+use super::Database;
+use crate::catalog::collection::Collection;
+use crate::commit::Counts;
+use crate::commit::late_writes::ReplyFirst;
+use crate::commit::watches::CommitWatch;
+use crate::error::Result;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::namespace::Namespace;
+use crate::operation::Operation;
+use crate::snapshot::collection_snapshot::CollectionSnapshot;
+use crate::upkeep::validate::{ValidateReport, validate};
+use crate::write::{Compute, Inserted, Modified};
+
+impl Database {
+    /// The collection that the name means now, if there is one.
+    pub fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.catalog.get(namespace)
+    }
+
+    /// The full key of the record with this `_id` in a clustered collection: see [`Collection::record_key`].
+    pub fn record_key(collection: &Collection, id: RawValue<'_>) -> Vec<u8> {
+        collection.record_key(id)
+    }
+
+    /// Reads the latest state of one record; false if there is none.
+    pub fn get_record(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let _read = quarry_timing::phase(Phase::EngineRead);
+        self.reads.get_record(record_key, read)
+    }
+
+    /// A snapshot, and the collection as it is in it; none if it does not exist.
+    pub fn view(&self, namespace: &Namespace) -> Result<Option<CollectionSnapshot>> {
+        CollectionSnapshot::open(&self.reads, &self.catalog, namespace)
+    }
+
+    /// The exact number of documents, and their bytes.
+    pub fn counts(&self, collection: &Collection) -> Result<Counts> {
+        self.commits.counts(collection.ident)
+    }
+
+    /// The exact number of documents.
+    pub fn count(&self, collection: &Collection) -> Result<u64> {
+        Ok(self.counts(collection)?.documents)
+    }
+
+    /// Inserts documents, each with its `_id` first, as one piece.
+    pub fn insert_piece(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+    ) -> Result<Inserted> {
+        self.writer
+            .insert_piece(operation, namespace, documents, ordered)
+    }
+
+    /// Changes or deletes the records of one collection that still stand under `record_keys`, as one piece.
+    pub fn modify_piece(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        expected: Ident,
+        record_keys: &[Vec<u8>],
+        compute: &mut Compute<'_>,
+    ) -> Result<Modified> {
+        self.writer
+            .modify_piece(operation, namespace, expected, record_keys, compute)
+    }
+
+    /// Returns when what is committed up to `lsn` has reached `level`.
+    pub fn acknowledge(&self, lsn: u64, level: Level) -> Result<()> {
+        self.commits.acknowledge(lsn, level)
+    }
+
+    /// Like `acknowledge`, for a whole command that committed up to `lsn`. One that changed nothing waits for what it saw.
+    pub fn settle(&self, lsn: Option<u64>, level: Level) -> Result<()> {
+        self.commits.settle(lsn, level)
+    }
+
+    /// Until it is dropped, what this thread commits is acknowledged before the engine has it, as far as that shortens
+    /// the wait for the reply; the engine has it afterwards. No reader or writer sees the difference.
+    pub fn reply_first(&self) -> ReplyFirst<'_> {
+        self.commits.late_writes().reply_first()
+    }
+
+    /// Registers the caller for commits to the collection; one that waits looks first, after registering.
+    pub fn watch_commits(&self, ident: Ident) -> CommitWatch<'_> {
+        self.commits.path().watch(ident)
+    }
+
+    /// Hands over to the engine what is still to be written to it, unless it would have to wait.
+    pub fn catch_up(&self) {
+        self.commits.late_writes().catch_up_at_once();
+    }
+
+    /// Makes everything committed durable.
+    pub fn sync(&self) -> Result<()> {
+        self.commits.journal().sync()?;
+        Ok(())
+    }
+
+    /// Checks a collection: its documents, its counters, and with `full` every index both ways.
+    pub fn validate(
+        &self,
+        namespace: &Namespace,
+        full: bool,
+        operation: &Operation,
+    ) -> Result<ValidateReport> {
+        let (holds, catalog) = (&self.holds, &self.catalog);
+        validate(
+            holds,
+            catalog,
+            &self.reads,
+            &self.commits,
+            namespace,
+            full,
+            operation,
+        )
+    }
+}

@@ -1,0 +1,175 @@
+//! The front for definitions: databases, collections and indexes, how they change, what there is, and how large it is.
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_journal::Level;
+
+use super::Database;
+use crate::build::index_build::IndexesCreated;
+use crate::catalog::collection::Collection;
+use crate::catalog::collection_stats::CollStats;
+use crate::catalog::database_stats::DbStats;
+use crate::catalog::definitions::Dropped;
+use crate::catalog::listing;
+use crate::error::Result;
+use crate::keyspace::namespace::Namespace;
+use crate::operation::Operation;
+
+impl Database {
+    /// Creates a collection; the same options again are no error.
+    pub fn create_collection(
+        &self,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .create_collection(namespace, options, operation, level)
+    }
+
+    /// The collection, created without options if it does not exist.
+    pub fn collection_or_create(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Arc<Collection>> {
+        self.definitions.collection_or_create(namespace, operation)
+    }
+
+    /// Drops a collection; none if it did not exist.
+    pub fn drop_collection(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<Option<Dropped>> {
+        self.definitions
+            .drop_collection(namespace, operation, level)
+    }
+
+    /// Drops every collection of a database; false if it had none.
+    pub fn drop_database(&self, name: &str, operation: &Operation, level: Level) -> Result<bool> {
+        let dropped = self.definitions.drop_database(name, operation)?;
+        if dropped.as_ref().is_some_and(|dropped| !dropped.is_clean) {
+            self.database_cleaner.start(&self.background);
+        }
+        let lsn = dropped.as_ref().map(|dropped| dropped.lsn);
+        self.commits.settle(lsn, level)?;
+        Ok(dropped.is_some())
+    }
+
+    /// Gives a collection another name, in place of what has it, if that is to be dropped.
+    pub fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .rename_collection(from, to, drop_target, operation, level)
+    }
+
+    /// Makes indexes, and the collection if it does not exist; builds them where it has documents.
+    pub fn create_indexes(
+        &self,
+        namespace: &Namespace,
+        specs: &[Document],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<IndexesCreated> {
+        self.builder
+            .create_indexes(namespace, specs, operation, level)
+    }
+
+    /// The specifications of a collection's indexes, `_id_` first.
+    pub fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
+        self.definitions.list_indexes(namespace)
+    }
+
+    /// Drops indexes named by name or key pattern; returns how many there were before.
+    pub fn drop_indexes(
+        &self,
+        namespace: &Namespace,
+        which: &[RawValue<'_>],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize> {
+        self.definitions
+            .drop_indexes(namespace, which, operation, level)
+    }
+
+    /// Drops every index but the one on `_id`; returns how many there were before.
+    pub fn drop_all_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize> {
+        self.definitions
+            .drop_all_indexes(namespace, operation, level)
+    }
+
+    /// Hides an index from plans or shows it again; returns what it was.
+    pub fn set_hidden(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        hidden: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool> {
+        self.definitions
+            .set_hidden(namespace, which, hidden, operation, level)
+    }
+
+    /// The names of the databases that have collections.
+    pub fn list_databases(&self) -> Result<Vec<String>> {
+        listing::list_databases(&self.reads)
+    }
+
+    /// The collections of a database, by name.
+    pub fn list_collections(&self, database: &str) -> Result<Vec<Collection>> {
+        listing::list_collections(&self.reads, database)
+    }
+
+    /// Hands collections of a database to `take` in the order of their names, as much as one walk is to do: from the first
+    /// on, or from the one after `behind`. Returns where the next call goes on, if there may be more. Between two calls
+    /// nothing is held: a collection that is there all the time is handed over once.
+    pub fn list_collections_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(Collection),
+    ) -> Result<Option<String>> {
+        listing::list_collections_behind(&self.reads, database, behind, take)
+    }
+
+    /// Like `list_collections_behind`, but hands over the names alone, and reads of each entry no more than its ident.
+    pub fn list_names_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(&str),
+    ) -> Result<Option<String>> {
+        listing::list_names_behind(&self.reads, database, behind, take)
+    }
+
+    /// The sizes of one collection; none if it does not exist.
+    pub fn coll_stats(&self, namespace: &Namespace) -> Result<Option<CollStats>> {
+        self.sizes.coll_stats(namespace)
+    }
+
+    /// The sums of the sizes of a database's collections.
+    pub fn db_stats(&self, database: &str, operation: &Operation) -> Result<DbStats> {
+        self.sizes.db_stats(database, operation)
+    }
+
+    /// The engine's estimate of what a database takes.
+    pub fn database_size_bytes(&self, database: &str, operation: &Operation) -> Result<u64> {
+        self.sizes.database_size_bytes(database, operation)
+    }
+}

@@ -1,0 +1,273 @@
+//! The database: opened on an engine, with its journal, catalog, locks and background threads.
+
+mod data;
+mod definitions;
+mod identity;
+mod options;
+mod state;
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use quarry_journal::{Files, Identity, Journal, RealFiles, SimulatedFiles};
+use quarry_storage::{Engine, Readiness};
+
+use crate::build::IndexBuilder;
+use crate::build::builds::{InterruptedBuild, interrupted};
+use crate::catalog::cache::Catalog;
+use crate::catalog::collection_holds::CollectionHolds;
+use crate::catalog::collection_stats::Sizes;
+use crate::catalog::definitions::Definitions;
+use crate::commit::CommitPath;
+use crate::commit::commits::Commits;
+use crate::commit::late_writes::LateWrites;
+use crate::error::{Error, Result};
+use crate::operation::Operation;
+use crate::record_cache::RecordCache;
+use crate::snapshot::reads::Reads;
+use crate::upkeep::background::Background;
+use crate::upkeep::checkpoint::CHECKPOINT_TICK;
+use crate::upkeep::database_cleaner::DatabaseCleaner;
+use crate::upkeep::reclaim::Reclaimer;
+use crate::write::{WriteParts, Writer};
+use identity::{identify, keep_replayed, knows_journal, note_journal};
+
+pub use options::{Options, Shortcuts};
+
+const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
+/// The engine's last flush, and what it waits for, may take so long.
+const CLOSE_TIME: Duration = Duration::from_secs(30);
+/// How often a close looks whether the journal has failed.
+const CLOSE_TICK: Duration = Duration::from_millis(10);
+
+/// An open database: the parts, each with its fields private to its wing, and the threads that work for it.
+///
+/// Lock order: a DDL mutex, a hold, record locks, unique-key locks, the turn of a large batch, then the commit path.
+pub struct Database {
+    /// The engine, with what is still to be written to it.
+    engine: Arc<dyn Engine>,
+    catalog: Arc<Catalog>,
+    holds: Arc<CollectionHolds>,
+    /// All reads but the catalog's and the commit path's own.
+    reads: Reads,
+    commits: Arc<Commits>,
+    definitions: Arc<Definitions>,
+    sizes: Sizes,
+    writer: Writer,
+    builder: Arc<IndexBuilder>,
+    interrupted_builds: Arc<[InterruptedBuild]>,
+    database_cleaner: Arc<DatabaseCleaner>,
+    background: Background,
+}
+
+impl Database {
+    /// Opens the database on `engine`: checks whose data it is, replays the journal, starts the checkpoint thread.
+    pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Database> {
+        let (files, options): (Arc<dyn Files>, Options) = match &options.journal_directory {
+            Some(directory) => {
+                let files = RealFiles::open(directory).map_err(|error| {
+                    Error::Foreign(format!(
+                        "journal directory `{}`: {error}",
+                        directory.display()
+                    ))
+                })?;
+                (Arc::new(files), options)
+            }
+            None => (
+                Arc::new(SimulatedFiles::new()),
+                Options {
+                    commit_interval_ms: 0,
+                    ..options
+                },
+            ),
+        };
+        Database::open_on(engine, files, options)
+    }
+
+    /// Opens an empty database that lives in this process's memory alone: nothing of it survives.
+    pub fn open_in_memory() -> Result<Database> {
+        let options = Options {
+            commit_interval_ms: 0,
+            ..Options::default()
+        };
+        Database::open(Arc::new(quarry_storage::Memory::new()), options)
+    }
+
+    /// Opens the database with its journal on `files`; a journal in memory keeps small segments.
+    pub fn open_on(
+        engine: Arc<dyn Engine>,
+        files: Arc<dyn Files>,
+        options: Options,
+    ) -> Result<Database> {
+        let uuid = identify(engine.as_ref())?;
+        let late_writes = Arc::new(LateWrites::new(engine));
+        let engine = Arc::clone(&late_writes) as Arc<dyn Engine>;
+        let catalog = Arc::new(Catalog::new(Arc::clone(&engine))?);
+        let records = (options.record_cache_bytes > 0)
+            .then(|| Arc::new(RecordCache::new(options.record_cache_bytes)));
+        let commit_path = CommitPath::new(
+            Arc::clone(&late_writes),
+            Arc::clone(&catalog),
+            records.clone(),
+            options.shortcuts.late_writes,
+            Arc::clone(&options.give_up),
+        );
+        let commit_path = Arc::new(commit_path?);
+        let identity = Identity {
+            database: uuid,
+            engine: engine.name().to_owned(),
+        };
+        let knows_journal = knows_journal(engine.as_ref())?;
+        let mut journal_options = quarry_journal::Options {
+            commit_interval_ms: options.commit_interval_ms,
+            must_exist: knows_journal,
+            retain_bytes: options.journal_retain_bytes,
+            retain_ms: options.journal_retain_ms,
+            compress_above_bytes: options.journal_compress_above_bytes,
+            shortcuts: options.shortcuts.journal,
+            ..quarry_journal::Options::default()
+        };
+        if options.journal_directory.is_none() {
+            journal_options.segment_bytes = JOURNAL_SEGMENT_BYTES_IN_MEMORY;
+            journal_options.spare_segments_max = 1;
+        }
+        if let Some(segment_bytes) = options.journal_segment_bytes {
+            journal_options.segment_bytes = segment_bytes;
+        }
+        let applied = commit_path.applied_lsn();
+        let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
+        let journal = Journal::open(files, journal_options, identity, applied, hooks);
+        let journal = Arc::new(journal?);
+        commit_path.end_replay()?;
+        if !knows_journal {
+            note_journal(engine.as_ref())?;
+        }
+        late_writes.keep_refused();
+        let log = Arc::downgrade(&journal);
+        engine.set_before_durable(Box::new(move |lsn| match log.upgrade() {
+            Some(journal) if journal.durable_lsn() >= lsn => Ok(()),
+            Some(journal) => journal
+                .wait_durable(lsn)
+                .map_err(|error| quarry_storage::Error::Io(error.to_string())),
+            // Whether the journal became durable before it was dropped nobody can say any more.
+            None => Err(quarry_storage::Error::Io(
+                "the journal is closed".to_owned(),
+            )),
+        }));
+        keep_replayed(engine.as_ref(), &journal)?;
+        let interrupted_builds = interrupted(engine.as_ref())?;
+        let reads = Reads::new(Arc::clone(&engine), records);
+        let holds = Arc::new(CollectionHolds::new(Arc::clone(&catalog)));
+        let commits = Arc::new(Commits::new(journal, commit_path, late_writes));
+        let definitions = Arc::new(Definitions::new(
+            Arc::clone(&catalog),
+            Arc::clone(&holds),
+            reads.clone(),
+            Arc::clone(&commits),
+        ));
+        let sizes = Sizes::new(
+            Arc::clone(&engine),
+            Arc::clone(&catalog),
+            reads.clone(),
+            Arc::clone(&commits),
+        );
+        let parts = WriteParts {
+            engine: Arc::clone(&engine),
+            catalog: Arc::clone(&catalog),
+            definitions: Arc::clone(&definitions),
+            holds: Arc::clone(&holds),
+            locks: Arc::default(),
+            reads: reads.clone(),
+            commits: Arc::clone(&commits),
+            builds: Arc::default(),
+        };
+        let database = Database {
+            engine,
+            catalog,
+            holds,
+            reads,
+            commits,
+            database_cleaner: DatabaseCleaner::new(Arc::clone(&definitions)),
+            definitions,
+            sizes,
+            builder: Arc::new(IndexBuilder::new(parts.clone())),
+            writer: Writer::new(parts, options.shortcuts.locks_over_sync),
+            interrupted_builds: interrupted_builds.into(),
+            background: Background::default(),
+        };
+        database.start_checkpoints();
+        database.start_build_cleaner();
+        database.database_cleaner.start(&database.background);
+        Ok(database)
+    }
+
+    /// Ends the background threads, syncs the journal and flushes the engine, so that the next open replays nothing. When
+    /// the journal has failed, or that takes longer than `CLOSE_TIME`, the engine is closed as it is.
+    pub fn close(&self) -> Result<()> {
+        self.commits.path().close();
+        let journal = self.commits.journal();
+        std::thread::scope(|scope| {
+            let (closed, is_closed) = channel::<()>();
+            let watch = std::thread::Builder::new().name("closing".into());
+            // Without room for it the close is not bounded; it mostly need not be.
+            let _ = watch.spawn_scoped(scope, move || {
+                let begun = Instant::now();
+                // A flush that waits for a journal that has failed waits for ever, and so does a write that waits for
+                // the flush, with its turn in the journal; all that is closed below would wait for those.
+                while !journal.is_latched() && begun.elapsed() < CLOSE_TIME {
+                    if is_closed.recv_timeout(CLOSE_TICK) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                }
+                self.engine.stop_waiting();
+            });
+            self.background.end();
+            let journal = journal.close().map_err(Error::from);
+            let engine = self.engine.close().map_err(Error::from);
+            drop(closed);
+            journal.and(engine)
+        })
+    }
+
+    fn start_checkpoints(&self) {
+        let (commits, catalog) = (Arc::clone(&self.commits), Arc::clone(&self.catalog));
+        let epochs = Arc::clone(self.reads.epochs());
+        self.background.start("checkpoint", move |stop| {
+            let mut last_durable = 0;
+            let mut reclaimer = Reclaimer::default();
+            let (journal, engine) = (commits.journal(), commits.late_writes());
+            while !stop.wait(CHECKPOINT_TICK) {
+                // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
+                // it is told to, so it writes only where that will not wait.
+                let is_ready = engine.ready() == Readiness::Ready;
+                let checkpoints = commits.checkpoints();
+                checkpoints.tick(engine.as_ref(), journal, &mut last_durable);
+                if is_ready {
+                    let path = commits.path();
+                    let _ = reclaimer.step(engine.as_ref(), journal, path, &catalog, &epochs, stop);
+                }
+            }
+        });
+    }
+
+    /// Drops what interrupted index builds left behind, if there is any.
+    fn start_build_cleaner(&self) {
+        if self.interrupted_builds.is_empty() {
+            return;
+        }
+        let (builder, stop) = (Arc::clone(&self.builder), self.background.stop());
+        let interrupted = Arc::clone(&self.interrupted_builds);
+        self.background.start("build cleaner", move |stopped| {
+            let stop = Arc::clone(&stop);
+            let operation = Operation::default().with_disconnect(Box::new(move || stop.is_set()));
+            builder.drop_interrupted(&interrupted, stopped, &operation);
+        });
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.background.end();
+    }
+}

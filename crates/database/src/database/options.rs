@@ -1,0 +1,63 @@
+//! How a database is opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// How a database is opened: its journal, its cache and its shortcuts.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the journal lives; `None` keeps it in memory, as the memory engine does.
+    pub journal_directory: Option<PathBuf>,
+    /// The interval of the background sync; 0 = none.
+    pub commit_interval_ms: u64,
+    /// `None`: the journal's default on a disk, less in memory.
+    pub journal_segment_bytes: Option<u64>,
+    /// So many bytes of segments are kept that no checkpoint needs any more.
+    pub journal_retain_bytes: u64,
+    /// They are kept so long after their last write.
+    pub journal_retain_ms: u64,
+    /// Groups of more bytes are compressed; `None`: none is.
+    pub journal_compress_above_bytes: Option<usize>,
+    /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
+    pub record_cache_bytes: usize,
+    pub shortcuts: Shortcuts,
+    /// Once it is set, an opening that replays the journal ends with `Error::ShuttingDown`.
+    pub give_up: Arc<AtomicBool>,
+}
+
+/// The shortcuts of a commit, each of which can be switched off alone to measure what it wins. None changes a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortcuts {
+    pub journal: quarry_journal::Shortcuts,
+    /// The engine is written behind the reply of a connection that writes alone.
+    pub late_writes: bool,
+    /// An insert of one document that is to be durable keeps its locks until its sync is over, and wakes once.
+    pub locks_over_sync: bool,
+}
+
+impl Default for Shortcuts {
+    fn default() -> Self {
+        Shortcuts {
+            journal: quarry_journal::Shortcuts::default(),
+            late_writes: true,
+            locks_over_sync: true,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            journal_directory: None,
+            commit_interval_ms: 100,
+            journal_segment_bytes: None,
+            journal_retain_bytes: 0,
+            journal_retain_ms: 0,
+            journal_compress_above_bytes: None,
+            record_cache_bytes: 0,
+            shortcuts: Shortcuts::default(),
+            give_up: Arc::default(),
+        }
+    }
+}
