@@ -117,7 +117,7 @@ fn aggregate(collection: &'static str, pipeline: Value) -> Work {
     Box::new(move |fixture, operation| {
         let namespace = namespace(collection);
         let pipeline: RawArray<'_> = pipeline.as_array().unwrap();
-        let request = AggregateRequest::new(&namespace, pipeline);
+        let request = AggregateRequest::new(Over::Collection(&namespace), pipeline);
         drain(
             exec::aggregate(&fixture.database, operation, request)?,
             operation,
@@ -174,6 +174,7 @@ fn update(collection: &'static str, update: Document) -> Work {
         loop {
             let request = UpdateRequest {
                 namespace: &namespace,
+                context: None,
                 filter: RawDocument::EMPTY,
                 update: RawValue::Document(update.as_raw()),
                 is_upsert: false,

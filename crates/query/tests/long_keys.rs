@@ -59,6 +59,7 @@ impl Fixture {
     fn update(&self, filter: &Document, update: &Document) -> UpdateOutcome {
         let request = UpdateRequest {
             namespace: &self.namespace,
+            context: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert: false,
@@ -72,6 +73,7 @@ impl Fixture {
     fn delete(&self, filter: &Document) -> u64 {
         let request = DeleteRequest {
             namespace: &self.namespace,
+            context: None,
             filter: filter.as_raw(),
             is_multi: true,
             hint: None,

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use quarry_bson::compare::{compare_values, values_equal};
 use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_query::Result;
+use quarry_query::expression::ExpressionContext;
 use quarry_query::pipeline::{NoForeignCollections, Pipeline, Run, Source};
 
 struct Documents<'d>(std::slice::Iter<'d, Document>);
@@ -20,9 +21,13 @@ impl Source for Documents<'_> {
 
 fn results(stages: &str, input: &[Document]) -> Vec<Document> {
     let wrapped = quarry_bson::extjson::parse(&format!("{{\"v\": {stages}}}")).unwrap();
-    let pipeline = Pipeline::parse(wrapped.get_array("v").unwrap()).unwrap();
+    let pipeline = Pipeline::parse(
+        wrapped.get_array("v").unwrap(),
+        &ExpressionContext::default(),
+    )
+    .unwrap();
     let (mut input, mut execution, mut found) =
-        (Documents(input.iter()), pipeline.start(0), Vec::new());
+        (Documents(input.iter()), pipeline.start(), Vec::new());
     loop {
         let mut run = Run {
             input: &mut input,

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! eval EXPRESSION     each document: the expression's value, with its types; nothing at all is MISSING
+//! let VARIABLES       the `let` of the requests below
 //! foreign NAME [..]   the documents of a collection, for the pipelines below
 //! run PIPELINE        each array of documents: the documents that come out
 //! needs PIPELINE      what the head of the pipeline asks of a find, the fields needed, and explain
@@ -15,7 +16,7 @@ use std::fs;
 use std::path::Path;
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, extjson};
-use quarry_query::expression::{Context, Expression, Variables};
+use quarry_query::expression::{Context, Expression, ExpressionContext};
 use quarry_query::matcher::Matcher;
 use quarry_query::pipeline::{ForeignCollections, Pipeline, Run, Source};
 use quarry_query::{Error, Result};
@@ -71,6 +72,7 @@ enum Request {
 fn replay(script: &str) -> String {
     let mut out = String::new();
     let mut foreign = Collections::default();
+    let mut context = ExpressionContext::at(NOW_MS);
     let mut request = None;
     for line in script.lines() {
         let input = line.split(" => ").next().unwrap();
@@ -87,12 +89,20 @@ fn replay(script: &str) -> String {
         } else {
             writeln!(out, "{input}").unwrap();
             let (verb, rest) = input.split_once(' ').unwrap();
+            if verb == "let" {
+                context = ExpressionContext::at(NOW_MS);
+                let variables = value_of(rest);
+                if let Err(error) = context.bind_let(variables.as_document().unwrap()) {
+                    writeln!(out, "=> {}", shown(&error)).unwrap();
+                }
+                continue;
+            }
             if verb == "foreign" {
                 let (name, documents) = rest.split_once(' ').unwrap();
                 foreign.0.insert(name.to_owned(), documents_of(documents));
                 continue;
             }
-            match parse(verb, rest) {
+            match parse(verb, rest, &context) {
                 Ok(Request::Needs(pipeline)) => writeln!(out, "=> {}", needs(&pipeline)).unwrap(),
                 Ok(parsed) => request = Some(parsed),
                 Err(error) => {
@@ -105,12 +115,12 @@ fn replay(script: &str) -> String {
     out
 }
 
-fn parse(verb: &str, rest: &str) -> Result<Request> {
+fn parse(verb: &str, rest: &str, context: &ExpressionContext) -> Result<Request> {
     let value = value_of(rest);
     Ok(match verb {
-        "eval" => Request::Eval(Expression::parse(value.as_raw(), &mut Variables::new())?),
-        "run" => Request::Run(Pipeline::parse(value.as_array().unwrap())?),
-        "needs" => Request::Needs(Pipeline::parse(value.as_array().unwrap())?),
+        "eval" => Request::Eval(Expression::parse(value.as_raw(), context)?),
+        "run" => Request::Run(Pipeline::parse(value.as_array().unwrap(), context)?),
+        "needs" => Request::Needs(Pipeline::parse(value.as_array().unwrap(), context)?),
         other => panic!("unknown request {other}"),
     })
 }
@@ -137,7 +147,7 @@ fn answer(request: &Request, input: &str, foreign: &Collections) -> String {
     match request {
         Request::Eval(expression) => {
             let document = value_of(input);
-            let mut context = Context::new(document.as_document().unwrap(), NOW_MS);
+            let mut context = Context::new(document.as_document().unwrap());
             match expression.evaluate(&mut context) {
                 Ok(value) => value.as_raw().map_or_else(|| "MISSING".to_owned(), typed),
                 Err(error) => shown(&error),
@@ -173,7 +183,7 @@ fn typed(value: RawValue<'_>) -> String {
 
 fn results_of(pipeline: &Pipeline, input: &[Document], foreign: &Collections) -> Result<String> {
     let mut input = Documents(input.iter());
-    let mut execution = pipeline.start(NOW_MS);
+    let mut execution = pipeline.start();
     let mut results = Vec::new();
     loop {
         let mut out = Vec::new();
@@ -254,7 +264,8 @@ fn a_sample_has_its_size_and_no_document_twice() {
     let documents: Vec<Document> = (0..50).map(|n| quarry_bson::doc! { "_id": n }).collect();
     for (size, expected) in [(5, 5), (50, 50), (80, 50)] {
         let stages = value_of(&format!("[{{\"$sample\": {{\"size\": {size}}}}}]"));
-        let pipeline = Pipeline::parse(stages.as_array().unwrap()).unwrap();
+        let pipeline =
+            Pipeline::parse(stages.as_array().unwrap(), &ExpressionContext::default()).unwrap();
         let text = results_of(&pipeline, &documents, &Collections::default()).unwrap();
         let mut ids: Vec<&str> = text
             .split("_id: ")
@@ -276,8 +287,8 @@ fn growth_is_bounded() {
     let range = r#"{"$range": [0, 2147483647]}"#;
     for (text, code) in [(doubling, 146), (nesting, 15), (range, 146)] {
         let value = value_of(text);
-        let expression = Expression::parse(value.as_raw(), &mut Variables::new()).unwrap();
-        let result = expression.evaluate(&mut Context::new(RawDocument::EMPTY, NOW_MS));
+        let expression = Expression::parse(value.as_raw(), &ExpressionContext::default()).unwrap();
+        let result = expression.evaluate(&mut Context::new(RawDocument::EMPTY));
         assert_eq!(
             result.map(|_| ()).map_err(|error| error.code()),
             Err(code),
@@ -286,6 +297,6 @@ fn growth_is_bounded() {
     }
     let deep = (0..150).fold("1".to_owned(), |inner, _| format!("{{\"$abs\": {inner}}}"));
     let value = value_of(&deep);
-    let error = Expression::parse(value.as_raw(), &mut Variables::new()).unwrap_err();
+    let error = Expression::parse(value.as_raw(), &ExpressionContext::default()).unwrap_err();
     assert_eq!(error.code(), 15);
 }

@@ -280,6 +280,7 @@ impl Setup {
         let (filter, update) = (doc! { "_id": id }, doc! { "$inc": doc! { "a": 1 } });
         let request = UpdateRequest {
             namespace: &namespace,
+            context: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert: false,

@@ -1,37 +1,75 @@
-//! `aggregate`: the head of the pipeline becomes a find, the rest runs over it.
+//! `aggregate`: the head of the pipeline becomes a find, the rest runs over it. A first stage that makes documents takes
+//! the place of the find.
 
-use quarry_database::{Database, Operation};
+use quarry_database::{Database, Namespace, Operation};
 
 use super::error::Result;
 use super::executor::Executor;
 use super::find::find;
 use super::foreign::Foreign;
-use super::now_ms;
-use super::request::{AggregateRequest, FindRequest};
-use crate::pipeline::{Leading, Pipeline};
+use super::request::{AggregateRequest, FindRequest, Over};
+use crate::error::Error;
+use crate::error_code::ErrorCode;
+use crate::expression::ExpressionContext;
+use crate::pipeline::{Input, Leading, Pipeline};
 
 pub fn aggregate(
     database: &Database,
     operation: &Operation,
     request: AggregateRequest<'_>,
 ) -> Result<Executor> {
-    let pipeline = Pipeline::parse(request.pipeline)?;
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
     let leading = pipeline.leading();
-    let executor = find(database, operation, head(request, &leading))?;
+    let executor = match input(request.over, &pipeline)? {
+        None => Executor::empty(),
+        Some(namespace) => {
+            let find_request = head(namespace, request, context, &leading);
+            find(database, operation, find_request)?
+        }
+    };
     if leading.stages == pipeline.stages.len() {
         return Ok(executor);
     }
     let foreign = Foreign::open(
         database,
-        request.namespace.database(),
+        request.over.database(),
         pipeline.foreign_collections(),
     )?;
-    Ok(executor.with_stages(pipeline.start_at(leading.stages, now_ms()), foreign))
+    Ok(executor.with_stages(pipeline.start_at(leading.stages), foreign))
+}
+
+/// The collection whose documents the pipeline is over, or none where its first stage makes them.
+pub(super) fn input<'a>(over: Over<'a>, pipeline: &Pipeline) -> Result<Option<&'a Namespace>> {
+    let refused = |text: String| Err(Error::new(ErrorCode::INVALID_NAMESPACE, text).into());
+    match (over, pipeline.input(), pipeline.stages.first()) {
+        (Over::Collection(namespace), Input::Documents, _) => Ok(Some(namespace)),
+        (Over::Collection(_), Input::MadeOfCollection, _)
+        | (Over::Database(_), Input::MadeOfNothing, _) => Ok(None),
+        (Over::Collection(_), Input::MadeOfNothing, first) => refused(format!(
+            "'{}' can only be run with {{aggregate: 1}}",
+            first.map_or("", |first| first.name())
+        )),
+        (Over::Database(_), _, Some(first)) => refused(format!(
+            "{{aggregate: 1}} is not valid for '{}'; a collection is required.",
+            first.name()
+        )),
+        (Over::Database(_), _, None) => {
+            refused("{aggregate: 1} is not valid for an empty pipeline.".to_owned())
+        }
+    }
 }
 
 /// The find that the head of a pipeline is.
-pub(super) fn head<'a>(request: AggregateRequest<'a>, leading: &Leading<'a>) -> FindRequest<'a> {
-    let mut find = FindRequest::new(request.namespace);
+pub(super) fn head<'a>(
+    namespace: &'a Namespace,
+    request: AggregateRequest<'a>,
+    context: &'a ExpressionContext,
+    leading: &Leading<'a>,
+) -> FindRequest<'a> {
+    let mut find = FindRequest::new(namespace);
+    find.context = Some(context);
     find.filter = leading.filter.unwrap_or(find.filter);
     find.sort = leading.sort_specification;
     find.skip = leading.skip.unwrap_or(0);

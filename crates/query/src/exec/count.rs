@@ -7,9 +7,10 @@ use super::executor::matches;
 use super::find::Parsed;
 use super::request::CountRequest;
 use super::scan::{Flow, Scan};
+use crate::expression::ExpressionContext;
 
 pub fn count(database: &Database, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
-    let parsed = Parsed::parse(request.filter, None, None)?;
+    let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
     let limit = request.limit.unwrap_or(u64::MAX);
     if parsed.matcher.is_match_all() && request.hint.is_none() {
         let Some(collection) = database.collection(request.namespace)? else {

@@ -19,6 +19,7 @@ pub fn delete(
         request.namespace,
         request.filter,
         request.hint,
+        request.context,
     )
     .parse()?;
     let mut totals = if request.is_multi {

@@ -10,6 +10,7 @@ use super::executor::matches;
 use super::find::Parsed;
 use super::request::DistinctRequest;
 use super::scan::{Flow, Scan};
+use crate::expression::ExpressionContext;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_of};
 
@@ -24,7 +25,7 @@ pub fn distinct(
     operation: &Operation,
     request: DistinctRequest<'_>,
 ) -> Result<Vec<Value>> {
-    let parsed = Parsed::parse(request.filter, None, None)?;
+    let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
     let path = FieldPath::parse(request.key)?;
     let Some(view) = database.view(request.namespace)? else {
         return Ok(Vec::new());

@@ -4,19 +4,19 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_database::{Database, Namespace, Operation, View};
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_database::{Database, Operation, View};
 use quarry_timing::{Phase, phase};
 
-use super::aggregate::head;
+use super::aggregate::{head, input};
 use super::error::Result;
 use super::executor::{Executor, Reading};
 use super::find::Parsed;
-use super::now_ms;
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
 };
 use super::scan::Scan;
+use crate::expression::ExpressionContext;
 use crate::matcher::Matcher;
 use crate::pipeline::{MEMORY_BYTES_MAX, Pipeline};
 use crate::planner::{Measured, Plan, number};
@@ -65,18 +65,38 @@ pub fn explain(
     verbosity: Verbosity,
     reply: &mut DocumentBuilder<'_>,
 ) -> Result<()> {
-    let Explained::Aggregate(request) = explained else {
-        let read = Read::of(explained)?;
-        return read.explain(database, operation, verbosity, reply);
+    let read = match explained {
+        Explained::Aggregate(request) => {
+            return explain_aggregate(database, operation, request, verbosity, reply);
+        }
+        Explained::Find(request) => Read::of(request, None),
+        Explained::Count(request) => Read::of_count(request),
+        Explained::Update(request) => Read::of_update(request)?,
+        Explained::Delete(request) => Read::of_delete(request),
+        Explained::FindAndModify(request) => Read::of_find_and_modify(request)?,
     };
-    let pipeline = Pipeline::parse(request.pipeline)?;
+    read.explain(database, operation, verbosity, reply)
+}
+
+/// The find that the head of a pipeline is, and the stages above it.
+fn explain_aggregate(
+    database: &Database,
+    operation: &Operation,
+    request: AggregateRequest<'_>,
+    verbosity: Verbosity,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
+    let Some(namespace) = input(request.over, &pipeline)? else {
+        let mut stages = reply.array("stages");
+        pipeline.explain(0, &mut stages);
+        stages.finish();
+        return Ok(());
+    };
     let leading = pipeline.leading();
-    let read = Read {
-        find: head(request, &leading),
-        above: None,
-        counts_all: false,
-        update: None,
-    };
+    let read = Read::of(head(namespace, request, context, &leading), None);
     if leading.stages == pipeline.stages.len() {
         return read.explain(database, operation, verbosity, reply);
     }
@@ -92,52 +112,54 @@ pub fn explain(
 }
 
 impl<'a> Read<'a> {
-    fn of(explained: Explained<'a>) -> Result<Read<'a>> {
-        let find =
-            |namespace: &'a Namespace, filter: RawDocument<'a>, hint: Option<RawValue<'a>>| {
-                let mut find = FindRequest::new(namespace);
-                (find.filter, find.hint) = (filter, hint);
-                find
-            };
-        let mut parsed_update = None;
-        let (find, above, counts_all) = match explained {
-            Explained::Find(request) => (request, None, false),
-            Explained::Aggregate(request) => (FindRequest::new(request.namespace), None, false),
-            Explained::Count(request) => {
-                let mut read = find(request.namespace, request.filter, request.hint);
-                (read.skip, read.limit) = (request.skip, request.limit);
-                let counts_all = request.filter.is_empty() && request.hint.is_none();
-                (read, Some("COUNT"), counts_all)
-            }
-            Explained::Update(request) => {
-                parsed_update = Some(Update::parse(request.update)?);
-                let mut read = find(request.namespace, request.filter, request.hint);
-                read.limit = (!request.is_multi).then_some(1);
-                (read, Some("UPDATE"), false)
-            }
-            Explained::Delete(request) => {
-                let mut read = find(request.namespace, request.filter, request.hint);
-                read.limit = (!request.is_multi).then_some(1);
-                (read, Some("DELETE"), false)
-            }
-            Explained::FindAndModify(request) => {
-                let mut read = find(request.namespace, request.filter, request.hint);
-                read.sort = request.sort;
-                read.limit = Some(1);
-                let above = if let Some(update) = request.update {
-                    parsed_update = Some(Update::parse(update)?);
-                    "UPDATE"
-                } else {
-                    "DELETE"
-                };
-                (read, Some(above), false)
-            }
-        };
-        Ok(Read {
+    fn of(find: FindRequest<'a>, above: Option<&'static str>) -> Read<'a> {
+        Read {
             find,
             above,
-            counts_all,
-            update: parsed_update,
+            counts_all: false,
+            update: None,
+        }
+    }
+
+    fn of_count(request: CountRequest<'a>) -> Read<'a> {
+        let mut find = FindRequest::new(request.namespace);
+        (find.filter, find.hint) = (request.filter, request.hint);
+        (find.skip, find.limit) = (request.skip, request.limit);
+        Read {
+            counts_all: request.filter.is_empty() && request.hint.is_none(),
+            ..Read::of(find, Some("COUNT"))
+        }
+    }
+
+    fn of_update(request: UpdateRequest<'a>) -> Result<Read<'a>> {
+        let mut find = FindRequest::new(request.namespace);
+        (find.filter, find.hint) = (request.filter, request.hint);
+        find.context = request.context;
+        find.limit = (!request.is_multi).then_some(1);
+        Ok(Read {
+            update: Some(Update::parse(request.update)?),
+            ..Read::of(find, Some("UPDATE"))
+        })
+    }
+
+    fn of_delete(request: DeleteRequest<'a>) -> Read<'a> {
+        let mut find = FindRequest::new(request.namespace);
+        (find.filter, find.hint) = (request.filter, request.hint);
+        find.context = request.context;
+        find.limit = (!request.is_multi).then_some(1);
+        Read::of(find, Some("DELETE"))
+    }
+
+    fn of_find_and_modify(request: FindAndModifyRequest<'a>) -> Result<Read<'a>> {
+        let mut find = FindRequest::new(request.namespace);
+        (find.filter, find.hint) = (request.filter, request.hint);
+        (find.sort, find.limit) = (request.sort, Some(1));
+        find.context = request.context;
+        let update = request.update.map(Update::parse).transpose()?;
+        let above = if update.is_some() { "UPDATE" } else { "DELETE" };
+        Ok(Read {
+            update,
+            ..Read::of(find, Some(above))
         })
     }
 
@@ -149,7 +171,9 @@ impl<'a> Read<'a> {
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         let find = &self.find;
-        let parsed = Parsed::parse(find.filter, find.sort, find.projection)?;
+        let own = ExpressionContext::default();
+        let context = find.context.unwrap_or(&own);
+        let parsed = Parsed::parse(find.filter, find.sort, find.projection, context)?;
         let view = database.view(find.namespace)?;
         let plan = match &view {
             Some(view) if !self.counts_all => Some(parsed.plan_to_show(view, find.hint)?),
@@ -206,13 +230,15 @@ impl<'a> Read<'a> {
             )
         };
         let (keys, docs) = examined();
+        let own = ExpressionContext::default();
+        let context = self.find.context.unwrap_or(&own);
         let matcher = match &self.update {
             Some(update) if update.uses_matched_element() => {
-                Some(Matcher::parse(self.find.filter)?)
+                Some(Matcher::parse_in(self.find.filter, context)?)
             }
             _ => None,
         };
-        let now_ms = now_ms();
+        let now_ms = context.now_ms();
         let before = quarry_timing::breakdown();
         let started = Instant::now();
         let reading = Reading::new(Scan::new(plan), parsed, self.find.skip, self.find.limit);

@@ -10,6 +10,7 @@ use super::error::Result;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
 use super::scan::Scan;
+use crate::expression::ExpressionContext;
 use crate::matcher::Matcher;
 use crate::planner::{Plan, Wanted, choose, choose_for_equalities};
 use crate::projection::Projection;
@@ -27,12 +28,13 @@ impl Parsed {
         filter: RawDocument<'_>,
         sort: Option<RawDocument<'_>>,
         projection: Option<RawDocument<'_>>,
+        context: &ExpressionContext,
     ) -> Result<Parsed> {
         let _scope = phase(Phase::Plan);
-        let matcher = Matcher::parse(filter)?;
+        let matcher = Matcher::parse_in(filter, context)?;
         let sort = sort.map(SortPattern::parse).transpose()?;
         let projection = projection
-            .map(|projection| Projection::parse(projection, Some(&matcher)))
+            .map(|projection| Projection::parse_in(projection, Some(&matcher), context))
             .transpose()?;
         Ok(Parsed {
             sort: sort.filter(|sort| !sort.is_empty()),
@@ -88,7 +90,9 @@ pub fn find(
 ) -> Result<Executor> {
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
     let is_bare = is_plain && request.sort.is_none() && request.projection.is_none();
-    let parse = || Parsed::parse(request.filter, request.sort, request.projection);
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let parse = || Parsed::parse(request.filter, request.sort, request.projection, context);
     if is_plain && let Some(id) = only_id(request.filter) {
         let parsed = if is_bare { None } else { Some(parse()?) };
         return by_id(database, operation, request, parsed.as_ref(), id);

@@ -9,9 +9,9 @@ use super::error::Result;
 use super::executor::project;
 use super::find::Parsed;
 use super::modify::Target;
-use super::now_ms;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
 use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
+use crate::expression::ExpressionContext;
 use crate::update::Update;
 
 pub fn find_and_modify(
@@ -20,7 +20,9 @@ pub fn find_and_modify(
     request: FindAndModifyRequest<'_>,
     level: Level,
 ) -> Result<FindAndModifyOutcome> {
-    let parsed = Parsed::parse(request.filter, request.sort, request.projection)?;
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let parsed = Parsed::parse(request.filter, request.sort, request.projection, context)?;
     if request.returns_new && parsed.uses_matched_element() {
         let text = "cannot use a positional projection and return the new document";
         return Err(crate::Error::bad_value(text).into());
@@ -35,13 +37,14 @@ pub fn find_and_modify(
         request.namespace,
         request.filter,
         request.hint,
+        Some(context),
     )
     .with_parsed(parsed);
     if request.is_upsert {
         target.check_upsert()?;
     }
     let parsed = target.parsed()?;
-    let now_ms = now_ms();
+    let now_ms = target.context().now_ms();
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut image = None;
         let mut totals = target.modify_one(&mut |document, details, out| {

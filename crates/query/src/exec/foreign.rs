@@ -7,6 +7,7 @@ use super::error::Result;
 use super::executor::matches;
 use super::find::Parsed;
 use super::scan::{Flow, Scan};
+use crate::expression::ExpressionContext;
 use crate::pipeline::ForeignCollections;
 
 #[derive(Default)]
@@ -81,7 +82,7 @@ impl ForeignCollections for Lent<'_> {
             condition.append("$eq", value);
             condition.finish();
         });
-        let parsed = Parsed::parse(filter.as_raw(), None, None)?;
+        let parsed = Parsed::parse(filter.as_raw(), None, None, &ExpressionContext::default())?;
         let mut scan = Scan::new(parsed.plan(view, None)?);
         scan.run(view, self.operation, &mut |_, document| {
             if matches(&parsed, document)? {

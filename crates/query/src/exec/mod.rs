@@ -32,16 +32,7 @@ pub use find_and_modify::find_and_modify;
 pub use insert::insert;
 pub use request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,
-    FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, UpdateOutcome, UpdateRequest,
+    FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, Over, UpdateOutcome,
+    UpdateRequest,
 };
 pub use update::update;
-
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// `$$NOW` of an operation.
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
-}

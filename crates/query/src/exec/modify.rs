@@ -16,6 +16,7 @@ use super::executor::matches;
 use super::find::{Parsed, only_id};
 use super::scan::{Flow, Purpose, Scan};
 use crate::error_code::ErrorCode;
+use crate::expression::ExpressionContext;
 use crate::matcher::{MatchDetails, Matcher};
 use crate::planner::{Access, Plan};
 use crate::sorter::Sorter;
@@ -31,6 +32,9 @@ pub(super) struct Target<'t> {
     pub namespace: &'t Namespace,
     filter: RawDocument<'t>,
     hint: Option<RawValue<'t>>,
+    context: Option<&'t ExpressionContext>,
+    /// The context where the request gives none.
+    own_context: ExpressionContext,
     /// What the filter asks for, if it is one `_id` and nothing else.
     id: Option<RawValue<'t>>,
     /// A filter that is one `_id` is parsed only when something needs it.
@@ -65,8 +69,11 @@ impl<'t> Target<'t> {
         namespace: &'t Namespace,
         filter: RawDocument<'t>,
         hint: Option<RawValue<'t>>,
+        context: Option<&'t ExpressionContext>,
     ) -> Target<'t> {
         Target {
+            own_context: ExpressionContext::default(),
+            context,
             database,
             operation,
             namespace,
@@ -100,11 +107,16 @@ impl<'t> Target<'t> {
         Ok(())
     }
 
+    /// What the expressions of the command have in common.
+    pub fn context(&self) -> &ExpressionContext {
+        self.context.unwrap_or(&self.own_context)
+    }
+
     pub fn parsed(&self) -> Result<&Parsed> {
         if let Some(parsed) = self.parsed.get() {
             return Ok(parsed);
         }
-        let parsed = Parsed::parse(self.filter, None, None)?;
+        let parsed = Parsed::parse(self.filter, None, None, self.context())?;
         Ok(self.parsed.get_or_init(|| parsed))
     }
 
@@ -401,6 +413,7 @@ mod tests {
         fn update_all(&self, filter: &Document, change: &Document, hint: &str) -> u64 {
             let request = UpdateRequest {
                 namespace: &self.namespace,
+                context: None,
                 filter: filter.as_raw(),
                 update: RawValue::Document(change.as_raw()),
                 is_upsert: false,
@@ -416,6 +429,7 @@ mod tests {
         fn delete_all(&self, filter: &Document, hint: &str) -> u64 {
             let request = DeleteRequest {
                 namespace: &self.namespace,
+                context: None,
                 filter: filter.as_raw(),
                 is_multi: true,
                 hint: Some(RawValue::from(hint)),
@@ -481,7 +495,8 @@ mod tests {
         let update = Update::parse(RawValue::Document(change.as_raw())).unwrap();
         let view = fixture.database.view(&fixture.namespace).unwrap().unwrap();
         let filter = doc! { "a": { "$gte": 0 } };
-        let parsed = Parsed::parse(filter.as_raw(), None, None).unwrap();
+        let parsed =
+            Parsed::parse(filter.as_raw(), None, None, &ExpressionContext::default()).unwrap();
         let plan = |hint| parsed.plan(&view, Some(RawValue::from(hint))).unwrap();
         assert_eq!(
             Effect::Update(&update).purpose(&plan("a")),

@@ -3,9 +3,14 @@
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
 use quarry_database::{Error, Namespace};
 
+use crate::expression::ExpressionContext;
+use crate::pipeline::AddedSource;
+
 #[derive(Clone, Copy)]
 pub struct FindRequest<'a> {
     pub namespace: &'a Namespace,
+    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub projection: Option<RawDocument<'a>>,
     pub sort: Option<RawDocument<'a>>,
@@ -15,10 +20,22 @@ pub struct FindRequest<'a> {
     pub is_tailable: bool,
 }
 
+/// What a pipeline is over.
+#[derive(Clone, Copy)]
+pub enum Over<'a> {
+    Collection(&'a Namespace),
+    /// A database by name: the first stage makes the documents.
+    Database(&'a str),
+}
+
 #[derive(Clone, Copy)]
 pub struct AggregateRequest<'a> {
-    pub namespace: &'a Namespace,
+    pub over: Over<'a>,
+    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    pub context: Option<&'a ExpressionContext>,
     pub pipeline: RawArray<'a>,
+    /// First stages that whoever asks makes.
+    pub sources: &'a [AddedSource<'a>],
     pub hint: Option<RawValue<'a>>,
 }
 
@@ -54,6 +71,8 @@ pub struct InsertRequest<'a> {
 #[derive(Clone, Copy)]
 pub struct UpdateRequest<'a> {
     pub namespace: &'a Namespace,
+    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub update: RawValue<'a>,
     pub is_upsert: bool,
@@ -66,6 +85,8 @@ pub struct UpdateRequest<'a> {
 #[derive(Clone, Copy)]
 pub struct DeleteRequest<'a> {
     pub namespace: &'a Namespace,
+    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub is_multi: bool,
     pub hint: Option<RawValue<'a>>,
@@ -74,6 +95,8 @@ pub struct DeleteRequest<'a> {
 #[derive(Clone, Copy)]
 pub struct FindAndModifyRequest<'a> {
     pub namespace: &'a Namespace,
+    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub sort: Option<RawDocument<'a>>,
     pub projection: Option<RawDocument<'a>>,
@@ -126,6 +149,7 @@ impl<'a> FindRequest<'a> {
     pub fn new(namespace: &'a Namespace) -> FindRequest<'a> {
         FindRequest {
             namespace,
+            context: None,
             filter: RawDocument::EMPTY,
             projection: None,
             sort: None,
@@ -137,11 +161,23 @@ impl<'a> FindRequest<'a> {
     }
 }
 
+impl Over<'_> {
+    /// The name of the database.
+    pub fn database(&self) -> &str {
+        match self {
+            Over::Collection(namespace) => namespace.database(),
+            Over::Database(name) => name,
+        }
+    }
+}
+
 impl<'a> AggregateRequest<'a> {
-    pub fn new(namespace: &'a Namespace, pipeline: RawArray<'a>) -> AggregateRequest<'a> {
+    pub fn new(over: Over<'a>, pipeline: RawArray<'a>) -> AggregateRequest<'a> {
         AggregateRequest {
-            namespace,
+            over,
+            context: None,
             pipeline,
+            sources: &[],
             hint: None,
         }
     }
@@ -174,6 +210,7 @@ impl<'a> FindAndModifyRequest<'a> {
     pub fn new(namespace: &'a Namespace) -> FindAndModifyRequest<'a> {
         FindAndModifyRequest {
             namespace,
+            context: None,
             filter: RawDocument::EMPTY,
             sort: None,
             projection: None,

@@ -5,7 +5,6 @@ use quarry_database::{Change, Database, DuplicateKey, Error, Level, Operation};
 
 use super::error::Result;
 use super::modify::{Effect, Target, Totals};
-use super::now_ms;
 use super::request::{UpdateOutcome, UpdateRequest};
 use crate::error::Error as QueryError;
 use crate::matcher::{MatchDetails, MatchExpression, Matcher};
@@ -28,6 +27,7 @@ pub fn update(
         request.namespace,
         request.filter,
         request.hint,
+        request.context,
     )
     .parse()?;
     if request.is_upsert {
@@ -41,7 +41,7 @@ pub fn update(
         let text = "multi update is not supported for replacement-style update";
         return Err(QueryError::failed_to_parse(text).into());
     }
-    let now_ms = now_ms();
+    let now_ms = target.context().now_ms();
     let mut apply = applying(&update, now_ms);
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut totals = if request.is_multi {

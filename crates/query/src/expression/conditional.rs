@@ -31,7 +31,7 @@ pub(super) fn not<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evalu
 pub(super) fn parse_cond(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let RawValue::Document(document) = operand else {
         let arguments = Expression::parse_arguments(operand, variables)?;
@@ -66,7 +66,7 @@ pub(super) fn parse_cond(
                 ));
             }
         };
-        parts[index] = Some(Expression::parse(element.value(), variables)?);
+        parts[index] = Some(Expression::read(element.value(), variables)?);
     }
     let [test, then, otherwise] = parts;
     let missing =
@@ -91,7 +91,7 @@ pub(super) fn cond<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
 pub(super) fn parse_if_null(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let arguments = Expression::parse_arguments(operand, variables)?;
     if arguments.len() < 2 {
@@ -119,7 +119,7 @@ pub(super) fn if_null<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<E
 pub(super) fn parse_switch(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let RawValue::Document(document) = operand else {
         let text = format!(
@@ -132,7 +132,7 @@ pub(super) fn parse_switch(
     for element in document {
         match element.name().as_bytes() {
             b"branches" => parse_branches(element.value(), &mut arguments, variables)?,
-            b"default" => default = Expression::parse(element.value(), variables)?,
+            b"default" => default = Expression::read(element.value(), variables)?,
             _ => {
                 return Err(Error::location(
                     40067,
@@ -154,7 +154,7 @@ pub(super) fn parse_switch(
 fn parse_branches(
     branches: RawValue<'_>,
     arguments: &mut Vec<Expression>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<()> {
     let RawValue::Array(branches) = branches else {
         let text = format!(
@@ -184,7 +184,7 @@ fn parse_branches(
                     return Err(Error::location(40063, text));
                 }
             };
-            *part = Some(Expression::parse(element.value(), variables)?);
+            *part = Some(Expression::read(element.value(), variables)?);
         }
         arguments.push(case.ok_or_else(|| {
             Error::location(

@@ -16,17 +16,17 @@ const FOLDED_BYTES_MAX: usize = 16 * 1024;
 impl Expression {
     /// The expression with its constant parts evaluated; fails as the evaluation of one of them does, even of one that no
     /// document would have asked for, as in MongoDB. Recursion is bounded by `EXPRESSION_DEPTH_MAX`.
-    pub fn folded(self, now_ms: i64) -> Result<Expression> {
+    pub fn folded(self) -> Result<Expression> {
         match self {
             Expression::Object(fields) => {
                 let folded = fields
                     .into_iter()
-                    .map(|(name, field)| Ok((name, field.folded(now_ms)?)))
+                    .map(|(name, field)| Ok((name, field.folded()?)))
                     .collect::<Result<_>>()?;
                 Ok(Expression::Object(folded))
             }
-            Expression::Array(items) => Ok(Expression::Array(all_folded(items, now_ms)?)),
-            Expression::Call(call) => call_folded(*call, now_ms),
+            Expression::Array(items) => Ok(Expression::Array(all_folded(items)?)),
+            Expression::Call(call) => call_folded(*call),
             Expression::Literal(_) | Expression::Path(_) | Expression::Absent => Ok(self),
         }
     }
@@ -42,24 +42,21 @@ impl Expression {
     }
 }
 
-fn all_folded(
-    expressions: impl IntoIterator<Item = Expression>,
-    now_ms: i64,
-) -> Result<Vec<Expression>> {
+fn all_folded(expressions: impl IntoIterator<Item = Expression>) -> Result<Vec<Expression>> {
     expressions
         .into_iter()
-        .map(|expression| expression.folded(now_ms))
+        .map(|expression| expression.folded())
         .collect()
 }
 
-fn call_folded(call: Call, now_ms: i64) -> Result<Expression> {
+fn call_folded(call: Call) -> Result<Expression> {
     let call = Call {
-        arguments: all_folded(call.arguments, now_ms)?.into_boxed_slice(),
+        arguments: all_folded(call.arguments)?.into_boxed_slice(),
         ..call
     };
     let is_constant = call.slots.is_empty() && call.arguments.iter().all(Expression::is_constant);
     if is_constant {
-        let mut context = Context::new(RawDocument::EMPTY, now_ms);
+        let mut context = Context::new(RawDocument::EMPTY);
         let value = (call.operator.evaluate)(&call, &mut context)?;
         if let Some(raw) = value.as_raw()
             && bytes_of(raw) <= FOLDED_BYTES_MAX

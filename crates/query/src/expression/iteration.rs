@@ -36,7 +36,7 @@ fn need<'v>(value: Option<RawValue<'v>>, code: i32, text: &str) -> Result<RawVal
 pub(super) fn parse_let(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let [vars, body] = parameters(
         operand,
@@ -56,13 +56,13 @@ pub(super) fn parse_let(
     for element in vars {
         let name = element.name().as_str()?;
         check_bindable(name)?;
-        arguments.push(Expression::parse(element.value(), variables)?);
+        arguments.push(Expression::read(element.value(), variables)?);
         names.push(name);
     }
     for name in names {
         slots.push(variables.bind(name)?);
     }
-    arguments.push(Expression::parse(body, variables)?);
+    arguments.push(Expression::read(body, variables)?);
     variables.unbind(slots.len());
     Ok(Expression::call(operator, arguments, slots))
 }
@@ -78,7 +78,7 @@ pub(super) fn evaluate_let<'a>(call: &'a Call, context: &mut Context<'a>) -> Res
 pub(super) fn parse_map(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let [input, name, body] = parameters(
         operand,
@@ -86,13 +86,13 @@ pub(super) fn parse_map(
         |_| Error::location(16878, "$map only supports an object as its argument"),
         |name| Error::location(16879, format!("Unrecognized parameter to $map: {name}")),
     )?;
-    let input = Expression::parse(
+    let input = Expression::read(
         need(input, 16880, "Missing 'input' parameter to $map")?,
         variables,
     )?;
     let body = need(body, 16882, "Missing 'in' parameter to $map")?;
     let slot = variables.bind(&element_name(name)?)?;
-    let body = Expression::parse(body, variables)?;
+    let body = Expression::read(body, variables)?;
     variables.unbind(1);
     Ok(Expression::call(operator, vec![input, body], vec![slot]))
 }
@@ -164,7 +164,7 @@ impl<'a> Iterator for Items<'_, 'a> {
 pub(super) fn parse_filter(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let [input, name, condition, limit] = parameters(
         operand,
@@ -172,16 +172,16 @@ pub(super) fn parse_filter(
         |_| Error::location(28646, "$filter only supports an object as its argument"),
         |name| Error::location(28647, format!("Unrecognized parameter to $filter: {name}")),
     )?;
-    let input = Expression::parse(
+    let input = Expression::read(
         need(input, 28648, "Missing 'input' parameter to $filter")?,
         variables,
     )?;
     let condition = need(condition, 28650, "Missing 'cond' parameter to $filter")?;
     let limit = limit.map_or(Ok(Expression::Absent), |limit| {
-        Expression::parse(limit, variables)
+        Expression::read(limit, variables)
     })?;
     let slot = variables.bind(&element_name(name)?)?;
-    let condition = Expression::parse(condition, variables)?;
+    let condition = Expression::read(condition, variables)?;
     variables.unbind(1);
     Ok(Expression::call(
         operator,
@@ -250,7 +250,7 @@ fn filter_limit<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<usize> 
 pub(super) fn parse_reduce(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let [input, initial, body] = parameters(
         operand,
@@ -266,7 +266,7 @@ pub(super) fn parse_reduce(
         },
         |name| Error::location(40076, format!("$reduce found an unknown argument: {name}")),
     )?;
-    let input = Expression::parse(
+    let input = Expression::read(
         need(input, 40077, "$reduce requires 'input' to be specified")?,
         variables,
     )?;
@@ -275,10 +275,10 @@ pub(super) fn parse_reduce(
         40078,
         "$reduce requires 'initialValue' to be specified",
     )?;
-    let initial = Expression::parse(initial, variables)?;
+    let initial = Expression::read(initial, variables)?;
     let body = need(body, 40079, "$reduce requires 'in' to be specified")?;
     let slots = vec![variables.bind("value")?, variables.bind("this")?];
-    let body = Expression::parse(body, variables)?;
+    let body = Expression::read(body, variables)?;
     variables.unbind(2);
     Ok(Expression::call(
         operator,

@@ -9,7 +9,7 @@ use crate::error::Result;
 pub(super) fn parse_literal(
     _: &'static Operator,
     operand: RawValue<'_>,
-    _: &mut Variables,
+    _: &mut Variables<'_>,
 ) -> Result<Expression> {
     Ok(Expression::Literal(operand.to_value()))
 }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawDocument, RawValue, Value};
 
-use super::path::check_name;
+use super::path::{Parsed, check_name};
 use super::tree::{Arguments, Operator};
-use super::{Evaluated, Expression, Path, Variables, operators};
+use super::{Evaluated, Expression, ExpressionContext, Path, Variables, operators};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::interrupts::{self, units_of};
@@ -20,7 +20,13 @@ pub const EXPRESSION_DEPTH_MAX: usize = 100;
 const UNITS_OF_A_NODE: usize = 15;
 
 impl Expression {
-    pub fn parse(value: RawValue<'_>, variables: &mut Variables) -> Result<Expression> {
+    /// Parses an expression of the command that the context is of.
+    pub fn parse(value: RawValue<'_>, context: &ExpressionContext) -> Result<Expression> {
+        Expression::read(value, &mut Variables::new(context))
+    }
+
+    /// Like `parse`, within an expression that has bound variables.
+    pub(super) fn read(value: RawValue<'_>, variables: &mut Variables<'_>) -> Result<Expression> {
         if variables.descend() > EXPRESSION_DEPTH_MAX {
             let text = format!("an expression nests deeper than {EXPRESSION_DEPTH_MAX} levels");
             return Err(Error::new(ErrorCode::OVERFLOW, text));
@@ -35,7 +41,7 @@ impl Expression {
     pub fn parse_call(
         name: &str,
         operand: RawValue<'_>,
-        variables: &mut Variables,
+        variables: &mut Variables<'_>,
     ) -> Option<Result<Expression>> {
         operators::find(name).map(|operator| read(operator, operand, variables))
     }
@@ -43,14 +49,14 @@ impl Expression {
     /// The arguments of an operator: an array lists them, anything else is the only one.
     pub(super) fn parse_arguments(
         operand: RawValue<'_>,
-        variables: &mut Variables,
+        variables: &mut Variables<'_>,
     ) -> Result<Vec<Expression>> {
         match operand {
             RawValue::Array(array) => array
                 .iter()
-                .map(|item| Expression::parse(item, variables))
+                .map(|item| Expression::read(item, variables))
                 .collect(),
-            single => Ok(vec![Expression::parse(single, variables)?]),
+            single => Ok(vec![Expression::read(single, variables)?]),
         }
     }
 }
@@ -59,7 +65,7 @@ impl Expression {
 fn read(
     operator: &'static Operator,
     operand: RawValue<'_>,
-    variables: &mut Variables,
+    variables: &mut Variables<'_>,
 ) -> Result<Expression> {
     let arguments = match operator.arguments {
         Arguments::Parsed(parse) => return parse(operator, operand, variables),
@@ -88,16 +94,16 @@ fn check_count(operator: &Operator, count: usize) -> Result<()> {
     }
 }
 
-fn parse_value(value: RawValue<'_>, variables: &mut Variables) -> Result<Expression> {
+fn parse_value(value: RawValue<'_>, variables: &mut Variables<'_>) -> Result<Expression> {
     match value {
         RawValue::String(text) if text.as_bytes().first() == Some(&b'$') => {
-            Ok(Expression::Path(Path::parse(text.as_str()?, variables)?))
+            parse_path(text.as_str()?, variables)
         }
         RawValue::Document(document) => parse_document(document, variables),
         RawValue::Array(array) => {
             let items: Vec<Expression> = array
                 .iter()
-                .map(|item| Expression::parse(item, variables))
+                .map(|item| Expression::read(item, variables))
                 .collect::<Result<_>>()?;
             Ok(fold_array(items))
         }
@@ -105,7 +111,15 @@ fn parse_value(value: RawValue<'_>, variables: &mut Variables) -> Result<Express
     }
 }
 
-fn parse_document(document: RawDocument<'_>, variables: &mut Variables) -> Result<Expression> {
+/// A path, or the constant that it leads to.
+fn parse_path(text: &str, variables: &Variables<'_>) -> Result<Expression> {
+    Ok(match Path::parse(text, variables)? {
+        Parsed::Path(path) => Expression::Path(path),
+        Parsed::Constant(value) => Expression::Literal(value),
+    })
+}
+
+fn parse_document(document: RawDocument<'_>, variables: &mut Variables<'_>) -> Result<Expression> {
     let Some(first) = document.first() else {
         return Ok(Expression::Literal(Value::from(RawDocument::EMPTY)));
     };
@@ -129,7 +143,7 @@ fn parse_document(document: RawDocument<'_>, variables: &mut Variables) -> Resul
     })
 }
 
-fn parse_members(document: RawDocument<'_>, variables: &mut Variables) -> Result<Expression> {
+fn parse_members(document: RawDocument<'_>, variables: &mut Variables<'_>) -> Result<Expression> {
     let mut fields: Vec<(Box<str>, Expression)> = Vec::new();
     let mut names = HashSet::new();
     for element in document {
@@ -141,7 +155,7 @@ fn parse_members(document: RawDocument<'_>, variables: &mut Variables) -> Result
                 format!("duplicate field name specified in object literal: {document}"),
             ));
         }
-        fields.push((name.into(), Expression::parse(element.value(), variables)?));
+        fields.push((name.into(), Expression::read(element.value(), variables)?));
     }
     Ok(fold_object(fields))
 }

@@ -1,7 +1,7 @@
 //! `"$a.b"`: the field of a document, mapped over the arrays on the way. A path never picks an array's element
 //! by number, and elements that are not documents (arrays among them) are passed over.
 
-use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
+use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::{Context, Evaluated, Variables, variables::check_readable};
 use crate::error::{Error, Result};
@@ -20,33 +20,42 @@ pub struct Path {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Base {
     Root,
-    Now,
     Remove,
     Slot(usize),
 }
 
+/// What a path stands for once it is parsed.
+pub(super) enum Parsed {
+    Path(Path),
+    /// It leads into a constant of the command.
+    Constant(Value),
+}
+
 impl Path {
     /// Parses `$a.b` or `$$name.a.b`.
-    pub fn parse(text: &str, variables: &Variables) -> Result<Path> {
+    pub(super) fn parse(text: &str, variables: &Variables<'_>) -> Result<Parsed> {
         if let Some(rest) = text.strip_prefix("$$") {
             let (name, fields) = rest
                 .split_once('.')
                 .map_or((rest, None), |(name, fields)| (name, Some(fields)));
             check_readable(name)?;
+            let names = fields.map_or_else(|| Ok(Box::default()), split)?;
+            let context = variables.context;
             let base = match (variables.slot(name), name) {
                 (Some(slot), _) => Base::Slot(slot),
                 (None, "ROOT" | "CURRENT") => Base::Root,
-                (None, "NOW") => Base::Now,
+                (None, "NOW") => return constant(RawValue::DateTime(context.now_ms()), &names),
                 (None, "REMOVE") => Base::Remove,
-                _ => {
-                    return Err(Error::location(
-                        17276,
-                        format!("Use of undefined variable: {name}"),
-                    ));
-                }
+                _ => match context.variable(name) {
+                    Some(Some(value)) => return constant(value.as_raw(), &names),
+                    Some(None) => Base::Remove,
+                    None => {
+                        let text = format!("Use of undefined variable: {name}");
+                        return Err(Error::location(17276, text));
+                    }
+                },
             };
-            let names = fields.map_or_else(|| Ok(Box::default()), split)?;
-            return Ok(Path { base, names });
+            return Ok(Parsed::Path(Path { base, names }));
         }
         let Some(fields) = text.strip_prefix('$') else {
             return Err(Error::location(
@@ -61,19 +70,16 @@ impl Path {
             ));
         }
         let base = variables.slot("CURRENT").map_or(Base::Root, Base::Slot);
-        Ok(Path {
+        Ok(Parsed::Path(Path {
             base,
             names: split(fields)?,
-        })
+        }))
     }
 
     pub fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Evaluated<'a>> {
         match self.base {
             Base::Root => follow(RawValue::Document(context.root), &self.names),
-            Base::Now if self.names.is_empty() => {
-                Ok(Evaluated::Raw(RawValue::DateTime(context.now_ms)))
-            }
-            Base::Now | Base::Remove => Ok(Evaluated::Missing),
+            Base::Remove => Ok(Evaluated::Missing),
             Base::Slot(slot) => match context.variable(slot) {
                 value if self.names.is_empty() => Ok(value),
                 Evaluated::Raw(value) => follow(value, &self.names),
@@ -100,7 +106,7 @@ impl Path {
     pub fn root_field(&self) -> Option<&str> {
         match self.base {
             Base::Root => self.names.first().map(|name| &**name),
-            Base::Now | Base::Remove | Base::Slot(_) => Some(""),
+            Base::Remove | Base::Slot(_) => Some(""),
         }
     }
 
@@ -108,6 +114,20 @@ impl Path {
     pub fn root_path(&self) -> Option<&[Box<str>]> {
         (self.base == Base::Root && !self.names.is_empty()).then_some(&*self.names)
     }
+}
+
+/// What the names lead to from a constant.
+fn constant(value: RawValue<'_>, names: &[Box<str>]) -> Result<Parsed> {
+    let found = follow(value, names)?.into_value();
+    Ok(found.map_or_else(
+        || {
+            Parsed::Path(Path {
+                base: Base::Remove,
+                names: Box::default(),
+            })
+        },
+        Parsed::Constant,
+    ))
 }
 
 /// Splits a dotted path, refusing what no expression may name.

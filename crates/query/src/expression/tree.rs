@@ -41,7 +41,7 @@ pub(super) enum Arguments {
     Between(usize, usize),
     Any,
     /// Read by a function of its own.
-    Parsed(fn(&'static Operator, RawValue<'_>, &mut Variables) -> Result<Expression>),
+    Parsed(fn(&'static Operator, RawValue<'_>, &mut Variables<'_>) -> Result<Expression>),
 }
 
 /// An operator with its arguments.

@@ -5,23 +5,29 @@
 
 use quarry_bson::RawDocument;
 
-use super::Evaluated;
+use super::{Evaluated, ExpressionContext};
 use crate::error::{Error, Result};
 
 /// Bindings in one expression.
 const SLOTS_MAX: usize = 10_000;
 
 /// The names in scope while parsing.
-#[derive(Debug, Default)]
-pub struct Variables {
+#[derive(Debug)]
+pub struct Variables<'c> {
+    pub(super) context: &'c ExpressionContext,
     scope: Vec<(Box<str>, usize)>,
     slots: usize,
     depth: usize,
 }
 
-impl Variables {
-    pub fn new() -> Variables {
-        Variables::default()
+impl<'c> Variables<'c> {
+    pub fn new(context: &'c ExpressionContext) -> Variables<'c> {
+        Variables {
+            context,
+            scope: Vec::new(),
+            slots: 0,
+            depth: 0,
+        }
     }
 
     /// The slot of the innermost variable of that name.
@@ -63,16 +69,13 @@ impl Variables {
 /// What an expression is evaluated over.
 pub struct Context<'a> {
     pub root: RawDocument<'a>,
-    /// `$$NOW`, the same for a whole command.
-    pub now_ms: i64,
     slots: Vec<Evaluated<'a>>,
 }
 
 impl<'a> Context<'a> {
-    pub fn new(root: RawDocument<'a>, now_ms: i64) -> Context<'a> {
+    pub fn new(root: RawDocument<'a>) -> Context<'a> {
         Context {
             root,
-            now_ms,
             slots: Vec::new(),
         }
     }

@@ -32,8 +32,6 @@ pub enum MatchExpression {
 #[derive(Debug)]
 pub struct ExprPredicate {
     pub expression: Expression,
-    /// `$$NOW`.
-    pub now_ms: i64,
 }
 
 /// One predicate over the values that a path reaches.

@@ -29,8 +29,10 @@ pub use regex::{RegexPredicate, RegexPrefix};
 pub use type_set::TypeSet;
 
 use crate::error::Result;
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::interrupts::units_of_bytes;
+use parse::Level;
 use slots::{Finder, Slots};
 use walk::{Fields, Walk};
 
@@ -58,7 +60,12 @@ pub struct MatchDetails {
 
 impl Matcher {
     pub fn parse(filter: RawDocument<'_>) -> Result<Matcher> {
-        Ok(Matcher::new(parse::parse_filter(filter)?))
+        Matcher::parse_in(filter, &ExpressionContext::default())
+    }
+
+    /// Like `parse`, for a command whose expressions have the context in common.
+    pub fn parse_in(filter: RawDocument<'_>, context: &ExpressionContext) -> Result<Matcher> {
+        Ok(Matcher::new(parse::parse_filter(filter, context)?))
     }
 
     /// Matches every document.
@@ -69,7 +76,10 @@ impl Matcher {
     /// A filter over one value, written as it follows a field's name: `{$gt: 1}`, a literal, a regular
     /// expression. Asked with [`Matcher::matches_value`].
     pub fn parse_condition(condition: RawValue<'_>) -> Result<Matcher> {
-        Ok(Matcher::new(parse::parse_condition(condition)?))
+        Ok(Matcher::new(parse::parse_condition(
+            condition,
+            &ExpressionContext::default(),
+        )?))
     }
 
     /// The operand of `$elemMatch`, in a filter or a projection. Asked with [`Matcher::matched_element`].
@@ -77,7 +87,7 @@ impl Matcher {
         Ok(Matcher::new(parse::parse_elem_match(
             &FieldPath::parse("")?,
             operand,
-            0,
+            Level::outermost(&ExpressionContext::default()),
         )?))
     }
 

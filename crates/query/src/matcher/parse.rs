@@ -2,7 +2,7 @@
 //! (`{$gt: 1}`) or a literal document; unknown operators, wrong operands and too deep nesting are refused here,
 //! so that evaluation has nothing left to check.
 
-use quarry_bson::{DateTime, RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
 
 use super::bits::{BitsPredicate, BitsTest};
 use super::expression::{CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Predicate};
@@ -12,7 +12,7 @@ use super::regex::RegexPredicate;
 use super::type_set::TypeSet;
 use super::{FILTER_DEPTH_MAX, Matcher};
 use crate::error::{Error, Result};
-use crate::expression::{Expression, Variables};
+use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::interrupts;
 
@@ -23,39 +23,59 @@ const UNITS_OF_A_MEMBER: usize = 5;
 /// Predicates that are made room for at first.
 const PREDICATES_FEW: usize = 4;
 
-pub(super) fn parse_filter(filter: RawDocument<'_>) -> Result<MatchExpression> {
-    parse_document(filter, 0)
+/// How deep the parser is in a filter, and what the filter's expressions have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Level<'c> {
+    context: &'c ExpressionContext,
+    depth: usize,
+}
+
+impl<'c> Level<'c> {
+    pub(super) fn outermost(context: &'c ExpressionContext) -> Level<'c> {
+        Level { context, depth: 0 }
+    }
+
+    fn deeper(self) -> Result<Level<'c>> {
+        let depth = self.depth + 1;
+        if depth > FILTER_DEPTH_MAX {
+            return Err(Error::bad_value(format!(
+                "exceeded maximum query tree depth of {FILTER_DEPTH_MAX}"
+            )));
+        }
+        Ok(Level { depth, ..self })
+    }
+}
+
+pub(super) fn parse_filter(
+    filter: RawDocument<'_>,
+    context: &ExpressionContext,
+) -> Result<MatchExpression> {
+    parse_document(filter, Level::outermost(context))
 }
 
 /// What may follow a field's name, over the path of the empty name.
-pub(super) fn parse_condition(condition: RawValue<'_>) -> Result<MatchExpression> {
+pub(super) fn parse_condition(
+    condition: RawValue<'_>,
+    context: &ExpressionContext,
+) -> Result<MatchExpression> {
+    let level = Level::outermost(context);
     let mut predicates = Vec::new();
-    parse_operand(FieldPath::parse("")?, condition, 0, &mut predicates)?;
+    parse_operand(FieldPath::parse("")?, condition, level, &mut predicates)?;
     Ok(and(predicates))
 }
 
-fn parse_document(filter: RawDocument<'_>, depth: usize) -> Result<MatchExpression> {
-    check_depth(depth)?;
+fn parse_document(filter: RawDocument<'_>, level: Level<'_>) -> Result<MatchExpression> {
     let mut all = Vec::with_capacity(PREDICATES_FEW);
     for element in filter {
         interrupts::work(UNITS_OF_AN_ELEMENT)?;
         let name = element.name().as_str()?;
         if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
-            parse_top_level_operator(name, element.value(), depth, &mut all)?;
+            parse_top_level_operator(name, element.value(), level, &mut all)?;
         } else {
-            parse_operand(FieldPath::parse(name)?, element.value(), depth, &mut all)?;
+            parse_operand(FieldPath::parse(name)?, element.value(), level, &mut all)?;
         }
     }
     Ok(and(all))
-}
-
-fn check_depth(depth: usize) -> Result<()> {
-    if depth > FILTER_DEPTH_MAX {
-        return Err(Error::bad_value(format!(
-            "exceeded maximum query tree depth of {FILTER_DEPTH_MAX}"
-        )));
-    }
-    Ok(())
 }
 
 fn and(mut children: Vec<MatchExpression>) -> MatchExpression {
@@ -72,20 +92,20 @@ fn and(mut children: Vec<MatchExpression>) -> MatchExpression {
 fn parse_top_level_operator(
     name: &str,
     operand: RawValue<'_>,
-    depth: usize,
+    level: Level<'_>,
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
     match name {
         "$and" => {
-            for child in parse_list(name, operand, depth)? {
+            for child in parse_list(name, operand, level)? {
                 match child {
                     MatchExpression::And(children) => all.extend(children),
                     other => all.push(other),
                 }
             }
         }
-        "$or" => all.push(MatchExpression::Or(parse_list(name, operand, depth)?)),
-        "$nor" => all.push(MatchExpression::Nor(parse_list(name, operand, depth)?)),
+        "$or" => all.push(MatchExpression::Or(parse_list(name, operand, level)?)),
+        "$nor" => all.push(MatchExpression::Nor(parse_list(name, operand, level)?)),
         "$comment" => {}
         "$alwaysTrue" | "$alwaysFalse" => {
             if operand.as_i64_exact() != Some(1) {
@@ -100,11 +120,8 @@ fn parse_top_level_operator(
             });
         }
         "$expr" => {
-            let expression = Expression::parse(operand, &mut Variables::new())?;
-            let predicate = ExprPredicate {
-                expression,
-                now_ms: DateTime::now().0,
-            };
+            let expression = Expression::parse(operand, level.context)?;
+            let predicate = ExprPredicate { expression };
             all.push(MatchExpression::Expr(Box::new(predicate)));
         }
         "$where" | "$text" | "$jsonSchema" | "$sampleRate" => {
@@ -120,7 +137,7 @@ fn parse_top_level_operator(
     Ok(())
 }
 
-fn parse_list(name: &str, operand: RawValue<'_>, depth: usize) -> Result<Vec<MatchExpression>> {
+fn parse_list(name: &str, operand: RawValue<'_>, level: Level<'_>) -> Result<Vec<MatchExpression>> {
     let RawValue::Array(list) = operand else {
         return Err(Error::bad_value(format!("{name} must be an array")));
     };
@@ -134,7 +151,7 @@ fn parse_list(name: &str, operand: RawValue<'_>, depth: usize) -> Result<Vec<Mat
                 "$or/$and/$nor entries need to be full objects",
             ));
         };
-        children.push(parse_document(filter, depth + 1)?);
+        children.push(parse_document(filter, level.deeper()?)?);
     }
     Ok(children)
 }
@@ -143,12 +160,12 @@ fn parse_list(name: &str, operand: RawValue<'_>, depth: usize) -> Result<Vec<Mat
 fn parse_operand(
     path: FieldPath,
     operand: RawValue<'_>,
-    depth: usize,
+    level: Level<'_>,
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
     match operand {
         RawValue::Document(operators) if is_operators(operators) => {
-            parse_operators(&path, operators, depth, all)
+            parse_operators(&path, operators, level, all)
         }
         RawValue::Regex(regex) => {
             let predicate = Predicate::Regex(RegexPredicate::from_raw(regex)?);
@@ -174,13 +191,12 @@ fn is_operators(document: RawDocument<'_>) -> bool {
 fn parse_operators(
     path: &FieldPath,
     operators: RawDocument<'_>,
-    depth: usize,
+    level: Level<'_>,
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
-    check_depth(depth)?;
     for element in operators {
         interrupts::work(UNITS_OF_AN_ELEMENT)?;
-        if let Some(expression) = parse_operator(path, operators, element, depth)? {
+        if let Some(expression) = parse_operator(path, operators, element, level)? {
             all.push(expression);
         }
     }
@@ -192,7 +208,7 @@ fn parse_operator(
     path: &FieldPath,
     siblings: RawDocument<'_>,
     element: RawElement<'_>,
-    depth: usize,
+    level: Level<'_>,
 ) -> Result<Option<MatchExpression>> {
     let operand = element.value();
     let name = element.name().as_str()?;
@@ -216,14 +232,14 @@ fn parse_operator(
         }
         "$in" => field(Predicate::In(parse_in(name, operand)?)),
         "$nin" => negate(field(Predicate::In(parse_in(name, operand)?))),
-        "$not" => negate(parse_not(path, operand, depth)?),
+        "$not" => negate(parse_not(path, operand, level)?),
         "$exists" if operand.is_truthy() => field(Predicate::Exists),
         "$exists" => negate(field(Predicate::Exists)),
         "$type" => field(Predicate::Type(TypeSet::parse(operand)?)),
         "$size" => field(Predicate::Size(parse_size(operand)?)),
         "$mod" => field(Predicate::Mod(ModPredicate::parse(operand)?)),
-        "$all" => parse_all(path, operand, depth)?,
-        "$elemMatch" => parse_elem_match(path, operand, depth)?,
+        "$all" => parse_all(path, operand, level)?,
+        "$elemMatch" => parse_elem_match(path, operand, level)?,
         "$regex" => field(Predicate::Regex(parse_regex(operand, siblings)?)),
         "$options" => {
             if siblings.get("$regex").is_none() {
@@ -284,7 +300,7 @@ fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
     InList::new(values, regexes)
 }
 
-fn parse_not(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<MatchExpression> {
+fn parse_not(path: &FieldPath, operand: RawValue<'_>, level: Level<'_>) -> Result<MatchExpression> {
     match operand {
         RawValue::Regex(regex) => Ok(MatchExpression::field(
             path,
@@ -295,7 +311,7 @@ fn parse_not(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<Ma
         }
         RawValue::Document(operators) => {
             let mut all = Vec::new();
-            parse_operators(path, operators, depth + 1, &mut all)?;
+            parse_operators(path, operators, level.deeper()?, &mut all)?;
             Ok(and(all))
         }
         _ => Err(Error::bad_value("$not needs a regex or a document")),
@@ -314,7 +330,7 @@ fn parse_size(operand: RawValue<'_>) -> Result<i64> {
     )))
 }
 
-fn parse_all(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<MatchExpression> {
+fn parse_all(path: &FieldPath, operand: RawValue<'_>, level: Level<'_>) -> Result<MatchExpression> {
     let RawValue::Array(members) = operand else {
         return Err(Error::bad_value("$all needs an array"));
     };
@@ -329,7 +345,7 @@ fn parse_all(path: &FieldPath, operand: RawValue<'_>, depth: usize) -> Result<Ma
             RawValue::Document(document) if wants_elements => {
                 match document.get_element("$elemMatch") {
                     Some(only) if document.len() == 1 => {
-                        all.push(parse_elem_match(path, only.value(), depth)?);
+                        all.push(parse_elem_match(path, only.value(), level)?);
                     }
                     _ => return Err(Error::bad_value("$all/$elemMatch has to be consistent")),
                 }
@@ -365,7 +381,7 @@ fn is_elem_match(members: RawArray<'_>) -> bool {
 pub(super) fn parse_elem_match(
     path: &FieldPath,
     operand: RawValue<'_>,
-    depth: usize,
+    level: Level<'_>,
 ) -> Result<MatchExpression> {
     let RawValue::Document(filter) = operand else {
         return Err(Error::bad_value("$elemMatch needs an Object"));
@@ -376,7 +392,7 @@ pub(super) fn parse_elem_match(
         .is_none_or(|first| logical(first.name().as_bytes()))
         || !is_operators(filter);
     let predicate = if over_documents {
-        let inner = parse_document(filter, depth + 1)?;
+        let inner = parse_document(filter, level.deeper()?)?;
         if holds_expr(&inner) {
             return Err(Error::bad_value(
                 "$expr can only be applied to the top-level document",
@@ -385,7 +401,7 @@ pub(super) fn parse_elem_match(
         Predicate::ElemMatchObject(Box::new(Matcher::new(inner)))
     } else {
         let mut all = Vec::new();
-        parse_operators(&FieldPath::parse("")?, filter, depth + 1, &mut all)?;
+        parse_operators(&FieldPath::parse("")?, filter, level.deeper()?, &mut all)?;
         Predicate::ElemMatchValue(all)
     };
     Ok(MatchExpression::field(path, predicate))

@@ -308,7 +308,7 @@ fn units_of_both(operand: RawValue<'_>, value: Option<RawValue<'_>>) -> usize {
 
 impl ExprPredicate {
     fn holds(&self, document: RawDocument<'_>) -> Result<bool> {
-        let mut context = Context::new(document, self.now_ms);
+        let mut context = Context::new(document);
         Ok(self.expression.evaluate(&mut context)?.is_truthy())
     }
 }

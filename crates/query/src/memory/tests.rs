@@ -82,8 +82,8 @@ fn run_over(
     input: Vec<Document>,
     foreign: &Foreign,
 ) -> Result<()> {
-    let pipeline = Pipeline::parse(stages)?;
-    let (mut input, mut execution) = (Documents(input.into_iter()), pipeline.start(0));
+    let pipeline = Pipeline::parse(stages, &crate::expression::ExpressionContext::default())?;
+    let (mut input, mut execution) = (Documents(input.into_iter()), pipeline.start());
     let mut out = Vec::new();
     loop {
         let mut run = Run {

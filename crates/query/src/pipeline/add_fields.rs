@@ -1,15 +1,17 @@
 //! `$addFields` and `$set`: fields computed into the document, at dotted paths or in nested documents.
 
+use std::sync::Arc;
+
 use quarry_bson::{RawDocument, RawValue};
 
-use super::stage::expression;
+use super::stage::{Specification, Stage, one};
 use super::transform::{Kind, Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::expression::{path::split, type_name};
 
-pub(super) fn parse(name: &str, value: RawValue<'_>) -> Result<Transform> {
-    let name = if name == "$set" { "$set" } else { "$addFields" };
-    let RawValue::Document(specification) = value else {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let Specification { name, value, .. } = specification;
+    let RawValue::Document(fields) = value else {
         let text = format!(
             "{name} specification stage must be an object, got {}",
             type_name(value)
@@ -22,19 +24,26 @@ pub(super) fn parse(name: &str, value: RawValue<'_>) -> Result<Transform> {
             format!("Invalid {name} :: caused by :: {}", error.message),
         )
     };
-    if specification.is_empty() {
+    if fields.is_empty() {
         return Err(in_stage(Error::location(
             40177,
             "specification must have at least one field",
         )));
     }
     let mut leaves = Vec::new();
-    collect(specification, &[], &mut leaves).map_err(in_stage)?;
-    Transform::new(name, specification.to_owned_document(), Kind::Add, leaves).map_err(in_stage)
+    collect(specification, fields, &[], &mut leaves).map_err(in_stage)?;
+    Transform::new(name, fields.to_owned_document(), Kind::Add, leaves)
+        .map(one)
+        .map_err(in_stage)
 }
 
 /// Recursion is bounded by the depth of the specification, a validated document.
-fn collect(fields: RawDocument<'_>, prefix: &[Box<str>], leaves: &mut Vec<Leaf>) -> Result<()> {
+fn collect(
+    specification: Specification<'_>,
+    fields: RawDocument<'_>,
+    prefix: &[Box<str>],
+    leaves: &mut Vec<Leaf>,
+) -> Result<()> {
     for element in fields {
         let mut path = prefix.to_vec();
         path.extend(split(element.name().as_str()?)?);
@@ -45,10 +54,10 @@ fn collect(fields: RawDocument<'_>, prefix: &[Box<str>], leaves: &mut Vec<Leaf>)
                 .is_some_and(|first| first.name().as_bytes().first() != Some(&b'$'))
         });
         match nested {
-            Some(nested) => collect(nested, &path, leaves)?,
+            Some(nested) => collect(specification, nested, &path, leaves)?,
             None => leaves.push(Leaf {
                 path,
-                computed: Some(expression(value)?),
+                computed: Some(specification.expression(value)?),
             }),
         }
     }

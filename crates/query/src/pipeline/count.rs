@@ -1,45 +1,54 @@
 //! `$count`: one document with the number of documents, or none for none.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_bson::DocumentBuilder;
 
 use super::execution::{Running, Upstream};
+use super::stage::{Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
 
 #[derive(Debug)]
-pub struct Count {
+struct Count {
     name: Box<str>,
 }
 
-impl Count {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<Count> {
-        let name = value
-            .as_str()
-            .ok_or_else(|| Error::location(40156, "the count field must be a non-empty string"))?;
-        let complaint = match name {
-            "" => Some((40157, "the count field must be a non-empty string")),
-            _ if name.starts_with('$') => {
-                Some((40158, "the count field cannot be a $-prefixed path"))
-            }
-            _ if name.contains('\0') => Some((40159, "the count field cannot contain a null byte")),
-            _ if name.contains('.') => Some((40160, "the count field cannot contain '.'")),
-            _ => None,
-        };
-        match complaint {
-            Some((code, text)) => Err(Error::location(code, text)),
-            None => Ok(Count { name: name.into() }),
-        }
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let name = specification
+        .value
+        .as_str()
+        .ok_or_else(|| Error::location(40156, "the count field must be a non-empty string"))?;
+    let complaint = match name {
+        "" => Some((40157, "the count field must be a non-empty string")),
+        _ if name.starts_with('$') => Some((40158, "the count field cannot be a $-prefixed path")),
+        _ if name.contains('\0') => Some((40159, "the count field cannot contain a null byte")),
+        _ if name.contains('.') => Some((40160, "the count field cannot contain '.'")),
+        _ => None,
+    };
+    match complaint {
+        Some((code, text)) => Err(Error::location(code, text)),
+        None => Ok(one(Count { name: name.into() })),
+    }
+}
+
+impl Stage for Count {
+    fn name(&self) -> &'static str {
+        "$count"
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(Stage::name(self), &*self.name);
     }
 
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Only
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Counting {
-            stage: Arc::clone(self),
+            stage: self,
             done: false,
         })
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use quarry_bson::{RawDocument, RawValue};
 
 use crate::error::Result;
-use crate::expression::{Context, bounds};
+use crate::expression::bounds;
 use crate::interrupts::{self, units_of_bytes};
 use crate::memory::{self, Charge, Counted};
 
@@ -56,12 +56,11 @@ pub struct Run<'r> {
 /// A pipeline between two pulls.
 pub struct Execution {
     stages: Vec<Box<dyn Running>>,
-    now_ms: i64,
 }
 
 impl Execution {
-    pub(super) fn new(stages: Vec<Box<dyn Running>>, now_ms: i64) -> Execution {
-        Execution { stages, now_ms }
+    pub(super) fn new(stages: Vec<Box<dyn Running>>) -> Execution {
+        Execution { stages }
     }
 
     /// Appends the next result to `out`; false, and nothing appended, at the end. After an error the pipeline
@@ -71,7 +70,6 @@ impl Execution {
         let mut upstream = Upstream {
             stages: &mut self.stages,
             run,
-            now_ms: self.now_ms,
         };
         let result = upstream.next(out).and_then(|found| {
             bounds::check_document_bytes(out.len() - start)?;
@@ -93,16 +91,15 @@ impl fmt::Debug for Execution {
 }
 
 /// The running form of a stage.
-pub(super) trait Running: Send {
+pub trait Running: Send {
     /// As `Source::next`, from the stages before.
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool>;
 }
 
 /// The stages before a stage, and what the request lends.
-pub(super) struct Upstream<'u, 'r> {
+pub struct Upstream<'u, 'r> {
     stages: &'u mut [Box<dyn Running>],
     run: &'u mut Run<'r>,
-    now_ms: i64,
 }
 
 impl Upstream<'_, '_> {
@@ -115,7 +112,6 @@ impl Upstream<'_, '_> {
         let mut upstream = Upstream {
             stages: before,
             run: self.run,
-            now_ms: self.now_ms,
         };
         let found = last.next(&mut upstream, out)?;
         let bytes = out.len() - start;
@@ -131,10 +127,6 @@ impl Upstream<'_, '_> {
             return Ok(None);
         }
         buffer.count().map(Some)
-    }
-
-    pub(super) fn context<'a>(&self, root: RawDocument<'a>) -> Context<'a> {
-        Context::new(root, self.now_ms)
     }
 
     pub(super) fn foreign(&self) -> &dyn ForeignCollections {

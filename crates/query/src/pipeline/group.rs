@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use quarry_bson::compare::{hash_value, values_equal};
-use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
+use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 
 use super::accumulator::{Accumulator, Function};
 use super::bounded_memory::BoundedMemory;
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Reads, expression};
+use super::stage::{Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
-use crate::expression::Expression;
+use crate::expression::{Context, Expression};
 use crate::interrupts::{self, units_of};
 
 #[derive(Debug)]
-pub struct Group {
+struct Group {
     specification: Document,
     id: Expression,
     fields: Vec<Field>,
@@ -31,49 +31,20 @@ struct Field {
     operand: Expression,
 }
 
-impl Group {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<Group> {
-        let RawValue::Document(specification) = value else {
-            return Err(Error::location(
-                15947,
-                "a group's fields must be specified in an object",
-            ));
-        };
-        let (mut id, mut fields) = (None, Vec::<Field>::new());
-        for element in specification {
-            if element.name() == "_id" {
-                if id.is_some() {
-                    return Err(Error::location(
-                        15948,
-                        "a group's _id may only be specified once",
-                    ));
-                }
-                id = Some(expression(element.value())?);
-                continue;
-            }
-            let field = Field::parse(element)?;
-            if fields.iter().any(|known| known.name == field.name) {
-                return Err(Error::location(
-                    16406,
-                    format!("duplicate field name in $group: {}", field.name),
-                ));
-            }
-            fields.push(field);
-        }
-        let id =
-            id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-        Ok(Group {
-            specification: specification.to_owned_document(),
-            id,
-            fields,
-        })
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    Group::parse(specification).map(one)
+}
+
+impl Stage for Group {
+    fn name(&self) -> &'static str {
+        "$group"
     }
 
-    pub fn specification(&self) -> RawDocument<'_> {
-        self.specification.as_raw()
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), self.specification.as_raw());
     }
 
-    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
         let known = self.id.add_fields_read(fields)
             && self
                 .fields
@@ -86,10 +57,49 @@ impl Group {
         }
     }
 
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Grouping {
-            stage: Arc::clone(self),
+            stage: self,
             groups: None,
+        })
+    }
+}
+
+impl Group {
+    fn parse(specification: Specification<'_>) -> Result<Group> {
+        let RawValue::Document(fields_of_all) = specification.value else {
+            return Err(Error::location(
+                15947,
+                "a group's fields must be specified in an object",
+            ));
+        };
+        let (mut id, mut fields) = (None, Vec::<Field>::new());
+        for element in fields_of_all {
+            if element.name() == "_id" {
+                if id.is_some() {
+                    return Err(Error::location(
+                        15948,
+                        "a group's _id may only be specified once",
+                    ));
+                }
+                id = Some(specification.expression(element.value())?);
+                continue;
+            }
+            let field = Field::parse(element, specification)?;
+            if fields.iter().any(|known| known.name == field.name) {
+                return Err(Error::location(
+                    16406,
+                    format!("duplicate field name in $group: {}", field.name),
+                ));
+            }
+            fields.push(field);
+        }
+        let id =
+            id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
+        Ok(Group {
+            specification: fields_of_all.to_owned_document(),
+            id,
+            fields,
         })
     }
 
@@ -98,7 +108,7 @@ impl Group {
         let (mut keys, mut accumulators) = (ValueSet::default(), Vec::new());
         let (mut buffer, mut memory) = (Buffer::default(), BoundedMemory::default());
         while let Some(document) = upstream.read(&mut buffer)? {
-            let mut context = upstream.context(document);
+            let mut context = Context::new(document);
             let key = self.id.evaluate(&mut context)?;
             let (index, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null))?;
             if grown > 0 {
@@ -128,7 +138,7 @@ impl Group {
 }
 
 impl Field {
-    fn parse(element: RawElement<'_>) -> Result<Field> {
+    fn parse(element: RawElement<'_>, specification: Specification<'_>) -> Result<Field> {
         let name = element.name().as_str()?;
         let RawValue::Document(accumulator) = element.value() else {
             return Err(Error::location(
@@ -168,7 +178,7 @@ impl Field {
                 format!("The field '{name}' must be an accumulator object"),
             ));
         };
-        let operand = parse_operand(function, &operator, member.value())?;
+        let operand = parse_operand(function, &operator, member.value(), specification)?;
         Ok(Field {
             name: name.into(),
             function,
@@ -177,7 +187,12 @@ impl Field {
     }
 }
 
-fn parse_operand(function: Function, operator: &str, value: RawValue<'_>) -> Result<Expression> {
+fn parse_operand(
+    function: Function,
+    operator: &str,
+    value: RawValue<'_>,
+    specification: Specification<'_>,
+) -> Result<Expression> {
     match value {
         RawValue::Document(empty) if function == Function::Count && empty.is_empty() => {
             Ok(Expression::Absent)
@@ -186,13 +201,13 @@ fn parse_operand(function: Function, operator: &str, value: RawValue<'_>) -> Res
             "$count takes no arguments, i.e. $count:{}",
         )),
         RawValue::Array(list) if list.len() == 1 => {
-            expression(list.get(0).unwrap_or(RawValue::Null))
+            specification.expression(list.get(0).unwrap_or(RawValue::Null))
         }
         RawValue::Array(_) => Err(Error::location(
             40237,
             format!("The {operator} accumulator is a unary operator"),
         )),
-        single => expression(single),
+        single => specification.expression(single),
     }
 }
 

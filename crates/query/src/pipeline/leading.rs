@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use quarry_bson::RawDocument;
 
-use super::stage::Reads;
-use super::{Pipeline, Stage};
+use super::Pipeline;
+use super::stage::{PartOfFind, Reads};
 use crate::matcher::Matcher;
 use crate::sort::SortPattern;
 
@@ -30,17 +30,17 @@ impl Pipeline {
         let mut leading = Leading::default();
         for stage in &self.stages {
             let bounded = leading.skip.is_some() || leading.limit.is_some();
-            match stage {
-                Stage::Match(stage) if leading.stages == 0 => {
-                    leading.filter = Some(stage.filter());
-                    leading.matcher = Some(stage.matcher());
+            match stage.part_of_find() {
+                PartOfFind::Filter(filter, matcher) if leading.stages == 0 => {
+                    leading.filter = Some(filter);
+                    leading.matcher = Some(matcher);
                 }
-                Stage::Sort(sort) if leading.sort.is_none() && !bounded => {
-                    leading.sort = Some(sort.pattern());
-                    leading.sort_specification = Some(sort.specification());
+                PartOfFind::Sort(specification, pattern) if leading.sort.is_none() && !bounded => {
+                    leading.sort = Some(pattern);
+                    leading.sort_specification = Some(specification);
                 }
-                Stage::Skip(count) if !bounded => leading.skip = Some(*count),
-                Stage::Limit(count) if leading.limit.is_none() => leading.limit = Some(*count),
+                PartOfFind::Skip(count) if !bounded => leading.skip = Some(count),
+                PartOfFind::Limit(count) if leading.limit.is_none() => leading.limit = Some(count),
                 _ => break,
             }
             leading.stages += 1;

@@ -1,12 +1,25 @@
 //! `$limit`: ends after so many documents, and how many of a `$sort`'s results the stages after it want.
 
-use quarry_bson::RawValue;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::Stage;
+use quarry_bson::{DocumentBuilder, RawValue};
+
 use super::execution::{Running, Upstream};
+use super::stage::{PartOfFind, Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<u64> {
+#[derive(Debug)]
+struct Limit {
+    count: u64,
+}
+
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let count = parse_count(specification.value)?;
+    Ok(one(Limit { count }))
+}
+
+fn parse_count(value: RawValue<'_>) -> Result<u64> {
     let count = if value.is_number() {
         value
             .as_i64_exact()
@@ -31,17 +44,35 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<u64> {
     }
 }
 
-pub(super) fn start(count: u64) -> Box<dyn Running> {
-    Box::new(Limiting { left: count })
+impl Stage for Limit {
+    fn name(&self) -> &'static str {
+        "$limit"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), i64::try_from(self.count).unwrap_or(i64::MAX));
+    }
+
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Passes
+    }
+
+    fn part_of_find(&self) -> PartOfFind<'_> {
+        PartOfFind::Limit(self.count)
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Limiting { left: self.count })
+    }
 }
 
 /// How many documents the `$skip` and `$limit` that follow directly take; None for all.
-pub(super) fn results_wanted(following: &[Stage]) -> Option<u64> {
+pub(super) fn results_wanted(following: &[Arc<dyn Stage>]) -> Option<u64> {
     let mut skipped = 0_u64;
     for stage in following {
-        match stage {
-            Stage::Skip(count) => skipped = skipped.saturating_add(*count),
-            Stage::Limit(count) => return Some(skipped.saturating_add(*count)),
+        match stage.part_of_find() {
+            PartOfFind::Skip(count) => skipped = skipped.saturating_add(count),
+            PartOfFind::Limit(count) => return Some(skipped.saturating_add(count)),
             _ => return None,
         }
     }

@@ -6,12 +6,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use quarry_bson::{ArrayBuilder, Document, RawArray, RawDocument, RawValue, Value};
+use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::MEMORY_BYTES_MAX;
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::Reads;
+use super::stage::{Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{bounds, path::split, type_name};
@@ -19,15 +19,19 @@ use crate::interrupts::{self, units_of};
 use crate::memory::{Charge, Counted};
 
 #[derive(Debug)]
-pub struct Lookup {
+struct Lookup {
     collection: Box<str>,
     local: Box<[Box<str>]>,
     foreign: Box<str>,
     output: Box<[Box<str>]>,
 }
 
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    Lookup::parse(specification.value).map(one)
+}
+
 impl Lookup {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<Lookup> {
+    fn parse(value: RawValue<'_>) -> Result<Lookup> {
         let RawValue::Document(options) = value else {
             let text = format!(
                 "the $lookup stage specification must be an object, but found {}",
@@ -73,31 +77,6 @@ impl Lookup {
         })
     }
 
-    pub(super) fn collection(&self) -> &str {
-        &self.collection
-    }
-
-    pub(super) fn explain(&self) -> Document {
-        Document::build(|out| {
-            out.append("from", &*self.collection)
-                .append("as", self.output.join(".").as_str());
-            out.append("localField", self.local.join(".").as_str())
-                .append("foreignField", &*self.foreign);
-        })
-    }
-
-    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
-        fields.insert(self.local[0].to_string());
-        Reads::Passes
-    }
-
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
-        Box::new(LookingUp {
-            stage: Arc::clone(self),
-            document: Buffer::default(),
-        })
-    }
-
     /// The array of the documents that match.
     fn find(&self, document: RawDocument<'_>, upstream: &Upstream<'_, '_>) -> Result<Counted> {
         let mut values = Vec::new();
@@ -140,6 +119,36 @@ impl Lookup {
         }
         builder.finish();
         Ok(found)
+    }
+}
+
+impl Stage for Lookup {
+    fn name(&self) -> &'static str {
+        "$lookup"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.document(self.name())
+            .append("from", &*self.collection)
+            .append("as", self.output.join(".").as_str())
+            .append("localField", self.local.join(".").as_str())
+            .append("foreignField", &*self.foreign);
+    }
+
+    fn foreign_collection(&self) -> Option<&str> {
+        Some(&self.collection)
+    }
+
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        fields.insert(self.local[0].to_string());
+        Reads::Passes
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(LookingUp {
+            stage: self,
+            document: Buffer::default(),
+        })
     }
 }
 

@@ -3,49 +3,51 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
 use super::execution::{Running, Upstream};
-use super::stage::Reads;
+use super::stage::{PartOfFind, Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 use crate::matcher::Matcher;
 
 #[derive(Debug)]
-pub struct Match {
+struct Match {
     filter: Document,
     matcher: Matcher,
 }
 
-impl Match {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<Match> {
-        let RawValue::Document(filter) = value else {
-            return Err(Error::location(
-                15959,
-                "the match filter must be an expression in an object",
-            ));
-        };
-        Ok(Match {
-            filter: filter.to_owned_document(),
-            matcher: Matcher::parse(filter)?,
-        })
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let RawValue::Document(filter) = specification.value else {
+        return Err(Error::location(
+            15959,
+            "the match filter must be an expression in an object",
+        ));
+    };
+    Ok(one(Match {
+        filter: filter.to_owned_document(),
+        matcher: Matcher::parse_in(filter, specification.context)?,
+    }))
+}
+
+impl Stage for Match {
+    fn name(&self) -> &'static str {
+        "$match"
     }
 
-    pub fn filter(&self) -> RawDocument<'_> {
-        self.filter.as_raw()
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), self.filter.as_raw());
     }
 
-    pub fn matcher(&self) -> &Matcher {
-        &self.matcher
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Matching { stage: self })
     }
 
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
-        Box::new(Matching {
-            stage: Arc::clone(self),
-        })
+    fn part_of_find(&self) -> PartOfFind<'_> {
+        PartOfFind::Filter(self.filter.as_raw(), &self.matcher)
     }
 
-    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
-        if add_filter_fields(self.filter(), fields) {
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        if add_filter_fields(self.filter.as_raw(), fields) {
             Reads::Passes
         } else {
             Reads::Everything

@@ -11,6 +11,7 @@ mod accumulator;
 mod add_fields;
 mod bounded_memory;
 mod count;
+mod documents;
 mod execution;
 mod group;
 mod leading;
@@ -25,18 +26,25 @@ mod skip;
 mod sort_by_count;
 mod sort_stage;
 mod stage;
+mod stages;
 mod transform;
 mod unset;
 mod unwind;
 
+use std::sync::Arc;
+
 use quarry_bson::{ArrayBuilder, RawArray, RawValue};
 
 pub(crate) use bounded_memory::BoundedMemory;
-pub use execution::{Execution, ForeignCollections, NoForeignCollections, Run, Source};
+pub use documents::Documents;
+pub use execution::{
+    Execution, ForeignCollections, NoForeignCollections, Run, Running, Source, Upstream,
+};
 pub use leading::Leading;
-pub use stage::Stage;
+pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 
 /// Stages in one pipeline.
 pub const STAGES_MAX: usize = 1000;
@@ -50,11 +58,20 @@ pub const MEMORY_BYTES_MAX: usize = if cfg!(test) {
 
 #[derive(Debug)]
 pub struct Pipeline {
-    pub stages: Vec<Stage>,
+    pub stages: Vec<Arc<dyn Stage>>,
 }
 
 impl Pipeline {
-    pub fn parse(stages: RawArray<'_>) -> Result<Pipeline> {
+    pub fn parse(stages: RawArray<'_>, context: &ExpressionContext) -> Result<Pipeline> {
+        Pipeline::parse_with(stages, context, &[])
+    }
+
+    /// Like `parse`, with first stages that the table of stages does not have.
+    pub fn parse_with(
+        stages: RawArray<'_>,
+        context: &ExpressionContext,
+        added: &[AddedSource<'_>],
+    ) -> Result<Pipeline> {
         let mut parsed = Vec::new();
         for stage in stages {
             let RawValue::Document(stage) = stage else {
@@ -62,7 +79,7 @@ impl Pipeline {
                     "Each element of the 'pipeline' array must be an object",
                 ));
             };
-            Stage::parse(stage, &mut parsed)?;
+            stages::parse(stage, context, added, &mut parsed)?;
             if parsed.len() > STAGES_MAX {
                 let text = format!("Pipeline length must be no longer than {STAGES_MAX} stages.");
                 return Err(Error::location(7_749_501, text));
@@ -71,29 +88,36 @@ impl Pipeline {
         Ok(Pipeline { stages: parsed })
     }
 
+    /// Where the documents come from.
+    pub fn input(&self) -> Input {
+        let first = self.stages.first();
+        first.map_or(Input::Documents, |first| first.input())
+    }
+
     /// A run of the stages from `first` on; those before were done by whoever makes the input.
-    pub fn start_at(&self, first: usize, now_ms: i64) -> Execution {
+    pub fn start_at(&self, first: usize) -> Execution {
         let stages = self.stages.get(first..).unwrap_or_default();
         let running = stages
             .iter()
             .enumerate()
-            .map(|(index, stage)| stage.start(&stages[index + 1..]));
-        Execution::new(running.collect(), now_ms)
+            .map(|(index, stage)| Arc::clone(stage).start(&stages[index + 1..]));
+        Execution::new(running.collect())
     }
 
-    pub fn start(&self, now_ms: i64) -> Execution {
-        self.start_at(0, now_ms)
+    pub fn start(&self) -> Execution {
+        self.start_at(0)
     }
 
     /// The collections of the same database that `$lookup` stages read.
     pub fn foreign_collections(&self) -> impl Iterator<Item = &str> {
-        self.stages.iter().filter_map(Stage::foreign_collection)
+        let stages = self.stages.iter();
+        stages.filter_map(|stage| stage.foreign_collection())
     }
 
     /// Appends the stages from `first` on, as explain prints them.
     pub fn explain(&self, first: usize, out: &mut ArrayBuilder<'_>) {
         for stage in self.stages.get(first..).unwrap_or_default() {
-            out.push(stage.explain().as_raw());
+            stage.explain(&mut out.document());
         }
     }
 }

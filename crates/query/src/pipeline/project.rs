@@ -1,8 +1,10 @@
 //! `$project`: the fields that are kept, or the fields that are not, and fields computed beside those kept.
 
+use std::sync::Arc;
+
 use quarry_bson::{RawDocument, RawValue};
 
-use super::stage::expression;
+use super::stage::{Specification, Stage, one};
 use super::transform::{Kind, Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -15,24 +17,26 @@ enum Rule {
     Compute(crate::expression::Expression),
 }
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Transform> {
-    let RawValue::Document(specification) = value else {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let RawValue::Document(fields) = specification.value else {
         return Err(Error::location(
             15969,
             "$project specification must be an object",
         ));
     };
-    if specification.is_empty() {
+    if fields.is_empty() {
         return Err(Error::location(
             51272,
             "Invalid $project :: caused by :: projection specification must have at least one field",
         ));
     }
     let mut rules = Vec::new();
-    collect(specification, &[], &mut rules).map_err(in_project)?;
+    collect(specification, fields, &[], &mut rules).map_err(in_project)?;
     let kind = kind_of(&rules);
     let leaves = leaves_of(rules, kind).map_err(in_project)?;
-    Transform::new("$project", specification.to_owned_document(), kind, leaves).map_err(in_project)
+    Transform::new("$project", fields.to_owned_document(), kind, leaves)
+        .map(one)
+        .map_err(in_project)
 }
 
 /// A projection names an unknown expression by a code of its own, as MongoDB does.
@@ -49,6 +53,7 @@ fn in_project(error: Error) -> Error {
 
 /// Recursion is bounded by the depth of the specification, a validated document.
 fn collect(
+    specification: Specification<'_>,
     fields: RawDocument<'_>,
     prefix: &[Box<str>],
     rules: &mut Vec<(Vec<Box<str>>, Rule)>,
@@ -65,10 +70,10 @@ fn collect(
                     return Err(Error::location(51270, text));
                 }
                 Some(first) if first.name().as_bytes().first() == Some(&b'$') => {
-                    Rule::Compute(expression(value)?)
+                    Rule::Compute(specification.expression(value)?)
                 }
                 Some(_) => {
-                    collect(nested, &path, rules)?;
+                    collect(specification, nested, &path, rules)?;
                     continue;
                 }
             },
@@ -83,7 +88,7 @@ fn collect(
                     Rule::Exclude
                 }
             }
-            other => Rule::Compute(expression(other)?),
+            other => Rule::Compute(specification.expression(other)?),
         };
         rules.push((path, rule));
     }

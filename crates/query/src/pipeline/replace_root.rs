@@ -3,57 +3,66 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawValue, Value};
+use quarry_bson::{DocumentBuilder, RawValue, Value};
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Reads, expression};
+use super::stage::{Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
-use crate::expression::{Evaluated, Expression, type_name};
+use crate::expression::{Context, Evaluated, Expression, type_name};
 
 #[derive(Debug)]
-pub struct ReplaceRoot {
+struct ReplaceRoot {
     specification: Value,
     new_root: Expression,
 }
 
-impl ReplaceRoot {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<ReplaceRoot> {
-        let RawValue::Document(options) = value else {
-            let text = "expected an object as specification for $replaceRoot stage, got";
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let value = specification.value;
+    let RawValue::Document(options) = value else {
+        let text = "expected an object as specification for $replaceRoot stage, got";
+        return Err(Error::location(
+            40229,
+            format!("{text} {}", type_name(value)),
+        ));
+    };
+    let mut new_root = None;
+    for element in options {
+        if element.name() != "newRoot" {
+            let text = "unrecognized option to $replaceRoot stage:";
             return Err(Error::location(
-                40229,
-                format!("{text} {}", type_name(value)),
+                40230,
+                format!("{text} {}, only valid option is 'newRoot'.", element.name()),
             ));
-        };
-        let mut new_root = None;
-        for element in options {
-            if element.name() != "newRoot" {
-                let text = "unrecognized option to $replaceRoot stage:";
-                return Err(Error::location(
-                    40230,
-                    format!("{text} {}, only valid option is 'newRoot'.", element.name()),
-                ));
-            }
-            new_root = Some(element.value());
         }
-        let text = "no newRoot specified for the $replaceRoot stage";
-        ReplaceRoot::parse_with(new_root.ok_or_else(|| Error::location(40231, text))?)
+        new_root = Some(element.value());
+    }
+    let text = "no newRoot specified for the $replaceRoot stage";
+    parse_with(Specification {
+        value: new_root.ok_or_else(|| Error::location(40231, text))?,
+        ..specification
+    })
+}
+
+/// `$replaceWith`, whose value is the new root itself.
+pub(super) fn parse_with(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let value = specification.value;
+    Ok(one(ReplaceRoot {
+        specification: value.to_value(),
+        new_root: specification.expression(value)?,
+    }))
+}
+
+impl Stage for ReplaceRoot {
+    fn name(&self) -> &'static str {
+        "$replaceRoot"
     }
 
-    pub(super) fn parse_with(value: RawValue<'_>) -> Result<ReplaceRoot> {
-        Ok(ReplaceRoot {
-            specification: value.to_value(),
-            new_root: expression(value)?,
-        })
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.document(self.name())
+            .append("newRoot", &self.specification);
     }
 
-    pub(super) fn explain(&self) -> Document {
-        Document::build(|out| {
-            out.append("newRoot", &self.specification);
-        })
-    }
-
-    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
         if self.new_root.add_fields_read(fields) {
             Reads::Only
         } else {
@@ -61,9 +70,9 @@ impl ReplaceRoot {
         }
     }
 
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Replacing {
-            stage: Arc::clone(self),
+            stage: self,
             buffer: Buffer::default(),
         })
     }
@@ -79,10 +88,7 @@ impl Running for Replacing {
         let Some(document) = upstream.read(&mut self.buffer)? else {
             return Ok(false);
         };
-        let found = self
-            .stage
-            .new_root
-            .evaluate(&mut upstream.context(document))?;
+        let found = self.stage.new_root.evaluate(&mut Context::new(document))?;
         if let Some(RawValue::Document(root)) = found.as_raw() {
             out.extend_from_slice(root.as_bytes());
             drop(found);

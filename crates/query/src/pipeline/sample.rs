@@ -1,61 +1,68 @@
 //! `$sample`: a number of documents drawn at random, each as likely as any other, in random order.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawValue};
+use quarry_bson::{DocumentBuilder, RawValue};
 
 use super::bounded_memory::BoundedMemory;
 use super::execution::{Buffer, Running, Upstream};
+use super::stage::{Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 
 #[derive(Debug)]
-pub struct Sample {
+struct Sample {
     size: u64,
 }
 
-impl Sample {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<Sample> {
-        let RawValue::Document(options) = value else {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let RawValue::Document(options) = specification.value else {
+        return Err(Error::location(
+            28745,
+            "the $sample stage specification must be an object",
+        ));
+    };
+    let mut size = None;
+    for element in options {
+        if element.name() != "size" {
             return Err(Error::location(
-                28745,
-                "the $sample stage specification must be an object",
+                28748,
+                format!("unrecognized option to $sample: {}", element.name()),
             ));
-        };
-        let mut size = None;
-        for element in options {
-            if element.name() != "size" {
-                return Err(Error::location(
-                    28748,
-                    format!("unrecognized option to $sample: {}", element.name()),
-                ));
-            }
-            let value = element.value();
-            let number = value.as_f64_lossy();
-            let number = number.ok_or_else(|| {
-                Error::location(28746, "size argument to $sample must be a number")
-            })?;
-            if number < 0.0 {
-                return Err(Error::location(
-                    28747,
-                    "size argument to $sample must not be negative",
-                ));
-            }
-            // The cast cuts a fraction off, as MongoDB does, and brings what is too large to the edge.
-            size = Some(number as u64);
         }
-        let size =
-            size.ok_or_else(|| Error::location(28749, "$sample stage must specify a size"))?;
-        Ok(Sample { size })
+        let value = element.value();
+        let number = value.as_f64_lossy();
+        let number = number
+            .ok_or_else(|| Error::location(28746, "size argument to $sample must be a number"))?;
+        if number < 0.0 {
+            return Err(Error::location(
+                28747,
+                "size argument to $sample must not be negative",
+            ));
+        }
+        // The cast cuts a fraction off, as MongoDB does, and brings what is too large to the edge.
+        size = Some(number as u64);
+    }
+    let size = size.ok_or_else(|| Error::location(28749, "$sample stage must specify a size"))?;
+    Ok(one(Sample { size }))
+}
+
+impl Stage for Sample {
+    fn name(&self) -> &'static str {
+        "$sample"
     }
 
-    pub(super) fn explain(&self) -> Document {
-        Document::build(|out| {
-            out.append("size", i64::try_from(self.size).unwrap_or(i64::MAX));
-        })
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        let size = i64::try_from(self.size).unwrap_or(i64::MAX);
+        out.document(self.name()).append("size", size);
     }
 
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Passes
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Sampling {
             size: self.size,
             drawn: None,

@@ -1,11 +1,25 @@
 //! `$skip`: drops the first documents.
 
-use quarry_bson::RawValue;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{DocumentBuilder, RawValue};
 
 use super::execution::{Running, Upstream};
+use super::stage::{PartOfFind, Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<u64> {
+#[derive(Debug)]
+struct Skip {
+    count: u64,
+}
+
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let count = parse_count(specification.value)?;
+    Ok(one(Skip { count }))
+}
+
+fn parse_count(value: RawValue<'_>) -> Result<u64> {
     let count = if value.is_number() {
         value
             .as_i64_exact()
@@ -26,8 +40,26 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<u64> {
     })
 }
 
-pub(super) fn start(count: u64) -> Box<dyn Running> {
-    Box::new(Skipping { left: count })
+impl Stage for Skip {
+    fn name(&self) -> &'static str {
+        "$skip"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), i64::try_from(self.count).unwrap_or(i64::MAX));
+    }
+
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Passes
+    }
+
+    fn part_of_find(&self) -> PartOfFind<'_> {
+        PartOfFind::Skip(self.count)
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Skipping { left: self.count })
+    }
 }
 
 struct Skipping {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawValue};
 
-use super::Stage;
-use super::group::Group;
-use super::sort_stage::Sort;
+use super::stage::{Specification, Stage};
+use super::{group, sort_stage};
 use crate::error::{Error, Result};
 
-pub(super) fn parse(value: RawValue<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let value = specification.value;
     match value {
         RawValue::Document(document) => {
             let is_operator = document
@@ -37,11 +37,11 @@ pub(super) fn parse(value: RawValue<'_>, stages: &mut Vec<Stage>) -> Result<()> 
     let sort = Document::build(|out| {
         out.append("count", -1);
     });
-    stages.push(Stage::Group(Arc::new(Group::parse(RawValue::Document(
-        group.as_raw(),
-    ))?)));
-    stages.push(Stage::Sort(Arc::new(Sort::parse(RawValue::Document(
-        sort.as_raw(),
-    ))?)));
-    Ok(())
+    let means = |value| Specification {
+        value,
+        ..specification
+    };
+    let mut stages = group::parse(means(RawValue::Document(group.as_raw())))?;
+    stages.extend(sort_stage::parse(means(RawValue::Document(sort.as_raw())))?);
+    Ok(stages)
 }

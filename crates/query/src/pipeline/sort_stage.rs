@@ -4,56 +4,56 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::Reads;
+use super::limit::results_wanted;
+use super::stage::{PartOfFind, Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 use crate::sort::SortPattern;
 use crate::sorter::{Sorted, Sorter};
 
 #[derive(Debug)]
-pub struct Sort {
+struct Sort {
     specification: Document,
     pattern: SortPattern,
 }
 
-impl Sort {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<Sort> {
-        let RawValue::Document(specification) = value else {
-            return Err(Error::location(
-                15973,
-                "the $sort key specification must be an object",
-            ));
-        };
-        if specification.is_empty() {
-            return Err(Error::location(
-                15976,
-                "$sort stage must have at least one sort key",
-            ));
-        }
-        Ok(Sort {
-            specification: specification.to_owned_document(),
-            pattern: SortPattern::parse(specification)?,
-        })
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let RawValue::Document(specification) = specification.value else {
+        return Err(Error::location(
+            15973,
+            "the $sort key specification must be an object",
+        ));
+    };
+    if specification.is_empty() {
+        return Err(Error::location(
+            15976,
+            "$sort stage must have at least one sort key",
+        ));
+    }
+    Ok(one(Sort {
+        specification: specification.to_owned_document(),
+        pattern: SortPattern::parse(specification)?,
+    }))
+}
+
+impl Stage for Sort {
+    fn name(&self) -> &'static str {
+        "$sort"
     }
 
-    pub fn specification(&self) -> RawDocument<'_> {
-        self.specification.as_raw()
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.document(self.name())
+            .append("sortKey", self.specification.as_raw());
     }
 
-    pub fn pattern(&self) -> &SortPattern {
-        &self.pattern
+    fn part_of_find(&self) -> PartOfFind<'_> {
+        PartOfFind::Sort(self.specification.as_raw(), &self.pattern)
     }
 
-    pub(super) fn explain(&self) -> Document {
-        Document::build(|out| {
-            out.append("sortKey", self.specification());
-        })
-    }
-
-    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
-        for element in self.specification() {
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        for element in self.specification.as_raw() {
             fields.insert(
                 element
                     .name()
@@ -67,14 +67,16 @@ impl Sort {
         Reads::Passes
     }
 
-    pub(super) fn start(self: &Arc<Self>, wanted: Option<u64>) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Sorting {
-            stage: Arc::clone(self),
-            wanted,
+            stage: self,
+            wanted: results_wanted(following),
             sorted: None,
         })
     }
+}
 
+impl Sort {
     /// Reads all input; the rows come back in order.
     fn fill(&self, wanted: Option<u64>, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
         let mut sorter = Sorter::new(wanted);

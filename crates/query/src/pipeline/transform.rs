@@ -12,7 +12,7 @@ use quarry_bson::{
 };
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::Reads;
+use super::stage::{Reads, Stage};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, bounds};
 use crate::interrupts;
@@ -20,7 +20,7 @@ use crate::memory::{Charge, bytes_of};
 use crate::name_table::NameTable;
 
 #[derive(Debug)]
-pub struct Transform {
+pub(super) struct Transform {
     name: &'static str,
     specification: Document,
     tree: Tree,
@@ -77,14 +77,6 @@ impl Transform {
         })
     }
 
-    pub(super) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    pub fn specification(&self) -> RawDocument<'_> {
-        self.specification.as_raw()
-    }
-
     /// Appends the transformed document to `out`.
     pub(super) fn apply<'a>(
         &'a self,
@@ -95,15 +87,25 @@ impl Transform {
         self.tree
             .apply(document, context, &mut DocumentBuilder::new(out))
     }
+}
 
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
+impl Stage for Transform {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name, self.specification.as_raw());
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Transforming {
-            stage: Arc::clone(self),
+            stage: self,
             buffer: Buffer::default(),
         })
     }
 
-    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
         let known = self
             .tree
             .nodes
@@ -136,7 +138,7 @@ impl Running for Transforming {
             return Ok(false);
         };
         self.stage
-            .apply(document, &mut upstream.context(document), out)?;
+            .apply(document, &mut Context::new(document), out)?;
         self.buffer.empty();
         Ok(true)
     }

@@ -1,13 +1,16 @@
 //! `$unset`: an excluding `$project` by another name.
 
+use std::sync::Arc;
+
 use quarry_bson::{Document, RawValue};
 
+use super::stage::{Specification, Stage, one};
 use super::transform::{Kind, Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::expression::path::split;
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Transform> {
-    let names: Vec<&str> = match value {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let names: Vec<&str> = match specification.value {
         RawValue::String(name) => vec![name.as_str()?],
         RawValue::Array(array) => {
             let names: Option<Vec<&str>> = array.iter().map(|name| name.as_str()).collect();
@@ -45,5 +48,7 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<Transform> {
         )
     };
     // Explain prints the stage as the exclusion that it is.
-    Transform::new("$project", specification, Kind::Exclude, leaves).map_err(in_unset)
+    Transform::new("$project", specification, Kind::Exclude, leaves)
+        .map(one)
+        .map_err(in_unset)
 }

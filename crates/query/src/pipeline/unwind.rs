@@ -4,23 +4,27 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawArray, RawDocument, RawValue};
+use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Reads, text};
+use super::stage::{Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
 use crate::expression::{path::split, type_name};
 
 #[derive(Debug)]
-pub struct Unwind {
+struct Unwind {
     path: Box<[Box<str>]>,
     index: Option<Box<[Box<str>]>>,
     preserve: bool,
 }
 
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    Unwind::parse(specification.value).map(one)
+}
+
 impl Unwind {
-    pub(super) fn parse(value: RawValue<'_>) -> Result<Unwind> {
+    fn parse(value: RawValue<'_>) -> Result<Unwind> {
         match value {
             RawValue::String(path) => Ok(Unwind {
                 path: parse_path(path.as_str()?)?,
@@ -49,7 +53,7 @@ impl Unwind {
                         let text = "expected a string as the path for $unwind stage, got";
                         Error::location(28808, format!("{text} {}", type_name(value)))
                     };
-                    path = Some(parse_path(text(value, wrong)?)?);
+                    path = Some(parse_path(value.as_str().ok_or_else(wrong)?)?);
                 }
                 b"preserveNullAndEmptyArrays" => {
                     let text = "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got";
@@ -72,32 +76,6 @@ impl Unwind {
         })
     }
 
-    pub(super) fn explain(&self) -> Document {
-        Document::build(|out| {
-            out.append("path", format!("${}", self.path.join(".")).as_str());
-            if self.preserve {
-                out.append("preserveNullAndEmptyArrays", true);
-            }
-            if let Some(index) = &self.index {
-                out.append("includeArrayIndex", index.join(".").as_str());
-            }
-        })
-    }
-
-    pub(super) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
-        fields.insert(self.path[0].to_string());
-        Reads::Passes
-    }
-
-    pub(super) fn start(self: &Arc<Self>) -> Box<dyn Running> {
-        Box::new(Unwinding {
-            stage: Arc::clone(self),
-            document: Buffer::default(),
-            opened: None,
-            scratch: Buffer::default(),
-        })
-    }
-
     /// Appends the document with the field and, where asked for, the position set.
     fn write(
         &self,
@@ -116,6 +94,37 @@ impl Unwind {
         nested_field::set(unwound, index, Some(position), out);
         scratch.empty();
         Ok(())
+    }
+}
+
+impl Stage for Unwind {
+    fn name(&self) -> &'static str {
+        "$unwind"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        let mut options = out.document(self.name());
+        options.append("path", format!("${}", self.path.join(".")).as_str());
+        if self.preserve {
+            options.append("preserveNullAndEmptyArrays", true);
+        }
+        if let Some(index) = &self.index {
+            options.append("includeArrayIndex", index.join(".").as_str());
+        }
+    }
+
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        fields.insert(self.path[0].to_string());
+        Reads::Passes
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Unwinding {
+            stage: self,
+            document: Buffer::default(),
+            opened: None,
+            scratch: Buffer::default(),
+        })
     }
 }
 

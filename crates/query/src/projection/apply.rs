@@ -15,7 +15,6 @@ pub(super) struct Run<'p, 'd> {
     pub mode: Mode,
     pub root: RawDocument<'d>,
     pub details: &'p MatchDetails,
-    pub now_ms: i64,
 }
 
 impl Run<'_, '_> {
@@ -171,7 +170,7 @@ impl Run<'_, '_> {
             interrupts::work(1)?;
             match node {
                 Node::Computed(expression) => {
-                    let mut context = Context::new(self.root, self.now_ms);
+                    let mut context = Context::new(self.root);
                     let value = expression.evaluate(&mut context)?;
                     if let Some(value) = value.as_raw() {
                         out.append(name, value);

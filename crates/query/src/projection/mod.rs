@@ -12,6 +12,7 @@ mod slice;
 use quarry_bson::{DocumentBuilder, RawDocument};
 
 use crate::error::Result;
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
 use node::Branch;
@@ -23,8 +24,6 @@ pub struct Projection {
     /// What has to be read to project: None unless every leaf is a plain inclusion.
     required: Option<Vec<FieldPath>>,
     uses_matched_element: bool,
-    /// `$$NOW` of computed fields.
-    now_ms: i64,
 }
 
 /// What happens to fields that the projection does not name.
@@ -37,7 +36,16 @@ enum Mode {
 impl Projection {
     /// `filter` is the query's: a positional projection must name an array that it asks about.
     pub fn parse(projection: RawDocument<'_>, filter: Option<&Matcher>) -> Result<Projection> {
-        parse::parse(projection, filter)
+        Projection::parse_in(projection, filter, &ExpressionContext::default())
+    }
+
+    /// Like `parse`, for a command whose expressions have the context in common.
+    pub fn parse_in(
+        projection: RawDocument<'_>,
+        filter: Option<&Matcher>,
+        context: &ExpressionContext,
+    ) -> Result<Projection> {
+        parse::parse(projection, filter, context)
     }
 
     /// True for `{}`: documents are returned as they are.
@@ -71,7 +79,6 @@ impl Projection {
             mode: self.mode,
             root: document,
             details,
-            now_ms: self.now_ms,
         };
         let mut builder = DocumentBuilder::new(out);
         run.document(

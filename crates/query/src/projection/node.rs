@@ -54,14 +54,14 @@ impl Branch {
     }
 
     /// Evaluates the constant parts of computed fields, and fails where one cannot be.
-    pub fn fold(&mut self, now_ms: i64) -> Result<()> {
+    pub fn fold(&mut self) -> Result<()> {
         for node in self.fields.values_mut() {
             match node {
                 Node::Computed(expression) => {
                     let parsed = std::mem::replace(expression, Expression::Absent);
-                    *expression = parsed.folded(now_ms)?;
+                    *expression = parsed.folded()?;
                 }
-                Node::Branch(branch) => branch.fold(now_ms)?,
+                Node::Branch(branch) => branch.fold()?,
                 _ => {}
             }
         }

@@ -1,13 +1,13 @@
 //! From a projection document to the tree. A projection either includes or excludes; `_id` may go its own way.
 //! The first plain inclusion or exclusion decides which it is.
 
-use quarry_bson::{DateTime, RawDocument, RawElement, RawValue};
+use quarry_bson::{RawDocument, RawElement, RawValue};
 
 use super::node::{Branch, Node};
 use super::slice::Slice;
 use super::{Mode, Projection};
 use crate::error::{Error, Result};
-use crate::expression::{Expression, Variables};
+use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
@@ -18,10 +18,21 @@ const UNITS_OF_A_FIELD: usize = 50;
 /// Levels of documents in a projection.
 const PROJECTION_DEPTH_MAX: usize = 100;
 
-pub(super) fn parse(projection: RawDocument<'_>, filter: Option<&Matcher>) -> Result<Projection> {
+pub(super) fn parse(
+    projection: RawDocument<'_>,
+    filter: Option<&Matcher>,
+    context: &ExpressionContext,
+) -> Result<Projection> {
     let mut parser = Parser {
         filter,
-        ..Parser::default()
+        context,
+        root: Branch::default(),
+        mode: None,
+        includes_id: None,
+        has_elem_match: false,
+        has_matched: false,
+        paths: Vec::new(),
+        has_other: false,
     };
     for element in projection {
         parser.field("", element, 0)?;
@@ -29,9 +40,9 @@ pub(super) fn parse(projection: RawDocument<'_>, filter: Option<&Matcher>) -> Re
     parser.finish()
 }
 
-#[derive(Default)]
 struct Parser<'f> {
     filter: Option<&'f Matcher>,
+    context: &'f ExpressionContext,
     root: Branch,
     mode: Option<Mode>,
     /// What the projection says of `_id` alone.
@@ -240,7 +251,7 @@ impl Parser<'_> {
         }
         self.mode = Some(Mode::Drop);
         self.has_other = true;
-        let expression = Expression::parse(element.value(), &mut Variables::new())?;
+        let expression = Expression::parse(element.value(), self.context)?;
         self.root.insert(&path, Node::Computed(expression))
     }
 
@@ -265,15 +276,13 @@ impl Parser<'_> {
             }
             (Mode::Keep, Some(false)) => self.root.insert(&id, Node::Exclude)?,
         }
-        let now_ms = DateTime::now().0;
-        self.root.fold(now_ms)?;
+        self.root.fold()?;
         let plain = mode == Mode::Drop && !self.has_other;
         Ok(Projection {
             mode,
             root: self.root,
             required: plain.then_some(self.paths),
             uses_matched_element: self.has_matched,
-            now_ms,
         })
     }
 }

@@ -119,6 +119,7 @@ impl Fixture {
         let (filter, update) = (json(filter), json(update));
         let request = UpdateRequest {
             namespace: &self.namespace,
+            context: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert,
@@ -137,6 +138,7 @@ impl Fixture {
         let filter = json(filter);
         let request = DeleteRequest {
             namespace: &self.namespace,
+            context: None,
             filter: filter.as_raw(),
             is_multi,
             hint: None,

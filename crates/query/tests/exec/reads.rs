@@ -102,7 +102,7 @@ fn a_pipeline_over_several_batches_hands_out_every_document_once_and_none_that_w
     let RawValue::Array(stages) = pipeline.as_raw().get("pipeline").unwrap() else {
         unreachable!()
     };
-    let request = AggregateRequest::new(&fixture.namespace, stages);
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
     let mut executor = exec::aggregate(&fixture.database, &fixture.operation, request).unwrap();
     let (mut ids, mut out) = (Vec::new(), Vec::new());
     let mut deleted = 0;
@@ -359,7 +359,7 @@ fn counts_distinct_values_and_pipelines() {
     let aggregate = |stages: &str| {
         let pipeline = json(&format!(r#"{{"p": {stages}}}"#));
         let request = AggregateRequest::new(
-            &fixture.namespace,
+            Over::Collection(&fixture.namespace),
             pipeline.as_raw().get_array("p").unwrap(),
         );
         fixture.drain(exec::aggregate(&fixture.database, &fixture.operation, request).unwrap())

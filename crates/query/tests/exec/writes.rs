@@ -360,6 +360,7 @@ fn an_upsert_cannot_ask_an_expression() {
         let (filter, change) = (json(filter), json(r#"{"$set": {"b": 1}}"#));
         let mut request = UpdateRequest {
             namespace: &fixture.namespace,
+            context: None,
             filter: filter.as_raw(),
             update: RawValue::Document(change.as_raw()),
             is_upsert: true,

@@ -1,12 +1,13 @@
 //! `aggregate`: runs a pipeline over a collection, or over what a first stage makes.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
-use quarry_bson::{DateTime, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
+use quarry_bson::{DateTime, Document, DocumentBuilder, RawArray, RawValue};
 use quarry_database::Namespace;
 use quarry_query::ErrorCode;
-use quarry_query::exec::{self, AggregateRequest};
+use quarry_query::exec::{self, AggregateRequest, Over};
 use quarry_query::matcher::Matcher;
+use quarry_query::pipeline::{AddedSource, Documents, Input, Specification, Stage};
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -42,7 +43,6 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    writes::refuse_let(invocation)?;
     if invocation.boolean("explain")? {
         return super::explain::explain_aggregate(invocation, invocation.body, reply);
     }
@@ -58,61 +58,71 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ));
     };
     let namespace = namespace(invocation)?;
-    let Some(namespace) = namespace else {
-        let source = Source::Documents(collectionless(invocation, pipeline)?);
-        let shown = format!("{}.{COLLECTIONLESS}", invocation.generic.database);
-        return answer(
-            ClientCursor::new(shown, invocation.generic.session, source),
-            invocation,
-            batch,
-            reply,
-        );
+    let database = invocation.generic.database;
+    let (over, shown) = match &namespace {
+        Some(namespace) => (Over::Collection(namespace), namespace.as_str().to_owned()),
+        None => (
+            Over::Database(database),
+            format!("{database}.{COLLECTIONLESS}"),
+        ),
     };
-    let shown = namespace.as_str().to_owned();
-    if let Some(options) = stats_stage(pipeline) {
-        let source = Source::Documents([stats(invocation, &namespace, options?)?].into());
-        return answer(
-            ClientCursor::new(shown, invocation.generic.session, source),
-            invocation,
-            batch,
-            reply,
-        );
-    }
-    let mut request = AggregateRequest::new(&namespace, pipeline);
-    request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
-    let executor = exec::aggregate(&invocation.server.database, invocation.operation, request)?;
+    let context = writes::context(invocation)?;
+    let shared: &Invocation<'_> = invocation;
+    let current_op = |specification: Specification<'_>| {
+        let documents = operations(shared, pipeline, specification)?;
+        Ok(stage(Documents::new(
+            specification,
+            documents,
+            Input::MadeOfNothing,
+        )))
+    };
+    let coll_stats = |specification: Specification<'_>| {
+        let documents = vec![stats(shared, namespace.as_ref(), specification)?];
+        Ok(stage(Documents::new(
+            specification,
+            documents,
+            Input::MadeOfCollection,
+        )))
+    };
+    let sources = [
+        AddedSource {
+            name: "$collStats",
+            parse: &coll_stats,
+        },
+        AddedSource {
+            name: "$currentOp",
+            parse: &current_op,
+        },
+    ];
+    let mut request = AggregateRequest::new(over, pipeline);
+    request.context = Some(&context);
+    request.sources = &sources;
+    request.hint = shared.get("hint").map(some_hint).transpose()?.flatten();
+    let executor = exec::aggregate(&shared.server.database, shared.operation, request)?;
     let source = Source::Executor(Box::new(executor));
-    answer(
-        ClientCursor::new(shown, invocation.generic.session, source),
-        invocation,
-        batch,
-        reply,
-    )
+    let cursor = ClientCursor::new(shown, invocation.generic.session, source);
+    answer(cursor, invocation, batch, reply)
 }
 
-/// The options of a pipeline that is `$collStats` alone.
-fn stats_stage(pipeline: RawArray<'_>) -> Option<Result<RawDocument<'_>>> {
-    let stage = pipeline.get(0)?.as_document()?.first()?;
-    if stage.name() != "$collStats" {
-        return None;
-    }
-    if pipeline.get(1).is_some() {
-        return Some(Err(CommandError::not_supported(
-            "a stage behind $collStats",
-        )));
-    }
-    let options = stage.value().as_document();
-    Some(
-        options
-            .ok_or_else(|| CommandError::failed_to_parse("$collStats must take a nested object")),
-    )
+fn stage(documents: Documents) -> Arc<dyn Stage> {
+    Arc::new(documents)
 }
 
+/// The document of `$collStats`.
 fn stats(
     invocation: &Invocation<'_>,
-    namespace: &Namespace,
-    options: RawDocument<'_>,
+    namespace: Option<&Namespace>,
+    specification: Specification<'_>,
 ) -> Result<Document> {
+    let RawValue::Document(options) = specification.value else {
+        return Err(CommandError::failed_to_parse(
+            "$collStats must take a nested object",
+        ));
+    };
+    let Some(namespace) = namespace else {
+        let message = "{aggregate: 1} is not valid for '$collStats'; a collection is required.";
+        return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
+    };
     let stats = invocation.server.database.coll_stats(namespace)?;
     let mut document = Document::new();
     document.append("ns", namespace.as_str());
@@ -158,71 +168,37 @@ fn check_listed(bytes: usize) -> Result<()> {
     Err(CommandError::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, message))
 }
 
-/// A pipeline over no collection: `$currentOp`, and `$match` behind it.
-fn collectionless(
+/// The documents of `$currentOp`: those that a `$match` behind it lets through, because a list of all idle cursors may be
+/// larger than what may be held.
+fn operations(
     invocation: &Invocation<'_>,
     pipeline: RawArray<'_>,
-) -> Result<VecDeque<Document>> {
-    let mut stages = pipeline
-        .iter()
-        .filter_map(|stage| stage.as_document()?.first());
-    let options = match stages.next() {
-        Some(stage) if stage.name() == "$currentOp" && invocation.generic.database == "admin" => {
-            stage
-                .value()
-                .as_document()
-                .ok_or_else(|| CommandError::failed_to_parse("$currentOp takes an object"))?
-        }
-        Some(stage) => {
-            let message = format!(
-                "{{aggregate: 1}} is not valid for '{}'; a collection is required.",
-                stage.name()
-            );
-            return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
-        }
-        None => {
-            return Err(CommandError::new(
-                ErrorCode::INVALID_NAMESPACE,
-                "{aggregate: 1} is not valid for an empty pipeline.",
-            ));
-        }
-    };
-    let with_idle = options
-        .get("idleConnections")
-        .is_some_and(|value| value.is_truthy());
-    let with_cursors = options
-        .get("idleCursors")
-        .is_some_and(|value| value.is_truthy());
-    let mut matchers = Vec::new();
-    for stage in stages {
-        let RawValue::Document(filter) = stage.value() else {
-            return Err(CommandError::failed_to_parse(format!(
-                "{} takes an object",
-                stage.name()
-            )));
-        };
-        if stage.name() != "$match" {
-            return Err(CommandError::not_supported(format_args!(
-                "{} behind $currentOp",
-                stage.name()
-            )));
-        }
-        matchers.push(Matcher::parse(filter)?);
+    specification: Specification<'_>,
+) -> Result<Vec<Document>> {
+    if invocation.generic.database != "admin" {
+        let message =
+            "$currentOp must be run against the 'admin' database with {aggregate: 1}".to_owned();
+        return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
     }
-    let mut documents: VecDeque<Document> =
-        super::current_op::list(invocation, false, with_idle).into();
-    let is_meant = |document: &Document| {
-        let matches = |matcher: &Matcher| matcher.matches(document.as_raw());
-        matchers.iter().all(matches)
+    let RawValue::Document(options) = specification.value else {
+        return Err(CommandError::failed_to_parse("$currentOp takes an object"));
     };
-    documents.retain(is_meant);
-    if with_cursors {
+    let asks_for = |option: &str| options.get(option).is_some_and(|value| value.is_truthy());
+    let behind = pipeline.get(1).and_then(|stage| stage.as_document());
+    let filter = behind.and_then(|stage| stage.sole_element("$match")?.value().as_document());
+    let matcher = match filter {
+        Some(filter) => Matcher::parse_in(filter, specification.context)?,
+        None => Matcher::of_everything(),
+    };
+    let mut documents = super::current_op::list(invocation, false, asks_for("idleConnections"));
+    documents.retain(|document| matcher.matches(document.as_raw()));
+    if asks_for("idleCursors") {
         let mut bytes = 0;
         let cursors = &invocation.server.cursors;
         cursors.list_idle(invocation.operation, &mut |document| {
-            if is_meant(&document) {
+            if matcher.matches(document.as_raw()) {
                 bytes += document.as_bytes().len();
-                documents.push_back(document);
+                documents.push(document);
             }
             check_listed(bytes)
         })?;

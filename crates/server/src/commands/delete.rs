@@ -3,6 +3,7 @@
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, DeleteRequest};
+use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -32,11 +33,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let statements = invocation.documents("deletes")?;
     writes::check_batch(statements.len())?;
-    writes::refuse_let(invocation)?;
+    let context = writes::context(invocation)?;
     let is_ordered = is_ordered(invocation)?;
     let requests = statements
         .iter()
-        .map(|statement| parse(&namespace, *statement))
+        .map(|statement| parse(&namespace, &context, *statement))
         .collect::<Result<Vec<_>>>()?;
     let level = writes::level(invocation);
     writes::announce(invocation, level, statements.len());
@@ -78,6 +79,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// Reads one statement; `explain` shares it.
 pub fn parse<'a>(
     namespace: &'a Namespace,
+    context: &'a ExpressionContext,
     statement: RawDocument<'a>,
 ) -> Result<DeleteRequest<'a>> {
     let (mut filter, mut limit, mut hint) = (None, None, None);
@@ -119,6 +121,7 @@ pub fn parse<'a>(
     };
     Ok(DeleteRequest {
         namespace,
+        context: Some(context),
         filter,
         is_multi,
         hint,

@@ -5,6 +5,7 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, Explained, Verbosity};
 
+use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 
@@ -35,19 +36,22 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         return explain(invocation, body, verbosity, reply);
     }
     let namespace = Namespace::new(invocation.generic.database, collection)?;
+    let context = &writes::context_of(body)?;
     let explained = match name {
-        "find" => Explained::Find(super::find::parse(&namespace, body)?.0),
+        "find" => Explained::Find(super::find::parse(&namespace, context, body)?.0),
         "count" => Explained::Count(super::count::parse(&namespace, body)?),
         "update" => Explained::Update(super::update::parse(
             &namespace,
+            context,
             only_statement(body, "updates")?,
         )?),
         "delete" => Explained::Delete(super::delete::parse(
             &namespace,
+            context,
             only_statement(body, "deletes")?,
         )?),
         "findAndModify" | "findandmodify" => {
-            Explained::FindAndModify(super::find_and_modify::parse(&namespace, body)?)
+            Explained::FindAndModify(super::find_and_modify::parse(&namespace, context, body)?)
         }
         _ => {
             return Err(CommandError::new(
@@ -87,7 +91,10 @@ fn explain(
     let pipeline = body.get_array("pipeline").ok_or_else(|| {
         CommandError::type_mismatch("'pipeline' option must be specified as an array")
     })?;
-    let request = exec::AggregateRequest::new(&namespace, pipeline);
+    let context = writes::context_of(body)?;
+    let over = exec::Over::Collection(&namespace);
+    let mut request = exec::AggregateRequest::new(over, pipeline);
+    request.context = Some(&context);
     exec::explain(
         &invocation.server.database,
         invocation.operation,

@@ -2,9 +2,11 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_query::exec::{self, FindRequest};
+use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use crate::commands::first_batch::{FirstBatch, answer};
+use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::sessions::client_cursor::{ClientCursor, Source};
@@ -43,7 +45,8 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let (request, options) = parse(&namespace, invocation.body)?;
+    let context = writes::context(invocation)?;
+    let (request, options) = parse(&namespace, &context, invocation.body)?;
     let executor = exec::find(&invocation.server.database, invocation.operation, request)?;
     let mut cursor = ClientCursor::new(
         namespace.as_str().to_owned(),
@@ -68,9 +71,11 @@ pub struct CursorOptions {
 /// Reads the fields of a find; `explain` shares it.
 pub fn parse<'a>(
     namespace: &'a quarry_database::Namespace,
+    context: &'a ExpressionContext,
     body: RawDocument<'a>,
 ) -> Result<(FindRequest<'a>, CursorOptions)> {
     let mut request = FindRequest::new(namespace);
+    request.context = Some(context);
     let mut options = CursorOptions::default();
     for element in body.iter().skip(1) {
         let value = element.value();
@@ -97,7 +102,7 @@ pub fn parse<'a>(
                     return Err(not_served(&field));
                 }
             }
-            b"let" | b"min" | b"max" | b"resumeAfter"
+            b"min" | b"max" | b"resumeAfter"
                 if value.as_document().is_none_or(|asked| !asked.is_empty()) =>
             {
                 return Err(not_served(&name.to_string_lossy()));

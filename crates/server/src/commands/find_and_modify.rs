@@ -3,6 +3,7 @@
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, FindAndModifyRequest};
+use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -36,8 +37,8 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    writes::refuse_let(invocation)?;
-    let request = parse(&namespace, invocation.body)?;
+    let context = writes::context(invocation)?;
+    let request = parse(&namespace, &context, invocation.body)?;
     let is_remove = request.update.is_none();
     let level = writes::level(invocation);
     writes::announce(invocation, level, 1);
@@ -79,10 +80,12 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// Reads the command; `explain` shares it.
 pub fn parse<'a>(
     namespace: &'a Namespace,
+    context: &'a ExpressionContext,
     body: RawDocument<'a>,
 ) -> Result<FindAndModifyRequest<'a>> {
     let mut request = FindAndModifyRequest {
         keeps_empty_timestamps: writes::keeps_empty_timestamps(body),
+        context: Some(context),
         ..FindAndModifyRequest::new(namespace)
     };
     let mut is_remove = false;

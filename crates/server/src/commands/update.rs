@@ -3,6 +3,7 @@
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, UpdateOutcome, UpdateRequest};
+use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -32,14 +33,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let statements = invocation.documents("updates")?;
     writes::check_batch(statements.len())?;
-    writes::refuse_let(invocation)?;
+    let context = writes::context(invocation)?;
     let is_ordered = is_ordered(invocation)?;
     let requests = statements
         .iter()
         .map(|statement| {
             Ok(UpdateRequest {
                 keeps_empty_timestamps: writes::keeps_empty_timestamps(invocation.body),
-                ..parse(&namespace, *statement)?
+                ..parse(&namespace, &context, *statement)?
             })
         })
         .collect::<Result<Vec<_>>>()?;
@@ -103,6 +104,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// Reads one statement; `explain` shares it.
 pub fn parse<'a>(
     namespace: &'a Namespace,
+    context: &'a ExpressionContext,
     statement: RawDocument<'a>,
 ) -> Result<UpdateRequest<'a>> {
     let (mut filter, mut update) = (None, None);
@@ -142,6 +144,7 @@ pub fn parse<'a>(
     }
     Ok(UpdateRequest {
         namespace,
+        context: Some(context),
         filter,
         update,
         is_upsert,

@@ -3,6 +3,7 @@
 use quarry_bson::RawDocument;
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
+use quarry_query::expression::ExpressionContext;
 
 use crate::commands::WRITE_BATCH_DOCUMENTS_MAX;
 use crate::dispatch::command::Invocation;
@@ -63,14 +64,22 @@ pub fn keeps_empty_timestamps(body: RawDocument<'_>) -> bool {
         .is_some_and(|value| value.is_truthy())
 }
 
-/// Variables are not served yet.
-pub fn refuse_let(invocation: &Invocation<'_>) -> Result<()> {
-    match invocation.document("let")? {
-        Some(variables) if !variables.is_empty() => {
-            Err(CommandError::not_supported("the option 'let'"))
-        }
-        _ => Ok(()),
+/// What the expressions of the command have in common: its `let`, and the moment that `$$NOW` is.
+pub fn context(invocation: &Invocation<'_>) -> Result<ExpressionContext> {
+    bind(invocation.document("let")?)
+}
+
+/// Like `context`, for a command that is explained.
+pub fn context_of(explained: RawDocument<'_>) -> Result<ExpressionContext> {
+    bind(explained.get("let").and_then(|value| value.as_document()))
+}
+
+fn bind(variables: Option<RawDocument<'_>>) -> Result<ExpressionContext> {
+    let mut context = ExpressionContext::default();
+    if let Some(variables) = variables {
+        context.bind_let(variables)?;
     }
+    Ok(context)
 }
 
 /// An interruption, or an outcome that cannot be told, ends the command; any other error is the statement's own.

@@ -102,6 +102,13 @@ impl From<quarry_query::Error> for CommandError {
     }
 }
 
+/// What the server says of a stage that it has made for a pipeline.
+impl From<CommandError> for quarry_query::Error {
+    fn from(error: CommandError) -> quarry_query::Error {
+        quarry_query::Error::new(ErrorCode(error.code), error.message)
+    }
+}
+
 /// Bytes that were validated on arrival, or a text that is not UTF-8.
 impl From<quarry_bson::Error> for CommandError {
     fn from(error: quarry_bson::Error) -> CommandError {

@@ -1,0 +1,109 @@
+//! `$documents`, and whatever else makes the documents of a pipeline instead of a collection.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
+
+use super::execution::{Running, Upstream};
+use super::stage::{Input, Reads, Specification, Stage, one};
+use crate::error::{Error, Result};
+use crate::expression::{Context, type_name};
+use crate::interrupts;
+
+/// A first stage that hands out documents which were made when it was parsed.
+#[derive(Debug)]
+pub struct Documents {
+    name: &'static str,
+    specification: Value,
+    documents: Vec<Document>,
+    input: Input,
+}
+
+impl Documents {
+    /// The stage of that specification, with the documents that it stands for; `input` says whether they are of a collection.
+    pub fn new(
+        specification: Specification<'_>,
+        documents: Vec<Document>,
+        input: Input,
+    ) -> Documents {
+        debug_assert!(input != Input::Documents, "it takes none");
+        Documents {
+            name: specification.name,
+            specification: specification.value.to_value(),
+            documents,
+            input,
+        }
+    }
+}
+
+/// `$documents: <an expression for an array of documents>`.
+pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+    let expression = specification.expression(specification.value)?;
+    let value = expression.evaluate(&mut Context::new(RawDocument::EMPTY))?;
+    let Some(array) = value.as_array() else {
+        let text = format!(
+            "an array is expected, but $documents evaluated to a value of type {}",
+            value.type_name()
+        );
+        return Err(Error::location(5_858_203, text));
+    };
+    let mut documents = Vec::new();
+    for item in array {
+        interrupts::work_on_bytes(crate::memory::bytes_of(item))?;
+        let RawValue::Document(document) = item else {
+            let text = format!(
+                "$documents expects its elements to be objects, found {}",
+                type_name(item)
+            );
+            return Err(Error::location(40228, text));
+        };
+        documents.push(document.to_owned_document());
+    }
+    Ok(one(Documents::new(
+        specification,
+        documents,
+        Input::MadeOfNothing,
+    )))
+}
+
+impl Stage for Documents {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name, &self.specification);
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(HandingOut {
+            stage: self,
+            position: 0,
+        })
+    }
+
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Only
+    }
+
+    fn input(&self) -> Input {
+        self.input
+    }
+}
+
+struct HandingOut {
+    stage: Arc<Documents>,
+    position: usize,
+}
+
+impl Running for HandingOut {
+    fn next(&mut self, _: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = self.stage.documents.get(self.position) else {
+            return Ok(false);
+        };
+        self.position += 1;
+        out.extend_from_slice(document.as_bytes());
+        Ok(true)
+    }
+}
