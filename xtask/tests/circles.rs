@@ -13,7 +13,6 @@ const LONGER: &[(&str, usize)] = &[
     ("crates/bson", 11),
     ("crates/journal", 4),
     ("crates/keystring", 4),
-    ("crates/query", 26),
     ("crates/storage", 6),
     ("crates/storage-mdbx", 4),
     ("crates/timing", 8),

@@ -10,6 +10,7 @@ pub mod interrupts;
 pub mod memory;
 mod name_table;
 mod sorter;
+mod stage_memory;
 mod stored_id;
 
 pub mod exec;

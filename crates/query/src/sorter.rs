@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use crate::error::Result;
 use crate::interrupts::{self, units_of_bytes};
-use crate::pipeline::BoundedMemory;
+use crate::stage_memory::BoundedMemory;
 
 /// Rows that are sorted at once.
 const RUN_ROWS: usize = 4096;

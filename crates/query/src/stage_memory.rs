@@ -1,10 +1,16 @@
 //! The account that a stage keeps of what it holds: a bound of its own, as MongoDB's stages have one, within the one
 //! for the whole operation.
 
-use super::MEMORY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
+
+/// What one stage may hold in memory, as MongoDB bounds its own.
+pub const MEMORY_BYTES_MAX: usize = if cfg!(test) {
+    1536 * 1024
+} else {
+    100 * 1024 * 1024
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct BoundedMemory {

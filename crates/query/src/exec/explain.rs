@@ -18,8 +18,9 @@ use super::request::{
 use super::scan::Scan;
 use crate::expression::ExpressionContext;
 use crate::matcher::Matcher;
-use crate::pipeline::{MEMORY_BYTES_MAX, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::planner::{Measured, Plan, number};
+use crate::stage_memory::MEMORY_BYTES_MAX;
 use crate::update::Update;
 
 /// The command to be explained.

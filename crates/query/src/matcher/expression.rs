@@ -2,17 +2,26 @@
 //! operands. The tree keeps the order of the filter; nothing is rewritten beyond flattening nested `$and`s.
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use quarry_bson::{RawValue, Value};
 
-use super::Matcher;
 use super::bits::BitsPredicate;
 use super::in_list::InList;
 use super::modulo::ModPredicate;
 use super::regex::RegexPredicate;
+use super::slots::{self, Slots};
 use super::type_set::TypeSet;
 use crate::expression::Expression;
 use crate::field_path::FieldPath;
+
+/// A filter that can be asked of documents.
+#[derive(Debug)]
+pub struct Matcher {
+    pub(super) root: MatchExpression,
+    /// Made with the first walk.
+    slots: OnceLock<Slots>,
+}
 
 #[derive(Debug)]
 pub enum MatchExpression {
@@ -71,6 +80,20 @@ pub enum CompareOp {
     Gte,
     Lt,
     Lte,
+}
+
+impl Matcher {
+    pub(crate) fn new(mut root: MatchExpression) -> Matcher {
+        slots::number_predicates(&mut root);
+        Matcher {
+            root,
+            slots: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn slots(&self) -> &Slots {
+        self.slots.get_or_init(|| Slots::new(&self.root))
+    }
 }
 
 impl FieldPredicate {

@@ -16,17 +16,19 @@ mod slots;
 mod type_set;
 mod walk;
 
-use std::sync::OnceLock;
-
 use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
 
 pub use bits::{BitsPredicate, BitsTest};
 pub use comparison::compares;
-pub use expression::{CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Predicate};
+pub use expression::{
+    CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate,
+};
 pub use in_list::InList;
 pub use modulo::ModPredicate;
+pub use parse::FILTER_DEPTH_MAX;
 pub use regex::{RegexPredicate, RegexPrefix};
 pub use type_set::TypeSet;
+pub use walk::MatchDetails;
 
 use crate::error::Result;
 use crate::expression::ExpressionContext;
@@ -36,27 +38,9 @@ use parse::Level;
 use slots::{Finder, Slots};
 use walk::{Fields, Walk};
 
-/// Filters nest no deeper, as in MongoDB.
-pub const FILTER_DEPTH_MAX: usize = 100;
-
 /// Fields that one walk finds into slots on the stack; a filter that names more has them on the heap.
 const SLOTS_MANY: usize = 16;
 const SLOTS_FEW: usize = 4;
-
-#[derive(Debug)]
-pub struct Matcher {
-    root: MatchExpression,
-    /// Made with the first walk.
-    slots: OnceLock<Slots>,
-}
-
-/// What a match says beyond yes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MatchDetails {
-    /// The position in the outermost array that the match went through: what `$` in an update or projection
-    /// stands for. With several array predicates the last one tells.
-    pub array_index: Option<u32>,
-}
 
 impl Matcher {
     pub fn parse(filter: RawDocument<'_>) -> Result<Matcher> {
@@ -91,14 +75,6 @@ impl Matcher {
         )?))
     }
 
-    pub(crate) fn new(mut root: MatchExpression) -> Matcher {
-        slots::number_predicates(&mut root);
-        Matcher {
-            root,
-            slots: OnceLock::new(),
-        }
-    }
-
     pub fn root(&self) -> &MatchExpression {
         &self.root
     }
@@ -120,10 +96,6 @@ impl Matcher {
     /// The top-level fields that decide.
     pub fn top_level_fields(&self) -> impl Iterator<Item = &str> {
         slots::names(&self.root).into_iter()
-    }
-
-    fn slots(&self) -> &Slots {
-        self.slots.get_or_init(|| Slots::new(&self.root))
     }
 
     /// Whether the document matches. A test that cannot be carried out (a regular expression over its limits)

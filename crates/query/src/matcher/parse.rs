@@ -5,12 +5,13 @@
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
 
 use super::bits::{BitsPredicate, BitsTest};
-use super::expression::{CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Predicate};
+use super::expression::{
+    CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate,
+};
 use super::in_list::InList;
 use super::modulo::ModPredicate;
 use super::regex::RegexPredicate;
 use super::type_set::TypeSet;
-use super::{FILTER_DEPTH_MAX, Matcher};
 use crate::error::{Error, Result};
 use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
@@ -19,6 +20,9 @@ use crate::interrupts;
 /// The work of parsing one element of a filter, and one member of a list.
 const UNITS_OF_AN_ELEMENT: usize = 20;
 const UNITS_OF_A_MEMBER: usize = 5;
+
+/// Filters nest no deeper, as in MongoDB.
+pub const FILTER_DEPTH_MAX: usize = 100;
 
 /// Predicates that are made room for at first.
 const PREDICATES_FEW: usize = 4;

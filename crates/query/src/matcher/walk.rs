@@ -9,14 +9,21 @@
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
 
 use super::comparison::compares;
-use super::expression::{ExprPredicate, FieldPredicate, MatchExpression, Predicate};
+use super::expression::{ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate};
 use super::in_list::keep_failure;
 use super::slots::Slots;
-use super::{MatchDetails, Matcher};
 use crate::error::{Error, Result};
 use crate::expression::Context;
 use crate::field_path::PathPart;
 use crate::interrupts::{self, units_of, units_of_bytes};
+
+/// What a match says beyond yes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MatchDetails {
+    /// The position in the outermost array that the match went through: what `$` in an update or projection
+    /// stands for. With several array predicates the last one tells.
+    pub array_index: Option<u32>,
+}
 
 /// Work that a walk does before it counts it where all work of the operation is counted.
 const UNITS_AT_ONCE: usize = 256;

@@ -7,7 +7,7 @@ use quarry_bson::{
     compare::compare_values,
 };
 
-use super::group::ValueSet;
+use super::value_set::ValueSet;
 use crate::error::Result;
 use crate::expression::bounds;
 use crate::expression::fold::Spread;

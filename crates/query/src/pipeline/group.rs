@@ -2,20 +2,17 @@
 //! BSON values are: 1, 1.0 and NumberLong(1) are one key, Missing counts as Null.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
-use quarry_bson::compare::{hash_value, values_equal};
 use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 
 use super::accumulator::{Accumulator, Function};
-use super::bounded_memory::BoundedMemory;
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, one};
+use super::value_set::{ValueSet, entry_bytes};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression};
-use crate::interrupts::{self, units_of};
+use crate::stage_memory::BoundedMemory;
 
 #[derive(Debug)]
 struct Group {
@@ -242,60 +239,5 @@ impl Running for Grouping {
         }
         groups.memory.shrink(given_up);
         Ok(true)
-    }
-}
-
-/// What a value of a `ValueSet` takes, in its list and in its table.
-fn entry_bytes(value: &Value) -> usize {
-    size_of::<Value>() + 2 * size_of::<usize>() + value.as_bytes().len()
-}
-
-/// The work of looking for a value by its hash.
-const UNITS_OF_A_PLACE: usize = 10;
-
-/// Distinct values in the order in which they came, found by hash.
-#[derive(Debug, Default)]
-pub(super) struct ValueSet {
-    values: Vec<Value>,
-    places: HashTable<usize>,
-    hasher: DefaultHashBuilder,
-}
-
-impl ValueSet {
-    /// The place of the value, and by how many bytes the set grew: 0 if an equal one was there.
-    pub(super) fn insert(&mut self, value: RawValue<'_>) -> Result<(usize, usize)> {
-        interrupts::work(UNITS_OF_A_PLACE + units_of(value))?;
-        let ValueSet {
-            values,
-            places,
-            hasher,
-        } = self;
-        let hash_of = |value: RawValue<'_>| {
-            let mut state = hasher.build_hasher();
-            hash_value(value, &mut state);
-            state.finish()
-        };
-        let hash = hash_of(value);
-        if let Some(place) = places.find(hash, |place| values_equal(values[*place].as_raw(), value))
-        {
-            return Ok((*place, 0));
-        }
-        let place = values.len();
-        values.push(Value::from(value));
-        places.insert_unique(hash, place, |place| hash_of(values[*place].as_raw()));
-        Ok((place, entry_bytes(&values[place])))
-    }
-
-    fn into_values(self) -> std::vec::IntoIter<Value> {
-        self.values.into_iter()
-    }
-
-    pub(super) fn values(&self) -> &[Value] {
-        &self.values
-    }
-
-    /// As the sum of what `insert` has answered.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.values.iter().map(entry_bytes).sum()
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
-use super::MEMORY_BYTES_MAX;
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Reads, Specification, Stage, one};
@@ -17,6 +16,7 @@ use crate::error_code::ErrorCode;
 use crate::expression::{bounds, path::split, type_name};
 use crate::interrupts::{self, units_of};
 use crate::memory::{Charge, Counted};
+use crate::stage_memory::MEMORY_BYTES_MAX;
 
 #[derive(Debug)]
 struct Lookup {

@@ -9,7 +9,6 @@
 
 mod accumulator;
 mod add_fields;
-mod bounded_memory;
 mod count;
 mod documents;
 mod execution;
@@ -30,12 +29,12 @@ mod stages;
 mod transform;
 mod unset;
 mod unwind;
+mod value_set;
 
 use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, RawArray, RawValue};
 
-pub(crate) use bounded_memory::BoundedMemory;
 pub use documents::Documents;
 pub use execution::{
     Execution, ForeignCollections, NoForeignCollections, Run, Running, Source, Upstream,
@@ -48,13 +47,6 @@ use crate::expression::ExpressionContext;
 
 /// Stages in one pipeline.
 pub const STAGES_MAX: usize = 1000;
-
-/// What one stage may hold in memory, as MongoDB bounds its own.
-pub const MEMORY_BYTES_MAX: usize = if cfg!(test) {
-    1536 * 1024
-} else {
-    100 * 1024 * 1024
-};
 
 #[derive(Debug)]
 pub struct Pipeline {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use super::bounded_memory::BoundedMemory;
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, one};
 use crate::error::{Error, Result};
+use crate::stage_memory::BoundedMemory;
 
 #[derive(Debug)]
 struct Sample {

@@ -7,8 +7,8 @@ use quarry_bson::{ElementType, RawArray, RawDocument, RawElement, RawValue, STOR
 use smallvec::SmallVec;
 
 use super::modifier::{Modifier, depth};
+use super::parsed::{ARRAY_PADDING_MAX, Operators, check_bytes};
 use super::tree::{Branch, Dynamic, Named, Node};
-use super::{ARRAY_PADDING_MAX, Operators, check_bytes};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};

@@ -11,58 +11,22 @@ mod array_values;
 mod leaf;
 mod modifier;
 mod parse;
+mod parsed;
 mod pull;
 mod push;
 mod tree;
 mod upsert;
 
-use quarry_bson::{
-    DOCUMENT_BYTES_MAX, Document, DocumentBuilder, RawArray, RawDocument, RawValue,
-    STORED_DEPTH_MAX,
-};
+use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
+
+pub use parsed::{ARRAY_FILTERS_MAX, ARRAY_PADDING_MAX, RENAMES_MAX, Update};
 
 use crate::empty_timestamps;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
-use modifier::depth;
-use tree::Branch;
-
-/// Array filters of one update, and fields that one update renames: each is looked at for every document.
-pub const ARRAY_FILTERS_MAX: usize = 100;
-pub const RENAMES_MAX: usize = 1000;
-
-/// Nulls that `$set: {"a.1000": 1}` may add to reach its position.
-pub const ARRAY_PADDING_MAX: usize = 1_500_000;
-
-#[derive(Debug)]
-pub struct Update {
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Replacement(Document),
-    Operators(Operators),
-}
-
-#[derive(Debug, Default)]
-struct Operators {
-    root: Branch,
-    /// By the numbers that the tree holds.
-    array_filters: Vec<ArrayFilter>,
-    /// From, to.
-    renames: Vec<(FieldPath, FieldPath)>,
-    paths: Vec<FieldPath>,
-    uses_matched_element: bool,
-}
-
-#[derive(Debug)]
-struct ArrayFilter {
-    identifier: Box<str>,
-    matcher: Matcher,
-}
+use parsed::{Kind, check_bytes};
 
 /// What applying an update did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,27 +119,6 @@ impl Update {
     pub fn upsert_document(&self, filter: &Matcher, now_ms: i64) -> Result<Document> {
         upsert::document(self, filter, now_ms)
     }
-}
-
-fn check_bytes(bytes: usize) -> Result<()> {
-    if bytes > DOCUMENT_BYTES_MAX {
-        let text = format!("Resulting document after update is larger than {DOCUMENT_BYTES_MAX}");
-        return Err(Error::location(17419, text));
-    }
-    Ok(())
-}
-
-/// Refuses a whole document that nests deeper than what may be stored.
-fn check_levels(document: RawDocument<'_>) -> Result<()> {
-    /// The shortest document in another one: its type, an empty name, its length and its end.
-    const LEVEL_BYTES: usize = 7;
-    if document.as_bytes().len() <= STORED_DEPTH_MAX * LEVEL_BYTES
-        || depth(RawValue::Document(document)) <= STORED_DEPTH_MAX
-    {
-        return Ok(());
-    }
-    let text = format!("Document exceeds maximum nesting depth of {STORED_DEPTH_MAX}");
-    Err(Error::new(ErrorCode::OVERFLOW, text))
 }
 
 /// The replacement with the document's `_id`, which it may repeat but not change: an equal one of another type leaves

@@ -4,8 +4,8 @@
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX};
 
 use super::modifier::{Modifier, unknown_operator};
+use super::parsed::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX, check_levels};
 use super::tree::{Dynamic, Leaf, Step};
-use super::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX, check_levels};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;

@@ -4,8 +4,8 @@
 use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value};
 
 use super::modifier::Modifier;
+use super::parsed::{Kind, Operators, Update, check_levels};
 use super::tree::{Branch, Leaf, Step};
-use super::{Kind, Operators, Update, check_levels};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;

@@ -1,0 +1,67 @@
+//! An update as it is once it is parsed: a replacement, or operators by the fields that they change. And the bounds of what
+//! it may be and make.
+
+use quarry_bson::{DOCUMENT_BYTES_MAX, Document, RawDocument, RawValue, STORED_DEPTH_MAX};
+
+use super::modifier::depth;
+use super::tree::Branch;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::field_path::FieldPath;
+use crate::matcher::Matcher;
+
+/// Array filters of one update, and fields that one update renames: each is looked at for every document.
+pub const ARRAY_FILTERS_MAX: usize = 100;
+pub const RENAMES_MAX: usize = 1000;
+
+/// Nulls that `$set: {"a.1000": 1}` may add to reach its position.
+pub const ARRAY_PADDING_MAX: usize = 1_500_000;
+
+#[derive(Debug)]
+pub struct Update {
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Replacement(Document),
+    Operators(Operators),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Operators {
+    pub(super) root: Branch,
+    /// By the numbers that the tree holds.
+    pub(super) array_filters: Vec<ArrayFilter>,
+    /// From, to.
+    pub(super) renames: Vec<(FieldPath, FieldPath)>,
+    pub(super) paths: Vec<FieldPath>,
+    pub(super) uses_matched_element: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct ArrayFilter {
+    pub(super) identifier: Box<str>,
+    pub(super) matcher: Matcher,
+}
+
+pub(super) fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes > DOCUMENT_BYTES_MAX {
+        let text = format!("Resulting document after update is larger than {DOCUMENT_BYTES_MAX}");
+        return Err(Error::location(17419, text));
+    }
+    Ok(())
+}
+
+/// Refuses a whole document that nests deeper than what may be stored.
+pub(super) fn check_levels(document: RawDocument<'_>) -> Result<()> {
+    /// The shortest document in another one: its type, an empty name, its length and its end.
+    const LEVEL_BYTES: usize = 7;
+    if document.as_bytes().len() <= STORED_DEPTH_MAX * LEVEL_BYTES
+        || depth(RawValue::Document(document)) <= STORED_DEPTH_MAX
+    {
+        return Ok(());
+    }
+    let text = format!("Document exceeds maximum nesting depth of {STORED_DEPTH_MAX}");
+    Err(Error::new(ErrorCode::OVERFLOW, text))
+}
