@@ -43,10 +43,7 @@ impl Expression {
 }
 
 fn all_folded(expressions: impl IntoIterator<Item = Expression>) -> Result<Vec<Expression>> {
-    expressions
-        .into_iter()
-        .map(|expression| expression.folded())
-        .collect()
+    expressions.into_iter().map(Expression::folded).collect()
 }
 
 fn call_folded(call: Call) -> Result<Expression> {

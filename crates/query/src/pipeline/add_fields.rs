@@ -1,15 +1,13 @@
 //! `$addFields` and `$set`: fields computed into the document, at dotted paths or in nested documents.
 
-use std::sync::Arc;
-
 use quarry_bson::{RawDocument, RawValue};
 
-use super::stage::{Specification, Stage, one};
+use super::stage::{Specification, Stages, one};
 use super::transform::{Kind, Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::expression::{path::split, type_name};
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let Specification { name, value, .. } = specification;
     let RawValue::Document(fields) = value else {
         let text = format!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::DocumentBuilder;
 
 use super::execution::{Running, Upstream};
-use super::stage::{Reads, Specification, Stage, one};
+use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
 
@@ -15,7 +15,7 @@ struct Count {
     name: Box<str>,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let name = specification
         .value
         .as_str()

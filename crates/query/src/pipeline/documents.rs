@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
 
 use super::execution::{Running, Upstream};
-use super::stage::{Input, Reads, Specification, Stage, one};
+use super::stage::{Input, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, type_name};
 use crate::interrupts;
@@ -38,7 +38,7 @@ impl Documents {
 }
 
 /// `$documents: <an expression for an array of documents>`.
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let expression = specification.expression(specification.value)?;
     let value = expression.evaluate(&mut Context::new(RawDocument::EMPTY))?;
     let Some(array) = value.as_array() else {

@@ -8,7 +8,7 @@ use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 
 use super::accumulator::{Accumulator, Function};
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Reads, Specification, Stage, one};
+use super::stage::{Reads, Specification, Stage, Stages, one};
 use super::value_set::{ValueSet, entry_bytes};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression};
@@ -28,7 +28,7 @@ struct Field {
     operand: Expression,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     Group::parse(specification).map(one)
 }
 

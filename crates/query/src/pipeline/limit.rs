@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{DocumentBuilder, RawValue};
 
 use super::execution::{Running, Upstream};
-use super::stage::{PartOfFind, Reads, Specification, Stage, one};
+use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ struct Limit {
     count: u64,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let count = parse_count(specification.value)?;
     Ok(one(Limit { count }))
 }

@@ -10,7 +10,7 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue
 
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Reads, Specification, Stage, one};
+use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{bounds, path::split, type_name};
@@ -26,7 +26,7 @@ struct Lookup {
     output: Box<[Box<str>]>,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     Lookup::parse(specification.value).map(one)
 }
 

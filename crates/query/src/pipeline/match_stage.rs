@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
 use super::execution::{Running, Upstream};
-use super::stage::{PartOfFind, Reads, Specification, Stage, one};
+use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::matcher::Matcher;
 
@@ -16,7 +16,7 @@ struct Match {
     matcher: Matcher,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let RawValue::Document(filter) = specification.value else {
         return Err(Error::location(
             15959,

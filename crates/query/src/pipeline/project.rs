@@ -1,10 +1,8 @@
 //! `$project`: the fields that are kept, or the fields that are not, and fields computed beside those kept.
 
-use std::sync::Arc;
-
 use quarry_bson::{RawDocument, RawValue};
 
-use super::stage::{Specification, Stage, one};
+use super::stage::{Specification, Stages, one};
 use super::transform::{Kind, Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -17,7 +15,7 @@ enum Rule {
     Compute(crate::expression::Expression),
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let RawValue::Document(fields) = specification.value else {
         return Err(Error::location(
             15969,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{DocumentBuilder, RawValue, Value};
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Reads, Specification, Stage, one};
+use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Evaluated, Expression, type_name};
 
@@ -16,7 +16,7 @@ struct ReplaceRoot {
     new_root: Expression,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let value = specification.value;
     let RawValue::Document(options) = value else {
         let text = "expected an object as specification for $replaceRoot stage, got";
@@ -44,7 +44,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stag
 }
 
 /// `$replaceWith`, whose value is the new root itself.
-pub(super) fn parse_with(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse_with(specification: Specification<'_>) -> Result<Stages> {
     let value = specification.value;
     Ok(one(ReplaceRoot {
         specification: value.to_value(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quarry_bson::{DocumentBuilder, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Reads, Specification, Stage, one};
+use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::stage_memory::BoundedMemory;
 
@@ -16,7 +16,7 @@ struct Sample {
     size: u64,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let RawValue::Document(options) = specification.value else {
         return Err(Error::location(
             28745,

@@ -1,14 +1,12 @@
 //! `$sortByCount`: the `$group` and the `$sort` it stands for.
 
-use std::sync::Arc;
-
 use quarry_bson::{Document, RawValue};
 
-use super::stage::{Specification, Stage};
+use super::stage::{Specification, Stages};
 use super::{group, sort_stage};
 use crate::error::{Error, Result};
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let value = specification.value;
     match value {
         RawValue::Document(document) => {

@@ -8,7 +8,7 @@ use quarry_bson::{Document, DocumentBuilder, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
 use super::limit::results_wanted;
-use super::stage::{PartOfFind, Reads, Specification, Stage, one};
+use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::sort::SortPattern;
 use crate::sorter::{Sorted, Sorter};
@@ -19,7 +19,7 @@ struct Sort {
     pattern: SortPattern,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let RawValue::Document(specification) = specification.value else {
         return Err(Error::location(
             15973,

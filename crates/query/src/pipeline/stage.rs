@@ -43,13 +43,16 @@ pub trait Stage: fmt::Debug + Send + Sync {
     }
 }
 
+/// Stages one after the other.
+pub type Stages = Vec<Arc<dyn Stage>>;
+
 /// A row of the table of stages.
 pub struct StageKind {
     pub name: &'static str,
     /// Where in a pipeline the stage may stand.
     pub position: Position,
     /// Parses one element of a pipeline, which may stand for several stages.
-    pub parse: fn(Specification<'_>) -> Result<Vec<Arc<dyn Stage>>>,
+    pub parse: fn(Specification<'_>) -> Result<Stages>,
 }
 
 /// A first stage that the owner of a pipeline adds to those of the table, because only the owner can make its documents.
@@ -116,6 +119,6 @@ pub enum Reads {
 }
 
 /// The list that one stage is.
-pub(super) fn one(stage: impl Stage + 'static) -> Vec<Arc<dyn Stage>> {
+pub(super) fn one(stage: impl Stage + 'static) -> Stages {
     vec![Arc::new(stage)]
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::stage::{AddedSource, Position, Specification, Stage, StageKind};
+use super::stage::{AddedSource, Position, Specification, Stage, StageKind, Stages};
 use super::{
     add_fields, count, documents, group, limit, lookup, match_stage, project, replace_root, sample,
     skip, sort_by_count, sort_stage, unset, unwind,
@@ -12,7 +12,7 @@ use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use quarry_bson::RawDocument;
 
-type Parse = fn(Specification<'_>) -> Result<Vec<Arc<dyn Stage>>>;
+type Parse = fn(Specification<'_>) -> Result<Stages>;
 
 const fn row(name: &'static str, parse: Parse) -> StageKind {
     StageKind {
@@ -121,7 +121,7 @@ fn check_position(name: &str, position: Position, before: &[Arc<dyn Stage>]) -> 
     Ok(())
 }
 
-fn refuse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+fn refuse(specification: Specification<'_>) -> Result<Stages> {
     let text = format!("pipeline stage {} is not supported yet", specification.name);
     Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text))
 }

@@ -1,15 +1,13 @@
 //! `$unset`: an excluding `$project` by another name.
 
-use std::sync::Arc;
-
 use quarry_bson::{Document, RawValue};
 
-use super::stage::{Specification, Stage, one};
+use super::stage::{Specification, Stages, one};
 use super::transform::{Kind, Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::expression::path::split;
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let names: Vec<&str> = match specification.value {
         RawValue::String(name) => vec![name.as_str()?],
         RawValue::Array(array) => {

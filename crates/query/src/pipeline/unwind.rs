@@ -8,7 +8,7 @@ use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Reads, Specification, Stage, one};
+use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{path::split, type_name};
 
@@ -19,7 +19,7 @@ struct Unwind {
     preserve: bool,
 }
 
-pub(super) fn parse(specification: Specification<'_>) -> Result<Vec<Arc<dyn Stage>>> {
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     Unwind::parse(specification.value).map(one)
 }
 
