@@ -26,6 +26,9 @@ PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-s
 	quarry-wire quarry-database quarry-regex quarry-query xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
+# Crates that others may use: each has a README, whose example is a test of its documentation.
+PACKAGED_CRATES := quarry-bson quarry-keystring quarry-journal
+
 # Interleavings of the journal's threads and of the record cache's, tried by a scheduler.
 MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --lib model && \
 	cargo test -p quarry-journal --features shuttle --test model && \
@@ -58,10 +61,12 @@ run: bootstrap ## build, then serve ./data on 127.0.0.1:27017
 		cargo build --release -p quarry-server -p quarry-bench
 	@exec $(QUARRY) serve --dbpath ./data --bind_ip 127.0.0.1 --port 27017
 
-lint: bootstrap-lint ## rustfmt, clippy and cargo-deny, warnings are errors
+lint: bootstrap-lint ## rustfmt, clippy, cargo-deny and packages, warnings are errors
 	@scripts/step.sh "rustfmt" cargo fmt --all --check
 	@scripts/step.sh "licences and advisories of the dependencies" scripts/deny.sh
 	@scripts/step.sh "clippy" cargo clippy --release --workspace --all-targets -- -D warnings
+	@scripts/step.sh "packages of the crates that others may use" \
+		cargo package -q --no-verify --allow-dirty $(addprefix -p ,$(PACKAGED_CRATES))
 
 docs: bootstrap ## the crates' documentation, warnings are errors
 	@RUSTDOCFLAGS="-D warnings" scripts/step.sh "cargo doc" cargo doc --release --workspace --no-deps

@@ -123,3 +123,8 @@ pub const DEPTH_MAX: usize = 200;
 
 /// Documents within documents, the outermost counted, in what a client may store.
 pub const STORED_DEPTH_MAX: usize = 180;
+
+/// The README's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

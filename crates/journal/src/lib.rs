@@ -86,3 +86,8 @@ pub use reader::Reader;
 pub use segment_header::SegmentHeader;
 pub use sync::SyncCounters;
 pub use ticket::{CommitReport, Committed, Level, Pending, Ticket, Until};
+
+/// The README's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

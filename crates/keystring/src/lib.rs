@@ -37,3 +37,8 @@ pub enum Direction {
     Ascending,
     Descending,
 }
+
+/// The README's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
