@@ -161,6 +161,7 @@ fn await_change(invocation: &mut Invocation<'_>, known: RawDocument<'_>) -> Resu
     let _pause = quarry_timing::pause();
     invocation
         .connection
-        .wait_for_input(Duration::from_millis(ms.min(AWAIT_MS_MAX)));
+        .transport
+        .has_input_within(Duration::from_millis(ms.min(AWAIT_MS_MAX)));
     Ok(())
 }

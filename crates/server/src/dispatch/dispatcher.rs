@@ -213,7 +213,7 @@ fn new_operation(
     let checks = AtomicU32::new(0);
     Operation::new(deadline).with_disconnect(Box::new(move || {
         checks.fetch_add(1, Relaxed) % CHECKS_A_PEEK == CHECKS_A_PEEK - 1
-            && connection.is_gone()
+            && connection.transport.is_gone()
             && !server.shutdown.is_requested()
     }))
 }
@@ -245,6 +245,7 @@ mod tests {
     use quarry_bson::{Document, Value, doc};
 
     use super::*;
+    use crate::net::transport::Transport;
     use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
 
     /// A defect of the server.
@@ -266,7 +267,8 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let peer = stream.peer_addr().unwrap();
-        server.connections.add(stream, peer, 10).unwrap()
+        let transport = Transport::plain(stream).unwrap();
+        server.connections.add(transport, peer, 10).unwrap()
     }
 
     fn answer(

@@ -10,14 +10,11 @@
 //! look again for a while. A connection without requests, or with rare ones, sleeps from the start.
 
 use std::io;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use crate::net::transport::Transport;
 
 /// What is settable at most, in microseconds.
 pub const LIMIT_US_MAX: i64 = 10_000;
@@ -119,21 +116,21 @@ impl<'a> Waiting<'a> {
     /// where one is given.
     pub fn read(
         &mut self,
-        stream: &TcpStream,
+        transport: &Transport,
         buffer: &mut [u8],
         patience: Option<Duration>,
     ) -> io::Result<Option<Read>> {
         let started = Instant::now();
         let limit = self.shared.limit();
-        let awake = self.read_awake(stream, buffer, started, limit);
+        let awake = self.read_awake(transport, buffer, started, limit);
         let was_awake = awake.is_some();
         let bytes = match (awake, patience) {
             (Some(read), _) => read?,
-            (None, Some(patience)) if !has_input_within(stream, patience) => {
+            (None, Some(patience)) if !transport.has_input_within(patience) => {
                 self.short_pauses = 0;
                 return Ok(None);
             }
-            (None, _) => read_asleep(stream, buffer)?,
+            (None, _) => transport.read(buffer)?,
         };
         let now = Instant::now();
         self.place.0.store(self.shared.micros(now), Relaxed);
@@ -148,19 +145,19 @@ impl<'a> Waiting<'a> {
     /// None when it is better to sleep.
     fn read_awake(
         &mut self,
-        stream: &TcpStream,
+        transport: &Transport,
         buffer: &mut [u8],
         started: Instant,
         limit: Duration,
     ) -> Option<io::Result<usize>> {
-        if self.short_pauses < SHORT_PAUSES_MIN {
+        if self.short_pauses < SHORT_PAUSES_MIN || !transport.may_be_polled() {
             return None;
         }
         if self.waits_asleep > 0 {
             self.waits_asleep -= 1;
             return None;
         }
-        match self.look(stream, buffer, started, limit) {
+        match self.look(transport, buffer, started, limit) {
             Look::Read(read) => {
                 self.disturbances = 0;
                 Some(read)
@@ -176,17 +173,15 @@ impl<'a> Waiting<'a> {
 
     fn look(
         &self,
-        stream: &TcpStream,
+        transport: &Transport,
         buffer: &mut [u8],
         started: Instant,
         limit: Duration,
     ) -> Look {
         let mut last = started;
         while last - started < limit && self.shared.has_room(last) {
-            match recv(stream, &mut *buffer, RecvFlags::DONTWAIT) {
-                Ok((read, _)) => return Look::Read(Ok(read)),
-                Err(Errno::WOULDBLOCK | Errno::INTR) => {}
-                Err(error) => return Look::Read(Err(error.into())),
+            if let Some(read) = transport.read_ready(buffer).transpose() {
+                return Look::Read(read);
             }
             thread::yield_now();
             let now = Instant::now();
@@ -209,42 +204,17 @@ fn waits_asleep_after(disturbances: u32) -> u32 {
     }
 }
 
-/// Sleeps until there is something to read, the end of the stream included; false when that takes longer than `limit`.
-pub fn has_input_within(stream: &TcpStream, limit: Duration) -> bool {
-    let mut waiting = [PollFd::new(stream, PollFlags::IN | PollFlags::RDHUP)];
-    let timeout = Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    };
-    loop {
-        match poll(&mut waiting, Some(&timeout)) {
-            Err(Errno::INTR) => {}
-            // What fails here fails in the read as well, which says why.
-            found => return found != Ok(0),
-        }
-    }
-}
-
-fn read_asleep(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match recv(stream, &mut *buffer, RecvFlags::empty()) {
-            Ok((read, _)) => return Ok(read),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
-    fn pair() -> (TcpStream, TcpStream) {
+    fn pair() -> (TcpStream, Transport) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, listener.accept().unwrap().0)
+        let (server, _) = listener.accept().unwrap();
+        (client, Transport::plain(server).unwrap())
     }
 
     /// With room for two active connections, whatever the machine has.

@@ -2,7 +2,7 @@
 //!
 //! Lock order: the table, then one connection's `running`. The thread that serves a connection takes only the latter.
 
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,9 +11,8 @@ use parking_lot::{Condvar, Mutex};
 use quarry_bson::Document;
 use quarry_database::Operation;
 use rustc_hash::FxHashMap;
-use rustix::net::RecvFlags;
 
-use crate::net::busy_poll::has_input_within;
+use crate::net::transport::Transport;
 use crate::observe::labels::namespace_hash;
 use crate::sessions::session::SessionId;
 
@@ -23,7 +22,7 @@ const SHOWN_COMMAND_BYTES_MAX: usize = 4096;
 /// One client connection.
 pub struct Connection {
     pub id: i64,
-    pub stream: TcpStream,
+    pub transport: Transport,
     pub peer: SocketAddr,
     /// What the client said of itself in its first hello.
     pub metadata: Mutex<Option<Document>>,
@@ -137,26 +136,6 @@ impl Connection {
         look(&self.running.lock())
     }
 
-    /// Whether the client has closed its side. Never waits.
-    pub fn is_gone(&self) -> bool {
-        let mut byte = [0; 1];
-        match rustix::net::recv(
-            &self.stream,
-            &mut byte,
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        ) {
-            Ok((bytes, _)) => bytes == 0,
-            Err(error) => {
-                error != rustix::io::Errno::WOULDBLOCK && error != rustix::io::Errno::INTR
-            }
-        }
-    }
-
-    /// Waits until the client sends something or closes, for `timeout` at most; true when it did.
-    pub fn wait_for_input(&self, timeout: Duration) -> bool {
-        has_input_within(&self.stream, timeout)
-    }
-
     /// Notes what the connection's buffers hold between two requests.
     pub fn note_buffers(&self, bytes: usize) {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
@@ -178,11 +157,6 @@ impl Connection {
         if let Some(operation) = &self.running.lock().operation {
             operation.stop();
         }
-    }
-
-    /// Ends both sides: a client that does not take its reply no longer holds the connection's thread.
-    pub fn close(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     fn kill(&self, is_meant: impl FnOnce(&Running) -> bool) {
@@ -209,7 +183,7 @@ impl Connections {
     /// Adds a connection, unless `connections_max` are open.
     pub fn add(
         &self,
-        stream: TcpStream,
+        transport: Transport,
         peer: SocketAddr,
         connections_max: usize,
     ) -> Option<Arc<Connection>> {
@@ -221,7 +195,7 @@ impl Connections {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let connection = Arc::new(Connection {
             id,
-            stream,
+            transport,
             peer,
             metadata: Mutex::default(),
             running: Mutex::default(),
@@ -275,7 +249,7 @@ impl Connections {
     /// Ends the reading side of every connection: idle ones close, busy ones answer first.
     pub fn stop_reading(&self) {
         for connection in self.list() {
-            let _ = connection.stream.shutdown(Shutdown::Read);
+            connection.transport.stop_reading();
         }
     }
 

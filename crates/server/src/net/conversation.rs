@@ -7,7 +7,7 @@
 //! An idle connection holds next to nothing: what its last exchanges needed is given back after `IDLE_AFTER`. The wait
 //! is cut into two for a connection that has something to give back, and only for that one.
 
-use std::io::{self, Write};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -84,7 +84,7 @@ pub fn serve(server: &'static Server, connection: Arc<Connection>) {
     let end = catch_unwind(AssertUnwindSafe(|| conversation.run()));
     drop(conversation);
     log_end(server, &connection, end.unwrap_or(End::Panicked));
-    let _ = connection.stream.shutdown(std::net::Shutdown::Both);
+    connection.transport.close();
     server.connections.remove(connection.id);
 }
 
@@ -99,7 +99,7 @@ struct Conversation {
 impl Conversation {
     fn run(&mut self) -> End {
         let (server, connection) = (self.server, Arc::clone(&self.connection));
-        let gives_up = || server.shutdown.is_requested() || connection.is_gone();
+        let gives_up = || server.shutdown.is_requested() || connection.transport.is_gone();
         let mut inbox = Inbox::new(&server.request_memory, &gives_up);
         let mut waiting = Waiting::new(&self.server.parameters.busy_polling, self.connection.id);
         let mut is_idle = false;
@@ -111,7 +111,7 @@ impl Conversation {
             }
             let patience = (held > IDLE_BYTES_MAX && !is_idle).then_some(IDLE_AFTER);
             let (bytes, started, was_awake) =
-                match inbox.receive(&self.connection.stream, &mut waiting, patience) {
+                match inbox.receive(&self.connection.transport, &mut waiting, patience) {
                     Ok(Arrival::Message {
                         bytes,
                         started,
@@ -256,7 +256,7 @@ impl Conversation {
                 return Ok(unsent);
             }
             // The next reply of the stream follows unasked, unless the client says something first.
-            if self.connection.wait_for_input(Duration::ZERO) {
+            if self.connection.transport.has_input_within(Duration::ZERO) {
                 return Ok(None);
             }
             response_to = reply_id;
@@ -351,15 +351,15 @@ impl Conversation {
             .counters
             .add(self.connection.id, Counter::BytesOut, bytes.len() as u64);
         quarry_timing::turn(Phase::Send);
-        let mut stream = &self.connection.stream;
+        let transport = &self.connection.transport;
         if self.may_wait {
-            return match stream.write_all(bytes) {
+            return match transport.write_all(bytes) {
                 Ok(()) => Ok(None),
                 Err(error) => Err(End::Failed(error)),
             };
         }
         let is_wanted = || self.server.request_memory.waiting() > 0;
-        let sent_bytes = send_until(stream, bytes, is_wanted).map_err(End::Failed)?;
+        let sent_bytes = send_until(transport, bytes, is_wanted).map_err(End::Failed)?;
         Ok((sent_bytes < bytes.len()).then_some(Unsent {
             is_packed: compressor.is_some(),
             sent_bytes,
@@ -370,7 +370,8 @@ impl Conversation {
     fn send_rest(&self, unsent: &Unsent) -> io::Result<()> {
         let Buffers { reply, packed, .. } = &self.buffers;
         let bytes = if unsent.is_packed { packed } else { reply };
-        (&self.connection.stream).write_all(&bytes[unsent.sent_bytes..])
+        let rest = &bytes[unsent.sent_bytes..];
+        self.connection.transport.write_all(rest)
     }
 }
 
@@ -433,7 +434,7 @@ fn next_reply_id() -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
@@ -442,6 +443,7 @@ mod tests {
 
     use super::*;
     use crate::net::request_memory::RequestMemory;
+    use crate::net::transport::Transport;
 
     /// Of a request that takes a share; two do not fit beside each other.
     const LARGE_BYTES: usize = 5 << 20;
@@ -454,7 +456,8 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let (stream, peer) = listener.accept().unwrap();
-        let connection = server.connections.add(stream, peer, usize::MAX).unwrap();
+        let transport = Transport::plain(stream).unwrap();
+        let connection = server.connections.add(transport, peer, usize::MAX).unwrap();
         thread::spawn(move || serve(server, connection));
         client
     }

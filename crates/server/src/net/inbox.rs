@@ -4,14 +4,14 @@
 //! merely claims, and shrinks again when large messages have not been seen for a while or the connection is idle.
 
 use std::io::{self, Read};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use quarry_timing::Phase;
 use quarry_wire::{HEADER_BYTES, Header, OpCode};
 
-use crate::net::busy_poll::{Waiting, has_input_within};
+use crate::net::busy_poll::Waiting;
 use crate::net::request_memory::{NotTaken, RequestMemory, SMALL_REQUEST_BYTES, Share};
+use crate::net::transport::Transport;
 
 /// What one read asks for while no message is known to be larger.
 const WINDOW_BYTES: usize = 4 << 10;
@@ -80,14 +80,14 @@ impl<'m> Inbox<'m> {
     /// decoding. With `patience` it comes back when nothing has come for so long.
     pub fn receive(
         &mut self,
-        stream: &TcpStream,
+        transport: &Transport,
         waiting: &mut Waiting<'_>,
         patience: Option<Duration>,
     ) -> io::Result<Arrival> {
         let mut was_awake = false;
         if self.unread() == 0 {
             self.make_room();
-            let Some(read) = waiting.read(stream, &mut self.buffer, patience)? else {
+            let Some(read) = waiting.read(transport, &mut self.buffer, patience)? else {
                 return Ok(Arrival::NothingYet);
             };
             self.filled = read.bytes;
@@ -98,7 +98,7 @@ impl<'m> Inbox<'m> {
         }
         if let Some(patience) = patience
             && !self.has_whole_message()
-            && !has_input_within(stream, patience)
+            && !transport.has_input_within(patience)
         {
             return Ok(Arrival::NothingYet);
         }
@@ -106,7 +106,7 @@ impl<'m> Inbox<'m> {
         // A message that has come whole is read, and who asks nothing of a session need not be known.
         quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
         let came = self.unread();
-        match self.read_up_to(stream, HEADER_BYTES)? {
+        match self.read_up_to(transport, HEADER_BYTES)? {
             Progress::Whole => {}
             Progress::TooSlow => return Ok(Arrival::NoMemory),
             Progress::Ended => {
@@ -125,10 +125,10 @@ impl<'m> Inbox<'m> {
         };
         let bytes = header.message_bytes;
         // A large message gets no share for what its header claims: as much as a small one may have has to come first.
-        let mut progress = self.read_up_to(stream, bytes.min(SMALL_REQUEST_BYTES))?;
+        let mut progress = self.read_up_to(transport, bytes.min(SMALL_REQUEST_BYTES))?;
         if progress == Progress::Whole {
             match self.reserve(&header) {
-                Ok(()) => progress = self.read_up_to(stream, bytes)?,
+                Ok(()) => progress = self.read_up_to(transport, bytes)?,
                 Err(NotTaken::GivenUp) => return Ok(Arrival::End),
                 Err(NotTaken::TimedOut) => return Ok(Arrival::NoMemory),
             }
@@ -258,7 +258,7 @@ impl<'m> Inbox<'m> {
     }
 
     /// Reads until `bytes` of the message are here.
-    fn read_up_to(&mut self, stream: &TcpStream, bytes: usize) -> io::Result<Progress> {
+    fn read_up_to(&mut self, transport: &Transport, bytes: usize) -> io::Result<Progress> {
         if self.unread() >= bytes {
             return Ok(Progress::Whole);
         }
@@ -266,19 +266,28 @@ impl<'m> Inbox<'m> {
         self.move_to_front();
         self.buffer.truncate(self.filled);
         let Some(share) = self.share.take() else {
-            return self.read_steps(stream, bytes);
+            return self.read_steps(bytes, |step, buffer| transport.append(step, buffer));
         };
-        stream.set_read_timeout(Some(PACE_TICK))?;
-        let progress = self.read_steps(Paced::new(stream, &share), bytes);
+        transport.set_read_timeout(Some(PACE_TICK))?;
+        let mut paced = Paced::new(transport, &share);
+        let progress = self.read_steps(bytes, |step, buffer| {
+            paced.by_ref().take(step as u64).read_to_end(buffer)
+        });
         self.share = Some(share);
-        stream.set_read_timeout(None)?;
+        transport.set_read_timeout(None)?;
         match progress {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(Progress::TooSlow),
             progress => progress,
         }
     }
 
-    fn read_steps(&mut self, mut stream: impl Read, bytes: usize) -> io::Result<Progress> {
+    /// Reads until `bytes` of the message are here. `append` appends bytes until a number of them have come or the stream
+    /// has ended; also when it fails, the bytes that came are in the buffer.
+    fn read_steps(
+        &mut self,
+        bytes: usize,
+        mut append: impl FnMut(usize, &mut Vec<u8>) -> io::Result<usize>,
+    ) -> io::Result<Progress> {
         while self.filled < bytes {
             let step = (bytes - self.filled).min(STEP_BYTES);
             if self.buffer.capacity() < self.filled + step {
@@ -286,10 +295,7 @@ impl<'m> Inbox<'m> {
                 let wanted = (2 * self.filled).clamp(self.filled + step, bytes);
                 self.buffer.reserve_exact(wanted - self.filled);
             }
-            let outcome = stream
-                .by_ref()
-                .take(step as u64)
-                .read_to_end(&mut self.buffer);
+            let outcome = append(step, &mut self.buffer);
             let read = self.buffer.len() - self.filled;
             self.filled += read;
             outcome?;
@@ -315,7 +321,7 @@ enum Progress {
 /// handed on in any case, so that the last ones of a message always count.
 struct Paced<'s> {
     /// Its reads end every `PACE_TICK`.
-    stream: &'s TcpStream,
+    transport: &'s Transport,
     share: &'s Share<'s>,
     /// Since others wait.
     watched: Option<Watched>,
@@ -328,9 +334,9 @@ struct Watched {
 }
 
 impl<'s> Paced<'s> {
-    fn new(stream: &'s TcpStream, share: &'s Share<'s>) -> Paced<'s> {
+    fn new(transport: &'s Transport, share: &'s Share<'s>) -> Paced<'s> {
         Paced {
-            stream,
+            transport,
             share,
             watched: None,
         }
@@ -369,7 +375,7 @@ impl Read for Paced<'_> {
             if self.watch().is_some_and(Watched::is_slow) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match self.stream.read(buffer) {
+            match self.transport.read(buffer) {
                 // Nothing has come, which is known only after a look.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.watch().is_some_and(Watched::is_silent) {
@@ -392,16 +398,17 @@ impl Read for Paced<'_> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use std::thread;
 
     use super::*;
     use crate::net::busy_poll::BusyPolling;
 
-    fn pair() -> (TcpStream, TcpStream) {
+    fn pair() -> (TcpStream, Transport) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, listener.accept().unwrap().0)
+        let (server, _) = listener.accept().unwrap();
+        (client, Transport::plain(server).unwrap())
     }
 
     fn message(bytes: usize) -> Vec<u8> {

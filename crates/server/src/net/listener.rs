@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::net::Shutdown as Direction;
 
 use crate::net::conversation;
+use crate::net::transport::Transport;
 use crate::observe::log;
 use crate::server::Server;
 
@@ -119,20 +120,23 @@ fn accept(socket: &TcpListener, server: &'static Server) {
 }
 
 fn begin(server: &'static Server, stream: TcpStream, peer: SocketAddr) {
-    if let Err(error) = stream.set_nodelay(true) {
-        log::warning(
-            "network",
-            "connection refused",
-            &[
-                ("client", peer.to_string().into()),
-                ("error", error.to_string().into()),
-            ],
-        );
-        return;
-    }
+    let transport = match Transport::plain(stream) {
+        Ok(transport) => transport,
+        Err(error) => {
+            log::warning(
+                "network",
+                "connection refused",
+                &[
+                    ("client", peer.to_string().into()),
+                    ("error", error.to_string().into()),
+                ],
+            );
+            return;
+        }
+    };
     let Some(connection) = server
         .connections
-        .add(stream, peer, server.config.connections_max)
+        .add(transport, peer, server.config.connections_max)
     else {
         log::warning(
             "network",

@@ -12,3 +12,4 @@ pub mod inbox;
 pub mod listener;
 pub mod outbox;
 pub mod request_memory;
+pub mod transport;

@@ -7,12 +7,9 @@
 //! one needs its memory until its last byte.
 
 use std::io;
-use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use crate::net::transport::Transport;
 
 /// How often a connection that waits for its client to take a reply looks whether others wait for its memory.
 const LOOK: Duration = Duration::from_millis(50);
@@ -20,45 +17,25 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Sends `bytes`, or as many of them as the client takes before `is_wanted`; returns how many were sent. A reply that the
 /// socket takes whole costs one system call, as it does with `write_all`.
 pub fn send_until(
-    stream: &TcpStream,
+    transport: &Transport,
     bytes: &[u8],
     is_wanted: impl Fn() -> bool,
 ) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
-        match send(
-            stream,
-            &bytes[sent..],
-            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-        ) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(taken) => sent += taken,
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if is_wanted() => break,
-            Err(Errno::WOULDBLOCK) => wait_for_room(stream)?,
-            Err(error) => return Err(error.into()),
+        match transport.write_ready(&bytes[sent..])? {
+            Some(taken) => sent += taken,
+            None if is_wanted() => break,
+            None => transport.wait_for_room(LOOK)?,
         }
     }
     Ok(sent)
 }
 
-/// Sleeps until the client has taken something, for `LOOK` at most. What fails on the socket fails in the next send.
-fn wait_for_room(stream: &TcpStream) -> io::Result<()> {
-    let mut waiting = [PollFd::new(stream, PollFlags::OUT)];
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::from(LOOK.subsec_nanos()),
-    };
-    match poll(&mut waiting, Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     use std::thread;
 
@@ -67,10 +44,11 @@ mod tests {
     /// More than the buffers of a connection to the same machine take.
     const LARGE_BYTES: usize = 32 << 20;
 
-    fn pair() -> (TcpStream, TcpStream) {
+    fn pair() -> (TcpStream, Transport) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, listener.accept().unwrap().0)
+        let (server, _) = listener.accept().unwrap();
+        (client, Transport::plain(server).unwrap())
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub fn end_connections(server: &Server) -> bool {
 fn end_reading(connection: &Arc<Connection>, waited: Duration) -> bool {
     connection.stop_operation();
     if waited >= ANSWER_TIME {
-        connection.close();
+        connection.transport.close();
     }
     waited < ANSWER_TIME + CLOSE_TIME
 }
