@@ -97,8 +97,10 @@ impl Insertion<'_> {
         Ok(())
     }
 
-    /// The document as it is to be stored.
+    /// The document as it is to be stored. Its size is judged as it came: an `_id` that is made for it has room beyond the
+    /// limit for clients' documents.
     fn stage<'d>(&self, document: RawDocument<'d>) -> crate::Result<Staged<'d>> {
+        check_bytes(document.as_bytes().len())?;
         if self.may_be_too_deep {
             check_levels(document)?;
         }
@@ -139,6 +141,16 @@ impl Insertion<'_> {
             .extend(errors.map(|(at, error)| (positions[at], error)));
         Ok(goes_on)
     }
+}
+
+fn check_bytes(bytes: usize) -> crate::Result<()> {
+    if bytes <= DOCUMENT_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "object to insert too large. size in bytes: {bytes}, max size: {DOCUMENT_BYTES_MAX}"
+    );
+    Err(crate::Error::new(ErrorCode::BSON_OBJECT_TOO_LARGE, text))
 }
 
 #[cold]
@@ -217,12 +229,5 @@ fn normal(document: RawDocument<'_>, keeps_empty_timestamps: bool) -> crate::Res
         }
     }
     builder.finish();
-    if bytes.len() > DOCUMENT_BYTES_MAX {
-        let text = format!(
-            "object to insert too large. size in bytes: {}, max size: {DOCUMENT_BYTES_MAX}",
-            bytes.len()
-        );
-        return Err(crate::Error::bad_value(text));
-    }
     Ok(Staged::Rewritten(bytes))
 }

@@ -47,7 +47,7 @@ impl<'u> Apply<'u, '_> {
 
     /// `$[]` and padding multiply what the update brings: what grows beyond a document ends at once.
     fn check_size(&self, out: &[u8]) -> Result<()> {
-        check_bytes(out.len() - self.start)
+        check_bytes(out.len() - self.start, self.insert)
     }
 
     /// An `_id` may be given an equal value, and keeps its bytes: the document's index entries hold them too.

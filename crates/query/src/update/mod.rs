@@ -108,7 +108,7 @@ impl Update {
                 .run(out)?;
             }
         }
-        check_bytes(out.len() - start)?;
+        check_bytes(out.len() - start, upsert_insert)?;
         Ok(Outcome {
             modified: out[start..] != *document.as_bytes(),
         })

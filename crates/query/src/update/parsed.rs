@@ -45,12 +45,17 @@ pub(super) struct ArrayFilter {
     pub(super) matcher: Matcher,
 }
 
-pub(super) fn check_bytes(bytes: usize) -> Result<()> {
-    if bytes > DOCUMENT_BYTES_MAX {
-        let text = format!("Resulting document after update is larger than {DOCUMENT_BYTES_MAX}");
-        return Err(Error::location(17419, text));
+/// Refuses what has become larger than a client's document may be.
+pub(super) fn check_bytes(bytes: usize, is_upsert: bool) -> Result<()> {
+    if bytes <= DOCUMENT_BYTES_MAX {
+        return Ok(());
     }
-    Ok(())
+    let (code, what) = match is_upsert {
+        true => (17420, "Document to upsert"),
+        false => (17419, "Resulting document after update"),
+    };
+    let text = format!("{what} is larger than {DOCUMENT_BYTES_MAX}");
+    Err(Error::location(code, text))
 }
 
 /// Refuses a whole document that nests deeper than what may be stored.

@@ -4,7 +4,7 @@
 use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value};
 
 use super::modifier::Modifier;
-use super::parsed::{Kind, Operators, Update, check_levels};
+use super::parsed::{Kind, Operators, Update, check_bytes, check_levels};
 use super::tree::{Branch, Leaf, Step};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -24,7 +24,9 @@ pub(super) fn document(update: &Update, filter: &Matcher, now_ms: i64) -> Result
     update.apply(base.as_raw(), &details, true, now_ms, &mut bytes)?;
     let made = Document::from_bytes_any_text(bytes)?;
     check_levels(made.as_raw())?;
-    with_id_first(made.as_raw())
+    let made = with_id_first(made.as_raw())?;
+    check_bytes(made.as_bytes().len(), true)?;
+    Ok(made)
 }
 
 type Equality<'f> = (&'f FieldPath, RawValue<'f>);

@@ -11,7 +11,7 @@ mod writes;
 use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
-use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
+use quarry_bson::{DOCUMENT_BYTES_MAX, Document, RawDocument, RawValue, Value, doc, extjson};
 use quarry_database::{Database, Level, Namespace, Operation};
 use quarry_query::exec::{self, *};
 

@@ -395,3 +395,107 @@ fn an_upsert_cannot_ask_an_expression() {
         fixture.update("{}", r#"{"$unset": {"b": 1}}"#, false, false);
     }
 }
+
+/// `{_id: <id>, s: "xx..."}` of so many bytes.
+fn of_bytes(id: i32, bytes: usize) -> Document {
+    let frame = doc! { "_id": id, "s": "" }.as_bytes().len();
+    let document = doc! { "_id": id, "s": "x".repeat(bytes - frame) };
+    assert_eq!(document.as_bytes().len(), bytes);
+    document
+}
+
+fn change(
+    fixture: &Fixture,
+    filter: Document,
+    update: &Document,
+    is_upsert: bool,
+) -> std::result::Result<u64, i32> {
+    let request = UpdateRequest {
+        namespace: &fixture.namespace,
+        filter: filter.as_raw(),
+        update: RawValue::Document(update.as_raw()),
+        is_upsert,
+        is_multi: false,
+        hint: None,
+        keeps_empty_timestamps: false,
+    };
+    let outcome = exec::update(
+        &fixture.database,
+        &fixture.operation,
+        request,
+        Level::Written,
+    );
+    match outcome {
+        Ok(outcome) => Ok(outcome.modified + u64::from(outcome.upserted.is_some())),
+        Err(error) => Err(error.code()),
+    }
+}
+
+#[test]
+fn a_document_may_have_16_mib_and_no_byte_more() {
+    const MAX: usize = DOCUMENT_BYTES_MAX;
+    let fixture = with_documents(&[of_bytes(1, MAX)]);
+    // One that is too large is refused alone, the others of its batch are not.
+    let outcome = fixture.insert(&[of_bytes(2, MAX + 1), doc! { "_id": 3 }], false);
+    assert_eq!((outcome.inserted, outcome.errors.len()), (1, 1));
+    let (position, error) = &outcome.errors[0];
+    assert_eq!((*position, error.code()), (0, 10334));
+    let text = "object to insert too large. size in bytes: 16777217, max size: 16777216";
+    assert_eq!(error.to_string(), text);
+    // An `_id` that is made for a document has room beyond it.
+    let without_id = doc! { "s": "x".repeat(MAX - doc! { "s": "" }.as_bytes().len()) };
+    assert_eq!(without_id.as_bytes().len(), MAX);
+    let outcome = fixture.insert(&[without_id], true);
+    assert_eq!((outcome.inserted, outcome.errors.len()), (1, 0));
+
+    let set = doc! { "$set": { "b": "y" } };
+    let set_bytes = doc! { "b": "y" }.as_bytes().len() - doc! {}.as_bytes().len();
+    fixture.insert(
+        &[
+            of_bytes(10, MAX - set_bytes),
+            of_bytes(11, MAX - set_bytes + 1),
+        ],
+        true,
+    );
+    assert_eq!(change(&fixture, doc! { "_id": 10 }, &set, false), Ok(1));
+    let (too_large_update, too_large_upsert) = (Err(17419), Err(17420));
+    let changed = change(&fixture, doc! { "_id": 11 }, &set, false);
+    assert_eq!(changed, too_large_update);
+    for (id, bytes, refused) in [(3, MAX, None), (3, MAX + 1, Some(17419))] {
+        let replaced = change(&fixture, doc! { "_id": id }, &of_bytes(id, bytes), false);
+        assert_eq!(replaced, refused.map_or(Ok(1), Err), "{bytes}");
+    }
+    let upserted = change(&fixture, doc! { "_id": 20 }, &of_bytes(20, MAX), true);
+    assert_eq!(upserted, Ok(1));
+    let upserted = change(&fixture, doc! { "_id": 21 }, &of_bytes(21, MAX + 1), true);
+    assert_eq!(upserted, too_large_upsert);
+    // The whole document counts, its `_id` from the filter or made for it among it.
+    let text = "x".repeat(MAX - doc! { "s": "" }.as_bytes().len());
+    let upserted = change(
+        &fixture,
+        doc! { "a": 1 },
+        &doc! { "s": text.as_str() },
+        true,
+    );
+    assert_eq!(upserted, too_large_upsert);
+    let set = doc! { "$set": { "s": text.as_str() } };
+    assert_eq!(
+        change(&fixture, doc! { "_id": 22 }, &set, true),
+        too_large_upsert
+    );
+
+    let filter = doc! { "_id": 10 };
+    let set = doc! { "$set": { "c": 1 } };
+    let request = FindAndModifyRequest {
+        filter: filter.as_raw(),
+        update: Some(RawValue::Document(set.as_raw())),
+        ..FindAndModifyRequest::new(&fixture.namespace)
+    };
+    let outcome = exec::find_and_modify(
+        &fixture.database,
+        &fixture.operation,
+        request,
+        Level::Written,
+    );
+    assert_eq!(outcome.unwrap_err().code(), 17419);
+}
