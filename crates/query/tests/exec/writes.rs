@@ -412,6 +412,7 @@ fn change(
 ) -> std::result::Result<u64, i32> {
     let request = UpdateRequest {
         namespace: &fixture.namespace,
+        context: None,
         filter: filter.as_raw(),
         update: RawValue::Document(update.as_raw()),
         is_upsert,
