@@ -135,6 +135,14 @@ make_node() {
     fi
 }
 
+# The example in Go needs its driver's modules, and no other Go than the machine's.
+make_go() {
+    command -v go >/dev/null || apt_install golang-go
+    say "go mod download ($(go env GOVERSION))"
+    (cd "$(dirname "${BASH_SOURCE[0]}")/../examples/go" && GOTOOLCHAIN=local go mod download) \
+        || die "the Go modules of examples/go cannot be had"
+}
+
 npm_install() {
     npm install --prefix "$DRIVERS_DIR/node" --no-audit --no-fund --no-package-lock --loglevel=error "$@"
 }
@@ -166,6 +174,7 @@ bootstrap_drivers() {
         make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]' "${MONITORING_PACKAGES[@]}"
         make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
         make_node
+        make_go
         make_monitoring
         touch "$stamp"
     fi

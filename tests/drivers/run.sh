@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
-#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the crash and history tests, `hostile`: work
+#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the examples in four languages, the crash and history tests, `hostile`: work
 #   that is to be interrupted and memory that is to come back, and `monitoring`: what Prometheus' tools, a browser and a
 #   terminal see.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh crash hostile monitoring}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh examples crash hostile monitoring}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0
@@ -96,14 +96,13 @@ run_node() {
 
 run_mongosh() {
     local engine passed=0 failed=0 log
-    export HOME="$scratch/home"
-    mkdir -p "$HOME"
+    mkdir -p "$scratch/home"
     for engine in ${QUARRY_ENGINES//,/ }; do
         log=$scratch/mongosh-$engine.log
         echo "    mongosh on $engine"
         local ended=0
         if start_server "$engine"; then
-            timeout 180 "$(<"$DRIVERS_DIR/node-path")" "$QUARRY_NODE_MODULES/mongosh/bin/mongosh.js" --quiet --norc \
+            HOME="$scratch/home" timeout 180 "$(<"$DRIVERS_DIR/node-path")" "$QUARRY_NODE_MODULES/mongosh/bin/mongosh.js" --quiet --norc \
                 "$QUARRY_URI" --file "$here/tour.mongosh.js" >"$log" 2>&1 </dev/null || ended=$?
             grep -aE '^(ok|FAILED|mongosh:)' "$log" || tail -n 20 "$log"
             passed=$((passed + $(grep -acE '^ok ' "$log" || true)))
@@ -115,6 +114,52 @@ run_mongosh() {
         stop_server
     done
     settle mongosh "$passed" "$failed"
+}
+
+# How each example of examples/ is run: `run_example LANGUAGE URI`. What has to be built or found is beside it.
+run_example() {
+    local root=$here/../.. work=$scratch/example-$1
+    mkdir -p "$work"
+    case $1 in
+        python) "$DRIVERS_DIR/python-newest/bin/python" "$root/examples/python/quickstart.py" "$2" ;;
+        node)
+            # Node looks for packages from where the script lies.
+            cp "$root/examples/node/quickstart.mjs" "$work/"
+            ln -sfn "$QUARRY_NODE_MODULES" "$work/node_modules"
+            "$(<"$DRIVERS_DIR/node-path")" "$work/quickstart.mjs" "$2"
+            ;;
+        go)
+            (cd "$root/examples/go" && GOTOOLCHAIN=local GOFLAGS=-mod=readonly go build -o "$work/quickstart" .)
+            "$work/quickstart" "$2"
+            ;;
+        rust)
+            # With the server's packages beside it, so that cargo settles on the same features and compiles nothing twice.
+            (cd "$root" && cargo build -q --release -p quarry-server -p quarry-bench --example quickstart)
+            "$CARGO_TARGET_DIR/release/examples/quickstart" "$2"
+            ;;
+    esac
+}
+
+# Every example prints the same lines, whatever its language.
+run_examples() {
+    local language log passed=0 failed=0
+    if start_server rocksdb; then
+        for language in python node go rust; do
+            log=$scratch/example-$language.log
+            if run_example "$language" "$QUARRY_URI" >"$log" 2>&1 && diff -u "$here/../../examples/expected.txt" "$log"; then
+                echo "    $language: ok"
+                passed=$((passed + 1))
+            else
+                echo "    $language: FAILED"
+                tail -n 20 "$log"
+                failed=$((failed + 1))
+            fi
+        done
+    else
+        failed=1
+    fi
+    stop_server
+    settle examples "$passed" "$failed"
 }
 
 # What suites of their own run.
@@ -129,6 +174,7 @@ for suite in $suites; do
         pymongo-4.17.0) run_pytest "$suite" 4.17.0 "${elsewhere[@]}" ;;
         node) run_node ;;
         mongosh) run_mongosh ;;
+        examples) run_examples ;;
         crash) run_pytest "$suite" newest -s test_crash.py test_history.py ;;
         hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;

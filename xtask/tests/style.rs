@@ -142,6 +142,7 @@ fn tokio_stays_on_top() {
         ["tokio belongs to server and bench"]
     );
     assert!(found("crates/server/src/x.rs", code).is_empty());
+    assert!(found("examples/rust/x.rs", code).is_empty());
 }
 
 #[test]

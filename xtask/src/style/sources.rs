@@ -59,10 +59,10 @@ pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
     if is_crate_root(file) && !code.contains("#![forbid(unsafe_code)]") {
         breach(vec![0], "a crate says `#![forbid(unsafe_code)]`");
     }
-    if !file
-        .crate_name()
-        .is_some_and(|name| ASYNC_CRATES.contains(&name))
-    {
+    // An example is a client, and clients may wait as they like.
+    let is_example = file.path.starts_with("examples/");
+    let may_be_async = |name| ASYNC_CRATES.contains(&name);
+    if !is_example && !file.crate_name().is_some_and(may_be_async) {
         breach(
             lines_with_word(&code, "tokio"),
             "tokio belongs to server and bench",
