@@ -15,6 +15,8 @@ pub enum PlanSummary {
     RecordStoreCount,
     /// The index with this key pattern.
     IndexScan(Document),
+    /// The indexes with these key patterns, one after the other.
+    IndexScans(Vec<Document>),
 }
 
 impl fmt::Display for PlanSummary {
@@ -23,16 +25,27 @@ impl fmt::Display for PlanSummary {
             PlanSummary::IdHack => f.write_str("IDHACK"),
             PlanSummary::CollectionScan => f.write_str("COLLSCAN"),
             PlanSummary::RecordStoreCount => f.write_str("RECORD_STORE_FAST_COUNT"),
-            PlanSummary::IndexScan(pattern) => {
-                f.write_str("IXSCAN {")?;
-                for (place, field) in pattern.iter().enumerate() {
-                    let separator = if place == 0 { "" } else { "," };
-                    write!(f, "{separator} {}: {}", field.name(), field.value())?;
+            PlanSummary::IndexScan(pattern) => write_index_scan(pattern, f),
+            PlanSummary::IndexScans(patterns) => {
+                for (place, pattern) in patterns.iter().enumerate() {
+                    if place > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write_index_scan(pattern, f)?;
                 }
-                f.write_str(" }")
+                Ok(())
             }
         }
     }
+}
+
+fn write_index_scan(pattern: &Document, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("IXSCAN {")?;
+    for (place, field) in pattern.iter().enumerate() {
+        let separator = if place == 0 { "" } else { "," };
+        write!(f, "{separator} {}: {}", field.name(), field.value())?;
+    }
+    f.write_str(" }")
 }
 
 #[cfg(test)]

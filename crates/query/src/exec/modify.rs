@@ -314,6 +314,11 @@ impl Effect<'_> {
     /// Why a plan's scan reads what the change is for.
     fn purpose(self, plan: &Plan) -> Purpose {
         match (self, &plan.access) {
+            (_, Access::Or(branches)) => {
+                let mut purposes = branches.iter().map(|branch| self.purpose(branch));
+                let moving = purposes.find(|purpose| *purpose != Purpose::ChangeInPlace);
+                moving.unwrap_or(Purpose::ChangeInPlace)
+            }
             (Effect::Delete, _) => Purpose::Delete,
             (Effect::Update(update), Access::Index(access)) => {
                 let mut names = access.pattern.iter().map(|field| field.name());
@@ -418,7 +423,9 @@ mod tests {
                 update: RawValue::Document(change.as_raw()),
                 is_upsert: false,
                 is_multi: true,
-                hint: Some(RawValue::from(hint)),
+                hint: Some(hint)
+                    .filter(|hint| !hint.is_empty())
+                    .map(RawValue::from),
                 keeps_empty_timestamps: false,
             };
             let outcome = update(&self.database, &self.operation, request, Level::Written).unwrap();
@@ -432,7 +439,9 @@ mod tests {
                 context: None,
                 filter: filter.as_raw(),
                 is_multi: true,
-                hint: Some(RawValue::from(hint)),
+                hint: Some(hint)
+                    .filter(|hint| !hint.is_empty())
+                    .map(RawValue::from),
             };
             delete(&self.database, &self.operation, request, Level::Written).unwrap()
         }
@@ -509,6 +518,71 @@ mod tests {
         let mut scan = Scan::new(plan("a")).with_purpose(Purpose::ChangeInPlace);
         let more = scan.run(&view, &fixture.operation, &mut |_, _| Ok(Flow::Continue));
         assert!(!more.unwrap() && !scan.is_full());
+    }
+
+    /// Every document but the last hundred is met by both branches, and there are more than can be remembered.
+    fn either() -> Document {
+        doc! { "$or": [{ "a": { "$gte": 0 } }, { "list": { "$gte": 700 } }] }
+    }
+
+    #[test]
+    fn a_union_that_can_remember_no_more_reads_each_document_once() {
+        let fixture = fixture();
+        let mut ids: Vec<i32> = fixture
+            .find(&either())
+            .iter()
+            .filter_map(|found| found.get("_id")?.as_i32())
+            .collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..DOCUMENTS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn changes_through_a_union_change_each_document_once() {
+        let fixture = fixture();
+        let count = u64::from(DOCUMENTS.unsigned_abs());
+        for (round, change) in [
+            doc! { "$inc": { "n": 1 } },
+            doc! { "$inc": { "n": 1, "a": 10, "list.1": 900 } },
+        ]
+        .iter()
+        .enumerate()
+        {
+            assert_eq!(fixture.update_all(&either(), change, ""), count, "{round}");
+            let changed = doc! { "n": (round as i32 + 1) };
+            assert_eq!(fixture.find(&changed).len() as u64, count, "{round}");
+        }
+        assert_eq!(fixture.delete_all(&either(), ""), count);
+        assert!(fixture.find(&Document::new()).is_empty());
+    }
+
+    /// A batch that ends within what was read ahead has the next one read that again, wherever the union stood.
+    #[test]
+    fn a_union_goes_on_where_a_batch_has_ended() {
+        let fixture = fixture();
+        let filter = either();
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        let mut executor = find(&fixture.database, &fixture.operation, request).unwrap();
+        let (mut ids, mut document) = (Vec::new(), Vec::new());
+        loop {
+            for _ in 0..37 {
+                if executor.next(&fixture.operation, &mut document).unwrap() {
+                    let found = RawDocument::new(&document).unwrap();
+                    ids.push(found.get("_id").unwrap().as_i64_exact().unwrap());
+                }
+                document.clear();
+            }
+            if executor.is_dead() {
+                break;
+            }
+            executor.save(&fixture.operation).unwrap();
+            executor
+                .restore(&fixture.database, &fixture.operation)
+                .unwrap();
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, (0..i64::from(DOCUMENTS)).collect::<Vec<_>>());
     }
 
     #[test]

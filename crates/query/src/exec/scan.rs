@@ -3,6 +3,9 @@
 //! Keeps true: every document once, even where an index holds it under several keys; nothing is held between two
 //! runs but the position. What was written behind the position between two runs may or may not be met.
 //!
+//! The branches of a union are read one after the other, and what was met is remembered. A union that can remember no more
+//! ends, and the whole collection is read for what it has not met.
+//!
 //! Whoever puts documents aside and does not use them all can have the scan go back to where its last run began
 //! (`Scan::rewind`), before the snapshot is given up.
 
@@ -37,6 +40,8 @@ pub enum Flow {
 /// Where a scan stood at one moment.
 #[derive(Debug, Clone, Default)]
 struct Position {
+    /// Counts the plan's branches.
+    branch: usize,
     /// Counts from the first range to be read.
     range: usize,
     /// Where in the range the scan stands.
@@ -61,6 +66,8 @@ pub enum Purpose {
 
 pub struct Scan {
     plan: Plan,
+    /// Which of the plan's branches is read.
+    branch: usize,
     /// Counts from the first range to be read.
     range: usize,
     /// Where in the range the scan stands.
@@ -74,6 +81,8 @@ pub struct Scan {
     purpose: Purpose,
     /// It could remember no more.
     is_full: bool,
+    /// The plan at the beginning of the last run, if that run has put another in its place.
+    replaced: Option<Plan>,
     pub keys_examined: u64,
     pub docs_examined: u64,
 }
@@ -85,6 +94,7 @@ impl Scan {
     pub fn new(plan: Plan) -> Scan {
         Scan {
             plan,
+            branch: 0,
             range: 0,
             last_key: None,
             is_done: false,
@@ -93,6 +103,7 @@ impl Scan {
             seen_bytes: 0,
             purpose: Purpose::Read,
             is_full: false,
+            replaced: None,
             keys_examined: 0,
             docs_examined: 0,
         }
@@ -105,7 +116,7 @@ impl Scan {
     }
 
     /// Whether a run has stopped because a change of many documents can remember no more of them: it has to go on over
-    /// the collection.
+    /// the collection. A read of a union goes on by itself.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
@@ -114,6 +125,7 @@ impl Scan {
     pub fn go_on_over_collection(&mut self, plan: Plan) {
         debug_assert!(matches!(plan.access, Access::Collection));
         self.plan = plan;
+        self.branch = 0;
         self.range = 0;
         self.last_key = None;
         self.is_done = false;
@@ -134,12 +146,19 @@ impl Scan {
     /// Looks again behind the last key: for collections that grow at their end.
     pub fn resume(&mut self) {
         self.is_done = false;
-        self.range = self.range.min(self.plan.ranges.len().saturating_sub(1));
+        self.range = self
+            .range
+            .min(self.current().ranges.len().saturating_sub(1));
     }
 
     /// Goes back to where the last run began. In the same snapshot the next one meets the same documents.
     pub fn rewind(&mut self) {
         let before = std::mem::take(&mut self.before);
+        if let Some(plan) = self.replaced.take() {
+            self.plan = plan;
+            self.is_full = false;
+        }
+        self.branch = before.branch;
         self.range = before.range;
         self.last_key = before.last_key;
         self.is_done = before.is_done;
@@ -160,14 +179,16 @@ impl Scan {
             self.forget();
         }
         operation.plan.get_or_init(|| self.plan.summary());
+        self.replaced = None;
         self.before = Position {
+            branch: self.branch,
             range: self.range,
             last_key: self.last_key.clone(),
             is_done: self.is_done,
             seen: self.seen.len(),
         };
         let _scope = phase(Phase::EngineScan);
-        let outcome = self.run_ranges(view, operation, visit);
+        let outcome = self.run_branches(view, operation, visit);
         operation
             .keys_examined
             .fetch_add(self.keys_examined - keys, Relaxed);
@@ -177,13 +198,54 @@ impl Scan {
         outcome
     }
 
+    fn run_branches(
+        &mut self,
+        view: &View,
+        operation: &Operation,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
+        loop {
+            if self.run_ranges(view, operation, visit)? {
+                if self.is_full && self.is_union() && self.purpose == Purpose::Read {
+                    let whole = Plan::of_collection(&view.collection);
+                    self.replaced = Some(std::mem::replace(&mut self.plan, whole.clone()));
+                    self.go_on_over_collection(whole);
+                    continue;
+                }
+                return Ok(true);
+            }
+            if self.branch + 1 == self.plan.branches().len() {
+                return Ok(false);
+            }
+            self.branch += 1;
+            self.range = 0;
+            self.last_key = None;
+            self.is_done = false;
+        }
+    }
+
+    /// The plan, or the branch of it that is read.
+    fn current(&self) -> &Plan {
+        &self.plan.branches()[self.branch]
+    }
+
+    fn is_union(&self) -> bool {
+        matches!(self.plan.access, Access::Or(_))
+    }
+
+    /// Whether a document can be met more than once.
+    fn meets_again(&self, index: Option<&Index>) -> bool {
+        self.is_union()
+            || index.is_some_and(|index| index.is_multikey() || self.purpose == Purpose::Move)
+    }
+
     fn run_ranges(
         &mut self,
         view: &View,
         operation: &Operation,
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
-        let index = match &self.plan.access {
+        let index = match &self.current().access {
             Access::Index(access) => {
                 let mut indexes = view.detail()?.indexes.iter();
                 let index = indexes.find(|index| index.ident == access.ident);
@@ -194,7 +256,7 @@ impl Scan {
             }
             _ => None,
         };
-        if self.plan.is_of_whole_keys {
+        if self.current().is_of_whole_keys {
             return self.run_keys(view, operation, index, visit);
         }
         let Some(all) = self.outer_range() else {
@@ -225,16 +287,16 @@ impl Scan {
                     self.remember(cursor.key());
                     return Ok(true);
                 }
-                if self.range + 1 == self.plan.ranges.len() {
+                if self.range + 1 == self.current().ranges.len() {
                     self.remember(cursor.key());
                 }
-                if self.plan.is_reversed {
+                if self.current().is_reversed {
                     cursor.prev()?;
                 } else {
                     cursor.next()?;
                 }
             }
-            if self.range + 1 < self.plan.ranges.len() {
+            if self.range + 1 < self.current().ranges.len() {
                 self.last_key = None;
             }
             self.range += 1;
@@ -258,7 +320,11 @@ impl Scan {
             let flow = match index {
                 None => {
                     self.keys_examined += 1;
-                    self.fetch(view, &key, visit)?
+                    match self.meet_if_needed(None, &key)? {
+                        Met::New => self.fetch(view, &key, visit)?,
+                        Met::Before => Flow::Continue,
+                        Met::TooMany => Flow::Stop,
+                    }
                 }
                 Some(index) => self.get_entry(view, index, &key, visit)?,
             };
@@ -291,7 +357,8 @@ impl Scan {
 
     /// From the first range to the last.
     fn outer_range(&self) -> Option<KeyRange> {
-        let (first, last) = (self.plan.ranges.first()?, self.plan.ranges.last()?);
+        let ranges = &self.current().ranges;
+        let (first, last) = (ranges.first()?, ranges.last()?);
         Some(KeyRange::new(first.start.clone(), last.end.clone()))
     }
 
@@ -304,7 +371,7 @@ impl Scan {
     /// Whether the key belongs to the current range; the cursor comes from the side that the scan begins at.
     fn is_inside(&self, key: &[u8]) -> bool {
         self.current_range().is_some_and(|range| {
-            if self.plan.is_reversed {
+            if self.current().is_reversed {
                 key >= range.start.as_slice()
             } else {
                 range.end.is_empty() || key < range.end.as_slice()
@@ -313,8 +380,9 @@ impl Scan {
     }
 
     fn current_range(&self) -> Option<&KeyRange> {
-        let ranges = &self.plan.ranges;
-        if self.plan.is_reversed {
+        let current = self.current();
+        let ranges = &current.ranges;
+        if current.is_reversed {
             ranges
                 .len()
                 .checked_sub(self.range + 1)
@@ -332,7 +400,7 @@ impl Scan {
             let text = "CollectionScan died due to position in capped collection being deleted";
             return Err(crate::Error::new(ErrorCode::CAPPED_POSITION_LOST, text).into());
         }
-        match (&self.last_key, self.plan.is_reversed) {
+        match (&self.last_key, self.current().is_reversed) {
             (None, false) => cursor.seek(&range.start)?,
             (None, true) if range.end.is_empty() => cursor.last()?,
             (None, true) => cursor.seek_before(&range.end)?,
@@ -359,11 +427,16 @@ impl Scan {
     }
 
     fn visit_record(&mut self, cursor: &dyn Cursor, visit: &mut Visit<'_>) -> Result<Flow> {
-        if matches!(self.plan.access, Access::Records(_)) {
+        if matches!(self.current().access, Access::Records(_)) {
             self.keys_examined += 1;
         }
         if self.is_full && self.seen.contains(cursor.key()) {
             return Ok(Flow::Continue);
+        }
+        match self.meet_if_needed(None, cursor.key())? {
+            Met::New => {}
+            Met::Before => return Ok(Flow::Continue),
+            Met::TooMany => return Ok(Flow::Stop),
         }
         self.docs_examined += 1;
         visit(cursor.key(), RawDocument::new(cursor.value())?)
@@ -377,12 +450,10 @@ impl Scan {
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
         self.keys_examined += 1;
-        if index.is_multikey() || self.purpose == Purpose::Move {
-            match self.meet(record)? {
-                Met::New => {}
-                Met::Before => return Ok(Flow::Continue),
-                Met::TooMany => return Ok(Flow::Stop),
-            }
+        match self.meet_if_needed(Some(index), record)? {
+            Met::New => {}
+            Met::Before => return Ok(Flow::Continue),
+            Met::TooMany => return Ok(Flow::Stop),
         }
         self.fetch(view, record, visit)
     }
@@ -400,6 +471,15 @@ impl Scan {
         outcome
     }
 
+    /// Like `meet`, where a document can be met again at all.
+    fn meet_if_needed(&mut self, index: Option<&Index>, record: &[u8]) -> Result<Met> {
+        if self.meets_again(index) {
+            self.meet(record)
+        } else {
+            Ok(Met::New)
+        }
+    }
+
     /// Remembers a record.
     fn meet(&mut self, record: &[u8]) -> Result<Met> {
         if self.seen.contains(record) {
@@ -408,9 +488,11 @@ impl Scan {
         let bytes = record.len() + SEEN_ENTRY_BYTES;
         if self.seen_bytes + bytes > SEEN_BYTES_MAX {
             match self.purpose {
-                Purpose::Read => return Err(memory_exceeded("Index scan", SEEN_BYTES_MAX)),
+                Purpose::Read if !self.is_union() => {
+                    return Err(memory_exceeded("Index scan", SEEN_BYTES_MAX));
+                }
                 Purpose::Delete => self.forget(),
-                Purpose::Move | Purpose::ChangeInPlace => {
+                Purpose::Read | Purpose::Move | Purpose::ChangeInPlace => {
                     self.is_full = true;
                     return Ok(Met::TooMany);
                 }

@@ -14,8 +14,14 @@ use super::key_ranges::{apart, are_combined, compose};
 use super::plan::{Access, IndexAccess, Plan};
 use crate::error::{Error, Result};
 use crate::interrupts;
-use crate::matcher::Matcher;
+use crate::matcher::{MatchExpression, Matcher};
 use crate::sort::SortPattern;
+
+/// Branches of an `$or` that are planned one by one: with more of them the collection is scanned.
+const UNION_BRANCHES_MAX: usize = 1000;
+
+/// The work of planning a branch.
+const UNITS_OF_A_BRANCH: usize = 100;
 
 /// What a plan is asked for beside a filter.
 #[derive(Clone, Copy, Default)]
@@ -77,14 +83,85 @@ pub fn choose(
     if let Some(direction) = natural_hint(wanted.hint)? {
         return Ok(whole(collection, direction, wanted.sort.is_none()));
     }
-    let mut bounds = FilterBounds::new(matcher, &detail.paths);
-    let plan = best(collection, detail, &mut bounds, wanted)?.map_or_else(
-        || whole(collection, Direction::Ascending, wanted.sort.is_none()),
-        |best| best.plan(&bounds, wanted),
-    );
+    let mut bounds = FilterBounds::new(matcher.root(), &detail.paths);
+    let best = best(collection, detail, &mut bounds, wanted)?;
+    let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
+    let union = if is_bounded || wanted.hint.is_some() {
+        None
+    } else {
+        union(collection, detail, matcher.root(), wanted)?
+    };
+    let plan = match (union, best) {
+        (Some(union), _) => union,
+        (None, Some(best)) => best.plan(&bounds, wanted),
+        (None, None) => whole(collection, Direction::Ascending, wanted.sort.is_none()),
+    };
     // Bounds were cut short where the operation is to end.
     interrupts::work(1)?;
     Ok(plan)
+}
+
+/// A plan for each branch of an `$or`, if an index bounds every one of them.
+fn union(
+    collection: &Collection,
+    detail: &Detail,
+    filter: &MatchExpression,
+    wanted: Wanted<'_>,
+) -> Result<Option<Plan>> {
+    let of_branch = Wanted {
+        shows_bounds: wanted.shows_bounds,
+        ..Wanted::default()
+    };
+    let mut branches = Vec::new();
+    if !collect_branches(collection, detail, filter, of_branch, &mut branches)? {
+        return Ok(None);
+    }
+    Ok(Some(Plan {
+        access: Access::Or(branches),
+        ranges: Vec::new(),
+        is_of_whole_keys: false,
+        answers_filter: false,
+        is_reversed: false,
+        is_sorted: wanted.sort.is_none(),
+    }))
+}
+
+/// Plans the branches of the first `$or` in a conjunction all of whose branches have an index; false if there is none.
+/// Recursion is bounded by the depth of the filter.
+fn collect_branches(
+    collection: &Collection,
+    detail: &Detail,
+    filter: &MatchExpression,
+    wanted: Wanted<'_>,
+    branches: &mut Vec<Plan>,
+) -> Result<bool> {
+    let disjunctions = match filter {
+        MatchExpression::And(children) => children.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let before = branches.len();
+    for disjunction in disjunctions {
+        let MatchExpression::Or(children) = disjunction else {
+            continue;
+        };
+        let mut are_all = before + children.len() <= UNION_BRANCHES_MAX;
+        for child in children {
+            if !are_all {
+                break;
+            }
+            interrupts::work(UNITS_OF_A_BRANCH)?;
+            let mut bounds = FilterBounds::new(child, &detail.paths);
+            match best(collection, detail, &mut bounds, wanted)? {
+                Some(best) => branches.push(best.plan(&bounds, wanted)),
+                None => are_all = collect_branches(collection, detail, child, wanted, branches)?,
+            }
+        }
+        if are_all {
+            return Ok(true);
+        }
+        branches.truncate(before);
+    }
+    Ok(false)
 }
 
 /// The same plan for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.
@@ -123,9 +200,7 @@ fn best<'c>(
         let scored = candidate.score(bounds, wanted.sort);
         let is_usable = wanted.hint.is_some()
             || (!scored.leaves_out_missing(bounds)
-                && (scored.score.equalities > 0
-                    || scored.score.has_range
-                    || scored.score.gives_order));
+                && (scored.is_bounded() || scored.score.gives_order));
         if is_usable && best.as_ref().is_none_or(|best| scored.score > best.score) {
             best = Some(scored);
         }
@@ -139,14 +214,10 @@ fn best<'c>(
 }
 
 fn whole(collection: &Collection, direction: Direction, is_sorted: bool) -> Plan {
-    let range = KeyRange::new(collection.prefix.as_bytes(), collection.prefix.end());
     Plan {
-        access: Access::Collection,
-        ranges: vec![range],
-        is_of_whole_keys: false,
-        answers_filter: false,
         is_reversed: direction == Direction::Descending,
         is_sorted,
+        ..Plan::of_collection(collection)
     }
 }
 
@@ -317,6 +388,11 @@ impl<'c> Candidate<'c> {
 }
 
 impl Scored<'_> {
+    /// Whether the filter keeps the scan from going through the whole index.
+    fn is_bounded(&self) -> bool {
+        self.score.equalities > 0 || self.score.has_range
+    }
+
     /// A sparse index has no entry for a document that the filter may mean.
     fn leaves_out_missing(&self, bounds: &FilterBounds<'_>) -> bool {
         self.candidate.is_sparse

@@ -56,6 +56,21 @@ impl Plan {
                 self.describe_index(access, measured, &mut input);
                 input.finish();
             }
+            Access::Or(branches) => {
+                out.append("stage", "SUBPLAN");
+                append_returned(measured, out);
+                let mut fetch = out.document("inputStage");
+                fetch.append("stage", "FETCH");
+                fetch.append("filter", filter);
+                append_returned(measured, &mut fetch);
+                if let Some(measured) = measured {
+                    fetch.append("docsExamined", number(measured.docs_examined));
+                }
+                let mut union = fetch.document("inputStage");
+                describe_union(self.stage(), branches, measured, &mut union);
+                union.finish();
+                fetch.finish();
+            }
         }
     }
 
@@ -97,6 +112,30 @@ impl Plan {
             "forward"
         }
     }
+}
+
+/// The branches one by one; what was examined is counted for all of them together.
+fn describe_union(
+    stage: &str,
+    branches: &[Plan],
+    measured: Option<Measured>,
+    out: &mut DocumentBuilder<'_>,
+) {
+    out.append("stage", stage);
+    if let Some(measured) = measured {
+        out.append("nReturned", number(measured.docs_examined));
+        out.append("keysExamined", number(measured.keys_examined));
+    }
+    let mut inputs = out.array("inputStages");
+    for branch in branches {
+        if let Some(access) = branch.index() {
+            let mut input = inputs.document();
+            input.append("stage", "IXSCAN");
+            branch.describe_index(access, None, &mut input);
+            input.finish();
+        }
+    }
+    inputs.finish();
 }
 
 fn append_returned(measured: Option<Measured>, out: &mut DocumentBuilder<'_>) {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::bounds::{self, Conjuncts};
 use super::interval::Interval;
-use crate::matcher::{FieldPredicate, Matcher};
+use crate::matcher::{FieldPredicate, MatchExpression};
 
 /// The intervals of each path that a candidate asked for: candidates share fields.
 pub struct FilterBounds<'m> {
@@ -54,11 +54,11 @@ struct Known<'m> {
 }
 
 impl<'m> FilterBounds<'m> {
-    pub fn new(matcher: &'m Matcher, paths: &PathNumbers) -> FilterBounds<'m> {
+    pub fn new(filter: &'m MatchExpression, paths: &PathNumbers) -> FilterBounds<'m> {
         let Conjuncts {
             predicates,
             are_all,
-        } = Conjuncts::of(matcher.root());
+        } = Conjuncts::of(filter);
         let mut bounds = FilterBounds::of_none(paths);
         bounds.is_equalities = are_all;
         for field in predicates {

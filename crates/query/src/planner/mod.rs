@@ -2,7 +2,7 @@
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
 //! each document, gives what a scan of the collection would. Leaves out: statistics and trial runs (a plan is
-//! chosen by the shape of its bounds), unions of indexes for `$or`, and plans that never read documents.
+//! chosen by the shape of its bounds), and plans that never read documents.
 
 mod bounds;
 mod choose;

@@ -1,7 +1,7 @@
 //! A chosen plan: owned, so that a cursor can keep it between batches.
 
 use quarry_bson::Document;
-use quarry_database::{Ident, KeyRange, PlanSummary};
+use quarry_database::{Collection, Ident, KeyRange, PlanSummary};
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -26,6 +26,9 @@ pub enum Access {
     Records(IndexAccess),
     /// The entries of an index; the documents are fetched.
     Index(IndexAccess),
+    /// A plan for each branch of an `$or`, of records or of an index, one after the other; a document that several of them
+    /// lead to is read once. The plan itself has no ranges.
+    Or(Vec<Plan>),
 }
 
 #[derive(Debug, Clone)]
@@ -44,6 +47,19 @@ pub struct IndexAccess {
 }
 
 impl Plan {
+    /// Reads all records in natural order.
+    pub fn of_collection(collection: &Collection) -> Plan {
+        let range = KeyRange::new(collection.prefix.as_bytes(), collection.prefix.end());
+        Plan {
+            access: Access::Collection,
+            ranges: vec![range],
+            is_of_whole_keys: false,
+            answers_filter: false,
+            is_reversed: false,
+            is_sorted: true,
+        }
+    }
+
     /// The access in the words of log lines.
     pub fn summary(&self) -> PlanSummary {
         match &self.access {
@@ -52,6 +68,33 @@ impl Plan {
             Access::Records(access) | Access::Index(access) => {
                 PlanSummary::IndexScan(access.pattern.clone())
             }
+            Access::Or(branches) => {
+                let mut patterns: Vec<Document> = Vec::new();
+                for branch in branches {
+                    if let Some(access) = branch.index()
+                        && !patterns.contains(&access.pattern)
+                    {
+                        patterns.push(access.pattern.clone());
+                    }
+                }
+                PlanSummary::IndexScans(patterns)
+            }
+        }
+    }
+
+    /// The index that a plan of one access goes through, the records' own among them.
+    pub fn index(&self) -> Option<&IndexAccess> {
+        match &self.access {
+            Access::Records(access) | Access::Index(access) => Some(access),
+            Access::Collection | Access::Or(_) => None,
+        }
+    }
+
+    /// The plans that are run one after the other: the branches, or the plan itself.
+    pub fn branches(&self) -> &[Plan] {
+        match &self.access {
+            Access::Or(branches) => branches,
+            _ => std::slice::from_ref(self),
         }
     }
 
@@ -61,6 +104,7 @@ impl Plan {
             Access::Collection => "COLLSCAN",
             Access::Records(access) if access.is_point => "IDHACK",
             Access::Records(_) | Access::Index(_) => "IXSCAN",
+            Access::Or(_) => "OR",
         }
     }
 }

@@ -121,7 +121,10 @@ fn filter() -> BoxedStrategy<String> {
         2 => equalities(),
         2 => condition(),
         3 => proptest::collection::vec(condition(), 1..4).prop_map(|all| format!(r#"{{"$and": [{}]}}"#, all.join(","))),
-        1 => proptest::collection::vec(condition(), 1..3).prop_map(|any| format!(r#"{{"$or": [{}]}}"#, any.join(","))),
+        2 => proptest::collection::vec(condition(), 1..4).prop_map(|any| format!(r#"{{"$or": [{}]}}"#, any.join(","))),
+        1 => (condition(), proptest::collection::vec(condition(), 2..4), condition()).prop_map(|(all, any, more)| {
+            format!(r#"{{"$and": [{all}, {{"$or": [{}, {{"$and": [{more}, {{"$or": [{all}, {more}]}}]}}]}}]}}"#, any.join(","))
+        }),
     ]
     .boxed()
 }

@@ -173,6 +173,14 @@ impl Fixture {
         while let Some(RawValue::Document(document)) = stage {
             names.push(document.get_str("stage").unwrap().to_owned());
             names.extend(document.get_str("indexName").map(str::to_owned));
+            if let Some(branches) = document.get_array("inputStages") {
+                let branches = branches.iter().map(|branch| {
+                    let branch = branch.as_document().unwrap();
+                    let text = |field| branch.get_str(field).unwrap();
+                    format!("{} {}", text("stage"), text("indexName"))
+                });
+                names.push(format!("[{}]", branches.collect::<Vec<_>>().join(", ")));
+            }
             stage = document.get("inputStage");
         }
         names.join(" ")

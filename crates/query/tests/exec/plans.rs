@@ -21,6 +21,27 @@ fn plans_follow_the_shape_of_the_filter() {
         (r#"{"s": null}"#, None, "COLLSCAN"),
         (r#"{"s": 1}"#, None, "FETCH IXSCAN s_1"),
         (r#"{"$or": [{"a": 1}, {"b": 1}]}"#, None, "COLLSCAN"),
+        (
+            r#"{"$or": [{"a": 1}, {"u": 1}]}"#,
+            None,
+            "SUBPLAN FETCH OR [IXSCAN a_1, IXSCAN u_1]",
+        ),
+        (
+            r#"{"b": 1, "$or": [{"a": {"$gt": 1}, "b": 3}, {"$or": [{"_id": 1}, {"s": 5}]}]}"#,
+            Some(r#"{"b": 1}"#),
+            "SORT SUBPLAN FETCH OR [IXSCAN a_1, IXSCAN _id_, IXSCAN s_1]",
+        ),
+        // An index for the whole filter is better than a union; one that only gives the order is not.
+        (
+            r#"{"a": 1, "$or": [{"u": 1}, {"s": 1}]}"#,
+            None,
+            "FETCH IXSCAN a_1",
+        ),
+        (
+            r#"{"$or": [{"a": 1}, {"s": 1}]}"#,
+            Some(r#"{"a": 1}"#),
+            "SORT SUBPLAN FETCH OR [IXSCAN a_1, IXSCAN s_1]",
+        ),
         (r#"{"a": 1}"#, Some(r#"{"b": 1}"#), "FETCH IXSCAN a_1_b_-1"),
         (r#"{}"#, Some(r#"{"a": -1}"#), "FETCH IXSCAN a_1"),
         (
@@ -55,6 +76,8 @@ fn what_is_examined_is_what_the_engine_counted() {
         (r#"{"a": 3}"#, 1, true),
         (r#"{"a": {"$gte": 4}}"#, 1, true),
         (r#"{"a": {"$in": [1, 5, 9]}}"#, 3, true),
+        (r#"{"$or": [{"a": 3}, {"a": {"$gte": 2, "$lte": 4}}]}"#, 2, true),
+        (r#"{"$or": [{"a": 3}, {"tags": {"$lt": 2}}]}"#, 2, true),
         (r#"{"_id": {"$in": [1, 50, 59, 1000]}}"#, 0, true),
         (r#"{"_id": {"$gte": 25}}"#, 1, false),
         (r#"{"_id": 17}"#, 0, true),
