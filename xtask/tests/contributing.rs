@@ -127,7 +127,7 @@ fn a_place_that_moved_or_is_new_is_told() {
         ""
     );
     assert_eq!(
-        told(&[table.clone()]),
+        told(&[table]),
         "A thing: `a/table.rs` does not say `row(\"x\", x::f)`; A thing: `a/x.rs` is not there"
     );
     let moved = [

@@ -76,7 +76,11 @@ fn what_is_examined_is_what_the_engine_counted() {
         (r#"{"a": 3}"#, 1, true),
         (r#"{"a": {"$gte": 4}}"#, 1, true),
         (r#"{"a": {"$in": [1, 5, 9]}}"#, 3, true),
-        (r#"{"$or": [{"a": 3}, {"a": {"$gte": 2, "$lte": 4}}]}"#, 2, true),
+        (
+            r#"{"$or": [{"a": 3}, {"a": {"$gte": 2, "$lte": 4}}]}"#,
+            2,
+            true,
+        ),
         (r#"{"$or": [{"a": 3}, {"tags": {"$lt": 2}}]}"#, 2, true),
         (r#"{"_id": {"$in": [1, 50, 59, 1000]}}"#, 0, true),
         (r#"{"_id": {"$gte": 25}}"#, 1, false),
