@@ -15,6 +15,7 @@ use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
 use crate::sessions::client_cursor::{ClientCursor, Source};
 
 /// The collection of a pipeline that reads none.
@@ -39,7 +40,29 @@ pub static COMMAND: Command = Command {
     takes_read_concern: true,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("aggregate", "runs a pipeline", run)
+    ..Command::new(
+        "aggregate",
+        "runs a pipeline",
+        Requires::Each(&[
+            need_when(
+                Action::Find,
+                On::Collection,
+                When::OtherFirstStage(&["$collStats", "$currentOp"]),
+            ),
+            need_when(
+                Action::CollStats,
+                On::Collection,
+                When::FirstStage("$collStats"),
+            ),
+            need_when(Action::Inprog, On::Cluster, When::FirstStage("$currentOp")),
+            need_when(
+                Action::BypassDocumentValidation,
+                On::Collection,
+                When::Field("bypassDocumentValidation"),
+            ),
+        ]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

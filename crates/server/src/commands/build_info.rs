@@ -4,6 +4,7 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::Requires;
 
 /// The MongoDB version whose behaviour is announced.
 pub const MONGODB_VERSION: &str = "8.0.0";
@@ -11,7 +12,12 @@ const MONGODB_VERSION_PARTS: [i32; 4] = [8, 0, 0, 0];
 
 pub static COMMAND: Command = Command {
     aliases: &["buildinfo"],
-    ..Command::new("buildInfo", "names the versions of the server", run)
+    ..Command::new(
+        "buildInfo",
+        "names the versions of the server",
+        Requires::Nothing,
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

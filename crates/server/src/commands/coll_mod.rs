@@ -7,13 +7,19 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&FIELDS),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("collMod", "changes a collection", run)
+    ..Command::new(
+        "collMod",
+        "changes a collection",
+        Requires::Each(&[need(Action::CollMod, On::Collection)]),
+        run,
+    )
 };
 
 /// What applies so far is the first; the others are known and not served.

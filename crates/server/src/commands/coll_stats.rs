@@ -5,11 +5,17 @@ use quarry_database::{CollStats, Namespace};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["collstats"],
     fields: Fields::Named(&["scale"]),
-    ..Command::new("collStats", "shows the size of a collection", run)
+    ..Command::new(
+        "collStats",
+        "shows the size of a collection",
+        Requires::Each(&[need(Action::CollStats, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

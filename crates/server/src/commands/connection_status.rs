@@ -4,12 +4,14 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["showPrivileges"]),
     ..Command::new(
         "connectionStatus",
         "tells who is authenticated on this connection",
+        Requires::Nothing,
         run,
     )
 };

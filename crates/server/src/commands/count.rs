@@ -8,6 +8,7 @@ use quarry_timing::OperationKind;
 use super::find::some_hint;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -22,7 +23,12 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Count,
     takes_read_concern: true,
     is_in_api_1: true,
-    ..Command::new("count", "counts documents", run)
+    ..Command::new(
+        "count",
+        "counts documents",
+        Requires::Each(&[need(Action::Find, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

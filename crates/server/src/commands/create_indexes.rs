@@ -6,13 +6,19 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("createIndexes", "creates indexes", run)
+    ..Command::new(
+        "createIndexes",
+        "creates indexes",
+        Requires::Each(&[need(Action::CreateIndex, On::Collection)]),
+        run,
+    )
 };
 
 /// What an index specification may name; with `ignoreUnknownIndexOptions` anything else is dropped.

@@ -9,6 +9,7 @@ use quarry_timing::{Glimpse, Observer, Phase};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::net::connections::{Connection, Running};
 use crate::observe::profile_document::operation_of;
 use crate::observe::timing_document;
@@ -17,7 +18,12 @@ pub static COMMAND: Command = Command {
     aliases: &["currentop"],
     fields: Fields::Any,
     is_admin_only: true,
-    ..Command::new("currentOp", "lists the running operations", run)
+    ..Command::new(
+        "currentOp",
+        "lists the running operations",
+        Requires::Each(&[need(Action::Inprog, On::Cluster)]),
+        run,
+    )
 };
 
 /// Fields of the command that are no condition on the operations listed.

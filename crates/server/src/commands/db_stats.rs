@@ -5,11 +5,17 @@ use quarry_bson::DocumentBuilder;
 use super::coll_stats::scale;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["dbstats"],
     fields: Fields::Named(&["scale", "freeStorage"]),
-    ..Command::new("dbStats", "shows the size of a database", run)
+    ..Command::new(
+        "dbStats",
+        "shows the size of a database",
+        Requires::Each(&[need(Action::DbStats, On::Database)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

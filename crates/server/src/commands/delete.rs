@@ -12,6 +12,7 @@ use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -26,7 +27,12 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Delete,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("delete", "deletes documents", run)
+    ..Command::new(
+        "delete",
+        "deletes documents",
+        Requires::Each(&[need(Action::Remove, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

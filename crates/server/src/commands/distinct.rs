@@ -7,13 +7,19 @@ use quarry_timing::OperationKind;
 use super::find::some_hint;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["key", "query", "collation", "hint"]),
     kind: OperationKind::Distinct,
     takes_read_concern: true,
     is_in_api_1: false,
-    ..Command::new("distinct", "lists the different values of a field", run)
+    ..Command::new(
+        "distinct",
+        "lists the different values of a field",
+        Requires::Each(&[need(Action::Find, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -6,13 +6,19 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["encryptedFields"]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("drop", "drops a collection", run)
+    ..Command::new(
+        "drop",
+        "drops a collection",
+        Requires::Each(&[need(Action::DropCollection, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

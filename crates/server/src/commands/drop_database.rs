@@ -6,12 +6,18 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("dropDatabase", "drops a database", run)
+    ..Command::new(
+        "dropDatabase",
+        "drops a database",
+        Requires::Each(&[need(Action::DropDatabase, On::Database)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

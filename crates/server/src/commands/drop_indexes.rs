@@ -6,6 +6,7 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["deleteIndexes"],
@@ -13,7 +14,12 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("dropIndexes", "drops indexes", run)
+    ..Command::new(
+        "dropIndexes",
+        "drops indexes",
+        Requires::Each(&[need(Action::DropIndex, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -4,11 +4,17 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::Requires;
 use crate::sessions::session::SessionId;
 
 pub static COMMAND: Command = Command {
     is_in_api_1: true,
-    ..Command::new("endSessions", "ends logical sessions", run)
+    ..Command::new(
+        "endSessions",
+        "ends logical sessions",
+        Requires::Nothing,
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {

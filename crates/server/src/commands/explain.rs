@@ -8,11 +8,17 @@ use quarry_query::exec::{self, Explained, Verbosity};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["verbosity"]),
     is_in_api_1: true,
-    ..Command::new("explain", "shows how a command is planned", run)
+    ..Command::new(
+        "explain",
+        "shows how a command is planned",
+        Requires::WhatItExplains,
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -9,6 +9,7 @@ use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::sessions::client_cursor::{ClientCursor, Source};
 
 pub static COMMAND: Command = Command {
@@ -40,7 +41,12 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Find,
     takes_read_concern: true,
     is_in_api_1: true,
-    ..Command::new("find", "finds documents", run)
+    ..Command::new(
+        "find",
+        "finds documents",
+        Requires::Each(&[need(Action::Find, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

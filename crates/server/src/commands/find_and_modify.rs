@@ -10,6 +10,7 @@ use super::find::some_hint;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation, boolean};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -32,7 +33,22 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::FindAndModify,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("findAndModify", "changes one document and returns it", run)
+    ..Command::new(
+        "findAndModify",
+        "changes one document and returns it",
+        Requires::Each(&[
+            need(Action::Find, On::Collection),
+            need_when(Action::Update, On::Collection, When::Without("remove")),
+            need_when(Action::Remove, On::Collection, When::Field("remove")),
+            need_when(Action::Insert, On::Collection, When::Field("upsert")),
+            need_when(
+                Action::BypassDocumentValidation,
+                On::Collection,
+                When::Field("bypassDocumentValidation"),
+            ),
+        ]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

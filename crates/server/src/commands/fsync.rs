@@ -4,11 +4,17 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["lock", "async", "fsyncLockAcquisitionTimeoutMillis"]),
     is_admin_only: true,
-    ..Command::new("fsync", "makes all writes durable", run)
+    ..Command::new(
+        "fsync",
+        "makes all writes durable",
+        Requires::Each(&[need(Action::Fsync, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

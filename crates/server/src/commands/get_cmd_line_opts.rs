@@ -4,10 +4,16 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,
-    ..Command::new("getCmdLineOpts", "shows how the server was started", run)
+    ..Command::new(
+        "getCmdLineOpts",
+        "shows how the server was started",
+        Requires::Each(&[need(Action::GetCmdLineOpts, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -5,11 +5,17 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::log;
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,
-    ..Command::new("getLog", "shows the last lines of the log", run)
+    ..Command::new(
+        "getLog",
+        "shows the last lines of the log",
+        Requires::Each(&[need(Action::GetLog, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

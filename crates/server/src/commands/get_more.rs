@@ -9,6 +9,7 @@ use quarry_timing::OperationKind;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
 use crate::observe::counters::Counter;
 use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
 
@@ -26,7 +27,12 @@ pub static COMMAND: Command = Command {
     ]),
     kind: OperationKind::GetMore,
     is_in_api_1: true,
-    ..Command::new("getMore", "gets the next batch of a cursor", run)
+    ..Command::new(
+        "getMore",
+        "gets the next batch of a cursor",
+        Requires::Nothing,
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -7,6 +7,7 @@ use quarry_timing::{LabelReport, Layer, OperationKind, Times, Window};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::timing_document::{append_times, append_times_work, micros, signed};
 
 pub static COMMAND: Command = Command {
@@ -15,6 +16,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "getOpTiming",
         "shows where the time of operations went",
+        Requires::Each(&[need(Action::ServerStatus, On::Cluster)]),
         run,
     )
 };

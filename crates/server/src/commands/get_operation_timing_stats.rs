@@ -6,6 +6,7 @@ use quarry_timing::Window;
 use super::get_op_timing::{append, append_rate, kind};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["op"]),
@@ -13,6 +14,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "getOperationTimingStats",
         "shows where the time of one kind of operation went",
+        Requires::Each(&[need(Action::ServerStatus, On::Cluster)]),
         run,
     )
 };

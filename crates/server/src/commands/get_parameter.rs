@@ -5,12 +5,18 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["getparameter"],
     fields: Fields::Any,
     is_admin_only: true,
-    ..Command::new("getParameter", "shows server parameters", run)
+    ..Command::new(
+        "getParameter",
+        "shows server parameters",
+        Requires::Each(&[need(Action::GetParameter, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

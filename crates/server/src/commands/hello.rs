@@ -10,6 +10,7 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
 use crate::observe::log;
 use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
@@ -26,9 +27,12 @@ const WIRE_VERSION_MAX: i32 = 25;
 pub static COMMAND: Command = Command {
     fields: Fields::Any,
     is_in_api_1: true,
-    ..Command::new("hello", "tells who the server is", |invocation, reply| {
-        run(invocation, reply, "isWritablePrimary")
-    })
+    ..Command::new(
+        "hello",
+        "tells who the server is",
+        Requires::Nothing,
+        |invocation, reply| run(invocation, reply, "isWritablePrimary"),
+    )
 };
 
 pub static IS_MASTER: Command = Command {
@@ -37,6 +41,7 @@ pub static IS_MASTER: Command = Command {
     ..Command::new(
         "isMaster",
         "tells who the server is",
+        Requires::Nothing,
         |invocation, reply| run(invocation, reply, "ismaster"),
     )
 };

@@ -6,11 +6,17 @@ use quarry_bson::{DateTime, DocumentBuilder};
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["hostinfo"],
     is_admin_only: true,
-    ..Command::new("hostInfo", "describes the machine", run)
+    ..Command::new(
+        "hostInfo",
+        "describes the machine",
+        Requires::Each(&[need(Action::HostInfo, On::Cluster)]),
+        run,
+    )
 };
 
 const BYTES_A_MIB: u64 = 1 << 20;

@@ -9,6 +9,7 @@ use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -22,7 +23,19 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Insert,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("insert", "inserts documents", run)
+    ..Command::new(
+        "insert",
+        "inserts documents",
+        Requires::Each(&[
+            need(Action::Insert, On::Collection),
+            need_when(
+                Action::BypassDocumentValidation,
+                On::Collection,
+                When::Field("bypassDocumentValidation"),
+            ),
+        ]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -5,9 +5,14 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
-pub static COMMAND: Command =
-    Command::new("killAllSessions", "ends what all sessions are doing", run);
+pub static COMMAND: Command = Command::new(
+    "killAllSessions",
+    "ends what all sessions are doing",
+    Requires::Each(&[need(Action::KillAnySession, On::Cluster)]),
+    run,
+);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let Some(RawValue::Array(users)) = invocation.subject() else {

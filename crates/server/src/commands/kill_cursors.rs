@@ -4,11 +4,12 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["cursors"]),
     is_in_api_1: true,
-    ..Command::new("killCursors", "ends cursors", run)
+    ..Command::new("killCursors", "ends cursors", Requires::Nothing, run)
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -4,11 +4,17 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["op"]),
     is_admin_only: true,
-    ..Command::new("killOp", "interrupts an operation", run)
+    ..Command::new(
+        "killOp",
+        "interrupts an operation",
+        Requires::Each(&[need(Action::Killop, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -4,10 +4,16 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::server::Server;
 use crate::sessions::session::SessionId;
 
-pub static COMMAND: Command = Command::new("killSessions", "ends what sessions are doing", run);
+pub static COMMAND: Command = Command::new(
+    "killSessions",
+    "ends what sessions are doing",
+    Requires::Each(&[need(Action::KillAnySession, On::Cluster)]),
+    run,
+);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let named = SessionId::parse_all(invocation.command.name, invocation.subject())?;

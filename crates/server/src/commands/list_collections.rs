@@ -9,6 +9,7 @@ use quarry_query::matcher::Matcher;
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
 
 /// The collection that the cursor is said to be over.
@@ -27,6 +28,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "listCollections",
         "lists the collections of a database",
+        Requires::Each(&[need(Action::ListCollections, On::Database)]),
         run,
     )
 };

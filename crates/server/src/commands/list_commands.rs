@@ -4,8 +4,10 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::Requires;
 
-pub static COMMAND: Command = Command::new("listCommands", "lists the commands", run);
+pub static COMMAND: Command =
+    Command::new("listCommands", "lists the commands", Requires::Nothing, run);
 
 fn run(_: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let mut commands = reply.document("commands");

@@ -5,13 +5,19 @@ use quarry_query::matcher::Matcher;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["listdatabases"],
     fields: Fields::Named(&["filter", "nameOnly", "authorizedDatabases"]),
     is_admin_only: true,
     is_in_api_1: true,
-    ..Command::new("listDatabases", "lists the databases", run)
+    ..Command::new(
+        "listDatabases",
+        "lists the databases",
+        Requires::Each(&[need(Action::ListDatabases, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

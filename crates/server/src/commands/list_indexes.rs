@@ -5,12 +5,18 @@ use quarry_bson::DocumentBuilder;
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::sessions::client_cursor::{ClientCursor, Source};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"]),
     is_in_api_1: true,
-    ..Command::new("listIndexes", "lists the indexes of a collection", run)
+    ..Command::new(
+        "listIndexes",
+        "lists the indexes of a collection",
+        Requires::Each(&[need(Action::ListIndexes, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

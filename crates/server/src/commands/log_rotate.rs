@@ -5,11 +5,17 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::log;
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,
-    ..Command::new("logRotate", "begins a new log file", run)
+    ..Command::new(
+        "logRotate",
+        "begins a new log file",
+        Requires::Each(&[need(Action::LogRotate, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -7,6 +7,7 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::profiler::{Filter, ProfileLevel};
 
 pub static COMMAND: Command = Command {
@@ -14,6 +15,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "profile",
         "sets which operations are profiled and logged as slow",
+        Requires::Each(&[need(Action::EnableProfiler, On::Database)]),
         run,
     )
 };

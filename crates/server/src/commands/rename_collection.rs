@@ -7,13 +7,25 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["to", "dropTarget", "stayTemp"]),
     kind: OperationKind::Catalog,
     is_admin_only: true,
     takes_write_concern: true,
-    ..Command::new("renameCollection", "renames a collection", run)
+    ..Command::new(
+        "renameCollection",
+        "renames a collection",
+        Requires::Each(&[
+            need(
+                Action::RenameCollectionSameDb,
+                On::DatabaseIn("renameCollection"),
+            ),
+            need(Action::RenameCollectionSameDb, On::DatabaseIn("to")),
+        ]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {

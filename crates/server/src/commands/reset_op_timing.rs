@@ -4,12 +4,14 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,
     ..Command::new(
         "resetOpTiming",
         "begins the figures of operations anew",
+        Requires::Each(&[need(Action::SetParameter, On::Cluster)]),
         run,
     )
 };

@@ -5,6 +5,7 @@ use quarry_bson::DocumentBuilder;
 use super::get_op_timing::kind;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["op"]),
@@ -12,6 +13,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "resetOperationTimingStats",
         "begins the figures of one kind of operation anew",
+        Requires::Each(&[need(Action::SetParameter, On::Cluster)]),
         run,
     )
 };

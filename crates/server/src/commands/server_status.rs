@@ -10,6 +10,7 @@ use quarry_timing::{OperationClass, Uses, Window};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::counters::Counter;
 use crate::observe::timing_document::append_times;
 use crate::observe::traces;
@@ -22,6 +23,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "serverStatus",
         "shows what the server has counted and measured",
+        Requires::Each(&[need(Action::ServerStatus, On::Cluster)]),
         run,
     )
 };

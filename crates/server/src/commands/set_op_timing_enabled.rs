@@ -4,12 +4,14 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Invocation, boolean};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,
     ..Command::new(
         "setOpTimingEnabled",
         "turns the timing of operations on or off",
+        Requires::Each(&[need(Action::SetParameter, On::Cluster)]),
         run,
     )
 };

@@ -5,6 +5,7 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 /// Fields that any command carries and that name no parameter.
 const GENERIC: [&str; 8] = [
@@ -22,7 +23,12 @@ pub static COMMAND: Command = Command {
     aliases: &["setparameter"],
     fields: Fields::Any,
     is_admin_only: true,
-    ..Command::new("setParameter", "changes a server parameter", run)
+    ..Command::new(
+        "setParameter",
+        "changes a server parameter",
+        Requires::Each(&[need(Action::SetParameter, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -4,9 +4,15 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::Requires;
 use crate::sessions::session::{SESSION_TIMEOUT_MINUTES, SessionId};
 
-pub static COMMAND: Command = Command::new("startSession", "begins a logical session", run);
+pub static COMMAND: Command = Command::new(
+    "startSession",
+    "begins a logical session",
+    Requires::Nothing,
+    run,
+);
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let session = SessionId::generate();

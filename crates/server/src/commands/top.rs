@@ -8,11 +8,17 @@ use quarry_timing::{OperationClass, OperationKind, Use};
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::timing_document::signed;
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,
-    ..Command::new("top", "shows the use of each collection", run)
+    ..Command::new(
+        "top",
+        "shows the use of each collection",
+        Requires::Each(&[need(Action::Top, On::Cluster)]),
+        run,
+    )
 };
 
 fn run(_: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation, boolean};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -26,7 +27,27 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Update,
     takes_write_concern: true,
     is_in_api_1: true,
-    ..Command::new("update", "updates documents", run)
+    ..Command::new(
+        "update",
+        "updates documents",
+        Requires::Each(&[
+            need(Action::Update, On::Collection),
+            need_when(
+                Action::Insert,
+                On::Collection,
+                When::Statement {
+                    list: "updates",
+                    field: "upsert",
+                },
+            ),
+            need_when(
+                Action::BypassDocumentValidation,
+                On::Collection,
+                When::Field("bypassDocumentValidation"),
+            ),
+        ]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -4,6 +4,7 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -14,7 +15,12 @@ pub static COMMAND: Command = Command {
         "checkBSONConformance",
         "scandata",
     ]),
-    ..Command::new("validate", "checks a collection and its indexes", run)
+    ..Command::new(
+        "validate",
+        "checks a collection and its indexes",
+        Requires::Each(&[need(Action::Validate, On::Collection)]),
+        run,
+    )
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

@@ -24,6 +24,21 @@ pub struct Call<'a> {
     pub started: Instant,
 }
 
+#[cfg(test)]
+impl<'a> Call<'a> {
+    /// The call of a client that sends this alone.
+    pub fn of(body: RawDocument<'a>) -> Call<'a> {
+        Call {
+            body,
+            sequences: &[],
+            has_deep_documents: false,
+            is_exhaust_allowed: false,
+            may_wait: true,
+            started: Instant::now(),
+        }
+    }
+}
+
 /// What the connection does after the reply, and what the slow-operation line says.
 pub struct Outcome<'a> {
     pub kind: OperationKind,

@@ -15,6 +15,7 @@ use quarry_wire::DocumentSequence;
 use crate::dispatch::call::Asked;
 use crate::dispatch::concerns::{ReadConcern, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
 use crate::dispatch::quarry_options::wants_timing;
 use crate::net::connections::Connection;
 use crate::server::Server;
@@ -26,6 +27,7 @@ pub struct Command {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
     pub help: &'static str,
+    pub requires: Requires,
     /// The fields of its own, beside the generic ones.
     pub fields: Fields,
     pub kind: OperationKind,
@@ -48,12 +50,14 @@ impl Command {
     pub const fn new(
         name: &'static str,
         help: &'static str,
+        requires: Requires,
         run: fn(&mut Invocation<'_>, &mut DocumentBuilder<'_>) -> Result<()>,
     ) -> Command {
         Command {
             name,
             aliases: &[],
             help,
+            requires,
             fields: Fields::Named(&[]),
             kind: OperationKind::Command,
             is_admin_only: false,

@@ -16,6 +16,7 @@ use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
 
 use crate::commands;
+use crate::dispatch::access;
 use crate::dispatch::call::{Call, Outcome};
 use crate::dispatch::command::{Command, Generic, Invocation};
 use crate::dispatch::concerns::ReadConcern;
@@ -98,6 +99,8 @@ fn run<'a>(
     outcome.database = generic.database;
     outcome.asked = generic.asked;
     outcome.collection = collection_of(command, call.body);
+    let user = connection.user.get().map(Arc::as_ref);
+    access::check(user, command, call, generic.database, outcome.collection)?;
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
     let operation = Arc::new(new_operation(server, connection, command, &generic, call));
@@ -240,7 +243,6 @@ fn counter_of(kind: OperationKind) -> Option<Counter> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
-    use std::time::Instant;
 
     use quarry_bson::{Document, Value, doc};
 
@@ -276,14 +278,7 @@ mod tests {
         connection: &Arc<Connection>,
         command: &Document,
     ) -> Document {
-        let call = Call {
-            body: command.as_raw(),
-            sequences: &[],
-            has_deep_documents: false,
-            is_exhaust_allowed: false,
-            may_wait: true,
-            started: Instant::now(),
-        };
+        let call = Call::of(command.as_raw());
         let mut out = Vec::new();
         dispatch(server, connection, &call, &mut out);
         Document::from_bytes(out).unwrap()

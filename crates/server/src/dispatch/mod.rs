@@ -4,9 +4,11 @@
 //! This wing finds a command in the table of `commands` and runs it. It must not know what a single command does, and it
 //! sees no socket.
 
+pub mod access;
 pub mod call;
 pub mod command;
 pub mod concerns;
 pub mod dispatcher;
 pub mod error;
+pub mod privilege;
 pub mod quarry_options;

@@ -12,6 +12,7 @@ use quarry_bson::Document;
 use quarry_database::Operation;
 use rustc_hash::FxHashMap;
 
+use crate::dispatch::privilege::User;
 use crate::net::transport::Transport;
 use crate::observe::labels::namespace_hash;
 use crate::sessions::session::SessionId;
@@ -24,6 +25,8 @@ pub struct Connection {
     pub id: i64,
     pub transport: Transport,
     pub peer: SocketAddr,
+    /// Who the client has proven to be; nobody, as long as there is no access control.
+    pub user: OnceLock<Arc<User>>,
     /// What the client said of itself in its first hello.
     pub metadata: Mutex<Option<Document>>,
     running: Mutex<Running>,
@@ -197,6 +200,7 @@ impl Connections {
             id,
             transport,
             peer,
+            user: OnceLock::new(),
             metadata: Mutex::default(),
             running: Mutex::default(),
             observer: OnceLock::new(),

@@ -289,21 +289,13 @@ impl Shape for Text {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
 
     use quarry_bson::{Document, doc};
 
     use super::*;
 
     fn of(kind: OperationKind, body: &Document) -> (u64, String) {
-        let call = Call {
-            body: body.as_raw(),
-            sequences: &[],
-            has_deep_documents: false,
-            is_exhaust_allowed: false,
-            may_wait: true,
-            started: Instant::now(),
-        };
+        let call = Call::of(body.as_raw());
         let mut outcome = Outcome {
             kind,
             namespace_hash: 5,

@@ -1,0 +1,328 @@
+//! Whether the user of a connection may run a command: what its row declares, held against what the user is granted.
+
+use quarry_bson::{Document, RawDocument};
+use quarry_query::ErrorCode;
+use quarry_wire::DocumentSequence;
+
+use crate::commands;
+use crate::dispatch::call::Call;
+use crate::dispatch::command::Command;
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Requires, User, is_authorized};
+use crate::observe::log;
+
+/// A longer command is not repeated in the error.
+const SHOWN_BYTES_MAX: usize = 512;
+/// An explain within an explain is none of the commands that are explained.
+const EXPLAINS_MAX: usize = 1;
+
+/// Refuses a call that its user is not authorized for. Without a user, which is always so without access control, this
+/// is one comparison.
+#[inline]
+pub fn check(
+    user: Option<&User>,
+    command: &Command,
+    call: &Call<'_>,
+    database: &str,
+    collection: &str,
+) -> Result<()> {
+    if user.is_none() {
+        return Ok(());
+    }
+    let asked = Asked {
+        command,
+        body: call.body,
+        sequences: call.sequences,
+        database,
+        collection,
+    };
+    if is_permitted(user, &asked, EXPLAINS_MAX) {
+        return Ok(());
+    }
+    let mut text = Document::from_raw(call.body).to_string();
+    text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
+    let message = format!("not authorized on {database} to execute command {text}");
+    Err(CommandError::new(ErrorCode::UNAUTHORIZED, message))
+}
+
+/// A command that is to be permitted: a call's own, or the one that it explains.
+struct Asked<'a> {
+    command: &'a Command,
+    body: RawDocument<'a>,
+    sequences: &'a [DocumentSequence<'a>],
+    database: &'a str,
+    collection: &'a str,
+}
+
+#[cold]
+fn is_permitted(user: Option<&User>, asked: &Asked<'_>, explains_left: usize) -> bool {
+    match asked.command.requires {
+        Requires::Nothing => true,
+        Requires::Each(requirements) => {
+            let missing = requirements.iter().find(|requirement| {
+                let resource = requirement.resource(asked.body, asked.database, asked.collection);
+                requirement.applies(asked.body, asked.sequences)
+                    && !is_authorized(user, requirement.action, resource)
+            });
+            if let Some(missing) = missing {
+                let line = [
+                    ("command", asked.command.name.into()),
+                    ("db", asked.database.into()),
+                    ("action", missing.action.name().into()),
+                ];
+                log::info("access", "not authorized", &line);
+            }
+            missing.is_none()
+        }
+        Requires::WhatItExplains => {
+            explains_left > 0
+                && explained(asked)
+                    .is_some_and(|inner| is_permitted(user, &inner, explains_left - 1))
+        }
+    }
+}
+
+/// The command that an explain holds; none for something that cannot be explained, which nobody may do.
+fn explained<'a>(asked: &Asked<'a>) -> Option<Asked<'a>> {
+    let body = asked.body.first()?.value().as_document()?;
+    let first = body.first()?;
+    Some(Asked {
+        command: commands::find(first.name().as_str().ok()?)?,
+        body,
+        sequences: &[],
+        database: asked.database,
+        collection: first.value().as_str().unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, doc};
+
+    use super::*;
+    use crate::dispatch::privilege::{Action, Pattern};
+
+    /// The manual's "Privilege Actions", without those of sharding, replication and free monitoring.
+    const DOCUMENTED: &[&str] = &[
+        "find",
+        "insert",
+        "remove",
+        "update",
+        "bypassDocumentValidation",
+        "useUUID",
+        "changeCustomData",
+        "changeOwnCustomData",
+        "changeOwnPassword",
+        "changePassword",
+        "createCollection",
+        "createIndex",
+        "createRole",
+        "createUser",
+        "dropCollection",
+        "dropRole",
+        "dropUser",
+        "enableProfiler",
+        "grantRole",
+        "killCursors",
+        "killAnyCursor",
+        "planCacheIndexFilter",
+        "revokeRole",
+        "setAuthenticationRestriction",
+        "setFeatureCompatibilityVersion",
+        "unlock",
+        "viewRole",
+        "viewUser",
+        "authSchemaUpgrade",
+        "cleanupOrphaned",
+        "inprog",
+        "invalidateUserCache",
+        "killop",
+        "planCacheRead",
+        "planCacheWrite",
+        "storageDetails",
+        "changeStream",
+        "applicationMessage",
+        "bypassWriteBlockingMode",
+        "closeAllDatabases",
+        "collMod",
+        "compact",
+        "connPoolSync",
+        "convertToCapped",
+        "dropConnections",
+        "dropDatabase",
+        "dropIndex",
+        "forceUUID",
+        "fsync",
+        "getClusterParameter",
+        "getDefaultRWConcern",
+        "getParameter",
+        "hostInfo",
+        "logRotate",
+        "reIndex",
+        "renameCollectionSameDB",
+        "rotateCertificates",
+        "setClusterParameter",
+        "setDefaultRWConcern",
+        "setParameter",
+        "setUserWriteBlockMode",
+        "shutdown",
+        "touch",
+        "impersonate",
+        "listSessions",
+        "killAnySession",
+        "analyze",
+        "collStats",
+        "connPoolStats",
+        "cursorInfo",
+        "dbHash",
+        "dbStats",
+        "diagLogging",
+        "getCmdLineOpts",
+        "getLog",
+        "indexStats",
+        "listDatabases",
+        "listCollections",
+        "listIndexes",
+        "netstat",
+        "operationMetrics",
+        "queryStatsRead",
+        "serverStatus",
+        "top",
+        "validate",
+        "anyAction",
+        "internal",
+    ];
+
+    fn user(granted: &[(&str, &str, &[Action])]) -> User {
+        let pattern = |database: &str, collection: &str| match database {
+            "cluster" => Pattern::Cluster,
+            _ => Pattern::Namespace {
+                database: database.to_owned(),
+                collection: collection.to_owned(),
+            },
+        };
+        User {
+            granted: granted
+                .iter()
+                .map(|(database, collection, actions)| {
+                    (pattern(database, collection), actions.to_vec())
+                })
+                .collect(),
+        }
+    }
+
+    fn error_of(user: Option<&User>, body: &Document, collection: &str) -> Option<CommandError> {
+        let call = Call::of(body.as_raw());
+        let command = commands::find(body.iter().next().unwrap().name().as_str().unwrap()).unwrap();
+        check(user, command, &call, "db", collection).err()
+    }
+
+    #[test]
+    fn every_command_declares_what_it_needs_in_documented_words() {
+        for command in commands::COMMANDS {
+            if let Requires::Each(requirements) = command.requires {
+                assert!(!requirements.is_empty(), "{}", command.name);
+                for requirement in requirements {
+                    let name = requirement.action.name();
+                    assert!(DOCUMENTED.contains(&name), "{}: {name}", command.name);
+                }
+            }
+        }
+        // A command that reads or changes data needs something.
+        for command in commands::COMMANDS
+            .iter()
+            .filter(|command| command.takes_write_concern)
+        {
+            assert!(
+                matches!(command.requires, Requires::Each(_)),
+                "{}",
+                command.name
+            );
+        }
+        for command in commands::COMMANDS
+            .iter()
+            .filter(|command| command.takes_read_concern)
+        {
+            assert!(
+                !matches!(command.requires, Requires::Nothing),
+                "{}",
+                command.name
+            );
+        }
+    }
+
+    #[test]
+    fn without_access_control_everybody_may_do_everything() {
+        for body in [
+            doc! { "shutdown": 1 },
+            doc! { "find": "system.users" },
+            doc! { "explain": 1 },
+        ] {
+            assert!(error_of(None, &body, "").is_none(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_user_may_do_what_a_pattern_covers() {
+        let reader = user(&[("db", "", &[Action::Find]), ("", "log", &[Action::Insert])]);
+        let may = |body: Document, collection| error_of(Some(&reader), &body, collection).is_none();
+        assert!(may(doc! { "find": "things" }, "things"));
+        assert!(!may(doc! { "find": "system.users" }, "system.users"));
+        assert!(!may(doc! { "insert": "things" }, "things"));
+        assert!(may(doc! { "insert": "log" }, "log"));
+        assert!(!may(
+            doc! { "insert": "log", "bypassDocumentValidation": true },
+            "log"
+        ));
+        assert!(!may(doc! { "serverStatus": 1 }, ""));
+        assert!(may(doc! { "ping": 1 }, ""));
+        assert!(may(doc! { "explain": { "find": "things" } }, ""));
+        assert!(!may(doc! { "explain": { "delete": "things" } }, ""));
+        assert!(!may(
+            doc! { "explain": { "explain": { "find": "things" } } },
+            ""
+        ));
+        let error = error_of(Some(&reader), &doc! { "delete": "things" }, "things").unwrap();
+        assert_eq!(error.code, 13);
+        assert_eq!(
+            error.message,
+            "not authorized on db to execute command { delete: 'things' }"
+        );
+        let operator = user(&[("cluster", "", &[Action::ServerStatus])]);
+        assert!(error_of(Some(&operator), &doc! { "serverStatus": 1 }, "").is_none());
+        assert!(error_of(Some(&operator), &doc! { "find": "things" }, "things").is_some());
+    }
+
+    #[test]
+    fn arguments_ask_for_more() {
+        let writer = user(&[("db", "c", &[Action::Update, Action::Find])]);
+        let may = |body: Document| error_of(Some(&writer), &body, "c").is_none();
+        assert!(may(
+            doc! { "update": "c", "updates": [{ "q": {}, "u": {} }] }
+        ));
+        assert!(!may(
+            doc! { "update": "c", "updates": [{ "q": {} }, { "q": {}, "upsert": true }] }
+        ));
+        assert!(may(doc! { "findAndModify": "c", "update": {} }));
+        assert!(!may(doc! { "findAndModify": "c", "remove": true }));
+        assert!(!may(
+            doc! { "findAndModify": "c", "update": {}, "upsert": 1 }
+        ));
+        assert!(may(
+            doc! { "aggregate": "c", "pipeline": [{ "$match": {} }] }
+        ));
+        assert!(!may(
+            doc! { "aggregate": "c", "pipeline": [{ "$collStats": {} }] }
+        ));
+        let renamer = user(&[("a", "", &[Action::RenameCollectionSameDb])]);
+        let may = |to: &str| {
+            error_of(
+                Some(&renamer),
+                &doc! { "renameCollection": "a.x", "to": to },
+                "",
+            )
+            .is_none()
+        };
+        assert!(may("a.y") && !may("b.y"));
+    }
+}
