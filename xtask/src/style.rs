@@ -1,7 +1,8 @@
 //! The rules of the plan that a machine can check.
 //!
 //! Each rule reads the whole repository and names every breach with its file and line. There is no
-//! list of exceptions: a rule that a file must break is a wrong rule, or a wrong file.
+//! list of exceptions: a rule that a file must break is a wrong rule, or a wrong file. A rule that came late may
+//! have counts of what was there before, which only fall.
 
 mod breach;
 mod code;
@@ -10,6 +11,7 @@ mod documents;
 mod repository;
 mod sources;
 mod texts;
+mod words;
 
 use std::path::Path;
 
@@ -35,5 +37,6 @@ pub fn breaches(repository: &Repository) -> Vec<Breach> {
         texts::check(file, &mut found);
     }
     documents::check(repository, &mut found);
+    words::check(repository, &mut found);
     found
 }

@@ -291,3 +291,19 @@ fn decisions_have_one_form_and_one_list() {
         ["docs/decisions/0001-x.md: has no `## What was rejected`"]
     );
 }
+
+#[test]
+fn doc_comments_open_with_what_a_thing_is() {
+    for opening in ["The same", "Of", "What", "So many", "Whoever"] {
+        let text =
+            format!("//! X.\n\n/// {opening} groups wait.\n/// {opening} twice.\nfn f() {{}}\n");
+        assert_eq!(
+            found("crates/bson/src/x.rs", &text),
+            [format!(
+                "a doc comment opens with `{opening}`: say what the thing is or does"
+            )]
+        );
+    }
+    let full = "//! X.\n\n/// Office hours.\n/// What follows is a sentence's rest.\nfn f() {}\n// What is no doc comment.\n";
+    assert!(found("crates/bson/src/x.rs", full).is_empty());
+}

@@ -17,7 +17,7 @@ const DATABASE: &str = "many";
 /// How many collections are touched after the restart before memory is read.
 const TOUCHED: u64 = 1000;
 
-/// What to run.
+/// The options of `quarry-bench collections`.
 pub struct Options {
     pub engine: String,
     pub count: u64,

@@ -47,13 +47,13 @@ impl Operation {
     }
 }
 
-/// What one turn measured.
+/// The measurements of one turn.
 pub struct Sample {
     pub latency: Histogram<u64>,
     pub seconds: f64,
 }
 
-/// What to run.
+/// The options of `quarry-bench concurrent`.
 pub struct Options {
     pub given: Vec<Peer>,
     pub connections: Vec<u32>,

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use crate::peers::{CANNED, Peer, Peers};
 use crate::report::Report;
 
-/// What pymongo runs; part of the binary, so that it needs no checkout.
+/// The script that pymongo runs. It is part of the binary, so that a run needs no checkout.
 const SCRIPT: &str = include_str!("../crud.py");
 
-/// What to run.
+/// The options of `quarry-bench crud`.
 pub struct Options {
     pub given: Vec<Peer>,
     pub python: String,

@@ -1,4 +1,4 @@
-//! What a server's engine did in the background, as its serverStatus tells.
+//! Reads from serverStatus what a server's engine did in the background.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use quarry_bson::{RawDocument, doc};
 
 use crate::raw_client::RawClient;
 
-/// What the engine did in the background.
+/// The background jobs of an engine so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct EngineWork {
     pub flushes: i64,

@@ -32,7 +32,7 @@ enum Command {
         /// How often all cases are gone through.
         #[arg(long, default_value_t = 5)]
         passes: u32,
-        /// Of each case in each pass.
+        /// Operations of each case in each pass.
         #[arg(long, default_value_t = 300)]
         iterations: u32,
         /// Only cases whose name contains this.
@@ -93,7 +93,7 @@ enum Command {
         #[arg(long, default_value_t = 3)]
         tail_rounds: u32,
     },
-    /// What each shortcut of the server wins, by servers that go without one.
+    /// Measures what each shortcut of the server wins, by servers that go without one.
     Shortcuts {
         #[arg(long, default_value = "rocksdb")]
         engine: String,
@@ -102,7 +102,7 @@ enum Command {
         python: String,
         #[arg(long, default_value_t = 3)]
         passes: u32,
-        /// Of each case in each pass.
+        /// Operations of each case in each pass.
         #[arg(long, default_value_t = 300)]
         iterations: u32,
         #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
@@ -113,7 +113,7 @@ enum Command {
         #[arg(long, default_value_t = 15)]
         rounds: u32,
     },
-    /// What always-on timing costs, on one connection.
+    /// Measures what always-on timing costs, on one connection.
     Timing {
         #[arg(long, default_value = "rocksdb")]
         engine: String,

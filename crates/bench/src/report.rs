@@ -16,9 +16,9 @@ pub struct Case {
     pub unit: String,
     pub ours: Option<f64>,
     pub peers: BTreeMap<String, f64>,
-    /// What the machine itself allows, where that is measured.
+    /// The figure that the machine itself allows, where that is measured.
     pub limit: Option<f64>,
-    /// Of figures around zero ratios mean nothing.
+    /// The figures are differences around zero, whose ratios mean nothing.
     #[serde(skip)]
     is_difference: bool,
 }
@@ -52,7 +52,7 @@ impl Report {
         self.push_case(case, unit, ours, sides, false);
     }
 
-    /// The same for differences, which have no ratios.
+    /// Like `push`, but for differences, which have no ratios.
     pub fn push_differences(
         &mut self,
         case: &str,

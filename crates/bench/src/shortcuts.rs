@@ -1,4 +1,4 @@
-//! What each shortcut of the server wins: servers that go without one of them, beside one that has them all.
+//! Measures what each shortcut of the server wins: servers that go without one of them, beside one that has them all.
 //!
 //! All sides take turns within one run. A figure is the time of the side without the shortcut over that of the side with
 //! all, turn by turn, as the median over the rounds: above 1 the shortcut wins. pymongo on one connection has a client's
@@ -36,10 +36,10 @@ const WITHOUT: [(&str, &str); 7] = [
     ("busy polling", "busyPollMicros=0"),
 ];
 
-/// What of the CRUD workloads is run from pymongo.
+/// The cases of the CRUD workloads that run from pymongo: those whose names contain this.
 const CRUD_CASES: &str = "simple";
 
-/// What to run.
+/// The options of `quarry-bench shortcuts`.
 pub struct Options {
     pub engine: String,
     pub python: String,

@@ -17,7 +17,7 @@ use crate::compare;
 #[derive(Clone, Copy)]
 pub struct Decimal128(u128);
 
-/// What the bits say.
+/// The number that the bits of a Decimal128 stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecimalParts {
     /// (-1)^negative * coefficient * 10^exponent.
@@ -188,7 +188,7 @@ impl Decimal128 {
         }
     }
 
-    /// The same number with the exponent nearest to 0 that trailing zeros allow.
+    /// This number with the exponent nearest to 0 that its trailing zeros allow.
     pub(crate) fn without_trailing_zeros(&self) -> Self {
         let DecimalParts::Finite {
             negative,

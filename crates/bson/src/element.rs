@@ -91,7 +91,7 @@ impl PartialEq for RawElement<'_> {
     }
 }
 
-/// What one look at an element finds: what every walk goes by.
+/// The parts of an element that one look at it finds. Every walk goes by them.
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     /// The first eight bytes of the name.
@@ -100,7 +100,7 @@ pub(crate) struct Step<'a> {
     pub element_type: ElementType,
     /// The whole element.
     pub bytes: &'a [u8],
-    /// What follows it, at least the document's terminator.
+    /// The bytes behind the element, at least the document's terminator.
     pub rest: &'a [u8],
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What every fallible function here returns.
+/// The result of every function of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why bytes or text could not be read as BSON. `offset` counts bytes from the start of what was given,
@@ -18,7 +18,7 @@ pub enum Error {
         offset: usize,
         /// The element at fault.
         path: String,
-        /// What should stand there.
+        /// The text says what should have stood there.
         expected: String,
     },
     /// The bytes nest deeper than [`crate::DEPTH_MAX`].
@@ -41,7 +41,7 @@ pub enum Error {
         offset: usize,
         /// The value at fault, where the text has paths.
         path: String,
-        /// What should stand there.
+        /// The text says what should have stood there.
         expected: String,
     },
     /// A value cannot be expressed in the type that was asked for.

@@ -145,7 +145,7 @@ impl FieldSet {
         }
     }
 
-    /// What a name leads to: its own slot, slots of the same path given again, and paths through it.
+    /// Fills all that a name leads to: its own slot, the slots of that path where it was given again, and those of paths through it.
     fn fill<'a>(&self, name: &Name, element: RawElement<'a>, slots: &mut [Option<RawElement<'a>>]) {
         if let Some(slot) = slots.get_mut(name.slot) {
             *slot = Some(element);
@@ -163,7 +163,7 @@ impl FieldSet {
     }
 }
 
-/// What compiling knows of levels with continuations, so that many names cost no search through all of them.
+/// The levels with continuations by name, kept while compiling, so that many names cost no search through all of them.
 #[derive(Default)]
 struct Crowd<'p> {
     /// Where a name of a level is, if it is in one of its continuations.

@@ -46,7 +46,7 @@ fn fits<const TEXT: bool>(bytes: &[u8], levels: usize) -> bool {
 /// Checks that `bytes` are exactly one sound document, and copies it.
 #[inline]
 pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
-    /// What a first-level cache holds whole.
+    /// The size of a document that a first-level cache holds whole.
     const SMALL_BYTES: usize = if cfg!(test) { 64 } else { 32 * 1024 };
     if (SMALL_BYTES..=DOCUMENT_BYTES_INTERNAL_MAX).contains(&bytes.len()) {
         return copy_in_turns(bytes).ok_or_else(|| explain::<UTF8>(bytes));
@@ -98,7 +98,7 @@ fn body(bytes: &[u8], levels: usize) -> Option<&[u8]> {
     bytes.get(4..).filter(|_| is_framed)
 }
 
-/// What follows the element that starts `rest`, at least the terminator, if the element is sound.
+/// Checks the element that `rest` begins with, and returns the bytes behind it, at least the terminator.
 #[inline(always)]
 fn after_element<'a, const TEXT: bool>(
     rest: &'a [u8],

@@ -1,4 +1,4 @@
-//! What walks, finds, compares or builds in place asks the allocator for nothing.
+//! Tests that walking, finding, comparing and building in place allocate nothing.
 
 use std::{
     hash::{DefaultHasher, Hasher},
@@ -26,7 +26,7 @@ fn every_type() -> Document {
     }
 }
 
-/// What `work` asked of the allocator, when it runs for the second time.
+/// Counts the allocations of `work` when it runs for the second time.
 fn allocations(mut work: impl FnMut()) -> u64 {
     work();
     measure(work).count_total

@@ -1,4 +1,4 @@
-//! What holds for every document: round trips, the order's laws, and that a splice equals building anew.
+//! Properties of every document: round trips, the laws of the order, and that a splice equals building anew.
 
 use std::{
     cmp::Ordering,

@@ -15,11 +15,11 @@ use crate::spares::is_kept;
 pub(crate) struct Appender {
     log: Arc<dyn Log>,
     pub next_lsn: u64,
-    /// Of writers that are alone.
+    /// The buffer for groups of lone writers, which have none of their own.
     buffer: Vec<u8>,
 }
 
-/// What the appender uses and does not own.
+/// The parts of the journal that the appender uses and does not own.
 pub(crate) struct Surroundings<'j> {
     pub hooks: &'j dyn Hooks,
     pub latch: &'j Latch,

@@ -35,7 +35,7 @@ pub(crate) struct Backlog {
 
 /// The records that are being gathered.
 struct Batch {
-    /// What became of them, for who asks.
+    /// The group that they will be committed in. It tells those who ask what became of them.
     group: Arc<Group>,
     /// Room for the group's header, then the records.
     buffer: Vec<u8>,

@@ -11,7 +11,7 @@ use crate::scan::GroupScanner;
 use crate::segment::{OpenSegment, Segment};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
 
-/// What the next group must say. `previous_crc` is unknown where reading begins inside an incarnation.
+/// The header fields that the next group must have. `previous_crc` is unknown where reading begins inside an incarnation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub incarnation: u64,

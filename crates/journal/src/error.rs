@@ -83,7 +83,7 @@ impl Error {
         }
     }
 
-    /// What became of a group for which no segment could be made.
+    /// The error of a group for which no segment could be made.
     pub(crate) fn unmade(self) -> Self {
         match self {
             Error::Io { .. } => Error::SegmentUnmade {
@@ -204,7 +204,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What kind of trouble a hook reports: only `Failed` is not expected to pass.
+/// The kind of trouble that a hook reports. Only `Failed` is not expected to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookErrorKind {
     NoSpace,

@@ -42,7 +42,7 @@ pub(crate) struct Group {
     turn: Word,
     pub number: AtomicU64,
     pub first_lsn: AtomicU64,
-    /// Of its writers' records.
+    /// The LSN of the last record of the group's writers.
     pub last_lsn: AtomicU64,
     pub writers: AtomicU32,
     pub begun_ns: AtomicU64,

@@ -7,7 +7,7 @@
 use crate::error::HookError;
 use crate::group_header::GROUP_HEADER_BYTES;
 
-/// What the owner of a journal does at each group.
+/// The part of a commit that the journal's owner does for each group.
 pub trait Hooks: Send + Sync {
     /// Whether the engine can take a group of about `bytes` bytes. A refusal answers the whole group and nothing is
     /// written. It must not wait long: the turn is held meanwhile, and nobody behind it can be interrupted.
@@ -124,7 +124,7 @@ impl<'g> Payloads<'g> {
         }
     }
 
-    /// The same group without its records up to and including `lsn`.
+    /// This group without its records up to and including `lsn`.
     pub(crate) fn after(self, lsn: u64) -> Self {
         let mut iter = self.iter();
         while iter.left > 0 && iter.lsn <= lsn && iter.next().is_some() {}

@@ -17,7 +17,7 @@ use crate::segment_header::SegmentHeader;
 use crate::segments::discard;
 use crate::tail::{check_tail, cut};
 
-/// What `verify` found.
+/// The findings of `verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     pub segments: Vec<SegmentSummary>,
@@ -127,7 +127,7 @@ pub fn dump(
     damage.map_or(Ok(()), Err)
 }
 
-/// What becomes of the segments behind a gap in the sequence when the log is cut.
+/// The fate of the segments behind a gap in the sequence when the log is cut.
 ///
 /// A gap may stand for a lost segment. It may also be what is left of a segment that could not be freed, while later ones
 /// were: then the log is what lies behind the gap, and a start frees the rest. Only the engine can tell.

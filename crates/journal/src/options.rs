@@ -1,4 +1,4 @@
-//! What a journal is opened with: sizes, intervals, the retention window, and the identity that every
+//! The options that a journal is opened with: sizes, intervals, the retention window, and the identity that every
 //! segment carries. Bounds of the format stand here as constants.
 
 use crate::error::{Error, Result};

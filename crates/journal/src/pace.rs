@@ -18,7 +18,7 @@ pub(crate) struct Pace {
     gather_ns: u64,
     /// The last record that was submitted for Durable without waiting.
     durable_wanted_lsn: AtomicU64,
-    /// The same if it is lone; nothing gathers until it is durable.
+    /// The LSN of that record if it is lone. Nothing gathers until it is durable.
     lone_lsn: AtomicU64,
 }
 

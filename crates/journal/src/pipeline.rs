@@ -317,7 +317,7 @@ impl Pipeline {
     }
 }
 
-/// What became of a record that its writer waits for.
+/// The outcome of a record that its writer waits for.
 enum Entered {
     /// It is applied: the writer was alone.
     Alone(Ticket),
@@ -325,7 +325,7 @@ enum Entered {
     Group(Place),
 }
 
-/// What is not append and not apply is waiting: for the turn before, for being woken after.
+/// Splits the time of a commit. What is neither append nor apply was waiting: for the turn before, for being woken after.
 fn report(group: &Group, submitted_ns: u64, now_ns: u64) -> CommitReport {
     let begun_ns = group.begun_ns.load(Ordering::Relaxed);
     let appended_ns = group.appended_ns.load(Ordering::Relaxed);

@@ -22,7 +22,7 @@ pub(crate) struct Queue {
     /// The leader that waits has the turn and lets others run: whoever fills the group leads it instead.
     pub is_gathering: bool,
     pub closed: bool,
-    /// Of the last two groups.
+    /// How many writers the last two groups had.
     recent_writers: [u32; 2],
     groups_formed: u64,
     pub spares: Spares,

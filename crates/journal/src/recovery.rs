@@ -1,4 +1,4 @@
-//! What happens at open, before the first write. Kept true:
+//! Recovery: everything that happens at open, before the first write. Kept true:
 //! - damage at or below the highest durable mark refuses, naming segment and offset, and changes nothing;
 //! - the tail above it is cut: zeroed, later segments taken out, all of it synced before anything is applied;
 //! - everything kept that was not durable is written again and synced before it is applied, so the engine never gets

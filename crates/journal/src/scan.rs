@@ -83,7 +83,7 @@ impl GroupScanner {
         Ok(Ok(header))
     }
 
-    /// What stands where a group's header would, whether or not a whole group does.
+    /// Reads the header at this place, whether or not a whole group stands there.
     pub fn peek_header(&mut self) -> Result<std::result::Result<GroupHeader, &'static str>> {
         let Some(header) = self.bytes(GROUP_HEADER_BYTES)?.first_chunk() else {
             return Ok(Err("the segment ends"));

@@ -17,7 +17,7 @@ pub(crate) struct SegmentReader {
     /// Says how far the log is written.
     syncer: Arc<Syncer>,
     next_lsn: u64,
-    /// What was read ahead holds everything up to here; beyond it may be groups of the file's older use.
+    /// The last LSN that the bytes read ahead hold for certain; beyond it may be groups of the file's older use.
     read_ahead_lsn: u64,
     segment: Arc<Segment>,
     scanner: GroupScanner,

@@ -36,7 +36,7 @@ struct State {
     unsynced: Vec<OpenSegment>,
 }
 
-/// What the syncs so far cost.
+/// The number and the cost of the syncs so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounters {
     pub syncs: u64,
@@ -366,7 +366,7 @@ mod model {
         }
     }
 
-    /// Of those who wait for the next round one is woken to make it, and finds the latch thrown.
+    /// One of those who wait for the next round is woken to make it, and finds the latch thrown.
     #[test]
     fn nobody_sleeps_past_a_latch_that_is_thrown_during_a_sync() {
         let model = || {

@@ -1,4 +1,4 @@
-//! What lies behind the end of the chain: damage, if anything there says that the missing record was durable, else a tail,
+//! The bytes behind the end of the chain: damage, if anything there says that the missing record was durable, else a tail,
 //! which is zeroed and synced before the first write.
 //!
 //! What is kept and was not durable is written again before it is synced. A sync that failed before this start has made the
@@ -70,7 +70,7 @@ fn damage(
     })
 }
 
-/// What a search behind the end of the chain found.
+/// The findings of a search behind the end of the chain.
 #[derive(Default)]
 struct Behind {
     /// A whole group of the segment's own incarnation.

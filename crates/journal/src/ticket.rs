@@ -1,4 +1,4 @@
-//! What a writer gets back: its LSN and where the time of its commit went.
+//! The answer to a writer: its LSN, and where the time of its commit went.
 
 use crate::group::Place;
 

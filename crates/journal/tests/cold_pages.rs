@@ -23,7 +23,7 @@ struct CachedFiles {
 #[derive(Default)]
 struct Cache {
     pages: HashSet<(String, u64)>,
-    /// Of pages that a write met in part and that were not there.
+    /// Reads of pages that a write met in part and that were not there.
     reads: u64,
 }
 

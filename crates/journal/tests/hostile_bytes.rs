@@ -72,7 +72,7 @@ fn a_start_reads_a_bounded_multiple_of_what_is_there() {
     }
 }
 
-/// Whoever knows the incarnation, which is told to nobody, cannot make a start read more either.
+/// A client that knew the incarnation, which is told to nobody, could not make a start read more either.
 #[test]
 fn broken_groups_of_the_right_incarnation_are_bounded_too() {
     let files = SimulatedFiles::new();

@@ -121,7 +121,7 @@ fn truncate_gives_up_what_is_damaged() {
     assert!(inspect::truncate(&SimulatedFiles::new(), 5, BehindGap::Keep).is_err());
 }
 
-/// What refuses a start before any group of a segment is read, too: a person sees what is whole and keeps it.
+/// Damage that refuses a start before any group of a segment is read: a person sees what is whole and keeps it.
 #[test]
 fn what_lies_before_a_lost_segment_can_be_kept() {
     let damages: [fn(&SimulatedFiles, &[String]); 6] = [

@@ -14,7 +14,7 @@ fn open_on(log: &MemoryLog, owner: &Arc<Owner>, applied_lsn: u64) -> Result<Jour
     Journal::open_on(Arc::new(log.clone()), options(), applied_lsn, owner.clone())
 }
 
-/// What the log holds, record by record.
+/// The content of the log, record by record.
 fn content(log: &dyn Log) -> Vec<Record> {
     let mut reader = log.read(1).unwrap();
     let mut records = Vec::new();

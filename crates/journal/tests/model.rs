@@ -151,7 +151,7 @@ impl Machine {
             .any(|(at, found)| *at == lsn && found == payload)
     }
 
-    /// What a writer may be told once the disk has failed or the journal is closed.
+    /// Checks that the error is one that a writer may get once the disk has failed or the journal is closed.
     fn refusal(&self, error: &Error) {
         let is_expected = match error {
             Error::Closed => true,
@@ -163,7 +163,7 @@ impl Machine {
         assert!(is_expected, "{error}");
     }
 
-    /// What an acknowledged record must be.
+    /// Checks that a record that was acknowledged is what it must be.
     fn check(&self, lsn: u64, payload: &[u8], level: Level) {
         assert!(self.is_applied(lsn, payload), "{lsn} is not applied");
         assert!(level == Level::Written || self.journal.durable_lsn() >= lsn);
@@ -270,7 +270,7 @@ fn writers_of_all_kinds_share_groups_and_syncs() {
     });
 }
 
-/// So many that groups wait for half of the writers of late.
+/// There are enough writers that groups wait for half of those of late.
 #[test]
 fn writers_that_gather_all_go_on() {
     explore(|| {
@@ -372,7 +372,7 @@ fn nobody_sleeps_past_a_failed_append() {
     });
 }
 
-/// What was acknowledged before is there, and who comes later is refused.
+/// Everything that was acknowledged before is there, and who comes later is refused.
 #[test]
 fn a_close_among_writers_ends() {
     explore(|| {

@@ -18,7 +18,7 @@ const FAULTS: [NameFault; 4] = [
 ];
 const CRASHES: [Crash; 3] = [Crash::Kill, Crash::Drop, Crash::Reorder];
 
-/// What was acknowledged.
+/// The records that were acknowledged.
 #[derive(Default)]
 struct Promises {
     records: BTreeMap<u64, Vec<u8>>,

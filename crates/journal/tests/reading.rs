@@ -1,4 +1,4 @@
-//! What it costs to read the journal back while it is written.
+//! Tests of what it costs to read the journal back while it is written.
 
 mod owner;
 
@@ -108,7 +108,7 @@ fn a_reader_that_catches_up_reads_everything_about_once() {
     assert!(read < 2 * written, "{read} bytes read of {written}");
 }
 
-/// What a reader has read ahead of the log's end are groups of the file's older use, whole and of this very life.
+/// A reader has read ahead of the log's end: groups of the file's older use, whole and of this very life.
 #[test]
 fn a_reader_at_the_end_is_not_misled_by_a_reused_segment() {
     let files = CountingFiles::default();

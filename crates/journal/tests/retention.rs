@@ -1,4 +1,4 @@
-//! What a checkpoint keeps: segments within the window of bytes or of time, over restarts too.
+//! Tests of what a checkpoint keeps: segments within the window of bytes or of time, over restarts too.
 
 mod owner;
 

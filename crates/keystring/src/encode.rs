@@ -14,7 +14,7 @@ use crate::{Direction, TypeBits};
 /// Payloads up to this long have their length in one byte; longer ones in four behind 0xFF.
 pub(crate) const SHORT_LEN_MAX: usize = 0xFE;
 
-/// What the processor moves at once.
+/// The bytes that the processor moves with one instruction.
 const MOVE_BYTES: usize = 16;
 
 /// Appends the key of `value` to `out` and its types to `type_bits`.

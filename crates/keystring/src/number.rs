@@ -223,7 +223,7 @@ fn append_finite_decimal(
     append_double_bits(out, negative, below, tail);
 }
 
-/// What stands behind the point, cut to the bits that a Double can have there.
+/// The part of a number behind its point, cut to the bits that a Double can have there.
 enum Fraction {
     None,
     Exact(u64),
@@ -315,7 +315,7 @@ impl Digits {
     }
 }
 
-/// What the bytes of a number say, before its type is known.
+/// A number as its key's bytes give it, before the type bits say of which type it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     NaN,

@@ -1,4 +1,4 @@
-//! What a key does not say: the types of values that order together.
+//! Type bits: the part of values that their key leaves out, because values of several types order together.
 //!
 //! Numbers and texts are counted as they are encoded. A value of its default type adds nothing; any
 //! other adds one entry: a varint of `gap << 3 | tag`, where `gap` counts the defaults since the
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 
-/// What most keys with exceptions need at most.
+/// The bytes that type bits hold without an allocation. Most keys that have type bits at all need fewer.
 const INLINE_BYTES: usize = 24;
 
 /// How a value differs from what its key alone would be decoded to.
@@ -50,7 +50,7 @@ impl TypeBits {
         self.bytes.is_empty()
     }
 
-    /// What is stored; empty when all types are the default ones.
+    /// The bytes to store beside the key. They are empty when every value is of its default type.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -32,7 +32,7 @@ use crate::{Error, Flags};
 const DEPTH_MAX: u32 = 1_000_000;
 const HEAP_KIB_MAX: u32 = 64 * 1024;
 
-/// What machine code may use to go back over.
+/// The stack on which machine code keeps the places to go back to: its size at first.
 const JIT_STACK_BYTES_MIN: usize = 32 * 1024;
 const JIT_STACK_BYTES_MAX: usize = 1024 * 1024;
 
@@ -49,7 +49,7 @@ const UNITS_A_WORD: usize = 2_000;
 
 type Callout = extern "C" fn(*mut CalloutBlock, *mut c_void) -> c_int;
 
-/// What PCRE2 tells a callout, as far as it is looked at: PCRE2 adds fields at the end only.
+/// The beginning of PCRE2's callout block, as far as it is read here. PCRE2 adds fields at the end only.
 #[repr(C)]
 struct CalloutBlock {
     version: u32,
@@ -65,7 +65,7 @@ struct CalloutBlock {
     current_position: usize,
 }
 
-/// What bounds a match that calls back.
+/// The bounds of a match that runs with callouts.
 pub(crate) struct Limits {
     pub steps_max: u32,
     pub units_max: u64,
@@ -158,7 +158,7 @@ impl Drop for Code {
     }
 }
 
-/// What PCRE2 works in during a match.
+/// The memory that PCRE2 works in during a match.
 pub(crate) struct Scratch {
     context: NonNull<pcre2_match_context_8>,
     data: NonNull<pcre2_match_data_8>,
@@ -312,7 +312,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a callout is given.
+/// The state that every callout of one match is given.
 struct Count<'g> {
     goes_on: &'g mut dyn FnMut(usize) -> bool,
     /// Work that the caller was not told of yet.
@@ -327,7 +327,7 @@ struct Count<'g> {
 }
 
 impl Count<'_> {
-    /// What PCRE2 is to do: go on with 0, else end the match with the number. `captured` is the longest text that
+    /// Answers a callout: PCRE2 goes on with 0, and ends the match with any other number. `captured` is the longest text that
     /// the item behind the callout may compare with what is left of the text.
     fn next(&mut self, position: usize, left: usize, captured: usize, groups: usize) -> c_int {
         let moved = position.abs_diff(std::mem::replace(&mut self.position, position));

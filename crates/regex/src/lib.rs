@@ -19,10 +19,11 @@ use ffi::{Code, Ending, Limits, Scratch, Use};
 /// Texts that plain code may try: with a text of this length it takes at most some ten milliseconds.
 const PLAIN_BYTES_MAX: usize = 1024;
 
-/// What plain code may spend on a text: places to begin at, times steps of a match, times bytes that a step may run over.
+/// The bound of what plain code may spend on a text: the places to begin at, times the steps of a match, times the bytes that
+/// a step may run over.
 const PLAIN_WORK_MAX: usize = 20_000_000;
 
-/// What plain code spends in a unit of work.
+/// The steps of plain code that count as one unit of work.
 const WORK_A_UNIT: usize = 16;
 
 /// Steps of plain code from one place, at least and at most.
@@ -35,7 +36,7 @@ const STEPS_MAX: u32 = 10_000_000;
 /// Work of a match before it is given up, in units of some ten nanoseconds.
 const UNITS_MAX: u64 = 1_000_000_000;
 
-/// What PCRE2 says at the start of a pattern about how it is to be worked on; the limits are ours.
+/// Settings that a pattern may begin with in PCRE2, to lift or lower its limits. They are refused, because the limits are ours.
 const REFUSED_SETTINGS: [&str; 7] = [
     "NO_JIT",
     "NO_START_OPT",
@@ -84,11 +85,11 @@ pub struct Regex {
     plain: Code,
     /// Made when a text first asks for it.
     long: OnceLock<LongCode>,
-    /// What a match works in, for one thread at a time.
+    /// The memory of a match, lent to one thread at a time.
     scratch: Mutex<Option<Scratch>>,
 }
 
-/// What matches long texts.
+/// The code that matches long texts.
 enum LongCode {
     /// Calls back before each item of the pattern.
     Stepping(Code),
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(is_match("ne+dles", long.as_bytes()), Ok(false));
     }
 
-    /// What is compared is counted, not the text that it stands in.
+    /// A reference is charged for the text that it compares, not for the whole text around it.
     #[test]
     fn a_reference_to_a_letter_is_cheap_in_a_long_text() {
         let text = "ab".repeat(500_000);

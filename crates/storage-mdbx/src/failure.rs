@@ -4,7 +4,7 @@
 
 use quarry_storage::Error;
 
-/// What failed, with the code's text.
+/// Makes an error of libmdbx's code and its text.
 pub(crate) fn from_code(code: i32, text: String) -> Error {
     match code {
         mdbx_sys::MDBX_MAP_FULL

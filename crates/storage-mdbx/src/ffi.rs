@@ -35,7 +35,7 @@ pub(crate) const PAGE_BYTES: usize = 4_096;
 const FILE_MODE: mdbx_sys::mdbx_mode_t = 0o600;
 /// libmdbx's unnamed table, the only one used.
 const MAIN_TABLE: mdbx_sys::MDBX_dbi = 1;
-/// So many unsynced bytes that libmdbx never makes a steady point by itself: with no threshold at
+/// A threshold of unsynced bytes that is never reached, so that libmdbx makes no steady point by itself: with no threshold at
 /// all it makes one whenever the file would have to grow, behind the journal's back.
 const NEVER_SYNC_BYTES: u64 = 1 << 42;
 
@@ -52,7 +52,7 @@ unsafe impl Send for Env {}
 // SAFETY: as above.
 unsafe impl Sync for Env {}
 
-/// What the environment says about itself.
+/// Figures of the environment, from `mdbx_env_info_ex`.
 pub(crate) struct EnvInfo {
     /// The newest commit is one that the file is sure to hold.
     pub(crate) is_steady: bool,

@@ -1,4 +1,4 @@
-//! What may be tuned, and what each sync mode survives.
+//! The options of the engine, and what each sync mode survives.
 
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;

@@ -43,7 +43,7 @@ pub(crate) struct Store {
     hook: RwLock<Option<BeforeDurable>>,
     applied_lsn: AtomicU64,
     durable_lsn: AtomicU64,
-    /// What libmdbx does not recover from without a restart.
+    /// The first failure from which libmdbx does not recover without a restart.
     failure: Mutex<Option<Error>>,
     failed: AtomicBool,
     pub(crate) closed: AtomicBool,
@@ -115,7 +115,7 @@ impl Store {
         self.write_alone(batch)
     }
 
-    /// The same unless a write, a sync or a reclaim runs.
+    /// Like `write`, but fails when another write, a sync or a reclaim is running.
     pub(crate) fn try_write(&self, batch: &WriteBatch) -> Result<()> {
         let Some(_alone) = self.writes.try_lock() else {
             return Err(Error::Stalled("another write or a sync runs".to_owned()));

@@ -1,4 +1,4 @@
-//! What is durable when, what refuses to open, and what becomes of reclaimed space.
+//! Tests of what is durable when, which files refuse to open, and what becomes of reclaimed space.
 
 use std::{
     fs,

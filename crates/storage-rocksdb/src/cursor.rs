@@ -11,10 +11,10 @@ use crate::{cache_use, failure::from_text, ffi::OwnedIterator, iterator_pool::It
 pub(crate) struct RocksCursor<'s> {
     /// None where the range is empty, and after the drop has given it back.
     entries: Option<OwnedIterator>,
-    /// Of the pool, when the iterator was made or renewed.
+    /// The era of the pool in which the iterator was made or renewed.
     era: u64,
     pool: &'s IteratorPool,
-    /// What failed once may keep its failure: such an iterator is not for the next cursor.
+    /// The iterator has failed. It may keep its failure, so that no other cursor is given it.
     has_failed: bool,
     valid: bool,
     seeks: u64,

@@ -53,7 +53,7 @@ pub struct RocksDb {
     read_options: ReadOptions,
     persisted: ReadOptions,
     write_options: WriteOptions,
-    /// The same, and a write that would have to wait fails.
+    /// Like `write_options`, but a write that would have to wait fails.
     without_waiting: WriteOptions,
     write_ahead: Arc<WriteAhead>,
     iterators: Arc<IteratorPool>,

@@ -1,4 +1,4 @@
-//! What may lie in a directory in which a store is made.
+//! Tells the files that may lie in a directory in which a store is made from foreign ones.
 
 use std::{fs, path::Path};
 

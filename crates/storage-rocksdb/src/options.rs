@@ -1,4 +1,4 @@
-//! What may be tuned, and how it becomes RocksDB's options.
+//! The options of the engine, and how they become RocksDB's.
 
 use quarry_storage::Result;
 use rust_rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, LogLevel};
@@ -12,15 +12,15 @@ const BLOCK_BYTES: usize = 4 << 10;
 const ENTRIES_A_RESTART: i32 = 4;
 /// A get finds its entry in a block by hash.
 const HASH_INDEX_RATIO: f64 = 0.75;
-/// Of a memtable, for a filter over its keys: most gets look for what is in none.
+/// The share of a memtable that a filter over its keys takes. Most gets look for a key that is in no memtable.
 const MEMTABLE_BLOOM_RATIO: f64 = 0.05;
-/// What flushes and compactions write is in the cache at once (`kFlushAndCompaction`): the first get
-/// of a block costs no read and no decompression. What compactions put there goes first when room is short.
+/// Flushes and compactions put the blocks that they write into the cache (`kFlushAndCompaction`), so that the first get
+/// of a block costs no read and no decompression. Blocks of compactions go first when room is short.
 const CACHE_WHAT_IS_WRITTEN: i32 = 2;
 /// A memtable remembers for each of the first two bytes of keys where the last key went, and looks from there on for
 /// the place of the next: these bytes tell collections and indexes apart, or a few hundred of them from the others.
 const INSERT_HINTS: &str = "memtable_insert_with_hint_prefix_extractor=fixed:2";
-/// What stands in the cache of a file that a compaction has replaced is taken out of it. Otherwise it stays until the
+/// Blocks of a file that a compaction has replaced are taken out of the cache. Otherwise they stay until the
 /// cache is full: reclaiming what a dropDatabase left made a cache of 512 MiB for 6 MB of files. With 300 RocksDB looks for
 /// further blocks of a file as long as it expects to find one in twenty; its authors name this as a future default.
 const UNCACHE: &str = "uncache_aggressiveness=300";

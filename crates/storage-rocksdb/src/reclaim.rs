@@ -38,7 +38,7 @@ struct Unfinished {
 }
 
 impl Progress {
-    /// What is known of `range`, or its beginning. Another range's progress stays until that one is done or overwritten.
+    /// The progress of reclaiming `range`, from its beginning if there is none. Another range's progress stays until that one is done or overwritten.
     fn resume(&self, db: &DB, range: KeyRange) -> Unfinished {
         let last = self.0.lock().take_if(|last| last.range == range);
         last.unwrap_or_else(|| Unfinished {

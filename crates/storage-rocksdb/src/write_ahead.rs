@@ -27,7 +27,7 @@ use rust_rocksdb::event_listener::{
 use crate::{failure::from_rocksdb, iterator_pool::IteratorPool};
 
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// What a flush opens at once: its table, the manifest, the directory, and some more.
+/// The descriptors that a flush has open together: its table, the manifest, the directory, and some more.
 pub(crate) const DESCRIPTORS_OF_A_JOB: usize = 8;
 /// A compaction opens its inputs as well, those of which the table cache has let go; beyond so many the wait is not exact.
 const INPUTS_ASKED_FOR_MAX: usize = 64;
@@ -51,7 +51,7 @@ pub(crate) struct WriteAhead {
     writes_stopped: AtomicBool,
     /// Since when RocksDB slows writes down or takes none, if it does.
     stalled_since: Mutex<Option<Instant>>,
-    /// Of the stalls that have ended.
+    /// The time that stalls took which have ended.
     stalled_ns: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) compactions: AtomicU64,
@@ -59,7 +59,7 @@ pub(crate) struct WriteAhead {
     pub(crate) compaction_bytes_written: AtomicU64,
 }
 
-/// What failed in the background.
+/// The failures of background jobs.
 #[derive(Default)]
 struct Failure {
     /// The first error that was not resumed.
@@ -140,7 +140,7 @@ impl WriteAhead {
         self.writes_stopped.store(false, Ordering::Relaxed);
     }
 
-    /// What stands against further writes: what a flush waits for, or a failed background job.
+    /// The reason against further writes, if there is one: a flush that waits, or a background job that failed.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         if !self.in_trouble.load(Ordering::Acquire) {
             return None;
@@ -254,7 +254,7 @@ pub(crate) enum Trouble {
     Failed(Error),
 }
 
-/// What RocksDB calls on its own threads.
+/// The listener that RocksDB calls on its own threads.
 pub(crate) struct Listener {
     pub(crate) write_ahead: Arc<WriteAhead>,
     pub(crate) iterators: Arc<IteratorPool>,

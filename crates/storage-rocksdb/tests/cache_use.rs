@@ -51,7 +51,7 @@ fn a_first_read_misses_the_cache_and_a_second_one_hits_it() {
     assert!(all.cache_hits > 10 && all.cache_misses > 10, "{all:?}");
 }
 
-/// The same values over and over: compactions replace the files, and what the cache has of the old ones goes with them.
+/// Writes one set of values over and over: compactions replace the files, and the cache gives up the blocks of the old ones.
 #[test]
 fn blocks_of_files_that_are_gone_leave_the_cache() {
     const ROUNDS: u8 = 24;

@@ -1,4 +1,4 @@
-//! What is durable when, what refuses to open, and what a full disk does.
+//! Tests of what is durable when, which files refuse to open, and what a full disk does.
 
 use std::{
     fs,

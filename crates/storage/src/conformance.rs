@@ -1,4 +1,4 @@
-//! What every engine must do, as one suite that every engine's tests run.
+//! The conformance suite: everything that an engine must do. The tests of each engine run it.
 //!
 //! [`run`] asks for fresh, empty engines; [`run_reopening`] for the same files opened again and
 //! again, which an engine in memory has none of. A failed check panics and says which. The suite

@@ -10,7 +10,7 @@ use crate::{EngineCounters, thread_work};
 
 const CELLS: usize = 16;
 
-/// What engines count themselves, on the way of every call.
+/// The counters that an engine keeps by itself, on the way of every call.
 #[derive(Debug, Default)]
 pub struct CounterCells {
     cells: [Cell; CELLS],
@@ -56,7 +56,7 @@ impl CounterCells {
         cell.bytes_written.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// What one cursor did in its life; cursors count for themselves and report once.
+    /// Adds the work of one cursor's whole life. A cursor counts for itself and reports once, when it ends.
     pub fn count_cursor(&self, seeks: u64, nexts: u64, bytes: u64) {
         thread_work::add(|work| {
             work.seeks += seeks;

@@ -46,7 +46,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Applies the batch as one: visible on return, not yet durable. On an error nothing of it is.
     fn write(&self, batch: &WriteBatch) -> Result<()>;
 
-    /// The same without waiting: [`Error::Stalled`] where the engine is stalled or somebody else writes. An engine whose
+    /// Like [`Engine::write`], but never waits: fails with [`Error::Stalled`] when the engine is stalled or somebody else writes. An engine whose
     /// writes never wait need not tell the two apart.
     fn try_write(&self, batch: &WriteBatch) -> Result<()> {
         self.write(batch)
@@ -133,14 +133,14 @@ pub enum Readiness {
     Failed(Error),
 }
 
-/// What one step of [`Engine::reclaim`] did.
+/// The outcome of one step of [`Engine::reclaim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Nothing is left in the range.
     pub done: bool,
 }
 
-/// What an engine did since it was opened. Zero where an engine has no such thing.
+/// The work of an engine since it was opened. A counter is zero when the engine does no such work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
     pub gets: u64,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What an engine can answer instead of a result.
+/// An error of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,7 +13,7 @@ pub enum Error {
     KeyLength { key_bytes: usize },
     /// Bytes that should be a [`crate::WriteBatch`] are not one.
     MalformedBatch { offset: usize },
-    /// What the engine reads back is not what it wrote, or not an engine's files at all.
+    /// The engine's files are damaged, or are not an engine's files at all.
     Corruption(String),
     /// The files belong to another engine, another format or another version of one.
     Incompatible(String),
@@ -34,7 +34,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The same call may succeed later without anybody's help but time or freed space.
+    /// Whether the call may succeed later by itself, once time has passed or space has been freed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Stalled(_) | Self::NoSpace(_))

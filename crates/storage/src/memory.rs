@@ -75,7 +75,7 @@ impl Memory {
         }
     }
 
-    /// What the engine holds now, durable or not.
+    /// The whole content of the engine now, durable or not.
     #[must_use]
     pub fn image(&self) -> MemoryImage {
         MemoryImage {

@@ -22,7 +22,7 @@ pub(crate) struct MemoryCursor<'m> {
     counters: &'m CounterCells,
 }
 
-/// What is left beyond the current entry, in the direction of the last move.
+/// The entries left beyond the current one, in the direction of the last move.
 enum Run<'m> {
     Ended,
     Forward(Entries<'m>),

@@ -123,7 +123,7 @@ impl<'s> OverlaidCursor<'s> {
         }
     }
 
-    /// The same downwards from `high`.
+    /// Like `settle_forward`, but moves downwards from `high`.
     fn settle_backward(&mut self, high: Bound<&[u8]>) -> Result<()> {
         self.is_forward = false;
         let operations = self.operations;

@@ -1,11 +1,11 @@
-//! What this thread has asked of engines, for those who want to know what one operation did.
+//! Counts of what this thread has asked of engines, so that an operation can tell what it did.
 //!
 //! Whoever takes the counts begins them anew, so that between two operations they are one operation's. A cursor
 //! reports when it ends.
 
 use std::cell::Cell;
 
-/// What a thread has asked of all engines since the counts were taken.
+/// The work that a thread has asked of all engines since its counts were last taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadWork {
     pub gets: u64,

@@ -19,7 +19,7 @@ use crate::{APPLIED_LSN_KEY, Error, KEY_BYTES_MAX, Result};
 const TAG_DELETE: u8 = 0x00;
 const TAG_PUT: u8 = 0x01;
 const VARINT_BYTES_MAX: usize = 5;
-/// What an operation takes beside its key and value.
+/// The most bytes that an operation takes beside its key and value.
 const OP_BYTES_MAX: usize = 1 + 2 * VARINT_BYTES_MAX;
 
 /// One operation of a batch.

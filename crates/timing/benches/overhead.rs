@@ -1,4 +1,4 @@
-//! What timing costs an operation: the scopes of a point read, and its way into the histograms, collecting included.
+//! Measures what timing costs an operation: the scopes of a point read, and its way into the histograms, collecting included.
 //!
 //! Prints the median of rounds, each timed as a whole. `cargo bench -p quarry-timing`
 

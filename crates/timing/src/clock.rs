@@ -14,7 +14,7 @@ const RATE_BITS: u32 = 32;
 const BASELINE_MIN: Duration = Duration::from_millis(20);
 /// Beyond it, the rate is as fine as it gets.
 const BASELINE_MAX: Duration = Duration::from_secs(100);
-/// Of so many readings of both clocks the closest one counts.
+/// The clocks are read together this many times, and the closest pair counts.
 const READINGS: usize = 8;
 
 #[derive(Debug)]

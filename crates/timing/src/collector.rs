@@ -452,7 +452,7 @@ impl Tables {
         }
     }
 
-    /// What was recorded in the window.
+    /// The figures that were recorded in the window.
     pub fn in_window(&mut self, window: Window) -> Picture {
         let picture = self.picture();
         self.windows.of(window, picture)

@@ -50,7 +50,7 @@ pub(crate) fn write(
     len
 }
 
-/// What entries have in common that go into the same histograms.
+/// The key of a histogram: entries that share it go into the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Head {
     pub touched_and_kind: u64,

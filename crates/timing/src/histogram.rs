@@ -106,7 +106,7 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// What was recorded since `earlier`, an older state of this histogram.
+    /// The values recorded since `earlier`, which is an older state of this histogram.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let mut rest = self.clone();
         for (mine, theirs) in rest.buckets.iter_mut().zip(&earlier.buckets) {

@@ -31,7 +31,7 @@ struct Names {
     next: u32,
 }
 
-/// What one core has met.
+/// The labels that one core has met.
 #[derive(Default)]
 pub(crate) struct Known {
     ids: FxHashMap<u64, u32>,

@@ -1,4 +1,4 @@
-//! What an operation's figures are also kept under: its namespace and the shape of its query.
+//! Labels: an operation's figures are also kept under its namespace and the shape of its query.
 //!
 //! A label is a hash on the way of every operation; its text is made once, when the label is first met. Two with one
 //! hash are counted as one.

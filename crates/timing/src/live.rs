@@ -118,7 +118,7 @@ impl Live {
         ticks
     }
 
-    /// What was counted by name, amounts first; it is nothing from then on.
+    /// Takes the work that was counted by name, amounts first, and begins the counts anew.
     pub(crate) fn take_work(&self) -> [u64; WORK_COUNT] {
         self.is_counted.store(false, Relaxed);
         let mut work = [0; WORK_COUNT];

@@ -1,6 +1,6 @@
 //! The kinds of operation that figures are kept apart for.
 
-/// What a client asked for. Kinds are few, because each holds a histogram a phase on every core.
+/// The kind of a client's operation. Kinds are few, because each holds a histogram a phase on every core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum OperationKind {

@@ -30,7 +30,7 @@ pub struct Breakdown {
     pub wall_ns: u64,
     /// Exclusive time by phase, in the order of [`Phase::ALL`].
     pub phases: [u64; PHASE_COUNT],
-    /// What no phase covered: `wall_ns` minus the sum of `phases`.
+    /// The time that no phase covered: `wall_ns` minus the sum of `phases`.
     pub unattributed_ns: u64,
     /// In the order of [`Work::ALL`].
     pub work: [u64; WORK_COUNT],

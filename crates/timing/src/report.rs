@@ -1,4 +1,4 @@
-//! What the histograms say: for replies, metrics and those who watch.
+//! Reports from the histograms, for replies, metrics and those who watch.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::windows::Window;
 use crate::work::SUMMED_COUNT;
 use crate::{OperationKind, Phase, Work};
 
-/// What the figures of labels that are not kept apart stand under.
+/// The label under which the figures of all labels stand that are not kept apart.
 pub const OTHERS: &str = "(others)";
 
 impl Distribution {
@@ -176,7 +176,7 @@ fn text(id: u32, interner: &Interner) -> Option<String> {
     interner.text(id)
 }
 
-/// What each namespace was used for since it was first used, by name; the rest as `(others)`.
+/// The operations of each namespace since it was first used, by name. Namespaces that are not kept apart are `(others)`.
 #[must_use]
 pub fn uses() -> Vec<(String, Uses)> {
     let collector = global();
@@ -193,7 +193,7 @@ pub fn uses() -> Vec<(String, Uses)> {
     uses
 }
 
-/// What the namespace with this hash was used for; none if it is not kept apart.
+/// The operations of the namespace with this hash, or none if it is not kept apart.
 #[must_use]
 pub fn uses_of(hash: u64) -> Option<Uses> {
     let collector = global();
@@ -202,7 +202,7 @@ pub fn uses_of(hash: u64) -> Option<Uses> {
     tables.namespaces.uses_of(id).cloned()
 }
 
-/// What all operations were.
+/// The operations of all namespaces together.
 #[must_use]
 pub fn all_uses() -> Uses {
     global().collected().uses.clone()

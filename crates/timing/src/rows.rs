@@ -28,7 +28,7 @@ pub(crate) struct Rows {
 #[derive(Debug, Default)]
 struct Row {
     histogram: Histogram,
-    /// What the last picture showed, unless the row has changed since.
+    /// The row as the last picture showed it, unless it has changed since.
     shown: Option<Arc<Histogram>>,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct RowsPicture {
 }
 
 impl RowsPicture {
-    /// What was recorded since `earlier`, an older picture of the same rows.
+    /// The values recorded since `earlier`, which is an older picture of these rows.
     pub fn since(&self, earlier: &RowsPicture) -> RowsPicture {
         let mut rest = RowsPicture::default();
         for (row, (now, then)) in self.rows.iter().zip(&earlier.rows).enumerate() {

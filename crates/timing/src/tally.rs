@@ -26,7 +26,7 @@ pub(crate) struct Tally {
     last: usize,
 }
 
-/// What an operation belongs to a combination by, as it is known where it ends.
+/// The properties that put an operation into a combination, as they are known where it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub touched_and_kind: u64,

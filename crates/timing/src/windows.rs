@@ -14,7 +14,7 @@ pub(crate) const PICTURE_INTERVAL: Duration = Duration::from_secs(10);
 /// Enough for the last minute.
 const PICTURES_MAX: usize = 7;
 
-/// What figures are asked for.
+/// The span of time that figures are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     SinceStart,
@@ -66,7 +66,7 @@ impl Picture {
         }
     }
 
-    /// What the label had joins the others, as it does in the tables: it was not recorded since.
+    /// Moves the figures of a label to the others, as the tables do: nothing was recorded under it since.
     fn forget(&mut self, id: u32, of: impl Fn(&mut Picture) -> &mut FxHashMap<u32, RowsPicture>) {
         let labels = of(self);
         if let Some(rows) = labels.remove(&id) {
@@ -106,7 +106,7 @@ impl Windows {
         }
     }
 
-    /// What was recorded in the window, given how things stand.
+    /// The figures recorded in the window, from the picture of how things stand.
     pub fn of(&self, window: Window, picture: Picture) -> Picture {
         match (window, self.pictures.front()) {
             (Window::SinceReset, _) => picture.since(&self.reset),

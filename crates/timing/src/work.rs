@@ -1,4 +1,4 @@
-//! What an operation did, counted beside its time, and whom it waited for.
+//! The work of an operation, counted beside its time, and whom it waited for.
 
 /// One thing that is counted. Those from [`Work::Group`] on are names, not amounts: the
 /// last one stands, and they are in no sum.

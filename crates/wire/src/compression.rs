@@ -11,7 +11,7 @@ use crate::header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, OpCode};
 /// Behind the header: the operation inside, the size it unpacks to, the compressor.
 const PRELUDE_BYTES: usize = 9;
 
-/// What messages can be packed with.
+/// The algorithms that OP_COMPRESSED can pack a message with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressor {
     Noop,

@@ -27,7 +27,7 @@ pub struct OpMsg<'a> {
     pub request_id: i32,
     pub body: RawDocument<'a>,
     pub sequences: SmallVec<[DocumentSequence<'a>; 1]>,
-    /// What the message came packed with: its reply goes packed the same way.
+    /// The algorithm that the message was packed with, if it was. Its reply is packed with the same one.
     pub compressor: Option<Compressor>,
     /// A document of a sequence, or in the body, may nest deeper than what may be stored.
     pub has_deep_documents: bool,

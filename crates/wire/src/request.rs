@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::header::{HEADER_BYTES, Header, OpCode};
 use crate::{OpMsg, OpQuery, Refused};
 
-/// What a client may send.
+/// A message from a client, by its opcode.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     Msg(OpMsg<'a>),

@@ -17,11 +17,11 @@ struct Module {
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
     source: Source,
-    /// What names were found to mean here.
+    /// The names of this module that have been looked up, with what they mean.
     known: RefCell<HashMap<String, Option<Target>>>,
 }
 
-/// What a path leads to.
+/// The place that a path leads to.
 #[derive(Clone, Copy)]
 enum Target {
     Module(usize),
@@ -127,7 +127,7 @@ impl Modules {
         }
     }
 
-    /// What a path means in the module `at`; none for what another crate defines.
+    /// Finds what a path means in the module `at`; none if another crate defines it.
     fn resolve(&self, at: usize, path: &[String], steps_left: usize) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         let mut target = match first.as_str() {
@@ -153,7 +153,7 @@ impl Modules {
         Some(target)
     }
 
-    /// What `name` means in a module where the end of a path stands: an item goes before a module of that name.
+    /// Finds what `name` means in a module at the end of a path: an item goes before a module of that name.
     fn item(&self, at: usize, name: &str, steps_left: usize) -> Option<Target> {
         if self.0[at].source.defined.contains(name) {
             return Some(Target::Item(at));
@@ -172,7 +172,7 @@ impl Modules {
         target
     }
 
-    /// What `name` means in a module where a path goes on behind it: a module goes before an item of that name.
+    /// Finds what `name` means in a module within a path: a module goes before an item of that name.
     fn module(&self, at: usize, name: &str, steps_left: usize) -> Option<Target> {
         if let Some(&child) = self.0[at].children.get(name) {
             return Some(Target::Module(child));

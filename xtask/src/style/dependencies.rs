@@ -51,7 +51,7 @@ const BENCH_USES: [&str; 11] = [
     "server",
 ];
 
-/// What the tests of a crate may use besides: the engines that fail, stall or reclaim on command.
+/// Crates that the tests of a crate may use besides: the engines that fail, stall or reclaim on command.
 const TESTS_USE: [(&str, &str); 1] = [("query", "storage")];
 
 /// Libraries that must stay in the crates that exist for them.
@@ -117,7 +117,7 @@ struct Dependency<'m> {
     is_for_tests: bool,
 }
 
-/// What stands under every `[dependencies]`, `[dev-dependencies]` and the like.
+/// Reads the entries under every `[dependencies]`, `[dev-dependencies]` and the like.
 fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
     let mut found = Vec::new();
     let mut is_inside = false;

@@ -95,7 +95,7 @@ fn read_folder(
     Ok(())
 }
 
-/// What `.gitignore` of this repository needs: names, paths, and `*.extension`.
+/// Whether a pattern of `.gitignore` names the file. It knows names, paths, and `*.extension`.
 fn is_ignored(pattern: &str, name: &str, path: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(ending) => name.ends_with(ending),

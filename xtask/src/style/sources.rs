@@ -8,7 +8,7 @@ use super::repository::File;
 const FFI_CRATES: [&str; 3] = ["regex", "storage-rocksdb", "storage-mdbx"];
 const ASYNC_CRATES: [&str; 2] = ["server", "bench"];
 
-/// What of `query` is a function of BSON alone.
+/// The folders and files of `query` that are functions of BSON alone.
 const PURE_FOLDERS: [&str; 6] = [
     "matcher",
     "update",
@@ -100,7 +100,7 @@ fn is_crate_root(file: &File) -> bool {
             .is_some_and(|name| !FFI_CRATES.contains(&name))
 }
 
-/// What in this file would be a reading of BSON bytes.
+/// The calls that would read BSON bytes in this file.
 fn bson_reads(file: &File) -> &'static [&'static str] {
     let (Some(name), Some(path)) = (file.crate_name(), file.path_in_crate()) else {
         return &[];

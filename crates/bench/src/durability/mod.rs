@@ -1,4 +1,4 @@
-//! What `{j: true}` costs: inserts that survive power loss beside inserts that survive a killed process, and how long
+//! Measures what `{j: true}` costs: inserts that survive power loss beside inserts that survive a killed process, and how long
 //! the former take while the engine flushes, compacts and checkpoints.
 //!
 //! One server an engine. Both levels take turns on it, and so do the quiet machine and the loaded one. Against each bar
@@ -23,13 +23,13 @@ use crate::report::Report;
 
 const DATABASE: &str = "quarry_bench_durability";
 
-/// What a command of the write load inserts.
+/// The documents that one command of the write load inserts.
 const LOAD_DOCUMENTS: u64 = 16;
 const LOAD_DOCUMENT_BYTES: usize = 4096;
 /// Written before anything is measured, so that flushes and compactions have something to do.
 const FILLER_COMMANDS: u64 = 2000;
 
-/// What to run.
+/// The options of `quarry-bench durability`.
 pub struct Options {
     pub engines: Vec<String>,
     pub connections: Vec<u32>,
@@ -55,7 +55,7 @@ impl Level {
     }
 }
 
-/// What the turns of one side came to.
+/// The sum of all turns of one side.
 struct Total {
     latency: Histogram<u64>,
     seconds: f64,

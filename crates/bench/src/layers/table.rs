@@ -28,7 +28,7 @@ pub struct Band {
     pub trip_us: f64,
 }
 
-/// What a bar or a table is split into: the layers, and what no phase covers.
+/// The parts of a bar or a table: the layers, and the time that no phase covers.
 pub const PARTS: [&str; 5] = ["wire", "query", "engine", "journal", "unattributed"];
 
 impl Band {

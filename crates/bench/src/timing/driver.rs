@@ -1,4 +1,4 @@
-//! The same point query from the compiled driver, one connection: the round trip that an application sees.
+//! The point query from the compiled driver on one connection: the round trip that an application sees.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What always-on timing costs: a server with its timing switched on and off, and one with timing compiled out, in
+//! Measures what always-on timing costs: a server with its timing switched on and off, and one with timing compiled out, in
 //! short turns from one connection of the bench's own client; and the instructions of a point query in both builds.
 //!
 //! The cost is far below the noise of a machine that does other things, so it is taken from pairs: each round measures
@@ -104,7 +104,7 @@ fn insert(collection: &str, documents: Vec<Value>) -> Document {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     On,
-    /// The same server, switched off.
+    /// The server of `On`, with its timing switched off.
     Off,
     CompiledOut,
     /// Another server that is on: any difference to the first is noise.
@@ -129,7 +129,7 @@ fn order(round: usize) -> [Side; Side::ALL.len()] {
     sides
 }
 
-/// Of one workload, in microseconds, in the order of [`Side::ALL`].
+/// The result of one workload: microseconds, in the order of [`Side::ALL`].
 struct Outcome {
     /// The medians over the rounds.
     medians: [f64; Side::ALL.len()],
@@ -142,7 +142,7 @@ impl Outcome {
         self.medians[side as usize]
     }
 
-    /// What `On` takes longer, in percent.
+    /// How much longer `On` takes, in percent.
     fn percent(&self, side: Side) -> f64 {
         100.0 * self.differences[side as usize] / self.median(side)
     }

@@ -1,4 +1,4 @@
-//! What is asked of each document, of Quarry and of its peer.
+//! The cases: one operation over one document, by Quarry and by its peers.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ pub struct Case {
     pub bytes: usize,
     pub ours: Box<dyn FnMut()>,
     pub peer: Option<Box<dyn FnMut()>>,
-    /// What the machine takes for the memory that the operation cannot do without.
+    /// Moves the memory that the operation cannot do without, to show what the machine itself takes for it.
     pub limit: Option<Box<dyn FnMut()>>,
 }
 

@@ -53,7 +53,7 @@ impl Decimal128 {
         both(self, other, Context::<Library>::div)
     }
 
-    /// What truncated division leaves, with the sign of `self`, exactly.
+    /// The exact remainder of truncated division. It has the sign of `self`.
     #[must_use]
     pub fn rem(&self, other: &Self) -> Self {
         use DecimalParts as P;

@@ -112,7 +112,7 @@ impl Number {
         }
     }
 
-    /// The same number, if the format can hold it: trailing zeros go, or come, to fit the exponent.
+    /// This number as a Decimal128, if one can hold it exactly: trailing zeros go, or come, to fit the exponent.
     fn exact(&self, negative: bool) -> Option<Decimal128> {
         if self.rest {
             return None;

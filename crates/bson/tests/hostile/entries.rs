@@ -1,4 +1,4 @@
-//! What is done with bytes and text from anyone: each function must come back, and must find what it checks.
+//! Entry points for bytes and text from anyone: each function must come back, and must find what it checks.
 //!
 //! Shared by the random test in this folder and by the fuzz targets.
 
@@ -155,7 +155,7 @@ pub fn field_set(data: &[u8]) {
     }
 }
 
-/// The same elements, the last one first.
+/// The document's elements in reverse, the last one first.
 fn turned(document: RawDocument<'_>) -> Document {
     let elements: Vec<_> = document.iter().collect();
     Document::build(|out| {
@@ -187,7 +187,7 @@ pub fn extended_json(text: &str) {
     }
 }
 
-/// What Quarry accepts the `bson` crate reads, and the other way round.
+/// Checks that the `bson` crate reads what Quarry accepts, and the other way round.
 pub fn differential(data: &[u8]) {
     let ours = RawDocument::validated(data);
     let theirs = bson::Document::from_reader(data);

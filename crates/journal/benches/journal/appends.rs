@@ -13,7 +13,7 @@ use crate::limits;
 use crate::place::{Place, SEGMENT_BYTES, Zeros};
 use crate::table::{CASE_TIME, REPETITIONS, Table};
 
-/// Of one repetition.
+/// How long one repetition at `Written` lasts.
 const WRITTEN_TIME: Duration = Duration::from_millis(80);
 const DURABLE_TIME: Duration = Duration::from_millis(150);
 

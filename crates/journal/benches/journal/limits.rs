@@ -1,4 +1,4 @@
-//! What the machine itself allows: bare writes into a zero-written file, and syncs shared by everyone
+//! The limits of the machine: bare writes into a zero-written file, and syncs shared by everyone
 //! who waits, without queue, checksum or order.
 
 use std::fs::File;

@@ -37,7 +37,7 @@ struct Case {
     limit: Option<f64>,
 }
 
-/// What is to be reached: a case's figure, or its share of the limit.
+/// A bar to be reached: a case's figure, or its share of the limit.
 struct Bar {
     case: &'static str,
     at_least: f64,

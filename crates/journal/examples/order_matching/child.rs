@@ -74,7 +74,7 @@ pub fn report(mut reports: &UnixStream, producer: usize, lsn: u64) -> io::Result
     reports.write_all(&report)
 }
 
-/// What children reported, one life after the other.
+/// The reports of children, one life after the other.
 #[derive(Clone, Copy, Default)]
 pub struct Reported {
     pub orders: u64,

@@ -130,7 +130,7 @@ impl DyingLog {
         died
     }
 
-    /// What once came back stays.
+    /// Starts again over the log, and checks that everything is there which an earlier restart had found.
     fn restart(&mut self) -> Result<(), Box<dyn Error>> {
         let before = self.came_back;
         let files = Arc::new(RealFiles::open(&self.directory)?);

@@ -63,7 +63,7 @@ pub fn open(
     Ok((journal, matching))
 }
 
-/// What one run measured.
+/// The measurements of one run.
 pub struct Run {
     /// Acknowledged, the critical ones included.
     pub orders: u64,

@@ -1,4 +1,4 @@
-//! What must be there after a crash. Each producer's orders are a known stream, so that the log alone shows
+//! Checks what must be there after a crash. Each producer's orders are a known stream, so that the log alone shows
 //! whether one is missing, twice, changed or out of order.
 
 use std::error::Error;
@@ -10,7 +10,7 @@ use quarry_journal::{Files, Options, Payloads, inspect};
 use super::book::{Book, Critical, Order, OrderStream};
 use super::order_log;
 
-/// Of the orders in the checks that crash.
+/// The share of orders that are critical in the checks that crash.
 pub const CRITICAL: Critical = Critical::OneIn(100);
 
 /// A log read from its first order.
@@ -23,7 +23,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Of a log that is not open. Fails at an order that is not the next one of its producer.
+    /// Replays a log that is not open. Fails at an order that is not the next one of its producer.
     pub fn of(files: &dyn Files, producers: usize) -> Result<Replay, Box<dyn Error>> {
         let stream = |producer| OrderStream::new(producer as u64, CRITICAL);
         let mut replay = Replay {

@@ -14,7 +14,7 @@ use super::order_log::{self, Matching, Run};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// What producers are to do.
+/// The task of the producers of a run.
 #[derive(Clone, Copy)]
 pub struct Work {
     pub orders: u64,

@@ -20,7 +20,7 @@ use super::{File, FileEntry, Files};
 /// No file is made longer than this.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// What a crash does to what was not synced.
+/// The fate of unsynced changes in a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// The process was killed: the system still has every write.
@@ -58,7 +58,7 @@ pub enum Fault {
     ShortWrite,
     /// The step fails with EINTR and changes nothing.
     Interrupted,
-    /// Of a sync: it fails with EIO and forgets. What was dirty in the file no longer is: readers still see it, and no
+    /// A sync fails with EIO and forgets. What was dirty in the file no longer is: readers still see it, and no
     /// later sync brings it to the disk, as a kernel behaves that could not write a page back. Of anything else: as `Io`.
     ForgetfulSync,
 }

@@ -26,7 +26,7 @@ use crate::wakeups::Wakeups;
 /// A buffer for compressed groups beyond this is given back.
 const PACKED_BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
 
-/// What kernels cache files by, or a divisor of it.
+/// The size of the pages that kernels cache files by, or a divisor of it.
 const PAGE_BYTES: u64 = 4096;
 
 pub(crate) struct LocalLog {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::group_header::GROUP_HEADER_BYTES;
 use crate::hooks::Payloads;
 
-/// What happens to a submitted group.
+/// The fate of a submitted group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// It does not arrive, and its writer is told so.
@@ -107,7 +107,7 @@ impl MemoryLog {
     }
 }
 
-/// What became of a group that was held back.
+/// The outcome of a group that was held back.
 enum Arrival {
     Delayed,
     Over(Result<()>),

@@ -129,7 +129,7 @@ impl Segments {
         Ok((name, file))
     }
 
-    /// What an earlier attempt left behind, on a full disk for example, goes first.
+    /// Creates the file. A rest of an earlier attempt, on a full disk for example, is removed first.
     fn create_anew(&self, name: &str) -> Result<Arc<dyn File>> {
         let created = match self.files.create(name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -4,7 +4,7 @@ use super::*;
 
 pub static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// What was reached.
+/// Counters of what the run has reached.
 pub static POINTS: AtomicU64 = AtomicU64::new(0);
 /// Images of the engine besides the oldest, each under a crash.
 pub static IMAGES: AtomicU64 = AtomicU64::new(0);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Of so many groups one is to be durable, and one is followed by a checkpoint.
+/// How often a group is to be durable, and how often one is followed by a checkpoint: one of this many.
 pub struct Habits {
     pub durable_share: u64,
     pub checkpoint_share: u64,
@@ -127,7 +127,7 @@ pub fn commit_some(machine: &mut Machine, journal: &Journal, habits: &Habits) ->
     Ok(())
 }
 
-/// Of every other seed it cannot be compressed.
+/// Makes a payload. Those of every other seed cannot be compressed.
 pub fn payload(bytes: u64, seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let byte = |at| match seed % 2 {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What clients were told, over all lives.
+/// The promises that clients were given, over all lives.
 #[derive(Clone, Default)]
 pub struct Promises {
     /// Every payload that was ever submitted, by LSN; a later life may reuse the LSN of a lost record.
@@ -17,9 +17,9 @@ pub struct Promises {
 pub struct Machine {
     pub files: SimulatedFiles,
     pub promises: Promises,
-    /// What the engine holds on its own disk.
+    /// The last LSN that the engine holds on its own disk.
     pub engine_lsn: u64,
-    /// What it has applied: it may come back with anything from its checkpoint to here.
+    /// The last LSN that the engine has applied. It may come back with anything from its checkpoint to here.
     pub applied_lsn: u64,
     pub checkpointed_lsn: u64,
     pub random: Random,
@@ -65,7 +65,7 @@ impl Machine {
         Journal::open(files, options(), identity(), self.engine_lsn, owner.clone())
     }
 
-    /// The same machine with a disk of its own and an engine that holds everything up to `engine_lsn`.
+    /// A copy of the machine with a disk of its own and an engine that holds everything up to `engine_lsn`.
     pub fn copy(&self, engine_lsn: u64) -> Machine {
         let mut copy = self.clone();
         // Everything on it is synced, as it is behind a crash.
@@ -141,7 +141,7 @@ pub fn check_recovered(machine: &Machine, replayed: &[Record], last_lsn: u64) {
     }
 }
 
-/// What the power cut leaves: new files, promises narrowed to what had to survive.
+/// Cuts the power: the files become what the cut leaves, and the promises narrow to what had to survive.
 pub fn lose_power(machine: &mut Machine, crash: Crash) {
     let seed = machine.random.below(1 << 30);
     machine.files = machine.files.crash(crash, seed);

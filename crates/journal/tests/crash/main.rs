@@ -37,11 +37,11 @@ const SEEDS_A_PUSH: u64 = 8;
 const LIVES: usize = 4;
 /// Groups in a life that nothing ends.
 const COMMITS: u64 = 10;
-/// Of so many lives one ends with a kill.
+/// One of this many lives ends with a kill.
 const KILLED_SHARE: u64 = 4;
-/// Of so many crashes one is met under every image of the engine; the others under a few.
+/// One of this many crashes is met under every image of the engine; the others under a few.
 const ALL_IMAGES_SHARE: u64 = 16;
-/// Of so many crashes one is followed by starts that are stopped at every step, each on a copy of the disk.
+/// One of this many crashes is followed by starts that are stopped at every step, each on a copy of the disk.
 const ALL_STOPS_SHARE: u64 = 10;
 /// Most starts take fewer steps.
 const START_STEPS: u64 = 24;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a start finds on a disk.
+/// The findings of a start on a disk.
 #[derive(PartialEq)]
 pub struct Found {
     pub records: Vec<Record>,
@@ -18,7 +18,7 @@ impl fmt::Display for Found {
 }
 
 impl Found {
-    /// What an engine that holds everything up to `lsn` must find on the same disk.
+    /// The findings that an engine that holds everything up to `lsn` must have on this disk.
     pub fn above(&self, lsn: u64) -> Found {
         let records = self.records.iter().filter(|(record, _)| *record > lsn);
         Found {
@@ -142,7 +142,7 @@ pub fn check_found(machine: &Machine, found: &Found) {
     );
 }
 
-/// What is on the disk when the power is back must never be lost again. What is not is gone.
+/// Makes promises of what was found: what is on the disk when the power is back must never be lost again, and what is not is gone.
 pub fn keep_found(promises: &mut Promises, last_lsn: u64) {
     (promises.durable_lsn, promises.written_lsn) = (last_lsn, last_lsn);
     promises.submitted.retain(|&lsn, _| lsn <= last_lsn);

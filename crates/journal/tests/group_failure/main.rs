@@ -1,4 +1,4 @@
-//! What becomes of a group of several records when the disk or the engine fails.
+//! Tests of what becomes of a group of several records when the disk or the engine fails.
 //!
 //! A first record, whose writer is alone, is held while it is applied, until writers of all kinds have formed the next
 //! group. The failure strikes that group and no other; some more records queue behind it meanwhile. Everybody in the
@@ -168,9 +168,9 @@ struct Struck {
     owner: Arc<Owner>,
     journal: Arc<Journal>,
     kinds: Kinds,
-    /// What the writers of the group were told, by their number.
+    /// The answers to the writers of the group, by their number.
     answers: BTreeMap<usize, Answer>,
-    /// What those were told who queued behind it.
+    /// The answers to those who queued behind the group.
     behind: Vec<Answer>,
     /// Steps of the disk while it was struck.
     steps: u64,
@@ -280,7 +280,7 @@ fn record_of(writer: usize) -> Vec<u8> {
     vec![writer as u8; RECORD_BYTES]
 }
 
-/// What a start finds.
+/// The records that a start finds.
 fn found_in(files: &SimulatedFiles) -> Vec<Record> {
     let owner = Owner::new();
     owner.open(files, 0).unwrap();
@@ -288,7 +288,7 @@ fn found_in(files: &SimulatedFiles) -> Vec<Record> {
 }
 
 impl Struck {
-    /// The same error for everybody in the group.
+    /// The error that everybody in the group was answered with. Fails if they differ.
     fn error(&self) -> Error {
         let error = self.answers[&0].clone().unwrap_err();
         for (writer, answer) in &self.answers {

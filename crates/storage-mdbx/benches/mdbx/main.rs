@@ -24,7 +24,7 @@ use quarry_storage_mdbx::{Mdbx, Options, SyncMode};
 const ROUNDS: usize = 40;
 const DURABLE_PUTS: u32 = 10_000;
 const OTHER_PUTS: u32 = 100_000;
-/// Of the best bare loop, asked of the apply.
+/// The share of the best bare loop that the apply must reach.
 const SHARE_MIN: f64 = 0.9;
 
 struct Mode {

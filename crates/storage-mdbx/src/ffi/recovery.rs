@@ -87,7 +87,7 @@ impl Env {
         Ok(Metas(std::array::from_fn(meta)))
     }
 
-    /// What stands in memory becomes what stands on the device, whatever became of earlier writes.
+    /// Writes the meta pages to the device as they stand in memory, whatever became of earlier writes.
     fn write_metas_again(&self) -> Result<()> {
         let mut metas = [0; META_PAGES * PAGE_BYTES];
         let file = self.file()?;

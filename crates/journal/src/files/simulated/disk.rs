@@ -1,4 +1,4 @@
-//! What the simulated machine holds: files and names as they are, as they were last synced, and every change between.
+//! The disk of the simulated machine: files and names as they are, as they were last synced, and every change between.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -179,7 +179,7 @@ impl Inode {
         });
     }
 
-    /// What is dirty reaches the disk, and nothing else.
+    /// Writes the dirty bytes to the disk, and nothing else.
     pub fn write_back(&mut self) {
         for change in self.unsynced.drain(..) {
             change.apply(&mut self.synced);

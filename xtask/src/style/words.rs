@@ -1,0 +1,68 @@
+//! Rules over the words of doc comments: one opens with what the thing is or does.
+//!
+//! A comment that opens with *What*, *Of* or *The same* is half a sentence: it is understood by whoever has just read the
+//! name below it or the comment above it, and by nobody else.
+
+use std::collections::BTreeMap;
+
+use super::{Breach, File, Repository};
+
+/// Words that a doc comment does not open with.
+const OPENINGS: [&str; 5] = ["The same", "Of", "What", "So many", "Whoever"];
+
+/// Doc comments that still open so, by crate: those that were there when the rule came. A number here only falls; a crate
+/// that is not named has none.
+const STILL_ALLOWED: [(&str, usize); 3] = [("database", 75), ("query", 115), ("server", 120)];
+
+pub(super) fn check(repository: &Repository, found: &mut Vec<Breach>) {
+    let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();
+    for file in repository.files.iter().filter(|file| file.is_rust()) {
+        let name = file.crate_name().unwrap_or_default();
+        by_crate.entry(name).or_default().extend(openings(file));
+    }
+    for (name, breaches) in by_crate {
+        let allowed = STILL_ALLOWED
+            .iter()
+            .find(|(allowed, _)| *allowed == name)
+            .map_or(0, |(_, count)| *count);
+        if breaches.len() > allowed {
+            found.extend(breaches);
+        }
+    }
+}
+
+/// Every doc comment of the file that opens with one of the words.
+fn openings(file: &File) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut is_inside = false;
+    for (index, line) in file.text.lines().enumerate() {
+        let comment = doc_comment(line);
+        if let Some(text) = comment
+            && !is_inside
+            && let Some(opening) = OPENINGS.iter().find(|opening| opens_with(text, opening))
+        {
+            found.push(Breach {
+                path: file.path.clone(),
+                line: index + 1,
+                what: format!(
+                    "a doc comment opens with `{opening}`: say what the thing is or does"
+                ),
+            });
+        }
+        is_inside = comment.is_some();
+    }
+    found
+}
+
+fn doc_comment(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let text = line
+        .strip_prefix("///")
+        .or_else(|| line.strip_prefix("//!"))?;
+    (!text.starts_with('/')).then(|| text.trim_start())
+}
+
+fn opens_with(text: &str, opening: &str) -> bool {
+    text.strip_prefix(opening)
+        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
