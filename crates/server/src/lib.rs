@@ -14,6 +14,7 @@ mod observe;
 mod process;
 mod server;
 mod sessions;
+mod threads;
 mod tools;
 
 pub use process::run::from_command_line;

@@ -15,6 +15,7 @@ use crate::observe::counters::Counter;
 use crate::observe::timing_document::append_times;
 use crate::observe::traces;
 use crate::server::Server;
+use crate::threads;
 
 pub static COMMAND: Command = Command {
     aliases: &["serverstatus"],
@@ -235,7 +236,7 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     journal(server, &mut section);
     section.append(
         "backgroundPanics",
-        signed(server.database.background_panics()),
+        signed(server.database.background_panics() + threads::panics()),
     );
     if let Some(counters) = server.database.record_cache_counters() {
         record_cache(counters, &mut section);

@@ -172,6 +172,34 @@ impl Connection {
     }
 }
 
+/// A connection's entry in the table. The connection is closed and leaves the table where this is dropped, so that also a
+/// panic before or behind its conversation takes no place for ever.
+pub struct Entry {
+    connections: &'static Connections,
+    connection: Arc<Connection>,
+}
+
+impl Entry {
+    /// The connection has been added to the table.
+    pub fn new(connections: &'static Connections, connection: Arc<Connection>) -> Entry {
+        Entry {
+            connections,
+            connection,
+        }
+    }
+
+    pub fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.connection.transport.close();
+        self.connections.remove(self.connection.id);
+    }
+}
+
 /// The table of connections.
 #[derive(Default)]
 pub struct Connections {

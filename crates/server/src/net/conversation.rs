@@ -23,7 +23,7 @@ use crate::dispatch::dispatcher::dispatch;
 use crate::dispatch::error::CommandError;
 use crate::net::buffers::Buffers;
 use crate::net::busy_poll::Waiting;
-use crate::net::connections::Connection;
+use crate::net::connections::{Connection, Entry};
 use crate::net::inbox::{Arrival, Inbox};
 use crate::net::outbox::send_until;
 use crate::net::request_memory::SMALL_REQUEST_BYTES;
@@ -72,20 +72,19 @@ struct Unsent {
 }
 
 /// Serves the connection on this thread until it ends.
-pub fn serve(server: &'static Server, connection: Arc<Connection>) {
+pub fn serve(server: &'static Server, entry: Entry) {
+    let connection = entry.connection();
     let timing = quarry_timing::attach();
     connection.observer.get_or_init(|| timing.observer());
     let mut conversation = Conversation {
         server,
-        connection: Arc::clone(&connection),
+        connection: Arc::clone(connection),
         buffers: Buffers::default(),
         may_wait: true,
     };
     let end = catch_unwind(AssertUnwindSafe(|| conversation.run()));
     drop(conversation);
-    log_end(server, &connection, end.unwrap_or(End::Panicked));
-    connection.transport.close();
-    server.connections.remove(connection.id);
+    log_end(server, connection, end.unwrap_or(End::Panicked));
 }
 
 struct Conversation {
@@ -458,7 +457,8 @@ mod tests {
         let (stream, peer) = listener.accept().unwrap();
         let transport = Transport::plain(stream).unwrap();
         let connection = server.connections.add(transport, peer, usize::MAX).unwrap();
-        thread::spawn(move || serve(server, connection));
+        let entry = Entry::new(&server.connections, connection);
+        thread::spawn(move || serve(server, entry));
         client
     }
 

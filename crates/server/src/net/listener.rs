@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use rustix::net::Shutdown as Direction;
 
+use crate::net::connections::Entry;
 use crate::net::conversation;
 use crate::net::transport::Transport;
 use crate::observe::log;
 use crate::server::Server;
+use crate::threads;
 
 /// Stack of a connection's thread. Only the pages that are touched take memory, so an idle connection costs a few of
 /// them; the deepest filter, expression and document that are accepted must fit (`tests/depth.rs`).
@@ -64,18 +66,16 @@ impl Listener {
 
     /// Begins to accept.
     pub fn start(&self, server: &'static Server) -> io::Result<Accepting> {
-        let mut threads = Vec::new();
+        let mut started = Vec::new();
         for socket in &self.sockets {
             let socket = Arc::clone(socket);
-            threads.push(
-                thread::Builder::new()
-                    .name("listener".into())
-                    .spawn(move || accept(&socket, server))?,
-            );
+            let is_over = || server.shutdown.is_requested();
+            let round = move || accept(&socket, server);
+            started.push(threads::start("listener", is_over, round)?);
         }
         Ok(Accepting {
             sockets: self.sockets.clone(),
-            threads,
+            threads: started,
         })
     }
 }
@@ -99,24 +99,21 @@ impl Accepting {
     }
 }
 
-fn accept(socket: &TcpListener, server: &'static Server) {
-    loop {
-        match socket.accept() {
-            Ok((stream, peer)) => begin(server, stream, peer),
-            Err(_) if server.shutdown.is_requested() => return,
-            Err(error) => {
-                log::warning(
-                    "network",
-                    "cannot accept a connection",
-                    &[("error", error.to_string().into())],
-                );
-                thread::sleep(EXHAUSTED_PAUSE);
-            }
-        }
-        if server.shutdown.is_requested() {
-            return;
+/// Accepts one connection; false when the server stops.
+fn accept(socket: &TcpListener, server: &'static Server) -> bool {
+    match socket.accept() {
+        Ok((stream, peer)) => begin(server, stream, peer),
+        Err(_) if server.shutdown.is_requested() => {}
+        Err(error) => {
+            log::warning(
+                "network",
+                "cannot accept a connection",
+                &[("error", error.to_string().into())],
+            );
+            thread::sleep(EXHAUSTED_PAUSE);
         }
     }
+    !server.shutdown.is_requested()
 }
 
 fn begin(server: &'static Server, stream: TcpStream, peer: SocketAddr) {
@@ -146,6 +143,7 @@ fn begin(server: &'static Server, stream: TcpStream, peer: SocketAddr) {
         return;
     };
     let id = connection.id;
+    let entry = Entry::new(&server.connections, connection);
     if !server.is_quiet() {
         log::info(
             "network",
@@ -160,8 +158,7 @@ fn begin(server: &'static Server, stream: TcpStream, peer: SocketAddr) {
     let builder = thread::Builder::new()
         .name(format!("conn{id}"))
         .stack_size(CONNECTION_STACK_BYTES);
-    if let Err(error) = builder.spawn(move || conversation::serve(server, connection)) {
-        server.connections.remove(id);
+    if let Err(error) = builder.spawn(move || conversation::serve(server, entry)) {
         log::warning(
             "network",
             "connection refused: no thread for it",

@@ -13,7 +13,6 @@ use std::convert::Infallible;
 use std::net;
 use std::pin::pin;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -34,6 +33,7 @@ use crate::observe::log;
 use crate::observe::metrics::{self, Format};
 use crate::process::config::AdminPort;
 use crate::server::Server;
+use crate::threads;
 
 /// Connections served at once, where there are descriptors enough; one more ends the oldest of them.
 pub const CONNECTIONS_MAX: usize = 128;
@@ -90,9 +90,17 @@ pub fn start(server: &'static Server, connections_max: usize) -> Result<Option<u
         .map_or("127.0.0.1", String::as_str);
     let (runtime, listener, port) = listen(address, port)
         .map_err(|error| format!("cannot listen on {address}:{port} (adminPort): {error}"))?;
-    thread::Builder::new()
-        .name("admin".into())
-        .spawn(move || runtime.block_on(accept(server, listener, connections_max)))
+    let admin = Admin {
+        server,
+        writers: Arc::new(Semaphore::new(WRITERS_MAX)),
+    };
+    let mut open = Open::new(connections_max);
+    // The connections that are open are served while the next one is waited for.
+    let round = move || {
+        runtime.block_on(accept(&admin, &listener, &mut open));
+        true
+    };
+    threads::start("admin", || server.shutdown.is_requested(), round)
         .map_err(|error| format!("cannot start the admin thread: {error}"))?;
     Ok(Some(port))
 }
@@ -121,23 +129,17 @@ struct Admin {
     writers: Arc<Semaphore>,
 }
 
-async fn accept(server: &'static Server, listener: TcpListener, connections_max: usize) {
-    let mut open = Open::new(connections_max);
-    let admin = Admin {
-        server,
-        writers: Arc::new(Semaphore::new(WRITERS_MAX)),
-    };
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                open.make_room().await;
-                open.add(tokio::spawn(serve(admin.clone(), stream)));
-            }
-            Err(error) => {
-                let reason = [("error", error.to_string().into())];
-                log::warning("network", "the admin port cannot accept", &reason);
-                time::sleep(ACCEPT_PAUSE).await;
-            }
+/// Accepts one connection.
+async fn accept(admin: &Admin, listener: &TcpListener, open: &mut Open) {
+    match listener.accept().await {
+        Ok((stream, _)) => {
+            open.make_room().await;
+            open.add(tokio::spawn(serve(admin.clone(), stream)));
+        }
+        Err(error) => {
+            let reason = [("error", error.to_string().into())];
+            log::warning("network", "the admin port cannot accept", &reason);
+            time::sleep(ACCEPT_PAUSE).await;
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::process::shutdown::Shutdown;
 use crate::process::{descriptors, engine, foreign_files, stopping};
 use crate::server::Server;
 use crate::sessions::reaper;
+use crate::threads;
 
 /// How a server that did not fail ended.
 enum Ended {
@@ -308,11 +309,11 @@ fn log_journal_trouble(trouble: Option<&str>) {
 }
 
 /// Listens to signals from before the data is opened to the end of the process.
-fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals) {
+pub fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals) {
     let shutdown = Arc::clone(shutdown);
-    let watch = move || {
-        let mut was_told = false;
-        for signal in signals.forever() {
+    let mut was_told = false;
+    let round = move || {
+        for signal in signals.wait() {
             let reason = match signal {
                 SIGUSR1 => {
                     rotate_log();
@@ -327,8 +328,10 @@ fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals) {
             shutdown.request(reason);
             stopping::bound_start(Arc::clone(&shutdown));
         }
+        true
     };
-    if let Err(error) = thread::Builder::new().name("signals".into()).spawn(watch) {
+    // It listens to the end of the process: a second signal ends a stop that hangs.
+    if let Err(error) = threads::start("signals", || false, round) {
         log::error(
             "control",
             "no thread for signals",

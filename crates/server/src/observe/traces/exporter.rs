@@ -11,8 +11,8 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use parking_lot::{Condvar, Mutex};
 use prost::Message;
 
-use super::Tracer;
 use super::span::{Finished, number, text};
+use super::{Counts, Tracer};
 use crate::observe::log;
 use crate::server::Server;
 
@@ -121,6 +121,23 @@ pub struct Exporter {
     is_failing: bool,
 }
 
+/// Operations that are being sent; counted where this is dropped, by a panic too.
+struct Counted<'c> {
+    counts: &'c Counts,
+    operations: u64,
+    are_sent: bool,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let counter = match self.are_sent {
+            true => &self.counts.sent,
+            false => &self.counts.failed,
+        };
+        counter.fetch_add(self.operations, Relaxed);
+    }
+}
+
 impl Exporter {
     pub fn new(server: &'static Server, tracer: &'static Tracer) -> Exporter {
         let config = ureq::Agent::config_builder()
@@ -138,20 +155,22 @@ impl Exporter {
         }
     }
 
-    pub fn run(mut self) {
-        while let Some(batch) = self.tracer.queue.take() {
-            let count = batch.len() as u64;
-            let body = self.request(&batch).encode_to_vec();
-            let sent = self.send(&body);
-            let counts = &self.tracer.counts;
-            let counter = if sent.is_ok() {
-                &counts.sent
-            } else {
-                &counts.failed
-            };
-            counter.fetch_add(count, Relaxed);
-            self.log(sent.err());
-        }
+    /// Waits for a batch and sends it; false when the queue is closed and empty.
+    pub fn send_next(&mut self) -> bool {
+        let Some(batch) = self.tracer.queue.take() else {
+            return false;
+        };
+        let mut counted = Counted {
+            counts: &self.tracer.counts,
+            operations: batch.len() as u64,
+            are_sent: false,
+        };
+        let body = self.request(&batch).encode_to_vec();
+        let sent = self.send(&body);
+        counted.are_sent = sent.is_ok();
+        drop(counted);
+        self.log(sent.err());
+        true
     }
 
     fn request(&self, batch: &[Finished]) -> ExportTraceServiceRequest {

@@ -11,7 +11,6 @@ mod trace_context;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use quarry_bson::DocumentBuilder;
@@ -22,6 +21,7 @@ pub use trace_context::TraceContext;
 use crate::observe::ended::Ended;
 use crate::observe::timing_document::signed;
 use crate::server::Server;
+use crate::threads;
 use exporter::{Exporter, Queue};
 use span::Finished;
 
@@ -59,10 +59,9 @@ pub fn start(server: &'static Server) -> std::io::Result<()> {
         queue: Queue::default(),
         counts: Counts::default(),
     });
-    thread::Builder::new()
-        .name("traces".into())
-        .spawn(move || Exporter::new(server, tracer).run())
-        .map(|_| ())
+    let mut exporter = Exporter::new(server, tracer);
+    // Ends when the queue is closed, which it is after the last operation.
+    threads::start("traces", || false, move || exporter.send_next()).map(drop)
 }
 
 /// Sends what is left, within a bound, when no operation runs any more.
