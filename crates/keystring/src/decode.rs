@@ -50,6 +50,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
+    /// Begins at the first value of `key`, whose types stand in `type_bits`.
     #[must_use]
     pub fn new(key: &'a [u8], type_bits: &'a [u8]) -> Self {
         Self {

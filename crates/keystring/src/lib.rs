@@ -10,6 +10,7 @@
 //! docs/formats/keystring.md describes the bytes. This crate knows nothing of indexes or storage: a
 //! caller decides what a missing field is encoded as and what follows a key.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod bound;
 mod decode;
@@ -34,7 +35,9 @@ pub const VERSION: u8 = 1;
 /// The order of one field of a compound key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
+    /// Lower values come first.
     Ascending,
+    /// Higher values come first: all bytes of the field are inverted.
     Descending,
 }
 

@@ -32,6 +32,7 @@ pub struct TypeBits {
 }
 
 impl TypeBits {
+    /// Type bits of no values.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -56,11 +57,13 @@ impl TypeBits {
         &self.bytes
     }
 
+    /// Copies the bytes to store beside the key.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.bytes.to_vec()
     }
 
+    /// Appends the bytes to store beside the key.
     #[inline]
     pub fn append_to(&self, out: &mut Vec<u8>) {
         if !self.bytes.is_empty() {

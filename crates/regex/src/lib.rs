@@ -8,6 +8,7 @@
 //! text after the other. Texts need not be UTF-8: what is not matches nothing.
 //!
 //! It is a crate of its own because PCRE2 is called here, in `ffi.rs`, and nowhere else.
+#![warn(missing_docs)]
 
 mod ffi;
 
@@ -51,9 +52,13 @@ const REFUSED_OLD_SETTINGS: [&str; 1] = ["LIMIT_RECURSION"];
 /// How letters, lines and spaces of a pattern are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flags {
+    /// `i`: letters match whatever their case.
     pub caseless: bool,
+    /// `m`: `^` and `$` match at line breaks as well.
     pub multi_line: bool,
+    /// `s`: `.` matches line breaks as well.
     pub dot_all: bool,
+    /// `x`: blanks and comments in the pattern count for nothing.
     pub extended: bool,
 }
 
@@ -79,6 +84,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// A compiled pattern. Threads may share it.
 pub struct Regex {
     pattern: Box<str>,
     flags: Flags,
@@ -98,6 +104,7 @@ enum LongCode {
 }
 
 impl Regex {
+    /// Checks the settings of `pattern` and compiles it for short texts.
     pub fn new(pattern: &str, flags: Flags) -> Result<Regex, Error> {
         check_settings(pattern)?;
         Ok(Regex {

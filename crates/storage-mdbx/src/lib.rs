@@ -14,6 +14,7 @@
 //! [`Engine::sync`]: quarry_storage::Engine::sync
 
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 mod cursor;
 mod engine;

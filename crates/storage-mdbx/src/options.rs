@@ -25,6 +25,7 @@ pub enum SyncMode {
 /// Tuning of the engine.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Which of a commit's writes are synced with it.
     pub sync_mode: SyncMode,
     /// The file grows to this at most; so much address space is reserved.
     pub size_bytes_max: u64,

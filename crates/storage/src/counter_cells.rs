@@ -30,6 +30,7 @@ struct Cell {
 }
 
 impl CounterCells {
+    /// Counters at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -81,6 +81,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Bytes that the range takes on disk, roughly.
     fn size_estimate(&self, range: &KeyRange) -> Result<u64>;
 
+    /// The engine's work and state so far.
     fn counters(&self) -> EngineCounters;
 
     /// Ends what waits inside the engine for its journal, for space or for background work; such a call fails, and from
@@ -110,10 +111,15 @@ pub trait Cursor {
     fn seek(&mut self, key: &[u8]) -> Result<()>;
     /// To the last key below `key`.
     fn seek_before(&mut self, key: &[u8]) -> Result<()>;
+    /// Moves to the first key of the range.
     fn first(&mut self) -> Result<()>;
+    /// Moves to the last key of the range.
     fn last(&mut self) -> Result<()>;
+    /// Moves to the next key.
     fn next(&mut self) -> Result<()>;
+    /// Moves to the key before.
     fn prev(&mut self) -> Result<()>;
+    /// Whether the cursor stands on a key.
     fn valid(&self) -> bool;
     /// The key under the cursor, good until it moves; empty when invalid.
     fn key(&self) -> &[u8];
@@ -124,9 +130,11 @@ pub trait Cursor {
 /// Whether an engine takes writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
+    /// It takes writes now.
     Ready,
     /// It will again by itself; `cause` says what it waits for.
     Stalled {
+        /// The engine's own words for what it waits for.
         cause: String,
     },
     /// It will not without help (or, for [`Error::NoSpace`], without freed space).
@@ -143,22 +151,29 @@ pub struct Reclaimed {
 /// The work of an engine since it was opened. A counter is zero when the engine does no such work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
+    /// Gets of single keys.
     pub gets: u64,
     /// Cursor positionings: seek, seek_before, first, last.
     pub seeks: u64,
     /// Cursor steps: next and prev.
     pub nexts: u64,
+    /// Batches written.
     pub writes: u64,
     /// Bytes of values handed out by gets, and of keys and values stood upon by cursors.
     pub bytes_read: u64,
     /// Bytes of batches.
     pub bytes_written: u64,
+    /// Blocks that the engine's cache had.
     pub cache_hits: u64,
+    /// Blocks that had to be read.
     pub cache_misses: u64,
     /// Durable points made, by [`Engine::sync`] or by the engine itself.
     pub flushes: u64,
+    /// Compactions that have ended.
     pub compactions: u64,
+    /// Bytes that compactions read.
     pub compaction_bytes_read: u64,
+    /// Bytes that compactions wrote.
     pub compaction_bytes_written: u64,
     /// How long the engine slowed writes down or took none, ns.
     pub stall_ns: u64,

@@ -10,9 +10,15 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Error {
     /// A key is empty or longer than [`crate::KEY_BYTES_MAX`]; nothing was written.
-    KeyLength { key_bytes: usize },
+    KeyLength {
+        /// The key's length.
+        key_bytes: usize,
+    },
     /// Bytes that should be a [`crate::WriteBatch`] are not one.
-    MalformedBatch { offset: usize },
+    MalformedBatch {
+        /// The byte at fault.
+        offset: usize,
+    },
     /// The engine's files are damaged, or are not an engine's files at all.
     Corruption(String),
     /// The files belong to another engine, another format or another version of one.
@@ -31,6 +37,7 @@ pub enum Error {
     Engine(String),
 }
 
+/// The result of a call to an engine.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

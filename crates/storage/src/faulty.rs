@@ -35,6 +35,7 @@ struct Switches {
 }
 
 impl Faulty {
+    /// Wraps `inner`; every switch is off at first.
     #[must_use]
     pub fn new(inner: Arc<dyn Engine>) -> Self {
         Self {

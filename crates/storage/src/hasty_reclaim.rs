@@ -32,6 +32,7 @@ impl Gone {
 }
 
 impl HastyReclaim {
+    /// Wraps `inner`; nothing is gone at first.
     #[must_use]
     pub fn new(inner: Arc<dyn Engine>) -> Self {
         Self {

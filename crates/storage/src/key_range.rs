@@ -6,12 +6,14 @@
 /// Keys `k` with `start <= k`, and `k < end` unless `end` is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
+    /// The lowest key that is in the range.
     pub start: Vec<u8>,
     /// Exclusive; empty means unbounded.
     pub end: Vec<u8>,
 }
 
 impl KeyRange {
+    /// The keys from `start` up to and without `end`; an empty `end` is no bound.
     #[must_use]
     pub fn new(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -35,11 +37,13 @@ impl KeyRange {
         }
     }
 
+    /// Whether the key lies in the range.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= self.start.as_slice() && self.is_before_end(key)
     }
 
+    /// Whether the key lies below the range's end, whatever its start.
     #[must_use]
     pub fn is_before_end(&self, key: &[u8]) -> bool {
         self.end.is_empty() || key < self.end.as_slice()

@@ -6,6 +6,7 @@
 //! live in crates of their own and pass the [`conformance`] suite here.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod conformance;
 mod counter_cells;

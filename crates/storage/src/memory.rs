@@ -55,6 +55,7 @@ struct Durable {
 }
 
 impl Memory {
+    /// An empty engine.
     #[must_use]
     pub fn new() -> Self {
         Self::from_image(MemoryImage::default())

@@ -21,6 +21,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
+    /// Runs both engines side by side. They must hold equal data.
     #[must_use]
     pub fn new(first: Arc<dyn Engine>, second: Arc<dyn Engine>) -> Self {
         Self {

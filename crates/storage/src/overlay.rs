@@ -20,6 +20,7 @@ type Operations = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub struct Overlay(Arc<Operations>);
 
 impl Overlay {
+    /// Copies the operations of `batch`. The last one of a key counts.
     #[must_use]
     pub fn new(batch: &WriteBatch) -> Self {
         let operations = batch.iter().map(|op| match op {

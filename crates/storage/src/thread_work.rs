@@ -8,8 +8,11 @@ use std::cell::Cell;
 /// The work that a thread has asked of all engines since its counts were last taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadWork {
+    /// Gets of single keys.
     pub gets: u64,
+    /// Cursor positionings.
     pub seeks: u64,
+    /// Cursor steps.
     pub nexts: u64,
     /// Bytes of values handed out by gets, and of keys and values stood upon by cursors.
     pub bytes_read: u64,
@@ -17,6 +20,7 @@ pub struct ThreadWork {
     pub bytes_written: u64,
     /// Blocks that the engine's cache held, and those that had to be read; of engines that have a cache and count it.
     pub cache_hits: u64,
+    /// Blocks that had to be read, by engines that have a cache and count it.
     pub cache_misses: u64,
 }
 

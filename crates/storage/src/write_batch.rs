@@ -25,11 +25,14 @@ const OP_BYTES_MAX: usize = 1 + 2 * VARINT_BYTES_MAX;
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'b> {
+    /// Puts the value, which comes second, under the key.
     Put(&'b [u8], &'b [u8]),
+    /// Deletes the key, if it is there.
     Delete(&'b [u8]),
 }
 
 impl<'b> Op<'b> {
+    /// The key that is put or deleted.
     #[must_use]
     pub fn key(&self) -> &'b [u8] {
         match self {
@@ -49,11 +52,13 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
+    /// A batch without operations.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Like `new`, with room for this many bytes of operations.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self {
@@ -75,6 +80,7 @@ impl WriteBatch {
         self.bytes.reserve(operations * OP_BYTES_MAX + bytes);
     }
 
+    /// Appends a put. A key that no engine takes fails the write of the batch.
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.reserve(1, key.len() + value.len());
@@ -83,6 +89,7 @@ impl WriteBatch {
         self.note(Op::Put(key, value));
     }
 
+    /// Appends a delete. A key that no engine takes fails the write of the batch.
     #[inline]
     pub fn delete(&mut self, key: &[u8]) {
         push_head(&mut self.bytes, TAG_DELETE, key);
@@ -120,6 +127,7 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// The operations in order.
     #[must_use]
     pub fn iter(&self) -> Ops<'_> {
         Ops {
@@ -129,11 +137,13 @@ impl WriteBatch {
         }
     }
 
+    /// The batch in its byte form, as the journal keeps it.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Like `as_bytes`, but gives the memory away.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -153,11 +163,13 @@ impl WriteBatch {
         self.op_count
     }
 
+    /// Whether there is no operation in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.op_count == 0
     }
 
+    /// The length of its byte form.
     #[must_use]
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()

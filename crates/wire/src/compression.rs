@@ -14,9 +14,13 @@ const PRELUDE_BYTES: usize = 9;
 /// The algorithms that OP_COMPRESSED can pack a message with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressor {
+    /// The bytes as they are.
     Noop,
+    /// Snappy's raw format.
     Snappy,
+    /// zlib's format.
     Zlib,
+    /// Zstandard's format.
     Zstd,
 }
 
@@ -24,6 +28,7 @@ impl Compressor {
     /// In the order in which the server prefers them; `Noop` is never negotiated.
     pub const ALL: [Self; 4] = [Self::Snappy, Self::Zstd, Self::Zlib, Self::Noop];
 
+    /// The number in OP_COMPRESSED.
     #[must_use]
     pub fn id(self) -> u8 {
         match self {
@@ -34,6 +39,7 @@ impl Compressor {
         }
     }
 
+    /// The compressor of that number in OP_COMPRESSED.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Self> {
         Self::ALL
@@ -52,6 +58,7 @@ impl Compressor {
         }
     }
 
+    /// The compressor of that name in `hello`'s `compression` field.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL

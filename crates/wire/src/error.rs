@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+/// The result of every function of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// `offset` counts from the start of the message; in a compressed one, of the message as unpacked.
@@ -9,18 +10,25 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The bytes do not hold what the protocol has there.
     Malformed {
+        /// The byte at fault.
         offset: usize,
+        /// The text says what should have stood there.
         expected: &'static str,
     },
     /// A length that lies outside its bounds.
     Length {
+        /// The place of the length.
         offset: usize,
+        /// The length as it stands.
         length: i64,
+        /// The text says what the length is of.
         expected: &'static str,
     },
     /// A document in the message is not valid BSON.
     Document {
+        /// The place where the document begins.
         offset: usize,
+        /// The fault in the document; its own offset counts from there.
         source: quarry_bson::Error,
     },
     /// An operation that this server does not read.
@@ -30,12 +38,19 @@ pub enum Error {
     /// More document sequences than any command has.
     TooManySequences,
     /// The checksum behind the message is not that of its bytes.
-    Checksum { stored: u32, computed: u32 },
+    Checksum {
+        /// The checksum behind the message.
+        stored: u32,
+        /// The checksum of its bytes.
+        computed: u32,
+    },
     /// A compressor that this server does not know.
     Compressor(u8),
     /// Bytes that cannot be unpacked to the size that the message claims, or cannot be packed.
     Compression {
+        /// The compressor's name.
         compressor: &'static str,
+        /// The text says what went wrong.
         what: String,
     },
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 
+/// The length of a header.
 pub const HEADER_BYTES: usize = 16;
 
 /// The largest message, compressed or not, in either direction.
@@ -10,13 +11,18 @@ pub const MESSAGE_BYTES_MAX: usize = 48_000_000;
 /// The operations of the protocol that this server meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpCode {
+    /// OP_REPLY, the answer to OP_QUERY.
     Reply,
+    /// OP_QUERY, answered for `hello` alone.
     Query,
+    /// OP_COMPRESSED, which packs one of the others.
     Compressed,
+    /// OP_MSG, which all commands and replies are.
     Msg,
 }
 
 impl OpCode {
+    /// The number in a message's header.
     #[must_use]
     pub fn number(self) -> i32 {
         match self {
@@ -27,6 +33,7 @@ impl OpCode {
         }
     }
 
+    /// The operation of that number, if this server meets it.
     #[must_use]
     pub fn from_number(number: i32) -> Option<Self> {
         [Self::Reply, Self::Query, Self::Compressed, Self::Msg]
@@ -40,8 +47,11 @@ impl OpCode {
 pub struct Header {
     /// The whole message, this header included.
     pub message_bytes: usize,
+    /// The sender's number for this message.
     pub request_id: i32,
+    /// The number of the message that this one answers; 0 in a request.
     pub response_to: i32,
+    /// The number of the operation.
     pub op_code: i32,
 }
 

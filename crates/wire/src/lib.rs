@@ -8,6 +8,7 @@
 //!
 //! This crate knows no sockets and no commands. docs/formats/wire.md describes the messages.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod compression;
 mod cursor;

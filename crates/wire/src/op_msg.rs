@@ -24,8 +24,11 @@ const SECTION_SEQUENCE: u8 = 1;
 /// A command. All its documents are valid BSON, of any text.
 #[derive(Clone, Debug)]
 pub struct OpMsg<'a> {
+    /// The sender's number for the message, which its reply names.
     pub request_id: i32,
+    /// The command's document.
     pub body: RawDocument<'a>,
+    /// The documents that came beside the body.
     pub sequences: SmallVec<[DocumentSequence<'a>; 1]>,
     /// The algorithm that the message was packed with, if it was. Its reply is packed with the same one.
     pub compressor: Option<Compressor>,
@@ -37,9 +40,11 @@ pub struct OpMsg<'a> {
 /// A message of which the frame can be read and the content cannot. Its sender is told so, and may go on.
 #[derive(Clone, Debug)]
 pub struct Refused {
+    /// The reason, for the reply.
     pub error: Error,
     /// The sender waits for no reply.
     pub is_more_to_come: bool,
+    /// The algorithm that the message was packed with, if it was.
     pub compressor: Option<Compressor>,
 }
 
@@ -180,6 +185,7 @@ fn verify_checksum(message: &[u8]) -> Result<usize> {
 /// Documents one after the other under the name of the field that they stand for.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentSequence<'a> {
+    /// The field of the command that the documents stand for.
     pub identifier: &'a str,
     bytes: &'a [u8],
     count: usize,
@@ -201,6 +207,7 @@ impl<'a> DocumentSequence<'a> {
         self.count
     }
 
+    /// Whether there are no documents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0

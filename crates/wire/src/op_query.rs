@@ -9,12 +9,17 @@ use crate::header::HEADER_BYTES;
 /// A legacy query. Only parsed here: which of them are answered is the server's matter.
 #[derive(Clone, Copy, Debug)]
 pub struct OpQuery<'a> {
+    /// The flags as they came.
     pub flags: u32,
     /// `database.collection`, or `database.$cmd` for a command.
     pub namespace: &'a str,
+    /// Documents to leave out at the beginning of the result.
     pub number_to_skip: i32,
+    /// Documents that the first batch has at most; its sign and 0 have meanings of their own.
     pub number_to_return: i32,
+    /// The filter, or the command.
     pub query: RawDocument<'a>,
+    /// The fields to return, if they are named.
     pub projection: Option<RawDocument<'a>>,
 }
 

@@ -8,9 +8,11 @@ use crate::{OpMsg, OpQuery, Refused};
 /// A message from a client, by its opcode.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
+    /// A command.
     Msg(OpMsg<'a>),
     /// An OP_MSG whose content cannot be read.
     Refused(Refused),
+    /// A legacy query.
     Query(OpQuery<'a>),
 }
 
