@@ -10,46 +10,87 @@ use std::io;
 pub enum Error {
     /// The operating system refused a file operation outside the commit path.
     Io {
+        /// The operation that failed.
         action: &'static str,
+        /// The file that it was for.
         file: String,
+        /// The operating system's words.
         message: String,
     },
     /// No space is left. Nothing was written; the journal goes on by itself when space returns.
-    NoSpace { message: String },
+    NoSpace {
+        /// The text says where.
+        message: String,
+    },
     /// The next segment could not be made, for want of a descriptor for example. Nothing was written; the next write tries
     /// again.
-    SegmentUnmade { message: String },
+    SegmentUnmade {
+        /// The text says why.
+        message: String,
+    },
     /// Bytes that were durable are not what was written: the start is refused.
     Damaged {
+        /// The segment's file name.
         segment: String,
+        /// The byte at which the damage was met.
         offset: u64,
+        /// The rule that is broken there.
         reason: String,
     },
     /// The journal belongs to another database, or to another engine of the same database.
-    ForeignJournal { segment: String, reason: String },
+    ForeignJournal {
+        /// The segment's file name.
+        segment: String,
+        /// The difference.
+        reason: String,
+    },
     /// A format version that this build does not read.
-    UnsupportedVersion { segment: String, version: u32 },
+    UnsupportedVersion {
+        /// The segment's file name.
+        segment: String,
+        /// The version that it says.
+        version: u32,
+    },
     /// The journal begins after the record that the engine needs next.
-    HistoryMissing { needed_lsn: u64, first_lsn: u64 },
+    HistoryMissing {
+        /// The record that the engine needs next.
+        needed_lsn: u64,
+        /// The first record of the journal.
+        first_lsn: u64,
+    },
     /// The engine's owner refused the group before it was written. Nothing was written.
     Refused(HookError),
     /// The owner did not apply a group that the log holds. The journal has latched; the next start replays the group.
     Unapplied(HookError),
     /// An earlier failure stopped the journal. This write was not accepted.
-    Latched { cause: String },
+    Latched {
+        /// The failure that stopped it.
+        cause: String,
+    },
     /// The write may or may not survive: the disk failed while it was on its way.
-    OutcomeUnknown { cause: String },
+    OutcomeUnknown {
+        /// The failure.
+        cause: String,
+    },
     /// A record beyond the limit of the format.
     RecordTooLarge {
+        /// The length of the record.
         record_bytes: usize,
+        /// The longest record that the format has.
         record_bytes_max: usize,
     },
     /// The caller expected another position than the log's next one.
-    PositionMoved { expected_lsn: u64, next_lsn: u64 },
+    PositionMoved {
+        /// The position that the caller expected.
+        expected_lsn: u64,
+        /// The log's next position.
+        next_lsn: u64,
+    },
     /// The journal was closed.
     Closed,
 }
 
+/// The result of every function of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -207,19 +248,25 @@ impl std::error::Error for Error {}
 /// The kind of trouble that a hook reports. Only `Failed` is not expected to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookErrorKind {
+    /// No space is left; it may return.
     NoSpace,
+    /// The engine cannot take the group now, and will by itself.
     Stalled,
+    /// The engine has failed.
     Failed,
 }
 
 /// A hook's refusal, in the owner's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookError {
+    /// The kind of trouble.
     pub kind: HookErrorKind,
+    /// The owner's words.
     pub message: String,
 }
 
 impl HookError {
+    /// A refusal of that kind.
     pub fn new(kind: HookErrorKind, message: impl Into<String>) -> Self {
         HookError {
             kind,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 /// One directory of files.
 pub trait Files: Send + Sync {
+    /// Every file in the directory, in no order.
     fn list(&self) -> io::Result<Vec<FileEntry>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
@@ -18,6 +19,7 @@ pub trait Files: Send + Sync {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
     /// Replaces `to` if it exists.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes the name. Those who have the file open keep it.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals survive power loss.
     fn sync_directory(&self) -> io::Result<()>;
@@ -31,16 +33,22 @@ pub trait File: Send + Sync {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Like fdatasync: contents and length survive power loss afterwards.
     fn sync(&self) -> io::Result<()>;
+    /// Cuts the file to this length, or makes it longer with zeros.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;
+    /// Whether the file has no bytes.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 }
 
+/// A file as [`Files::list`] gives it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileEntry {
+    /// The name, without the directory.
     pub name: String,
+    /// The file's length.
     pub bytes: u64,
 }
 

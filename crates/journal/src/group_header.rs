@@ -9,13 +9,16 @@ pub(crate) const GROUP_MAGIC: [u8; 4] = *b"QJG1";
 /// The checksum covers everything after itself.
 const CRC_START: usize = 8;
 
+/// The header of a group, as docs/formats/journal.md describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
     /// CRC32C of the header after this field and of the body.
     pub crc: u32,
+    /// The length of the body as it is in the file.
     pub body_bytes: u32,
     /// Records in the body. A group without records only carries a durable mark.
     pub count: u32,
+    /// The life of the journal that wrote the group.
     pub incarnation: u64,
     /// The LSN of the first record; of the next record to come if there is none.
     pub first_lsn: u64,
@@ -25,10 +28,12 @@ pub struct GroupHeader {
     pub previous_crc: u32,
     /// The length of the records if the body holds them compressed with LZ4; 0 = it holds them as they are.
     pub plain_bytes: u32,
+    /// When the group was written, in milliseconds since 1970.
     pub unix_ms: u64,
 }
 
 impl GroupHeader {
+    /// The LSN of the record behind the group.
     pub fn next_lsn(&self) -> u64 {
         self.first_lsn + u64::from(self.count)
     }

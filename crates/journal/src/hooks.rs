@@ -46,6 +46,7 @@ impl<'g> GroupBuilder<'g> {
         }
     }
 
+    /// The LSN of the group's first record.
     pub fn first_lsn(&self) -> u64 {
         self.first_lsn
     }
@@ -55,6 +56,7 @@ impl<'g> GroupBuilder<'g> {
         self.first_lsn + u64::from(self.count)
     }
 
+    /// The records that are in the group so far.
     pub fn payloads(&self) -> Payloads<'_> {
         Payloads {
             first_lsn: self.first_lsn,
@@ -100,22 +102,27 @@ impl<'g> Payloads<'g> {
         }
     }
 
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
+    /// The LSN of the first record.
     pub fn first_lsn(&self) -> u64 {
         self.first_lsn
     }
 
+    /// The LSN of the last record; the one before the first if there is none.
     pub fn last_lsn(&self) -> u64 {
         (self.first_lsn + u64::from(self.count)).saturating_sub(1)
     }
 
+    /// Each record with its LSN, in order.
     pub fn iter(&self) -> PayloadIter<'g> {
         PayloadIter {
             lsn: self.first_lsn,
@@ -187,6 +194,7 @@ pub struct AbortOnPanic {
 }
 
 impl AbortOnPanic {
+    /// Begins the guard. A panic that is under way already does not count.
     #[expect(clippy::new_without_default, reason = "a guard has no default")]
     pub fn new() -> Self {
         AbortOnPanic {

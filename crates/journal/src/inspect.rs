@@ -20,9 +20,11 @@ use crate::tail::{check_tail, cut};
 /// The findings of `verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
+    /// The segments in order.
     pub segments: Vec<SegmentSummary>,
     /// 0 if the journal holds no record.
     pub first_lsn: u64,
+    /// The LSN of the last record.
     pub last_lsn: u64,
     /// The highest LSN that a group says was durable.
     pub durable_lsn: u64,
@@ -30,25 +32,36 @@ pub struct Verified {
     pub is_closed: bool,
     /// Where the log ends.
     pub end_segment: String,
+    /// The byte behind the last group, in that segment.
     pub end_offset: u64,
 }
 
+/// One segment of a journal that was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentSummary {
+    /// The file's name.
     pub name: String,
+    /// Its header.
     pub header: SegmentHeader,
+    /// The number of its groups.
     pub groups: u64,
+    /// The number of its records.
     pub records: u64,
     /// 0 if the segment holds no record.
     pub first_lsn: u64,
+    /// The LSN of its last record.
     pub last_lsn: u64,
 }
 
 /// One group of a dump.
 pub struct DumpedGroup<'g> {
+    /// The file's name.
     pub segment: &'g str,
+    /// The byte at which the group begins.
     pub offset: u64,
+    /// Its header.
     pub header: GroupHeader,
+    /// Its records.
     pub payloads: Payloads<'g>,
 }
 

@@ -200,6 +200,7 @@ impl Journal {
         Ok(lsn)
     }
 
+    /// The highest LSN that is known to survive a power loss.
     pub fn durable_lsn(&self) -> u64 {
         self.pipeline.log.durable_lsn()
     }
@@ -286,6 +287,7 @@ impl Journal {
             .map_or(0, |local| local.segments.live_bytes())
     }
 
+    /// The number and the cost of the syncs since the journal was opened.
     pub fn sync_counters(&self) -> SyncCounters {
         self.local
             .as_ref()

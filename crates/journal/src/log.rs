@@ -44,6 +44,7 @@ pub enum Stage {
 /// A group on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTicket {
+    /// The LSN of the group's last record.
     pub last_lsn: u64,
     /// The log's own name for it.
     pub token: u64,
@@ -79,6 +80,7 @@ impl<'g> LogGroup<'g> {
         }
     }
 
+    /// The group's records.
     pub fn payloads(&self) -> Payloads<'_> {
         Payloads::new(
             self.first_lsn,
@@ -87,6 +89,7 @@ impl<'g> LogGroup<'g> {
         )
     }
 
+    /// The LSN of the group's last record.
     pub fn last_lsn(&self) -> u64 {
         self.payloads().last_lsn()
     }

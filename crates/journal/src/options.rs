@@ -38,6 +38,7 @@ pub struct Options {
     /// A record submitted without waiting is appended at the latest when a later submission finds it this old; at once
     /// while a lone durable record is being synced.
     pub gather_ns: u64,
+    /// The shortcuts that commits take.
     pub shortcuts: Shortcuts,
 }
 

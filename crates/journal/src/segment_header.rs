@@ -15,22 +15,27 @@ const MAGIC: &[u8; 8] = b"QUARRYJ\0";
 const VERSION: u32 = 1;
 const CRC_OFFSET: usize = SEGMENT_HEADER_USED_BYTES - 4;
 
+/// The header of a segment, as docs/formats/journal.md describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
+    /// The database and the engine that the journal belongs to.
     pub identity: Identity,
     /// The segment's place; also its file name.
     pub sequence: u64,
     /// The life of the journal that wrote it: a counter in the high half, salt in the low half.
     pub incarnation: u64,
+    /// The length of the file.
     pub segment_bytes: u64,
     /// The LSN of the first group if the segment begins an incarnation; 0 = it continues one.
     pub first_lsn: u64,
     /// The last LSN before this incarnation, all durable. Only with `first_lsn`.
     pub previous_end_lsn: u64,
+    /// When the segment was made, in milliseconds since 1970.
     pub created_unix_ms: u64,
 }
 
 impl SegmentHeader {
+    /// Whether the segment is the first of its incarnation.
     pub fn begins_incarnation(&self) -> bool {
         self.first_lsn != 0
     }

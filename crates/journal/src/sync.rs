@@ -39,8 +39,11 @@ struct State {
 /// The number and the cost of the syncs so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounters {
+    /// The number of syncs.
     pub syncs: u64,
+    /// The time of all of them.
     pub sync_ns: u64,
+    /// The time of the longest one.
     pub longest_ns: u64,
 }
 

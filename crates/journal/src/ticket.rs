@@ -28,11 +28,13 @@ pub struct CommitReport {
     pub wait_ns: u64,
     /// Waiting for readiness, finishing and writing the group.
     pub append_ns: u64,
+    /// Applying the group.
     pub apply_ns: u64,
     /// From apply to durable, or making a sync while the group was applied; 0 unless the level is Durable.
     pub sync_wait_ns: u64,
     /// Groups are numbered from 1 in each life of the journal.
     pub group: u64,
+    /// How many writers were in the group.
     pub group_writers: u32,
 }
 
@@ -46,14 +48,18 @@ impl CommitReport {
 /// A write that is accepted and applied, not yet durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
+    /// The record's LSN.
     pub lsn: u64,
+    /// Where the time went so far.
     pub report: CommitReport,
 }
 
 /// A write acknowledged at the level asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
+    /// The record's LSN.
     pub lsn: u64,
+    /// Where the time went.
     pub report: CommitReport,
 }
 

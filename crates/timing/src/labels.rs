@@ -22,7 +22,9 @@ impl Labels {
 
 /// Makes the texts of labels that are met for the first time.
 pub trait LabelTexts {
+    /// The namespace, as `database.collection`.
     fn namespace(&self) -> String;
+    /// The query's shape: its fields and operators without its values.
     fn shape(&self) -> String;
 }
 
@@ -47,6 +49,8 @@ pub struct Exemplar {
     pub opid: u32,
     /// The trace that the client said the operation belongs to; 0 without one.
     pub trace: u128,
+    /// The operation's time from a request's first byte to its reply's last.
     pub wall_ns: u64,
+    /// When it ended, in milliseconds since 1970.
     pub unix_ms: u64,
 }

@@ -10,14 +10,17 @@ pub enum Layer {
     Wire,
     /// Plans, matching, changing documents, index keys, and waiting for other operations' locks.
     Query,
+    /// The engine: its reads, its writes and its stalls.
     Engine,
     /// The journal: waiting for a group, appending it, syncing it.
     Journal,
 }
 
 impl Layer {
+    /// The layers in the order in which a request meets them.
     pub const ALL: [Layer; 4] = [Layer::Wire, Layer::Query, Layer::Engine, Layer::Journal];
 
+    /// The layer that a phase belongs to.
     #[must_use]
     pub fn of(phase: Phase) -> Layer {
         match phase {

@@ -13,6 +13,7 @@
 //!
 //! This crate knows nothing of documents, engines or sockets; it writes no text and no files.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod clock;
 mod layer;

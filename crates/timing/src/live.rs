@@ -259,6 +259,7 @@ pub fn attach() -> Attached {
 }
 
 impl Attached {
+    /// A handle with which other threads look at this one's operation.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer(self.live)

@@ -4,14 +4,23 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum OperationKind {
+    /// `find`.
     Find,
+    /// `getMore`.
     GetMore,
+    /// `insert`.
     Insert,
+    /// `update`.
     Update,
+    /// `delete`.
     Delete,
+    /// `findAndModify`.
     FindAndModify,
+    /// `aggregate`.
     Aggregate,
+    /// `count`.
     Count,
+    /// `distinct`.
     Distinct,
     /// Collections and indexes made, changed and dropped.
     Catalog,

@@ -46,6 +46,7 @@ impl Breakdown {
         self.phases[phase as usize]
     }
 
+    /// The amount of one sort of work, or the name that stands for it.
     #[must_use]
     pub fn work(&self, work: Work) -> u64 {
         self.work[work as usize]
@@ -126,6 +127,7 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// The whole time of the operation.
     #[must_use]
     #[inline]
     pub fn wall_ns(&self) -> u64 {

@@ -17,16 +17,19 @@ use crate::{OperationKind, Phase, Work};
 pub const OTHERS: &str = "(others)";
 
 impl Distribution {
+    /// The number of operations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.count
     }
 
+    /// The sum of their times.
     #[must_use]
     pub fn sum_ns(&self) -> u64 {
         self.0.sum_ns
     }
 
+    /// The mean of their times; 0 without operations.
     #[must_use]
     pub fn mean_us(&self) -> f64 {
         micros(self.0.sum_ns as f64) / (self.0.count as f64).max(1.0)
@@ -54,14 +57,18 @@ impl Distribution {
 /// One phase; its count is the number of operations that entered it.
 #[derive(Clone, Debug)]
 pub struct PhaseReport {
+    /// The phase.
     pub phase: Phase,
+    /// The time that operations spent in it.
     pub time: Distribution,
 }
 
 /// The times of a set of operations, and what they did.
 #[derive(Clone, Debug)]
 pub struct Times {
+    /// The whole time of the operations.
     pub wall: Distribution,
+    /// The part of it that no phase covered.
     pub unattributed: Distribution,
     /// The phases that at least one operation entered, in order.
     pub phases: Vec<PhaseReport>,
@@ -95,6 +102,7 @@ impl Times {
             .filter(|(_, amount)| *amount > 0)
     }
 
+    /// The times of one phase, if an operation entered it.
     #[must_use]
     pub fn phase(&self, phase: Phase) -> Option<&Distribution> {
         let found = self.phases.iter().find(|report| report.phase == phase);
@@ -105,16 +113,20 @@ impl Times {
 /// One kind of operation that was run in the window.
 #[derive(Clone, Debug)]
 pub struct KindReport {
+    /// The kind.
     pub kind: OperationKind,
     /// How long the window is.
     pub seconds: f64,
+    /// The times of its operations.
     pub times: Times,
 }
 
 /// One namespace or query shape.
 #[derive(Clone, Debug)]
 pub struct LabelReport {
+    /// The namespace or shape, or [`OTHERS`].
     pub label: String,
+    /// The times of its operations.
     pub times: Times,
 }
 

@@ -7,18 +7,23 @@ use crate::OperationKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OperationClass {
+    /// Operations that read documents.
     Reads,
+    /// Operations that write documents.
     Writes,
+    /// All other commands.
     Commands,
 }
 
 impl OperationClass {
+    /// The classes in MongoDB's order.
     pub const ALL: [OperationClass; 3] = [
         OperationClass::Reads,
         OperationClass::Writes,
         OperationClass::Commands,
     ];
 
+    /// The class that a kind belongs to.
     #[must_use]
     pub fn of(kind: OperationKind) -> OperationClass {
         match kind {
@@ -35,6 +40,7 @@ impl OperationClass {
         }
     }
 
+    /// The name used in replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,7 +54,9 @@ impl OperationClass {
 /// A number of operations and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
+    /// The number of operations.
     pub count: u64,
+    /// The sum of their times.
     pub ns: u64,
 }
 
@@ -160,6 +168,7 @@ impl Uses {
         }
     }
 
+    /// The use by operations of one kind.
     #[must_use]
     pub fn of(&self, kind: OperationKind) -> Use {
         self.by_kind[kind as usize]
@@ -177,6 +186,7 @@ impl Uses {
         sum
     }
 
+    /// The use by operations of one class.
     #[must_use]
     pub fn of_class(&self, class: OperationClass) -> Use {
         self.sum(|kind| OperationClass::of(kind) == class)

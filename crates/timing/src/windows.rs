@@ -17,6 +17,7 @@ const PICTURES_MAX: usize = 7;
 /// The span of time that figures are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
+    /// Since the server started.
     SinceStart,
     /// Since [`crate::reset`], or the start.
     SinceReset,
@@ -25,6 +26,7 @@ pub enum Window {
 }
 
 impl Window {
+    /// The windows, the longest first.
     pub const ALL: [Window; 3] = [Window::SinceStart, Window::SinceReset, Window::LastMinute];
 
     /// The name used in commands and replies.

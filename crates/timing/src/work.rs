@@ -5,8 +5,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Work {
+    /// Gets that the engine answered.
     EngineGets,
+    /// Cursor positionings in the engine.
     EngineSeeks,
+    /// Cursor steps in the engine.
     EngineNexts,
     /// Bytes that the engine handed out.
     BytesRead,
@@ -18,7 +21,9 @@ pub enum Work {
     CacheMisses,
     /// Records that were found in the cache of records, which asks no engine.
     RecordCacheHits,
+    /// Index keys that the plan looked at.
     KeysExamined,
+    /// Documents that the plan looked at.
     DocsExamined,
     /// Documents in the reply.
     Returned,

@@ -36,6 +36,7 @@ pub enum Crash {
 }
 
 impl Crash {
+    /// Every way in which unsynced changes can fare.
     pub const ALL: [Crash; 5] = [
         Crash::Kill,
         Crash::Drop,
@@ -84,6 +85,7 @@ pub struct SimulatedFiles {
 }
 
 impl SimulatedFiles {
+    /// An empty disk.
     pub fn new() -> Self {
         SimulatedFiles::default()
     }

@@ -24,6 +24,7 @@ pub enum Trouble {
     Delay,
 }
 
+/// A log in memory that refuses, delays, reorders and forgets on command. Its clones are one log.
 #[derive(Clone, Default)]
 pub struct MemoryLog {
     shared: Arc<Shared>,
@@ -60,6 +61,7 @@ struct Delayed {
 }
 
 impl MemoryLog {
+    /// An empty log without trouble.
     pub fn new() -> Self {
         MemoryLog::default()
     }
