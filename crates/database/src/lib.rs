@@ -54,4 +54,7 @@ pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
 pub use record_cache::RecordCacheCounters;
 pub use snapshot::collection_snapshot::{CollectionSnapshot as View, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
-pub use write::{Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX};
+pub use write::{
+    Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, UnitReader, UnitReads,
+    WriteUnit,
+};

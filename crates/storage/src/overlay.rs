@@ -1,9 +1,10 @@
 //! Operations that an engine has not taken yet, laid over what it has: reads see both as one.
 //!
-//! For the rare engine that refuses a batch which others must see already. Keys of the batch hide the engine's; a
-//! deleted one hides it altogether. What an overlay holds never changes.
+//! For the rare engine that refuses a batch which others must see already, and for writers that read what they have not
+//! committed yet. Keys of the overlay hide the engine's; a deleted one hides it altogether. An overlay may grow
+//! (`extend`); what was handed out of it never changes.
 //!
-//! Leaves out: order among several batches (there is one), counting (a move may take several of the engine's), and
+//! Leaves out: counting (a move may take several of the engine's), and
 //! speed: a turn of a cursor seeks.
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use crate::{Cursor, KeyRange, Op, Result, Snapshot, WriteBatch};
 /// Values by key; none where the key is deleted.
 type Operations = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// The operations of one batch, by key.
-#[derive(Clone)]
+/// The operations of a batch, or of several one after the other, by key.
+#[derive(Clone, Default)]
 pub struct Overlay(Arc<Operations>);
 
 impl Overlay {
@@ -28,6 +29,47 @@ impl Overlay {
             Op::Delete(key) => (key.to_vec(), None),
         });
         Self(Arc::new(operations.collect()))
+    }
+
+    /// Adds the operations of another batch, which come later than those that are here. What was handed out before (`over`,
+    /// a clone) stays as it was.
+    pub fn extend(&mut self, batch: &WriteBatch) {
+        let operations = Arc::make_mut(&mut self.0);
+        for op in batch {
+            match op {
+                Op::Put(key, value) => operations.insert(key.to_vec(), Some(value.to_vec())),
+                Op::Delete(key) => operations.insert(key.to_vec(), None),
+            };
+        }
+    }
+
+    /// Returns nothing for a key that the overlay leaves alone, else its value, of which there is none where it is deleted.
+    #[must_use]
+    pub fn peek(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.0.get(key).map(Option::as_deref)
+    }
+
+    /// The operations in the order of their keys: values, and none where a key is deleted.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.0
+            .iter()
+            .map(|(key, value)| (key.as_slice(), value.as_deref()))
+    }
+
+    /// A cursor over `range` that sees the overlay over what `engine`, a cursor over the same range, sees.
+    #[must_use]
+    pub fn cursor_over<'s>(
+        &'s self,
+        range: KeyRange,
+        engine: Box<dyn Cursor + 's>,
+    ) -> Box<dyn Cursor + 's> {
+        Box::new(OverlaidCursor {
+            operations: &self.0,
+            engine,
+            range,
+            at: At::Nowhere,
+            is_forward: true,
+        })
     }
 
     /// Reads a key: from here, or else from what `get` asks.
@@ -69,13 +111,8 @@ impl Snapshot for OverlaidSnapshot {
     }
 
     fn cursor<'s>(&'s self, range: KeyRange) -> Result<Box<dyn Cursor + 's>> {
-        Ok(Box::new(OverlaidCursor {
-            operations: &self.overlay.0,
-            engine: self.snapshot.cursor(range.clone())?,
-            range,
-            at: At::Nowhere,
-            is_forward: true,
-        }))
+        let engine = self.snapshot.cursor(range.clone())?;
+        Ok(self.overlay.cursor_over(range, engine))
     }
 }
 

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
 use quarry_bson::{Document, RawDocument};
 use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
@@ -19,7 +18,6 @@ use crate::catalog::definitions::{names_id, same_pattern, stage_index_drop};
 use crate::commit::payload::{ALLOCATED, Header, SYSTEM, now_ms};
 use crate::error::{Error, Result};
 use crate::index::definition::{INDEXES_MAX, Index};
-use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::ident::Ident;
@@ -27,7 +25,8 @@ use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::record_locks::lock_hash;
 use crate::operation::{Operation, run_unbound};
-use crate::write::duplicate::note_duplicate;
+use crate::write::unique_check::{Changed, UniqueCheck, lock_hashes};
+use crate::write::unit::Latest;
 
 const BUILD_PIECE_DOCUMENTS: usize = 256;
 /// A piece ends behind the document that fills it.
@@ -287,40 +286,28 @@ impl IndexBuilder {
                 }
             }
         }
-        let unique = buffer
-            .entries
-            .iter()
-            .filter(|entry| detail.indexes[usize::from(entry.index)].unique);
-        let _uniques = self.parts.locks.uniques.lock(
-            unique
-                .clone()
-                .map(|entry| lock_hash(buffer.key(entry)))
-                .collect(),
-            operation,
-        )?;
-        let mut taken: HashSet<&[u8]> = HashSet::new();
-        for entry in &buffer.entries {
-            let (key, value) = (buffer.key(entry), buffer.value(entry));
-            let index = &detail.indexes[usize::from(entry.index)];
-            if index.unique {
-                let own = split_unique_value(value).map(|(own, _)| own);
-                let mut is_taken = !taken.insert(key);
-                self.parts.reads.get(key, &mut |value| {
-                    is_taken |= split_unique_value(value).map(|(owner, _)| owner) != own;
-                })?;
-                if is_taken {
-                    let record_key = &keys[entry.document as usize];
-                    note_duplicate(
-                        &self.parts.builds,
-                        collection,
-                        index,
-                        record_key,
-                        (key, value),
-                    );
-                    continue;
+        let hashes = lock_hashes(detail, &[&buffer]);
+        let _uniques = self.parts.locks.uniques.lock(hashes, operation)?;
+        let left_out = {
+            let latest = Latest::of(&self.parts.reads);
+            let mut check = UniqueCheck::new(latest, &self.parts.builds, collection, detail);
+            for (position, record_key) in keys.iter().enumerate() {
+                let changed = Changed {
+                    document: position as u32,
+                    record_key,
+                    old: (&buffer, &[]),
+                    new: (&buffer, buffer.of_document(position)),
+                };
+                if let Some(error) = check.check(&changed)? {
+                    return Err(error);
                 }
+                check.claim(&changed);
             }
-            batch.put(key, value);
+            check.into_left_out()
+        };
+        left_out.take_from(&mut KeyBuffer::default(), &mut buffer);
+        for entry in &buffer.entries {
+            batch.put(buffer.key(entry), buffer.value(entry));
         }
         if !batch.is_empty() {
             let header = Header {

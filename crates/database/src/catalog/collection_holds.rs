@@ -21,7 +21,7 @@ pub type HeldCollection<'h> = (Arc<Collection>, Hold<'h>);
 /// Lock order: a DDL mutex before a hold.
 pub struct CollectionHolds {
     catalog: Arc<Catalog>,
-    holds: Holds,
+    holds: Arc<Holds>,
     ddl: [Mutex<()>; DDL_SHARDS],
 }
 
@@ -29,13 +29,13 @@ impl CollectionHolds {
     pub fn new(catalog: Arc<Catalog>) -> CollectionHolds {
         CollectionHolds {
             catalog,
-            holds: Holds::default(),
+            holds: Arc::default(),
             ddl: Default::default(),
         }
     }
 
-    /// The holds themselves, for a writer that makes sure of the name by itself.
-    pub fn holds(&self) -> &Holds {
+    /// The holds themselves, for writers, which make sure of the name by themselves.
+    pub fn holds(&self) -> &Arc<Holds> {
         &self.holds
     }
 

@@ -20,8 +20,9 @@
 //! ```
 //!
 //! *Staged* (`write`, `definitions`). The writer holds its collection (`hold`), has locked its records and then its unique keys
-//! (`record_locks`), has read the latest and made its batch. A batch of megabytes waits here for its turn among its like and
-//! lets the small ones pass (`large_batches`). So far the writer may be interrupted, and nothing has happened.
+//! (`record_locks`), has read the latest and made its batch: a unit of one piece, or of several
+//! (`write::unit`). A batch of megabytes waits here for its turn among its like and lets the small ones pass (`large_batches`).
+//! So far the writer may be interrupted, and nothing has happened.
 //! `commit` puts a header before the batch (`payload`) and gives both to the journal as one record. From here on the
 //! writer cannot be interrupted, unless its group is given back.
 //!

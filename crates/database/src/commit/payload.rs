@@ -168,6 +168,7 @@ fn parse(bytes: &[u8]) -> Option<Payload<'_>> {
     })
 }
 
+#[inline]
 fn read_delta(bytes: &[u8]) -> Option<(Delta, &[u8])> {
     let (ident, rest) = read_u64(bytes)?;
     let (documents, rest) = read_u64(rest)?;

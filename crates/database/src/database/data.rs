@@ -17,7 +17,7 @@ use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 use crate::snapshot::collection_snapshot::CollectionSnapshot;
 use crate::upkeep::validate::{ValidateReport, validate};
-use crate::write::{Compute, Inserted, Modified};
+use crate::write::{Compute, Inserted, Modified, UnitReader, UnitReads, WriteUnit};
 
 impl Database {
     /// The collection that the name means now, if there is one.
@@ -74,6 +74,49 @@ impl Database {
     ) -> Result<Modified> {
         self.writer
             .modify_piece(operation, namespace, expected, record_keys, compute)
+    }
+
+    /// Begins a unit of several pieces, which is committed as a whole by `commit`. It may outlive the operation and its
+    /// thread; dropped, it has changed nothing. It waits for nobody: what others have locked is a WriteConflict.
+    pub fn begin(&self, operation: &Operation, reads: UnitReads) -> Result<WriteUnit> {
+        self.writer.begin(operation, reads)
+    }
+
+    /// What the unit reads: its own writes over the latest state or its snapshot.
+    pub fn unit_reader<'u>(&self, unit: &'u WriteUnit) -> Result<UnitReader<'u>> {
+        self.writer.reader(unit)
+    }
+
+    /// Like `insert_piece`, but stages in a unit; the collection must exist.
+    pub fn insert_in(
+        &self,
+        unit: &mut WriteUnit,
+        operation: &Operation,
+        namespace: &Namespace,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+    ) -> Result<Inserted> {
+        self.writer
+            .insert_in(unit, operation, namespace, documents, ordered)
+    }
+
+    /// Like `modify_piece`, but stages in a unit.
+    pub fn modify_in(
+        &self,
+        unit: &mut WriteUnit,
+        operation: &Operation,
+        namespace: &Namespace,
+        expected: Ident,
+        record_keys: &[Vec<u8>],
+        compute: &mut Compute<'_>,
+    ) -> Result<Modified> {
+        self.writer
+            .modify_in(unit, operation, namespace, expected, record_keys, compute)
+    }
+
+    /// Commits what a unit has staged, and ends it; none if it has changed nothing.
+    pub fn commit(&self, unit: WriteUnit, operation: &Operation) -> Result<Option<u64>> {
+        self.writer.commit(unit, operation)
     }
 
     /// Returns when what is committed up to `lsn` has reached `level`.

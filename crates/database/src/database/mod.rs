@@ -23,6 +23,7 @@ use crate::commit::CommitPath;
 use crate::commit::commits::Commits;
 use crate::commit::late_writes::LateWrites;
 use crate::error::{Error, Result};
+use crate::locks::WriteLocks;
 use crate::operation::Operation;
 use crate::record_cache::RecordCache;
 use crate::snapshot::reads::Reads;
@@ -177,7 +178,10 @@ impl Database {
             catalog: Arc::clone(&catalog),
             definitions: Arc::clone(&definitions),
             holds: Arc::clone(&holds),
-            locks: Arc::default(),
+            locks: Arc::new(WriteLocks::new(
+                Arc::clone(reads.epochs()),
+                Arc::clone(holds.holds()),
+            )),
             reads: reads.clone(),
             commits: Arc::clone(&commits),
             builds: Arc::default(),

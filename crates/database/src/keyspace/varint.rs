@@ -2,6 +2,7 @@
 //! more follow. The bytes come from a disk, so that every length is checked.
 
 /// Appends a number.
+#[inline]
 pub(crate) fn write_u64(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7F) as u8 | 0x80);
@@ -11,11 +12,13 @@ pub(crate) fn write_u64(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends a length.
+#[inline]
 pub(crate) fn write_len(out: &mut Vec<u8>, len: usize) {
     write_u64(out, len as u64);
 }
 
 /// Reads a number; returns it and what follows.
+#[inline(always)]
 pub(crate) fn read_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0u64;
     for (i, &byte) in bytes.iter().enumerate().take(10) {
@@ -28,6 +31,7 @@ pub(crate) fn read_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Reads a length; returns it and what follows.
+#[inline]
 pub(crate) fn read_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (len, rest) = read_u64(bytes)?;
     Some((usize::try_from(len).ok()?, rest))

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::operation::Operation;
 
@@ -81,6 +81,22 @@ impl Holds {
         }
     }
 
+    /// Like `shared`, but answers WriteConflict instead of waiting.
+    pub fn try_shared(&self, ident: Ident) -> Result<Hold<'_>> {
+        let mut states = self.shard(ident).states.lock();
+        let state = states.entry(ident).or_default();
+        if state.exclusive || state.exclusive_waiting > 0 {
+            return Err(Error::WriteConflict);
+        }
+        state.shared += 1;
+        state.holder = quarry_timing::tag();
+        Ok(Hold {
+            holds: self,
+            ident,
+            exclusive: false,
+        })
+    }
+
     pub fn exclusive(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
         let hold = self.exclusive_until(ident, operation, None)?;
         Ok(hold.expect("a wait without an end is over only when the hold is there"))
@@ -140,26 +156,45 @@ impl Holds {
     }
 }
 
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        let shard = self.holds.shard(self.ident);
+impl Hold<'_> {
+    /// Leaves the hold to somebody who keeps it longer than a borrow lasts, and who must call `Holds::release` with what
+    /// this returns: the collection, and whether it is held exclusively.
+    #[inline]
+    pub(super) fn into_parts(self) -> (Ident, bool) {
+        let parts = (self.ident, self.exclusive);
+        std::mem::forget(self);
+        parts
+    }
+}
+
+impl Holds {
+    /// Ends a hold.
+    #[inline]
+    pub(super) fn release(&self, ident: Ident, exclusive: bool) {
+        let shard = self.shard(ident);
         let mut states = shard.states.lock();
-        let Some(state) = states.get_mut(&self.ident) else {
+        let Some(state) = states.get_mut(&ident) else {
             return;
         };
-        if self.exclusive {
+        if exclusive {
             state.exclusive = false;
         } else {
             state.shared -= 1;
         }
-        let waited_for = self.exclusive || state.exclusive_waiting > 0;
+        let waited_for = exclusive || state.exclusive_waiting > 0;
         if state.is_idle() {
-            states.remove(&self.ident);
+            states.remove(&ident);
         }
         drop(states);
         if waited_for {
             shard.released.notify_all();
         }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.holds.release(self.ident, self.exclusive);
     }
 }
 

@@ -9,15 +9,33 @@
 pub(crate) mod hold;
 pub(crate) mod large_batches;
 pub(crate) mod record_locks;
+pub(crate) mod unit_locks;
 
+use std::sync::Arc;
+
+use crate::snapshot::epochs::Epochs;
+use hold::Holds;
 use large_batches::LargeBatches;
 use record_locks::LockTable;
 
-/// What a writer of documents or index entries takes behind the hold of its collection: record locks, sorted; then
-/// unique-key locks, sorted; then the turn of a large batch.
-#[derive(Default)]
+/// What a writer of documents or index entries takes, in this order: an epoch; the hold of its collection; record locks,
+/// sorted; then unique-key locks, sorted; then the turn of a large batch.
 pub(crate) struct WriteLocks {
+    pub epochs: Arc<Epochs>,
+    pub holds: Arc<Holds>,
     pub records: LockTable,
     pub uniques: LockTable,
     pub large_batches: LargeBatches,
+}
+
+impl WriteLocks {
+    pub fn new(epochs: Arc<Epochs>, holds: Arc<Holds>) -> WriteLocks {
+        WriteLocks {
+            epochs,
+            holds,
+            records: LockTable::default(),
+            uniques: LockTable::default(),
+            large_batches: LargeBatches::default(),
+        }
+    }
 }

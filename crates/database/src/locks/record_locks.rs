@@ -14,7 +14,7 @@ use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::locks::hold::INTERRUPT_TICK;
 use crate::operation::Operation;
 
@@ -70,6 +70,32 @@ impl LockTable {
         Ok(locks)
     }
 
+    /// Like `lock`, but answers WriteConflict instead of waiting.
+    pub fn try_lock(&self, mut hashes: SmallVec<[u64; 4]>) -> Result<Locks<'_>> {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut locks = Locks {
+            table: self,
+            hashes: SmallVec::with_capacity(hashes.len()),
+        };
+        for hash in hashes {
+            match self.shard(hash).taken.lock().entry(hash) {
+                Entry::Vacant(free) => free.insert(quarry_timing::tag()),
+                Entry::Occupied(_) => return Err(Error::WriteConflict),
+            };
+            locks.hashes.push(hash);
+        }
+        Ok(locks)
+    }
+
+    /// Ends one lock.
+    #[inline]
+    pub(super) fn release(&self, hash: u64) {
+        let shard = self.shard(hash);
+        shard.taken.lock().remove(&hash);
+        shard.released.notify_all();
+    }
+
     fn lock_one(&self, hash: u64, operation: &Operation) -> Result<()> {
         let shard = self.shard(hash);
         let mut taken = shard.taken.lock();
@@ -100,12 +126,19 @@ impl LockTable {
     }
 }
 
+impl Locks<'_> {
+    /// Leaves the locks to somebody who keeps them longer than a borrow lasts, and who must call `LockTable::release` for
+    /// each of them.
+    #[inline]
+    pub(super) fn into_hashes(mut self) -> SmallVec<[u64; 4]> {
+        std::mem::take(&mut self.hashes)
+    }
+}
+
 impl Drop for Locks<'_> {
     fn drop(&mut self) {
         for &hash in &self.hashes {
-            let shard = self.table.shard(hash);
-            shard.taken.lock().remove(&hash);
-            shard.released.notify_all();
+            self.table.release(hash);
         }
     }
 }

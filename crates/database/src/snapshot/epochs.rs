@@ -65,18 +65,32 @@ impl Epochs {
             .all(|counter| counter.0.load(Ordering::SeqCst) == 0)
     }
 
+    /// Ends the membership of an epoch that was taken apart (`Epoch::into_parts`).
+    pub fn leave(&self, generation: u8, shard: u8) {
+        let before = self
+            .counter(generation, shard)
+            .fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "an epoch ends once");
+    }
+
     fn counter(&self, generation: u8, shard: u8) -> &AtomicU64 {
         &self.active[usize::from(generation)][usize::from(shard)].0
     }
 }
 
+impl Epoch<&Epochs> {
+    /// Leaves the membership to somebody who keeps it longer than a borrow lasts, and who must call `Epochs::leave` with
+    /// what this returns: generation and shard.
+    pub fn into_parts(self) -> (u8, u8) {
+        let parts = (self.generation, self.shard);
+        std::mem::forget(self);
+        parts
+    }
+}
+
 impl<E: Deref<Target = Epochs>> Drop for Epoch<E> {
     fn drop(&mut self) {
-        let before = self
-            .epochs
-            .counter(self.generation, self.shard)
-            .fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(before > 0, "an epoch ends once");
+        self.epochs.leave(self.generation, self.shard);
     }
 }
 

@@ -6,8 +6,9 @@
 use quarry_bson::RawDocument;
 use quarry_storage::KeyRange;
 
+use super::Writer;
 use super::duplicate::owns_entry;
-use super::{Piece, Writer};
+use super::unit::Piece;
 use crate::catalog::collection::{Collection, Detail};
 use crate::error::Result;
 use crate::index::key_buffer::KeyBuffer;
@@ -29,7 +30,7 @@ impl Writer {
         bytes: usize,
         operation: &Operation,
     ) -> Result<(Hold<'_>, Option<Admitted<'_>>)> {
-        let holds = self.parts.holds.holds();
+        let holds = &self.parts.locks.holds;
         if bytes >= LARGE_BATCH_BYTES {
             let admitted = self.admit(bytes, operation)?;
             let hold = holds.exclusive_within(ident, operation, HOLD_WAIT)?;

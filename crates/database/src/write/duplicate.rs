@@ -53,7 +53,7 @@ pub(crate) fn duplicate_key(
 }
 
 /// Notes that the document under `record_key` could not put the entry `key`, `value` into `index`, which is being built.
-pub(crate) fn note_duplicate(
+pub(super) fn note_duplicate(
     builds: &Builds,
     collection: &Collection,
     index: &Index,

@@ -1,24 +1,26 @@
 //! Inserts: a piece of documents from their record keys to its one batch.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
 use quarry_bson::{RawDocument, RawValue};
 use quarry_journal::Until;
 use quarry_timing::Phase;
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::duplicate::{duplicate_id, duplicate_key, note_duplicate};
-use super::{Piece, Writer};
+use super::Writer;
+use super::duplicate::duplicate_id;
+use super::unique_check::{Changed, UniqueCheck, is_unique, lock_hashes};
+use super::unit::{Latest, Piece, Unit, WriteUnit};
 use crate::catalog::collection::{Collection, Detail};
 use crate::error::{Error, Result};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
 use crate::keyspace::namespace::Namespace;
-use crate::locks::hold::Hold;
+use crate::locks::WriteLocks;
 use crate::locks::large_batches::{Admitted, LARGE_BATCH_BYTES};
-use crate::locks::record_locks::{Locks, lock_hash};
+use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
 /// What an insert did: how many went in, and which did not.
@@ -38,19 +40,11 @@ impl Writer {
         documents: &[RawDocument<'_>],
         ordered: bool,
     ) -> Result<Inserted> {
-        let _epoch = self.parts.reads.enter_to_write();
-        let (collection, _hold, turn) = self.hold_to_insert(namespace, documents, operation)?;
+        let mut unit = Unit::of_one_piece(&self.parts.locks);
+        let (collection, turn) = self.hold_to_insert(&mut unit, namespace, documents, operation)?;
         let detail = self.parts.catalog.detail(&collection)?;
         let mut insert = InsertPiece::new(self, &collection, detail, documents, ordered);
-        insert.make_record_keys()?;
-        let _records = self
-            .parts
-            .locks
-            .records
-            .lock(insert.lock_hashes(), operation)?;
-        insert.refuse_known_ids()?;
-        insert.make_index_keys();
-        let _uniques = insert.lock_and_check_uniques(operation)?;
+        insert.prepare(&mut unit, operation)?;
         let large = insert.bytes_len();
         let admitted = match collection.is_clustered() {
             true => self.admit(large, operation)?,
@@ -61,11 +55,7 @@ impl Writer {
         if let Some(capped) = collection.capped {
             self.trim_capped(&collection, detail, capped, &mut piece)?;
         }
-        let mut errors = insert.errors;
-        errors.sort_by_key(|(position, _)| *position);
-        if ordered {
-            errors.truncate(1);
-        }
+        let errors = insert.into_errors();
         // A capped collection is held alone: all its writers would wait. A large batch ends its turn before its sync.
         let is_small = large < LARGE_BATCH_BYTES;
         let waits_alone = self.keeps_locks_over_sync && operation.commits_once() && is_small;
@@ -95,17 +85,40 @@ impl Writer {
     }
 }
 
-/// A collection held for an insert; of a capped one the insert's place among large batches as well.
-type HeldToInsert<'d> = (Arc<Collection>, Hold<'d>, Option<Admitted<'d>>);
-
 impl Writer {
-    /// Holds the collection, which is made if there is none.
-    fn hold_to_insert(
+    /// Stages an insert of documents, each with its `_id` first, in a unit; what is refused is left out of it.
+    pub fn insert_in(
         &self,
+        unit: &mut WriteUnit,
+        operation: &Operation,
+        namespace: &Namespace,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+    ) -> Result<Inserted> {
+        let collection = self.hold_in_unit(unit, namespace)?;
+        let detail = self.parts.catalog.detail(&collection)?;
+        let mut insert = InsertPiece::new(self, &collection, detail, documents, ordered);
+        insert.prepare(&mut unit.unit, operation)?;
+        let piece = insert.stage();
+        let inserted = piece.documents.unsigned_abs();
+        unit.add(&collection, piece)?;
+        Ok(Inserted {
+            inserted,
+            errors: insert.into_errors(),
+            lsn: None,
+        })
+    }
+
+    /// Holds the collection, which is made if there is none, for a unit of one piece. Returns with a capped one the
+    /// insert's place among large batches.
+    fn hold_to_insert<'w>(
+        &'w self,
+        unit: &mut Unit<&'w WriteLocks>,
         namespace: &Namespace,
         documents: &[RawDocument<'_>],
         operation: &Operation,
-    ) -> Result<HeldToInsert<'_>> {
+    ) -> Result<(Arc<Collection>, Option<Admitted<'w>>)> {
+        let holds = &self.parts.locks.holds;
         loop {
             let Some(collection) = self.parts.catalog.get(namespace)? else {
                 drop(
@@ -115,21 +128,15 @@ impl Writer {
                 );
                 continue;
             };
-            if collection.is_clustered() {
-                let hold = self
-                    .parts
-                    .holds
-                    .holds()
-                    .shared(collection.ident, operation)?;
-                if self.parts.catalog.is_current(&collection)? {
-                    return Ok((collection, hold, None));
-                }
-                continue;
-            }
-            let bytes = documents.iter().map(|document| document.as_bytes().len());
-            let (hold, turn) = self.hold_capped(collection.ident, bytes.sum(), operation)?;
+            let (hold, turn) = if collection.is_clustered() {
+                (holds.shared(collection.ident, operation)?, None)
+            } else {
+                let bytes = documents.iter().map(|document| document.as_bytes().len());
+                self.hold_capped(collection.ident, bytes.sum(), operation)?
+            };
             if self.parts.catalog.is_current(&collection)? {
-                return Ok((collection, hold, turn));
+                unit.locks.keep(hold);
+                return Ok((collection, turn));
             }
         }
     }
@@ -172,6 +179,25 @@ impl<'i> InsertPiece<'i> {
         }
     }
 
+    /// Everything before the staging: makes keys, locks, and refuses what is there already.
+    fn prepare<L: Deref<Target = WriteLocks>>(
+        &mut self,
+        unit: &mut Unit<L>,
+        operation: &Operation,
+    ) -> Result<()> {
+        self.make_record_keys()?;
+        unit.locks.lock_records(self.lock_hashes(), operation)?;
+        let reads = &self.writer.parts.reads;
+        self.refuse_known_ids(unit.latest(reads))?;
+        self.make_index_keys();
+        let hashes = lock_hashes(self.detail, &[&self.keys]);
+        if !hashes.is_empty() {
+            unit.locks.lock_uniques(hashes, operation)?;
+            self.check_uniques(unit.latest(reads))?;
+        }
+        Ok(())
+    }
+
     fn make_record_keys(&mut self) -> Result<()> {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
         if !self.collection.is_clustered() {
@@ -206,11 +232,11 @@ impl<'i> InsertPiece<'i> {
     }
 
     /// Refuses an `_id` that is stored already or stands twice in the piece.
-    fn refuse_known_ids(&mut self) -> Result<()> {
+    fn refuse_known_ids(&mut self, latest: Latest<'_>) -> Result<()> {
         if !self.collection.is_clustered() {
             return Ok(());
         }
-        for position in self.known_ids()? {
+        for position in self.known_ids(latest)? {
             let error = duplicate_id(self.collection, self.documents[position]);
             self.refuse(position, error);
         }
@@ -218,7 +244,7 @@ impl<'i> InsertPiece<'i> {
     }
 
     /// In an ordered piece the first alone.
-    fn known_ids(&self) -> Result<SmallVec<[usize; 4]>> {
+    fn known_ids(&self, latest: Latest<'_>) -> Result<SmallVec<[usize; 4]>> {
         let _read = quarry_timing::phase(Phase::EngineRead);
         let mut seen: HashSet<&[u8]> = HashSet::new();
         if self.documents.len() > 1 {
@@ -239,7 +265,7 @@ impl<'i> InsertPiece<'i> {
             }
         }
         let mut note = |at: usize| known.push(asked[at]);
-        self.writer.parts.reads.find_present(&keys, &mut note)?;
+        latest.find_present(&keys, &mut note)?;
         known.sort_unstable();
         if self.ordered {
             known.truncate(1);
@@ -293,91 +319,47 @@ impl<'i> InsertPiece<'i> {
         Ok(())
     }
 
-    fn lock_and_check_uniques(&mut self, operation: &Operation) -> Result<Option<Locks<'i>>> {
-        let unique = |entry: &&Entry| self.detail.indexes[usize::from(entry.index)].unique;
-        let hashes: SmallVec<[u64; 4]> = self
-            .keys
-            .entries
-            .iter()
-            .filter(unique)
-            .map(|entry| lock_hash(self.keys.key(entry)))
-            .collect();
-        if hashes.is_empty() {
-            return Ok(None);
-        }
-        let locks = self.writer.parts.locks.uniques.lock(hashes, operation)?;
+    /// Refuses documents whose unique keys are taken. The keys are locked.
+    fn check_uniques(&mut self, latest: Latest<'_>) -> Result<()> {
         let _read = quarry_timing::phase(Phase::EngineRead);
-        let mut refused: Vec<(usize, Error)> = Vec::new();
-        let mut noted: FxHashSet<u32> = FxHashSet::default();
-        let is_open = |entry: &&Entry| !self.failed[entry.document as usize];
-        let entries = self.keys.entries.iter().filter(unique).filter(is_open);
-        let mut entries: SmallVec<[&Entry; 16]> = entries.collect();
-        entries.sort_by_key(|entry| entry.document);
-        let mut taken = self.stored_keys(&entries)?;
-        let position_entries = entries.chunk_by(|a, b| a.document == b.document);
-        for of_document in position_entries {
-            let position = of_document[0].document as usize;
-            let mut clash = None;
-            for entry in of_document {
-                let key = self.keys.key(entry);
-                if taken.contains(key) {
-                    let index = &self.detail.indexes[usize::from(entry.index)];
-                    if !index.is_unique_build() {
-                        clash = Some(*entry);
-                        break;
+        let (mut refused, left_out) = {
+            let keys = &self.keys;
+            let is_asked = |entry: &&Entry| {
+                !self.failed[entry.document as usize] && is_unique(self.detail, entry)
+            };
+            let asked = keys.entries.iter().filter(is_asked);
+            let asked: SmallVec<[&[u8]; 16]> = asked.map(|entry| keys.key(entry)).collect();
+            let builds = &self.writer.parts.builds;
+            let mut check = UniqueCheck::new(latest, builds, self.collection, self.detail);
+            check.ask_for_all(&asked)?;
+            let mut refused: Vec<(usize, Error)> = Vec::new();
+            let open = (0..self.documents.len()).filter(|&position| !self.failed[position]);
+            for position in open {
+                let changed = Changed {
+                    document: position as u32,
+                    record_key: &self.record_keys[position],
+                    old: (keys, &[]),
+                    new: (keys, keys.of_document(position)),
+                };
+                match check.check(&changed)? {
+                    Some(error) => {
+                        refused.push((position, error));
+                        if self.ordered {
+                            break;
+                        }
                     }
-                    let (record_key, value) = (&self.record_keys[position], self.keys.value(entry));
-                    note_duplicate(
-                        &self.writer.parts.builds,
-                        self.collection,
-                        index,
-                        record_key,
-                        (key, value),
-                    );
-                    noted.insert(entry.key.start);
+                    // Nobody comes behind the last one.
+                    None if position + 1 == self.documents.len() => {}
+                    None => check.claim(&changed),
                 }
             }
-            match clash {
-                Some(entry) => {
-                    let index = &self.detail.indexes[usize::from(entry.index)];
-                    refused.push((
-                        position,
-                        duplicate_key(
-                            self.collection,
-                            index,
-                            self.keys.key(entry),
-                            self.keys.value(entry),
-                        ),
-                    ));
-                    if self.ordered {
-                        break;
-                    }
-                }
-                None => taken.extend(of_document.iter().map(|entry| self.keys.key(entry))),
-            }
-        }
-        drop((entries, taken));
-        for (position, error) in refused {
+            (refused, check.into_left_out())
+        };
+        left_out.take_from(&mut KeyBuffer::default(), &mut self.keys);
+        for (position, error) in refused.drain(..) {
             self.refuse(position, error);
         }
-        if !noted.is_empty() {
-            self.keys
-                .entries
-                .retain(|entry| !noted.contains(&entry.key.start));
-        }
-        Ok(Some(locks))
-    }
-
-    /// Of these entries' keys those that the engine has.
-    fn stored_keys(&self, entries: &[&Entry]) -> Result<HashSet<&[u8]>> {
-        let mut stored = HashSet::with_capacity(entries.len());
-        let keys: SmallVec<[&[u8]; 16]> =
-            entries.iter().map(|entry| self.keys.key(entry)).collect();
-        let mut note = |at: usize| {
-            stored.insert(keys[at]);
-        };
-        self.writer.parts.reads.find_present(&keys, &mut note)?;
-        Ok(stored)
+        Ok(())
     }
 
     fn stage(&mut self) -> Piece {
@@ -418,6 +400,16 @@ impl<'i> InsertPiece<'i> {
             .iter()
             .map(|document| document.as_bytes().len());
         keys.chain(documents).sum::<usize>() + self.keys.bytes.len()
+    }
+
+    /// The refusals in the order of the documents; of an ordered insert the first.
+    fn into_errors(self) -> Vec<(usize, Error)> {
+        let mut errors = self.errors;
+        errors.sort_by_key(|(position, _)| *position);
+        if self.ordered {
+            errors.truncate(1);
+        }
+        errors
     }
 
     fn refuse(&mut self, position: usize, error: Error) {

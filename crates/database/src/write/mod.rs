@@ -11,14 +11,15 @@ mod hostile_keys;
 mod insert;
 mod modified_keys;
 mod modify;
+pub(crate) mod unique_check;
+pub(crate) mod unit;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quarry_journal::Until;
-use quarry_storage::{Engine, WriteBatch};
+use quarry_storage::Engine;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 use crate::build::builds::Builds;
 use crate::catalog::cache::Catalog;
@@ -27,10 +28,9 @@ use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::definitions::Definitions;
 use crate::commit::commits::Commits;
 use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM, now_ms};
-use crate::error::Result;
-use crate::index::definition::Index;
+use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
-use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
 use crate::locks::large_batches::Admitted;
 use crate::operation::Operation;
@@ -38,58 +38,12 @@ use crate::snapshot::reads::Reads;
 
 pub use insert::Inserted;
 pub use modify::{Change, Compute, Modified};
+use unit::Piece;
+pub use unit::{UnitReader, UnitReads, WriteUnit};
 
 /// Documents and bytes that one commit takes at most.
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
-
-/// What one piece will commit. Deletes come before puts.
-#[derive(Default)]
-struct Piece {
-    deletes: WriteBatch,
-    puts: WriteBatch,
-    documents: i64,
-    bytes: i64,
-    /// Records deleted, and what the puts of records are, in their order.
-    deleted: usize,
-    operations: Vec<OperationKind>,
-    marks: SmallVec<[(Ident, u8); 2]>,
-}
-
-impl Piece {
-    fn mark_multikey(&mut self, index: &Index, components: u64) {
-        let new = components & !index.marks();
-        for component in 0..64u8 {
-            if new & (1 << component) != 0 {
-                self.puts
-                    .put(&layout::multikey_key(index.ident, component), &[]);
-                self.marks.push((index.ident, component));
-            }
-        }
-    }
-
-    fn put_document(&mut self, key: &[u8], document: &[u8], old_bytes: Option<usize>) {
-        self.puts.put(key, document);
-        self.bytes += signed(document.len());
-        match old_bytes {
-            Some(old) => {
-                self.bytes -= signed(old);
-                self.operations.push(OperationKind::Update);
-            }
-            None => {
-                self.documents += 1;
-                self.operations.push(OperationKind::Insert);
-            }
-        }
-    }
-
-    fn delete_document(&mut self, key: &[u8], old_bytes: usize) {
-        self.deletes.delete(key);
-        self.documents -= 1;
-        self.bytes -= signed(old_bytes);
-        self.deleted += 1;
-    }
-}
 
 /// What a write or an index build may use. A clone is of the same database.
 #[derive(Clone)]
@@ -179,8 +133,53 @@ impl Writer {
             .commit_whole(syncing, &header, batch)
             .map(Some)
     }
-}
 
-fn signed(bytes: usize) -> i64 {
-    i64::try_from(bytes).expect("documents are at most 16 MiB")
+    /// Begins a unit of several pieces.
+    pub fn begin(&self, operation: &Operation, over: UnitReads) -> Result<WriteUnit> {
+        operation.check()?;
+        WriteUnit::begin(&self.parts.locks, &self.parts.reads, over)
+    }
+
+    /// What a unit reads.
+    pub fn reader<'u>(&self, unit: &'u WriteUnit) -> Result<UnitReader<'u>> {
+        unit.reader(&self.parts.reads)
+    }
+
+    /// Commits everything that a unit has staged as one record, and gives its locks back. None if it has changed nothing.
+    pub fn commit(&self, mut unit: WriteUnit, operation: &Operation) -> Result<Option<u64>> {
+        let Some(whole) = unit.take_whole() else {
+            return Ok(None);
+        };
+        let header = Header {
+            flags: if whole.has_marks { SYSTEM } else { 0 },
+            wall_ms: now_ms(),
+            collection: whole.collection,
+            deltas: &whole.deltas,
+            operations: &whole.operations,
+        };
+        let _admitted = self.admit(whole.batch.bytes_len(), operation)?;
+        let syncing = operation.awaits_sync().then_some(Until::Applied);
+        let lsn = self
+            .parts
+            .commits
+            .commit_whole(syncing, &header, whole.batch)?;
+        Ok(Some(lsn))
+    }
+
+    /// A collection that exists, held for the rest of the unit.
+    fn hold_in_unit(&self, unit: &mut WriteUnit, namespace: &Namespace) -> Result<Arc<Collection>> {
+        let Some(collection) = self.parts.catalog.get(namespace)? else {
+            let message = format!("the collection `{namespace}` is not created in a transaction");
+            return Err(Error::invalid(
+                unit::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+                message,
+            ));
+        };
+        unit.hold(&collection)?;
+        // It went between the two, or its indexes changed: the unit holds what is no more, and can only be given up.
+        match self.parts.catalog.is_current(&collection)? {
+            true => Ok(collection),
+            false => Err(Error::WriteConflict),
+        }
+    }
 }

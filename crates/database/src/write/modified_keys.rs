@@ -4,19 +4,16 @@
 use hashbrown::HashMap;
 use quarry_bson::RawDocument;
 use quarry_timing::Phase;
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::duplicate::{duplicate_key, note_duplicate, owns_entry};
 use super::modify::{Modified, StagedChange};
-use super::{Piece, Writer};
+use super::unique_check::{Changed, UniqueCheck, lock_hashes};
+use super::unit::{Latest, Piece};
+use crate::build::builds::Builds;
 use crate::catalog::collection::{Collection, Detail};
 use crate::error::{Error, Result};
-use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
-use crate::locks::record_locks::{Locks, lock_hash};
-use crate::operation::Operation;
 
 /// Index entries that go and come with a piece of changes.
 #[derive(Default)]
@@ -33,12 +30,12 @@ impl ModifiedKeys {
         collection: &Collection,
         detail: &Detail,
         record_keys: &[Vec<u8>],
-        mut staged: Vec<StagedChange>,
+        staged: &mut Vec<StagedChange>,
         outcome: &mut Modified,
-    ) -> Vec<StagedChange> {
+    ) {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
         if detail.keys.is_empty() {
-            return staged;
+            return;
         }
         let failed = staged.iter().enumerate().find_map(|(position, change)| {
             self.make_one(
@@ -64,7 +61,6 @@ impl ModifiedKeys {
         debug_assert!(self.old.entries.is_sorted_by_key(|entry| entry.document));
         debug_assert!(self.new.entries.is_sorted_by_key(|entry| entry.document));
         debug_assert!(self.marks.is_sorted_by_key(|(document, ..)| *document));
-        staged
     }
 
     pub(super) fn make_one(
@@ -115,95 +111,46 @@ impl ModifiedKeys {
         self.old.bytes.len() + self.new.bytes.len()
     }
 
-    pub(super) fn lock_uniques<'d>(
-        &self,
-        writer: &'d Writer,
-        detail: &Detail,
-        operation: &Operation,
-    ) -> Result<Option<Locks<'d>>> {
-        let of = |buffer: &KeyBuffer| -> Vec<u64> {
-            let unique = buffer
-                .entries
-                .iter()
-                .filter(|entry| detail.indexes[usize::from(entry.index)].unique);
-            unique.map(|entry| lock_hash(buffer.key(entry))).collect()
-        };
-        let hashes: SmallVec<[u64; 4]> = of(&self.old).into_iter().chain(of(&self.new)).collect();
-        if hashes.is_empty() {
-            return Ok(None);
-        }
-        writer.parts.locks.uniques.lock(hashes, operation).map(Some)
+    /// The hashes of all unique keys, to be locked by one call.
+    pub(super) fn lock_hashes(&self, detail: &Detail) -> SmallVec<[u64; 4]> {
+        lock_hashes(detail, &[&self.old, &self.new])
     }
 
     /// The first change whose unique key another document has, as the piece would find it in order. Of an index that
     /// is being built, entries that `unique_build` leaves alone are left out.
     pub(super) fn refuse_taken(
         &mut self,
-        writer: &Writer,
+        latest: Latest<'_>,
+        builds: &Builds,
         collection: &Collection,
         detail: &Detail,
         staged: &[StagedChange],
         record_keys: &[Vec<u8>],
     ) -> Result<Option<(usize, Error)>> {
         let _read = quarry_timing::phase(Phase::EngineRead);
-        let prefix = collection.prefix.as_bytes().len();
-        // What the piece itself has done to a unique key so far: its new owner, or none.
-        let mut owners: HashMap<&[u8], Option<usize>> = HashMap::new();
-        // By where their keys begin.
-        let (mut old_left, mut new_left) = (FxHashSet::default(), FxHashSet::default());
         let mut refused = None;
-        let is_unique = |entry: &&Entry| detail.indexes[usize::from(entry.index)].unique;
-        'piece: for position in 0..staged.len() {
-            let record_key = &record_keys[staged[position].key];
-            let own = &record_key[prefix..];
-            for entry in self.old.of_document(position).iter().filter(is_unique) {
-                let key = self.old.key(entry);
-                if detail.indexes[usize::from(entry.index)].is_unique_build()
-                    && (owners.contains_key(key) || !owns_entry(&writer.parts.reads, key, own)?)
-                {
-                    old_left.insert(entry.key.start);
-                    continue;
-                }
-                owners.insert(key, None);
-            }
-            for entry in self.new.of_document(position).iter().filter(is_unique) {
-                let key = self.new.key(entry);
-                let taken = match owners.get(key) {
-                    Some(owner) => owner.is_some_and(|owner| owner != position),
-                    None => {
-                        let mut taken = false;
-                        writer.parts.reads.get(key, &mut |value| {
-                            taken = split_unique_value(value).is_none_or(|(owner, _)| owner != own);
-                        })?;
-                        taken
-                    }
+        let left_out = {
+            let (old, new) = (&self.old, &self.new);
+            let mut check = UniqueCheck::new(latest, builds, collection, detail);
+            for (position, change) in staged.iter().enumerate() {
+                let changed = Changed {
+                    document: position as u32,
+                    record_key: &record_keys[change.key],
+                    old: (old, old.of_document(position)),
+                    new: (new, new.of_document(position)),
                 };
-                if taken {
-                    let index = &detail.indexes[usize::from(entry.index)];
-                    let value = self.new.value(entry);
-                    if index.is_unique_build() {
-                        note_duplicate(
-                            &writer.parts.builds,
-                            collection,
-                            index,
-                            record_key,
-                            (key, value),
-                        );
-                        new_left.insert(entry.key.start);
-                        continue;
-                    }
-                    refused = Some((position, duplicate_key(collection, index, key, value)));
-                    break 'piece;
+                if let Some(error) = check.check(&changed)? {
+                    refused = Some((position, error));
+                    break;
                 }
-                owners.insert(key, Some(position));
+                // Nobody comes behind the last one.
+                if position + 1 < staged.len() {
+                    check.claim(&changed);
+                }
             }
-        }
-        drop(owners);
-        if !(old_left.is_empty() && new_left.is_empty()) {
-            let stays = |left: &FxHashSet<u32>, entry: &Entry| !left.contains(&entry.key.start);
-            self.old.entries.retain(|entry| stays(&old_left, entry));
-            self.new.entries.retain(|entry| stays(&new_left, entry));
-        }
+            check.into_left_out()
+        };
+        left_out.take_from(&mut self.old, &mut self.new);
         Ok(refused)
     }
 

@@ -1,13 +1,18 @@
 //! Changes and deletes: a piece of records that are looked at again under their locks.
 
+use std::ops::Deref;
+
 use quarry_bson::RawDocument;
 use quarry_journal::Until;
 
+use super::Writer;
 use super::modified_keys::ModifiedKeys;
-use super::{Piece, Writer};
+use super::unit::{Latest, Piece, Unit, WriteUnit};
+use crate::catalog::collection::{Collection, Detail};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
+use crate::locks::WriteLocks;
 use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
@@ -46,77 +51,162 @@ impl Writer {
         record_keys: &[Vec<u8>],
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
-        let _epoch = self.parts.reads.enter_to_write();
-        let Some((collection, _hold)) = self
+        let mut unit = Unit::of_one_piece(&self.parts.locks);
+        let (collection, hold) = self
             .parts
             .holds
             .hold_shared(namespace, operation)?
             .filter(|(held, _)| held.ident == expected)
-        else {
-            return Err(Error::QueryPlanKilled(format!(
-                "collection dropped. UUID of `{namespace}` has changed"
-            )));
-        };
+            .ok_or_else(|| has_gone(namespace))?;
+        unit.locks.keep(hold);
         let detail = self.parts.catalog.detail(&collection)?;
-        let hashes = record_keys.iter().map(|key| lock_hash(key)).collect();
-        let _records = self.parts.locks.records.lock(hashes, operation)?;
-        let mut outcome = Modified::default();
-        let staged = self.compute_changes(record_keys, compute, &mut outcome)?;
-        let mut keys = ModifiedKeys::default();
-        let mut staged = keys.make(&collection, detail, record_keys, staged, &mut outcome);
-        let _uniques = keys.lock_uniques(self, detail, operation)?;
-        let refused = keys.refuse_taken(self, &collection, detail, &staged, record_keys)?;
-        if let Some((position, error)) = refused {
-            staged.truncate(position);
-            outcome.error = Some(error);
-        }
-        let news = staged.iter().filter_map(|change| change.new.as_deref());
-        let bytes = keys.bytes_len() + news.map(<[u8]>::len).sum::<usize>();
+        let mut change = ModifyPiece::new(&collection, detail, record_keys);
+        change.prepare(self, &mut unit, compute, operation)?;
+        let bytes = change.bytes_len();
         let _admitted = match collection.is_clustered() {
             true => self.admit(bytes, operation)?,
             false => self.parts.locks.large_batches.admit_under_exclusive_hold(),
         };
-        let mut piece = Piece::default();
-        for (position, change) in staged.iter().enumerate() {
-            let key = &record_keys[change.key];
-            outcome.matched += 1;
-            match &change.new {
-                Some(new) => {
-                    piece.put_document(key, new, Some(change.old.len()));
-                    outcome.modified += 1;
-                }
-                None => {
-                    piece.delete_document(key, change.old.len());
-                    outcome.deleted += 1;
-                }
-            }
-            keys.stage(position, detail, &mut piece);
-        }
+        let mut piece = change.stage();
         if !collection.is_clustered() {
-            let deleted = staged.iter().filter(|change| change.new.is_none());
-            let deleted = deleted.map(|change| record_keys[change.key].as_slice());
-            self.keep_record_id(&collection, deleted, &mut piece)?;
+            self.keep_record_id(&collection, change.deleted(), &mut piece)?;
         }
+        let mut outcome = change.outcome;
         outcome.lsn = self.commit_piece(operation, &collection, piece, Until::Applied)?;
         Ok(outcome)
     }
 
-    fn compute_changes(
+    /// Stages changes of the records that still stand under `record_keys` in a unit.
+    pub fn modify_in(
         &self,
+        unit: &mut WriteUnit,
+        operation: &Operation,
+        namespace: &Namespace,
+        expected: Ident,
         record_keys: &[Vec<u8>],
         compute: &mut Compute<'_>,
-        outcome: &mut Modified,
-    ) -> Result<Vec<StagedChange>> {
-        let mut staged = Vec::with_capacity(record_keys.len());
+    ) -> Result<Modified> {
+        let collection = self.hold_in_unit(unit, namespace)?;
+        if collection.ident != expected {
+            return Err(has_gone(namespace));
+        }
+        let detail = self.parts.catalog.detail(&collection)?;
+        let mut change = ModifyPiece::new(&collection, detail, record_keys);
+        change.prepare(self, &mut unit.unit, compute, operation)?;
+        let piece = change.stage();
+        unit.add(&collection, piece)?;
+        Ok(change.outcome)
+    }
+}
+
+fn has_gone(namespace: &Namespace) -> Error {
+    Error::QueryPlanKilled(format!(
+        "collection dropped. UUID of `{namespace}` has changed"
+    ))
+}
+
+/// The state of one change between its steps.
+struct ModifyPiece<'m> {
+    collection: &'m Collection,
+    detail: &'m Detail,
+    record_keys: &'m [Vec<u8>],
+    staged: Vec<StagedChange>,
+    keys: ModifiedKeys,
+    outcome: Modified,
+}
+
+impl<'m> ModifyPiece<'m> {
+    fn new(
+        collection: &'m Collection,
+        detail: &'m Detail,
+        record_keys: &'m [Vec<u8>],
+    ) -> ModifyPiece<'m> {
+        ModifyPiece {
+            collection,
+            detail,
+            record_keys,
+            staged: Vec::new(),
+            keys: ModifiedKeys::default(),
+            outcome: Modified::default(),
+        }
+    }
+
+    /// Everything before the staging: locks, computes the changes from the latest documents, makes and checks their keys.
+    fn prepare<L: Deref<Target = WriteLocks>>(
+        &mut self,
+        writer: &Writer,
+        unit: &mut Unit<L>,
+        compute: &mut Compute<'_>,
+        operation: &Operation,
+    ) -> Result<()> {
+        let hashes = self.record_keys.iter().map(|key| lock_hash(key)).collect();
+        unit.locks.lock_records(hashes, operation)?;
+        let reads = &writer.parts.reads;
+        self.compute_changes(unit.latest(reads), compute)?;
+        let (collection, detail, record_keys) = (self.collection, self.detail, self.record_keys);
+        let outcome = &mut self.outcome;
+        self.keys
+            .make(collection, detail, record_keys, &mut self.staged, outcome);
+        let hashes = self.keys.lock_hashes(detail);
+        if hashes.is_empty() {
+            return Ok(());
+        }
+        unit.locks.lock_uniques(hashes, operation)?;
+        let builds = &writer.parts.builds;
+        let (latest, staged) = (unit.latest(reads), &self.staged);
+        let refused =
+            self.keys
+                .refuse_taken(latest, builds, collection, detail, staged, record_keys)?;
+        if let Some((position, error)) = refused {
+            self.staged.truncate(position);
+            self.outcome.error = Some(error);
+        }
+        Ok(())
+    }
+
+    /// Of all new documents and entries.
+    fn bytes_len(&self) -> usize {
+        let news = self
+            .staged
+            .iter()
+            .filter_map(|change| change.new.as_deref());
+        self.keys.bytes_len() + news.map(<[u8]>::len).sum::<usize>()
+    }
+
+    /// The keys of the records that are deleted.
+    fn deleted(&self) -> impl Iterator<Item = &[u8]> {
+        let deleted = self.staged.iter().filter(|change| change.new.is_none());
+        deleted.map(|change| self.record_keys[change.key].as_slice())
+    }
+
+    fn stage(&mut self) -> Piece {
+        let mut piece = Piece::default();
+        for (position, change) in self.staged.iter().enumerate() {
+            let key = &self.record_keys[change.key];
+            self.outcome.matched += 1;
+            match &change.new {
+                Some(new) => {
+                    piece.put_document(key, new, Some(change.old.len()));
+                    self.outcome.modified += 1;
+                }
+                None => {
+                    piece.delete_document(key, change.old.len());
+                    self.outcome.deleted += 1;
+                }
+            }
+            self.keys.stage(position, self.detail, &mut piece);
+        }
+        piece
+    }
+
+    fn compute_changes(&mut self, latest: Latest<'_>, compute: &mut Compute<'_>) -> Result<()> {
+        let (staged, outcome) = (&mut self.staged, &mut self.outcome);
+        staged.reserve(self.record_keys.len());
         let (mut old, mut new) = (Vec::new(), Vec::new());
-        for (key, record_key) in record_keys.iter().enumerate() {
+        for (key, record_key) in self.record_keys.iter().enumerate() {
             old.clear();
             new.clear();
-            if !self
-                .parts
-                .reads
-                .get_record(record_key, &mut |bytes| old.extend_from_slice(bytes))?
-            {
+            if !latest.get_record(record_key, &mut |bytes| old.extend_from_slice(bytes))? {
                 continue;
             }
             match compute(key, RawDocument::new(&old)?, &mut new) {
@@ -140,7 +230,7 @@ impl Writer {
                 }
             }
         }
-        Ok(staged)
+        Ok(())
     }
 }
 

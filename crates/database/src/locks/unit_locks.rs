@@ -1,0 +1,138 @@
+//! The locks of one unit of writes: an epoch, holds of collections, locks of records and of unique keys.
+//!
+//! They end together when this is dropped, on whatever thread that happens. A unit of one piece borrows the tables and
+//! waits for what others have. A unit of several pieces shares them, so that it can outlive the command that began it, and
+//! the thread; it never waits for a lock, since two such units could wait for each other: it answers WriteConflict.
+
+use std::ops::Deref;
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use crate::error::Result;
+use crate::keyspace::ident::Ident;
+use crate::locks::WriteLocks;
+use crate::locks::hold::Hold;
+use crate::locks::record_locks::LockTable;
+use crate::operation::Operation;
+use crate::snapshot::epochs::Epochs;
+
+/// The locks of a unit. `L` is a borrow of the tables, or a share in them.
+pub(crate) struct UnitLocks<L: Deref<Target = WriteLocks>> {
+    tables: L,
+    /// Generation and shard of its epoch.
+    epoch: (u8, u8),
+    /// Collections, and whether they are held exclusively.
+    holds: SmallVec<[(Ident, bool); 1]>,
+    records: Hashes,
+    uniques: Hashes,
+}
+
+/// The hashes of locked keys.
+enum Hashes {
+    /// Taken by one call.
+    Once(SmallVec<[u64; 4]>),
+    /// Taken by several calls, of which each leaves out what is there. The hashes are seeded (`lock_hash`).
+    Growing(FxHashSet<u64>),
+}
+
+impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
+    /// For a unit of one piece: it waits for locks that others have.
+    pub fn of_one_piece(tables: L) -> UnitLocks<L> {
+        UnitLocks::new(tables, || Hashes::Once(SmallVec::new()))
+    }
+
+    /// For a unit of several pieces: a lock that another unit has is a WriteConflict.
+    pub fn of_many_pieces(tables: L) -> UnitLocks<L> {
+        UnitLocks::new(tables, || Hashes::Growing(FxHashSet::default()))
+    }
+
+    #[inline]
+    fn new(tables: L, hashes: impl Fn() -> Hashes) -> UnitLocks<L> {
+        let epoch = Epochs::enter(&*tables.epochs).into_parts();
+        UnitLocks {
+            tables,
+            epoch,
+            holds: SmallVec::new(),
+            records: hashes(),
+            uniques: hashes(),
+        }
+    }
+
+    /// Shares the collection with other writers; for a unit of several pieces, at most once.
+    pub fn try_hold(&mut self, ident: Ident) -> Result<()> {
+        if self.holds.iter().any(|(held, _)| *held == ident) {
+            return Ok(());
+        }
+        let hold = self.tables.holds.try_shared(ident)?.into_parts();
+        self.holds.push(hold);
+        Ok(())
+    }
+
+    /// Keeps a hold that was taken from the same tables.
+    pub fn keep(&mut self, hold: Hold<'_>) {
+        self.holds.push(hold.into_parts());
+    }
+
+    /// Locks records, before any unique key.
+    #[inline]
+    pub fn lock_records(
+        &mut self,
+        hashes: SmallVec<[u64; 4]>,
+        operation: &Operation,
+    ) -> Result<()> {
+        self.records.lock(&self.tables.records, hashes, operation)
+    }
+
+    /// Locks unique keys, behind all records.
+    #[inline]
+    pub fn lock_uniques(
+        &mut self,
+        hashes: SmallVec<[u64; 4]>,
+        operation: &Operation,
+    ) -> Result<()> {
+        self.uniques.lock(&self.tables.uniques, hashes, operation)
+    }
+}
+
+impl Hashes {
+    #[inline]
+    fn lock(
+        &mut self,
+        table: &LockTable,
+        mut hashes: SmallVec<[u64; 4]>,
+        operation: &Operation,
+    ) -> Result<()> {
+        match self {
+            Hashes::Once(once) => {
+                debug_assert!(once.is_empty(), "a unit of one piece locks once");
+                *once = table.lock(hashes, operation)?.into_hashes();
+            }
+            Hashes::Growing(known) => {
+                hashes.retain(|hash| !known.contains(hash));
+                known.extend(table.try_lock(hashes)?.into_hashes());
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn release_from(&self, table: &LockTable) {
+        match self {
+            Hashes::Once(once) => once.iter().for_each(|&hash| table.release(hash)),
+            Hashes::Growing(known) => known.iter().for_each(|&hash| table.release(hash)),
+        }
+    }
+}
+
+impl<L: Deref<Target = WriteLocks>> Drop for UnitLocks<L> {
+    fn drop(&mut self) {
+        let tables = &*self.tables;
+        self.uniques.release_from(&tables.uniques);
+        self.records.release_from(&tables.records);
+        for &(ident, exclusive) in &self.holds {
+            tables.holds.release(ident, exclusive);
+        }
+        tables.epochs.leave(self.epoch.0, self.epoch.1);
+    }
+}

@@ -1,0 +1,184 @@
+//! Unique keys of a piece: locked together, and given to its documents one after the other.
+//!
+//! Every writer of index entries checks them here: inserts, changes, and builds. A key is taken if another document of the
+//! piece has it by now, or if it stands and names another document. In an index that is being built a taken key is noted
+//! and its entry left out (`unique_build`); in any other one it is refused.
+
+use hashbrown::{HashMap, HashSet};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use super::duplicate::{duplicate_key, note_duplicate};
+use super::unit::Latest;
+use crate::build::builds::Builds;
+use crate::catalog::collection::{Collection, Detail};
+use crate::error::{Error, Result};
+use crate::index::entry::split_unique_value;
+use crate::index::key_buffer::{Entry, KeyBuffer};
+use crate::locks::record_locks::lock_hash;
+
+/// The hashes of the unique keys in these buffers, to be locked by one call.
+pub(crate) fn lock_hashes(detail: &Detail, buffers: &[&KeyBuffer]) -> SmallVec<[u64; 4]> {
+    let mut hashes = SmallVec::new();
+    for buffer in buffers {
+        let unique = buffer
+            .entries
+            .iter()
+            .filter(|entry| is_unique(detail, entry));
+        hashes.extend(unique.map(|entry| lock_hash(buffer.key(entry))));
+    }
+    hashes
+}
+
+pub(super) fn is_unique(detail: &Detail, entry: &Entry) -> bool {
+    detail.indexes[usize::from(entry.index)].unique
+}
+
+/// The check of one piece. The caller has locked its unique keys and shows its documents in their order.
+pub(crate) struct UniqueCheck<'c> {
+    latest: Latest<'c>,
+    builds: &'c Builds,
+    collection: &'c Collection,
+    detail: &'c Detail,
+    /// What the piece has done to a unique key so far: the document that has it now, or none.
+    owners: HashMap<&'c [u8], Option<u32>>,
+    /// The keys that stand, where the caller has asked for all that its new documents bring at once.
+    standing: Option<HashSet<&'c [u8]>>,
+    left: LeftOut,
+}
+
+/// The entries that stay as they are, by where their keys begin in their buffers.
+#[derive(Default)]
+pub(crate) struct LeftOut {
+    pub old: FxHashSet<u32>,
+    pub new: FxHashSet<u32>,
+}
+
+/// The entries of one document that go and that come.
+pub(crate) struct Changed<'c> {
+    pub document: u32,
+    pub record_key: &'c [u8],
+    pub old: (&'c KeyBuffer, &'c [Entry]),
+    pub new: (&'c KeyBuffer, &'c [Entry]),
+}
+
+impl<'c> UniqueCheck<'c> {
+    pub fn new(
+        latest: Latest<'c>,
+        builds: &'c Builds,
+        collection: &'c Collection,
+        detail: &'c Detail,
+    ) -> UniqueCheck<'c> {
+        UniqueCheck {
+            latest,
+            builds,
+            collection,
+            detail,
+            owners: HashMap::new(),
+            standing: None,
+            left: LeftOut::default(),
+        }
+    }
+
+    /// Asks for all these keys at once, which no document of the piece has yet.
+    pub fn ask_for_all(&mut self, keys: &[&'c [u8]]) -> Result<()> {
+        let mut standing = HashSet::with_capacity(keys.len());
+        let mut note = |at: usize| {
+            standing.insert(keys[at]);
+        };
+        self.latest.find_present(keys, &mut note)?;
+        self.standing = Some(standing);
+        Ok(())
+    }
+
+    /// The refusal of the document whose entries these are, if one of its keys is taken; else the keys are its own. After
+    /// a refusal a piece goes on only with documents that have no old entries.
+    pub fn check(&mut self, changed: &Changed<'c>) -> Result<Option<Error>> {
+        let own = &changed.record_key[self.collection.prefix.as_bytes().len()..];
+        let (buffer, old) = changed.old;
+        for entry in old.iter().filter(|entry| is_unique(self.detail, entry)) {
+            let key = buffer.key(entry);
+            let is_build = self.detail.indexes[usize::from(entry.index)].is_unique_build();
+            // An entry of a build that names another document is that one's to delete.
+            if is_build && (self.owners.contains_key(key) || !self.owns(key, own)?) {
+                self.left.old.insert(entry.key.start);
+                continue;
+            }
+            self.owners.insert(key, None);
+        }
+        let (buffer, new) = changed.new;
+        for entry in new.iter().filter(|entry| is_unique(self.detail, entry)) {
+            let key = buffer.key(entry);
+            if !self.is_taken(key, changed.document, own)? {
+                continue;
+            }
+            let index = &self.detail.indexes[usize::from(entry.index)];
+            let value = buffer.value(entry);
+            if !index.is_unique_build() {
+                return Ok(Some(duplicate_key(self.collection, index, key, value)));
+            }
+            let record_key = changed.record_key;
+            note_duplicate(
+                self.builds,
+                self.collection,
+                index,
+                record_key,
+                (key, value),
+            );
+            self.left.new.insert(entry.key.start);
+        }
+        Ok(None)
+    }
+
+    /// Gives the document the keys that `check` has let through, so that those behind it find them taken.
+    pub fn claim(&mut self, changed: &Changed<'c>) {
+        let (buffer, new) = changed.new;
+        for entry in new.iter().filter(|entry| is_unique(self.detail, entry)) {
+            if self.left.new.is_empty() || !self.left.new.contains(&entry.key.start) {
+                self.owners
+                    .insert(buffer.key(entry), Some(changed.document));
+            }
+        }
+    }
+
+    /// What is to be left out of the entries that go and come.
+    pub fn into_left_out(self) -> LeftOut {
+        self.left
+    }
+
+    fn is_taken(&self, key: &[u8], document: u32, own: &[u8]) -> Result<bool> {
+        if let Some(owner) = self.owners.get(key) {
+            return Ok(owner.is_some_and(|owner| owner != document));
+        }
+        if let Some(standing) = &self.standing {
+            return Ok(standing.contains(key));
+        }
+        let mut is_taken = false;
+        self.latest.get(key, &mut |value| {
+            is_taken = split_unique_value(value).is_none_or(|(owner, _)| owner != own);
+        })?;
+        Ok(is_taken)
+    }
+
+    /// Whether the unique entry `key` stands and names the record with the suffix `own`.
+    fn owns(&self, key: &[u8], own: &[u8]) -> Result<bool> {
+        let mut owns = false;
+        self.latest.get(key, &mut |value| {
+            owns = split_unique_value(value).is_some_and(|(owner, _)| owner == own);
+        })?;
+        Ok(owns)
+    }
+}
+
+impl LeftOut {
+    /// Takes the entries out of the buffers that they stand in.
+    pub fn take_from(self, old: &mut KeyBuffer, new: &mut KeyBuffer) {
+        let stays = |left: &FxHashSet<u32>, entry: &Entry| !left.contains(&entry.key.start);
+        if !self.old.is_empty() {
+            old.entries.retain(|entry| stays(&self.old, entry));
+        }
+        if !self.new.is_empty() {
+            new.entries.retain(|entry| stays(&self.new, entry));
+        }
+    }
+}
