@@ -13,7 +13,9 @@ pub const OUTPUT_PATH: &str = "crates/query/src/error_code.rs";
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The number.
     pub code: i32,
+    /// The name, as clients see it in `codeName`.
     pub name: String,
 }
 

@@ -3,6 +3,7 @@
 //! `style` reads the sources and reports every breach of the plan's rules; `circles` finds files that
 //! lead back to themselves; `error_codes` turns the public table of error numbers into Rust. Neither writes anything by itself: `main` does.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod circles;
 pub mod error_codes;

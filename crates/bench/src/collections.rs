@@ -19,12 +19,17 @@ const TOUCHED: u64 = 1000;
 
 /// The options of `quarry-bench collections`.
 pub struct Options {
+    /// The engine of the servers that the bench starts.
     pub engine: String,
+    /// How many collections are made.
     pub count: u64,
+    /// How many connections make them.
     pub connections: u64,
+    /// How many point reads are measured.
     pub reads: u64,
 }
 
+/// Runs the bench, prints its tables and writes its reports.
 pub fn run(options: &Options) -> io::Result<()> {
     let directory = target_directory()
         .join("bench/data")

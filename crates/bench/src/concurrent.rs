@@ -17,7 +17,9 @@ use crate::peers::{CANNED, Peer, Peers};
 use crate::raw_client::RawClient;
 use crate::report::Report;
 
+/// The database of the workloads.
 pub const DATABASE: &str = "quarry_bench";
+/// The collection of the workloads.
 pub const COLLECTION: &str = "simple";
 
 /// Latencies beyond a minute are recorded as a minute.
@@ -32,9 +34,12 @@ const FILLER_BATCHES: u64 = 40;
 const FILLER_BATCH: u64 = 512;
 const FILLER_BYTES: usize = 8192;
 
+/// The operation that every connection repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// A find by `_id`.
     PointRead,
+    /// An insert of one document.
     Insert,
 }
 
@@ -49,15 +54,21 @@ impl Operation {
 
 /// The measurements of one turn.
 pub struct Sample {
+    /// The latencies, in nanoseconds.
     pub latency: Histogram<u64>,
+    /// How long the turn lasted.
     pub seconds: f64,
 }
 
 /// The options of `quarry-bench concurrent`.
 pub struct Options {
+    /// The servers to measure; none: the bench starts its own.
     pub given: Vec<Peer>,
+    /// The numbers of connections, each of which is a case.
     pub connections: Vec<u32>,
+    /// How long one turn of one side lasts.
     pub turn: Duration,
+    /// How often the sides take turns.
     pub rounds: u32,
 }
 
@@ -69,6 +80,7 @@ pub fn key_at(first: u64, count: u64, keys: u64) -> u64 {
     (mixed >> 20) % keys
 }
 
+/// Runs the bench, prints its tables and writes its reports.
 pub fn run(options: &Options) -> io::Result<()> {
     let peers = Peers::given_or_started(&options.given, &["rocksdb", "mdbx", "memory"])?;
     let ours = peers

@@ -14,18 +14,26 @@ const SCRIPT: &str = include_str!("../crud.py");
 
 /// The options of `quarry-bench crud`.
 pub struct Options {
+    /// The servers to measure; none: the bench starts its own.
     pub given: Vec<Peer>,
+    /// The Python interpreter that has pymongo.
     pub python: String,
+    /// How often all cases are run.
     pub passes: u32,
+    /// Operations of each case in each pass.
     pub iterations: u32,
+    /// Only the cases whose names contain this.
     pub only: Option<String>,
 }
 
 /// One case on one side, in microseconds.
 #[derive(Deserialize)]
 pub struct Figure {
+    /// The case's name.
     pub case: String,
+    /// The server's name.
     pub name: String,
+    /// The median, in microseconds.
     pub p50: f64,
     p90: f64,
     p99: f64,
@@ -33,6 +41,7 @@ pub struct Figure {
     added: f64,
 }
 
+/// Runs the bench, prints its tables and writes its reports.
 pub fn run(options: &Options) -> io::Result<()> {
     let peers = Peers::given_or_started(&options.given, &["rocksdb", "mdbx", "memory"])?;
     let ours = peers

@@ -11,6 +11,7 @@ pub fn simple(prefix: &str, seq: u64) -> Document {
     doc! { "_id": (simple_id(prefix, seq)), "seq": (seq as i64), "data": DATA }
 }
 
+/// The `_id` of the document with this number.
 pub fn simple_id(prefix: &str, seq: u64) -> String {
     format!("{prefix}_{seq}")
 }

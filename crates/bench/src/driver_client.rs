@@ -21,6 +21,7 @@ pub struct DriverClient {
 }
 
 impl DriverClient {
+    /// Connects with this many connections at most.
     pub fn connect(peer: &Peer, connections: u32) -> io::Result<DriverClient> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

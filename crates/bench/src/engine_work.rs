@@ -9,7 +9,9 @@ use crate::raw_client::RawClient;
 /// The background jobs of an engine so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct EngineWork {
+    /// Flushes, or steady points.
     pub flushes: i64,
+    /// Compactions.
     pub compactions: i64,
 }
 

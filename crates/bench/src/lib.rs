@@ -6,6 +6,7 @@
 //!
 //! Left out: judging the numbers. A bench reports; whether a bar holds is for the reader.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod canned;
 pub mod collections;

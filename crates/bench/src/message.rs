@@ -7,9 +7,13 @@ use std::net::TcpStream;
 
 use quarry_bson::{Document, RawDocument};
 
+/// The length of a message's header.
 pub const HEADER_BYTES: usize = 16;
+/// The number of OP_REPLY.
 pub const OP_REPLY: i32 = 1;
+/// The number of OP_QUERY.
 pub const OP_QUERY: i32 = 2004;
+/// The number of OP_MSG.
 pub const OP_MSG: i32 = 2013;
 
 /// The flag of an OP_MSG that wants no reply.
@@ -43,6 +47,7 @@ pub fn request_id(message: &[u8]) -> i32 {
     read_i32(message, 4)
 }
 
+/// The number of a message's operation.
 pub fn op_code(message: &[u8]) -> i32 {
     read_i32(message, 12)
 }

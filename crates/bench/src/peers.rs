@@ -12,7 +12,9 @@ pub const CANNED: &str = "canned";
 /// One server to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
+    /// The name in tables.
     pub name: String,
+    /// The address, as drivers take it.
     pub uri: String,
 }
 
@@ -40,6 +42,7 @@ impl Peer {
 
 /// The sides, and the processes that were started for them and end with this value.
 pub struct Peers {
+    /// The servers, in the order of the columns.
     pub peers: Vec<Peer>,
     servers: Vec<Server>,
     scratch: Option<PathBuf>,

@@ -15,7 +15,9 @@ const POLL: Duration = Duration::from_millis(2);
 /// A running server. Dropping it kills it; its directory stays until `remove`.
 pub struct Server {
     child: Child,
+    /// The port that the server listens on.
     pub port: u16,
+    /// The directory of its data.
     pub directory: PathBuf,
     engine: String,
     launch: Launch,
@@ -39,10 +41,12 @@ impl Server {
             .map_or_else(|| target_directory().join("release/quarry"), PathBuf::from)
     }
 
+    /// Starts a server over `directory` with default options, and waits until it listens.
     pub fn start(engine: &str, directory: &Path) -> io::Result<Server> {
         Server::launch(engine, directory, Launch::default())
     }
 
+    /// Like `start`, with options.
     pub fn launch(engine: &str, directory: &Path, launch: Launch) -> io::Result<Server> {
         fs::create_dir_all(directory)?;
         let log = fs::OpenOptions::new()
@@ -89,10 +93,12 @@ impl Server {
         Ok(server)
     }
 
+    /// The server's address, as drivers take it.
     pub fn uri(&self) -> String {
         format!("mongodb://127.0.0.1:{}/", self.port)
     }
 
+    /// The server's process.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }

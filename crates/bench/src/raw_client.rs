@@ -16,6 +16,7 @@ pub struct RawClient {
 }
 
 impl RawClient {
+    /// Opens one connection.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<RawClient> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;

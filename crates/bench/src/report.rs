@@ -12,9 +12,13 @@ use crate::process::target_directory;
 /// One line of the JSON file: a case measured on every side in one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Case {
+    /// The case's name, with its parts between slashes.
     pub case: String,
+    /// The unit; it says whether less or more is better.
     pub unit: String,
+    /// Our figure.
     pub ours: Option<f64>,
+    /// The figures of the others, by name.
     pub peers: BTreeMap<String, f64>,
     /// The figure that the machine itself allows, where that is measured.
     pub limit: Option<f64>,
@@ -33,6 +37,7 @@ pub struct Report {
 }
 
 impl Report {
+    /// An empty report. `command` is what reproduces it.
     pub fn new(name: &'static str, title: &'static str, command: impl Into<String>) -> Report {
         Report {
             name,
@@ -43,6 +48,7 @@ impl Report {
         }
     }
 
+    /// Adds a paragraph above the table.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }

@@ -41,13 +41,19 @@ const CRUD_CASES: &str = "simple";
 
 /// The options of `quarry-bench shortcuts`.
 pub struct Options {
+    /// The engine of the servers that the bench starts.
     pub engine: String,
+    /// The Python interpreter that has pymongo.
     pub python: String,
+    /// How often all cases are run.
     pub passes: u32,
+    /// Operations of each case in each pass.
     pub iterations: u32,
+    /// The numbers of connections, each of which is a case.
     pub connections: Vec<u32>,
     /// Length of one turn of one side.
     pub turn: Duration,
+    /// How often the sides take turns.
     pub rounds: u32,
 }
 
@@ -108,6 +114,7 @@ struct Line {
     ratios: Vec<f64>,
 }
 
+/// Runs the bench, prints its tables and writes its reports.
 pub fn run(options: &Options) -> io::Result<()> {
     let parameter = |text: &str| Launch {
         arguments: vec!["--setParameter".into(), text.into()],

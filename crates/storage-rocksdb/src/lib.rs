@@ -11,6 +11,7 @@
 //! [`Engine::ready`]: quarry_storage::Engine::ready
 
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 mod cache_use;
 mod cursor;

@@ -5,9 +5,11 @@ use std::fmt;
 /// One place that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
+    /// The file's path from the root.
     pub path: String,
     /// Counted from 1; 0 where the whole file is meant.
     pub line: usize,
+    /// The rule, as it is broken here.
     pub what: String,
 }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 /// A file by its path from the root, with `/` between the parts.
 #[derive(Clone, Debug)]
 pub struct File {
+    /// The path from the root.
     pub path: String,
+    /// The content.
     pub text: String,
 }
 
@@ -28,8 +30,10 @@ impl File {
     }
 }
 
+/// The text files of the repository.
 #[derive(Clone, Debug, Default)]
 pub struct Repository {
+    /// The files, sorted by path.
     pub files: Vec<File>,
 }
 

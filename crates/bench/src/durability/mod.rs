@@ -31,12 +31,17 @@ const FILLER_COMMANDS: u64 = 2000;
 
 /// The options of `quarry-bench durability`.
 pub struct Options {
+    /// The engines, each with a server of its own.
     pub engines: Vec<String>,
+    /// The numbers of connections, each of which is a case.
     pub connections: Vec<u32>,
+    /// How long one turn of one side lasts.
     pub turn: Duration,
+    /// How often the sides take turns.
     pub rounds: u32,
     /// How long the quiet machine and the loaded one are measured, in turns.
     pub tail_turn: Duration,
+    /// How often the quiet machine and the loaded one take turns.
     pub tail_rounds: u32,
 }
 
@@ -85,6 +90,7 @@ impl Total {
     }
 }
 
+/// Runs the bench, prints its tables and writes its reports.
 pub fn run(options: &Options) -> io::Result<()> {
     let scratch = target_directory()
         .join("bench/data")

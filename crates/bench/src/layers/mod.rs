@@ -34,9 +34,13 @@ const SHARE: f64 = 0.1;
 const RECEIVE_TIME: Duration = Duration::from_secs(3);
 const QUANTILES: [f64; 2] = [0.5, 0.99];
 
+/// The options of `quarry-bench layers`.
 pub struct Options {
+    /// The engine of the servers that the bench starts.
     pub engine: String,
+    /// The numbers of connections, each of which is a case.
     pub connections: Vec<u32>,
+    /// How long one turn of one side lasts.
     pub turn: Duration,
 }
 
@@ -72,6 +76,7 @@ fn insert(collection: &str, documents: Vec<Value>) -> Document {
     doc! { "insert": collection, "documents": documents, "$db": DATABASE }
 }
 
+/// Runs the bench, prints its tables and writes its reports.
 pub fn run(options: &Options) -> io::Result<()> {
     let receiver = Receiver::start()?;
     let scratch = target_directory()

@@ -31,8 +31,11 @@ const BATCH: u64 = 10;
 /// Processes of each build, and of the control; one of each takes part in a round.
 const PROCESSES: usize = 6;
 
+/// The options of `quarry-bench timing`.
 pub struct Options {
+    /// The engine of the servers that the bench starts.
     pub engine: String,
+    /// How often the sides take turns.
     pub rounds: u32,
     /// Operations of one side in one round.
     pub turn: u32,
@@ -148,6 +151,7 @@ impl Outcome {
     }
 }
 
+/// Runs the bench, prints its tables and writes its reports.
 pub fn run(options: &Options) -> io::Result<()> {
     let scratch = target_directory()
         .join("bench/data")
