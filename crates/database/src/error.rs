@@ -1,4 +1,4 @@
-//! What can go wrong below the query language. `code` gives MongoDB's number for it.
+//! The errors below the query language. `code` gives MongoDB's number for each.
 
 use std::fmt;
 
@@ -26,7 +26,8 @@ pub enum Error {
     /// The collection of a running operation was dropped or renamed.
     QueryPlanKilled(String),
     WriteConflict,
-    /// Writes are refused: disk full, a failed sync, a failed engine. `retryable` says whether it can pass.
+    /// Writes are refused: the disk is full, or a sync or the engine has failed. With `no_space` they are taken again once
+    /// there is room; otherwise a restart is needed.
     WritesRefused {
         message: String,
         no_space: bool,

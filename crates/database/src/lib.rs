@@ -1,4 +1,4 @@
-//! Collections, indexes and transactions over one keyspace, on any engine, with one commit path.
+//! Collections and indexes over one keyspace, on any engine, with one commit path.
 //!
 //! Keeps true: every change goes through the journal before it is applied; an index never disagrees with its
 //! documents; counts are exact; memory follows the log, so that replay and a live commit are one. Leaves out: the query

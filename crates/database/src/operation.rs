@@ -30,7 +30,7 @@ pub struct Operation {
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     pub keys_examined: AtomicU64,
     pub docs_examined: AtomicU64,
-    /// Of several reads of one operation the first.
+    /// The plan of the operation's first read.
     pub plan: OnceLock<PlanSummary>,
 }
 
@@ -66,7 +66,7 @@ impl Operation {
         self.wish.load(Ordering::Relaxed) != GOES_ON
     }
 
-    /// What the operation commits will be waited for until it is durable, so that its sync may begin early.
+    /// Announces that somebody will wait until what the operation commits is durable, so that its sync may begin early.
     pub fn await_sync(&self) {
         self.awaits_sync.store(true, Ordering::Relaxed);
     }

@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// What must be found: the states of `n` that each document may have (the last durable one and all after it).
+/// The states that may be found: those of `n` that each document may have (the last durable one and all after it).
 type Model = BTreeMap<i32, Vec<Option<i32>>>;
 
 fn options() -> Options {

@@ -14,7 +14,7 @@ use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange};
 /// Pieces hold 256 collections: this many take three.
 const COLLECTIONS: usize = 600;
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// What keyspace.md calls the mark of a dropped database.
+/// The prefix of the marks of dropped databases, as keyspace.md has it.
 const MARKS: [u8; 2] = [0x00, 0x16];
 const CATALOG: &[u8] = b"\x00\x10big\x00";
 const COUNTERS: &[u8] = b"\x00\x13";

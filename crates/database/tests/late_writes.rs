@@ -17,7 +17,7 @@ const GROUPS: i32 = 200;
 struct Setup {
     database: Database,
     faulty: Arc<Faulty>,
-    /// What the database's engine really has.
+    /// The engine below the database, which shows what it really has.
     engine: Arc<Memory>,
     files: Arc<SimulatedFiles>,
 }

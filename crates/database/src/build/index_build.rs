@@ -36,7 +36,7 @@ const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
 const CANNOT_CREATE_INDEX: i32 = 67;
 const INDEX_BUILD_ABORTED: i32 = 276;
 
-/// What createIndexes reports.
+/// The report of createIndexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexesCreated {
     pub before: usize,
@@ -44,7 +44,7 @@ pub struct IndexesCreated {
     pub created_collection: bool,
 }
 
-/// What registering came to.
+/// The outcome of registering the indexes.
 enum Register<'b> {
     Done(Registered<'b>),
     /// Another createIndexes builds this one of the indexes.

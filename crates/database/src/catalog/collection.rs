@@ -32,7 +32,7 @@ pub struct Collection {
     pub(crate) detail: OnceLock<Detail>,
 }
 
-/// What writes and plans need of a collection.
+/// The part of a collection that writes and plans need: its indexes, compiled.
 pub struct Detail {
     pub indexes: Vec<Index>,
     pub keys: KeyGenerator,

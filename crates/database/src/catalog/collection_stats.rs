@@ -28,7 +28,7 @@ pub struct IndexStats {
     pub is_building: bool,
 }
 
-/// What the sizes of collections and databases are read from.
+/// The parts of a database from which the sizes of collections and databases are read.
 pub struct Sizes {
     engine: Arc<dyn Engine>,
     catalog: Arc<Catalog>,

@@ -22,7 +22,7 @@ use crate::snapshot::reads::ReadSnapshot;
 
 /// A database with more collections has some of them estimated for all.
 const ESTIMATED_MAX: usize = if cfg!(test) { 24 } else { 1024 };
-/// Of those that are estimated then, the collections with the most bytes of documents.
+/// How many of the estimated collections are those with the most bytes of documents.
 const LARGEST_MAX: usize = ESTIMATED_MAX / 4;
 /// A counter that is further away than so many others is looked up instead of walked to.
 const STEPS_TO_COUNTER: u32 = 16;

@@ -1,4 +1,4 @@
-//! What there is: databases and their collections, read from one snapshot of the catalog.
+//! Lists of databases and their collections, read from one snapshot of the catalog.
 //!
 //! Leaves out the collections of a database that was dropped and is still being cleaned up (`database_drop`).
 

@@ -142,7 +142,7 @@ impl Commits {
         Ok(())
     }
 
-    /// The same for a whole command that committed up to `lsn`. One that changed nothing waits for what it saw: whoever asks
+    /// Like `acknowledge`, but for a whole command that committed up to `lsn`. One that changed nothing waits for what it saw: whoever asks
     /// again for a change that was acknowledged at a lower level, and is told that it is there, relies on it.
     pub fn settle(&self, lsn: Option<u64>, level: Level) -> Result<()> {
         self.acknowledge(lsn.unwrap_or_else(|| self.journal.accepted_lsn()), level)

@@ -31,14 +31,14 @@ use quarry_timing::Phase;
 
 /// A larger batch takes so long to write that the next request would wait for it.
 const HELD_BYTES_MAX: usize = 256 << 10;
-/// So many groups are written at once after a batch was in another thread's way.
+/// After another thread had to hand over a held batch, this many groups are written to the engine immediately.
 const GROUPS_AT_ONCE: u32 = 64;
 
 thread_local! {
     static REPLIES: Cell<Replies> = const { Cell::new(Replies::AfterWrites) };
 }
 
-/// What this thread does with a group that it alone writes.
+/// How this thread treats a group that it alone writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replies {
     AfterWrites,
@@ -55,14 +55,14 @@ pub struct LateWrites {
     at_once: AtomicU32,
     keeps_refused: AtomicBool,
     held: Mutex<Held>,
-    /// Whoever waits for the engine with a batch that it did not take at once.
+    /// Held by the thread that waits for the engine with a batch that the engine did not take immediately.
     handing_over: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Held {
     batch: WriteBatch,
-    /// The same for readers, once the engine did not take it. From then on it is written under `handing_over` alone.
+    /// The batch as readers see it, once the engine did not take it. From then on it is written under `handing_over` alone.
     refused: Option<Overlay>,
 }
 
@@ -164,7 +164,7 @@ impl LateWrites {
         Ok(())
     }
 
-    /// The same unless it would have to wait.
+    /// Like `catch_up`, but gives up where it would have to wait.
     pub fn catch_up_at_once(&self) {
         drop(self.behind());
     }

@@ -25,7 +25,7 @@ pub const ALLOCATED: u8 = 2;
 const COLLECTION: u8 = 4;
 const FLAGS: u8 = SYSTEM | ALLOCATED | COLLECTION;
 
-/// What happened to one document.
+/// The change of one document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum OperationKind {

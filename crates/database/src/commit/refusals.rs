@@ -18,7 +18,7 @@ const QUIET: Duration = if cfg!(test) {
     Duration::from_secs(1)
 };
 
-/// What has changed.
+/// Whether writes are taken, as of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WritesNow {
     Refused { reason: String },
@@ -32,7 +32,7 @@ pub struct RefusedWrites {
     pub reason: Option<String>,
 }
 
-/// What is told of a change; called by the writer that it happened to.
+/// The function that is told of a change. The writer that it happened to calls it.
 pub type OnChange = Box<dyn Fn(&WritesNow) + Send + Sync>;
 
 #[derive(Default)]

@@ -82,7 +82,7 @@ impl Database {
         self.writer.begin(operation, reads)
     }
 
-    /// What the unit reads: its own writes over the latest state or its snapshot.
+    /// The reader of the unit: it sees the unit's own writes over the latest state or its snapshot.
     pub fn unit_reader<'u>(&self, unit: &'u WriteUnit) -> Result<UnitReader<'u>> {
         self.writer.reader(unit)
     }

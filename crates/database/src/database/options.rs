@@ -13,7 +13,7 @@ pub struct Options {
     pub commit_interval_ms: u64,
     /// `None`: the journal's default on a disk, less in memory.
     pub journal_segment_bytes: Option<u64>,
-    /// So many bytes of segments are kept that no checkpoint needs any more.
+    /// How many bytes of segments are kept that no checkpoint needs any more.
     pub journal_retain_bytes: u64,
     /// They are kept so long after their last write.
     pub journal_retain_ms: u64,

@@ -1,4 +1,4 @@
-//! What an open database says of itself: its engine and journal, its counters, and what is told to whoever runs it.
+//! The state of an open database: its engine and journal, its counters, and what is told to whoever runs it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Database {
         self.commits.journal()
     }
 
-    /// What the cache of records did so far; `None` without one.
+    /// The counters of the cache of records; `None` without one.
     pub fn record_cache_counters(&self) -> Option<RecordCacheCounters> {
         self.reads.records().map(|records| records.counters())
     }
@@ -53,7 +53,7 @@ impl Database {
     }
 }
 
-/// What tests of single wings look at.
+/// The parts that tests of single wings look at.
 #[cfg(test)]
 impl Database {
     pub(crate) fn commits(&self) -> &crate::commit::commits::Commits {

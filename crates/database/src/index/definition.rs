@@ -56,7 +56,7 @@ pub struct Index {
     pub building: bool,
     /// The specification as listIndexes shows it.
     pub spec: Document,
-    /// What its entries have met so far: a bit for each field that met an array, and `CUT_KEYS`.
+    /// The marks of what its entries have met so far: a bit for each field that met an array, and `CUT_KEYS`.
     marks: AtomicU64,
 }
 

@@ -18,7 +18,7 @@ use crate::index::definition::Index;
 use crate::keyspace::varint::{read_len, write_len};
 
 const HASH_BYTES: usize = 16;
-/// What a cut key keeps of the whole one.
+/// How many bytes of the whole key a cut one keeps.
 const CUT_BYTES: usize = KEY_BYTES_MAX - HASH_BYTES;
 /// How the values of cut keys begin: of a unique index, a record key of no bytes; of another one, a tag that type bits
 /// do not have.

@@ -1,11 +1,11 @@
-//! What one document has for the indexes of its collection: a slot for each first path component that any of them
+//! The fields of one document that the indexes of its collection need: a slot for each first path component that any of them
 //! names, and the texts among them, encoded once where most slots are fields of several indexes.
 
 use quarry_bson::{ElementType, RawElement, RawValue};
 use quarry_keystring::encode_text;
 use smallvec::SmallVec;
 
-/// What the key of one field is taken to need when room is made for it.
+/// The bytes that the key of one field is taken to need when room is made for it.
 pub const VALUE_BYTES: usize = 12;
 
 /// The values of the first path components that indexes name, as found in one document.
@@ -31,7 +31,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The same with its texts encoded.
+    /// Encodes its texts, once for all indexes.
     pub fn with_texts(self) -> Found<'a> {
         Found {
             texts: Texts::of(&self.slots),

@@ -18,10 +18,10 @@ use crate::keyspace::varint::write_len;
 
 const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
 const KEY_TOO_LONG: i32 = 17_280;
-/// What the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
+/// The bytes that the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
 const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
 
-/// What an entry is taken to need beside its fields, of `VALUE_BYTES` each, when room is made for the entries of a piece.
+/// The bytes that an entry is taken to need beside its fields, of `VALUE_BYTES` each, when room is made for the entries of a piece.
 const ENTRY_BYTES: usize = 32;
 /// More than that is made room for as it comes.
 const RESERVED_BYTES_MAX: usize = 1024 * 1024;
@@ -31,7 +31,7 @@ const RESERVED_BYTES_MAX: usize = 1024 * 1024;
 pub struct KeyGenerator {
     fields: Option<FieldSet>,
     slot_count: usize,
-    /// Of all indexes.
+    /// The number of fields of all indexes together.
     fields_len: usize,
     /// For each index, where each of its key fields is found.
     fields_of: Vec<SmallVec<[FieldSlot; 4]>>,
@@ -46,7 +46,7 @@ struct FieldSlot {
     direction: Direction,
 }
 
-/// What the entries of one document point to.
+/// The record that the entries of one document point to.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     pub document: u32,
@@ -99,7 +99,7 @@ impl KeyGenerator {
         Found::new(slots)
     }
 
-    /// The same for who asks for the entries of all indexes.
+    /// Like `extract`, for callers that make the entries of all indexes.
     pub fn extract_for_all<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
         let found = self.extract(document);
         let are_most_shared = self.fields_len >= 2 * self.slot_count;
@@ -293,7 +293,7 @@ impl Emit<'_, '_> {
         start
     }
 
-    /// What follows the fields of the entry that begins at `start`.
+    /// Appends what follows the fields of the entry that begins at `start`.
     fn finish(&mut self, start: usize) -> Result<()> {
         let KeyBuffer {
             bytes,
@@ -368,7 +368,7 @@ fn has_plain_type(id: RawValue<'_>) -> bool {
     )
 }
 
-/// Of states without arrays.
+/// The values of states without arrays.
 fn values<'s, 'a>(
     states: &'s States<'a, '_>,
 ) -> impl Iterator<Item = Option<RawValue<'a>>> + Clone + 's {

@@ -38,12 +38,12 @@ impl PathNumbers {
         self.numbers.get(path).copied()
     }
 
-    /// Of the fields of the index at that position among the collection's.
+    /// The numbers of the fields of the index at that position among the collection's.
     pub fn of_index(&self, position: usize) -> &[u16] {
         &self.of_indexes[position]
     }
 
-    /// Of the key of a clustered collection's records.
+    /// The numbers of the key of a clustered collection's records.
     pub fn of_records(&self) -> &'static [u16] {
         &[ID]
     }

@@ -23,7 +23,7 @@ pub const MULTIKEY: &[u8] = &[0x00, 0x14];
 pub const BUILDING: &[u8] = &[0x00, 0x15];
 pub const DROPPED_DATABASE: &[u8] = &[0x00, 0x16];
 
-/// Of a capped collection whose newest document went: no RecordId up to the one in the value is given again.
+/// The mark of a capped collection whose newest document went: no RecordId up to the one in the value is given again.
 const RECORD_ID: &[u8] = &[0x00, 0x17];
 
 /// `0x00 0x10 database 0x00 collection`: no database name holds a NUL, so one database is one range.

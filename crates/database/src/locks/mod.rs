@@ -18,7 +18,7 @@ use hold::Holds;
 use large_batches::LargeBatches;
 use record_locks::LockTable;
 
-/// What a writer of documents or index entries takes, in this order: an epoch; the hold of its collection; record locks,
+/// The locks that a writer of documents or index entries takes, in this order: an epoch; the hold of its collection; record locks,
 /// sorted; then unique-key locks, sorted; then the turn of a large batch.
 pub(crate) struct WriteLocks {
     pub epochs: Arc<Epochs>,

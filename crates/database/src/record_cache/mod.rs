@@ -33,7 +33,7 @@ use shard::Shard;
 
 /// A longer document shares little of its cost with the get: the engine's blocks keep it.
 const RECORD_BYTES_MAX: usize = 4 << 10;
-/// So many shards a processor: enough for readers not to wait, few enough for the ends of their rings to stay in the
+/// The number of shards a processor: enough for readers not to wait, few enough for the ends of their rings to stay in the
 /// processors' caches.
 const SHARDS_A_PROCESSOR: usize = 2;
 const SHARDS_MAX: usize = 64;
@@ -50,12 +50,12 @@ pub struct RecordCache {
     ended: AtomicU64,
 }
 
-/// What the cache did since the start, and what it holds.
+/// The counters of the cache since the start, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordCacheCounters {
     pub hits: u64,
     pub misses: u64,
-    /// Of the rings in use: records, and what later ones have replaced.
+    /// The bytes of the rings in use: records, and what later ones have replaced.
     pub bytes: u64,
 }
 
@@ -217,7 +217,7 @@ impl RecordCache {
 }
 
 impl Reader {
-    /// The same reader, leaving the cache as it is.
+    /// This reader, which from now on puts nothing into the cache.
     pub fn without_keeping(self) -> Reader {
         Reader {
             keeps: false,
@@ -262,7 +262,7 @@ mod tests {
         group.keep(key, document);
     }
 
-    /// What a reader gets; `stored` is what the engine would say.
+    /// Reads a record as a reader does; `stored` is what the engine would say.
     fn read(
         cache: &RecordCache,
         key: &[u8],

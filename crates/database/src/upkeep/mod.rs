@@ -1,4 +1,4 @@
-//! What keeps an open database in order: background threads, checkpoints, the space of what was dropped, and validation.
+//! The upkeep of an open database: background threads, checkpoints, the space of what was dropped, and validation.
 //!
 //! It stands above the commit path. Only `Database` starts it; nothing that reads or writes data uses it.
 

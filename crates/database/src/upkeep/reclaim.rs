@@ -20,7 +20,7 @@ use crate::upkeep::background::Stop;
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
 const IDENTS_AT_ONCE: usize = 256;
 
-/// What the background thread remembers between two steps.
+/// The state of the background thread between two steps.
 #[derive(Default)]
 pub struct Reclaimer {
     /// Marks seen before the grace period that is running, and the version they were seen at.

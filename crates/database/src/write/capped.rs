@@ -74,7 +74,7 @@ impl Writer {
         })
     }
 
-    /// What the system key says.
+    /// Reads the highest RecordId that the system key keeps.
     fn kept_record_id(&self, collection: &Collection) -> Result<u64> {
         let mut kept = 0;
         let key = layout::record_id_key(collection.ident);

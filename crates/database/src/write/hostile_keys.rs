@@ -102,7 +102,7 @@ impl Fixture {
         assert_eq!(replaced.modified, documents.len() as u64);
     }
 
-    /// What the index keys hash to without a seed.
+    /// Hashes the index keys without a seed.
     fn unseeded_hashes(&self) -> Vec<u64> {
         let view = self.database.view(&self.namespace).unwrap().unwrap();
         let prefix = &view.detail().unwrap().indexes[0].prefix;

@@ -23,7 +23,7 @@ use crate::locks::large_batches::{Admitted, LARGE_BATCH_BYTES};
 use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
-/// What an insert did: how many went in, and which did not.
+/// The outcome of an insert: how many documents went in, and which did not.
 #[derive(Debug, Default)]
 pub struct Inserted {
     pub inserted: u64,
@@ -392,7 +392,7 @@ impl<'i> InsertPiece<'i> {
         piece
     }
 
-    /// Of all keys and values.
+    /// The bytes of all keys and values.
     fn bytes_len(&self) -> usize {
         let keys = self.record_keys.iter().map(Vec::len);
         let documents = self

@@ -45,7 +45,7 @@ pub use unit::{UnitReader, UnitReads, WriteUnit};
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a write or an index build may use. A clone is of the same database.
+/// The parts of a database that a write or an index build may use. A clone is of this database.
 #[derive(Clone)]
 pub struct WriteParts {
     pub engine: Arc<dyn Engine>,
@@ -140,7 +140,7 @@ impl Writer {
         WriteUnit::begin(&self.parts.locks, &self.parts.reads, over)
     }
 
-    /// What a unit reads.
+    /// The reader of a unit.
     pub fn reader<'u>(&self, unit: &'u WriteUnit) -> Result<UnitReader<'u>> {
         unit.reader(&self.parts.reads)
     }

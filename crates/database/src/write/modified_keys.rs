@@ -106,7 +106,7 @@ impl ModifiedKeys {
         Ok(())
     }
 
-    /// Of all entries, those that go and those that come.
+    /// The bytes of all entries, those that go and those that come.
     pub(super) fn bytes_len(&self) -> usize {
         self.old.bytes.len() + self.new.bytes.len()
     }

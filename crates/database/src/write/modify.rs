@@ -16,7 +16,7 @@ use crate::locks::WriteLocks;
 use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
-/// What a modification of one record comes to.
+/// The outcome of modifying one record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// The latest document no longer matches.
@@ -164,7 +164,7 @@ impl<'m> ModifyPiece<'m> {
         Ok(())
     }
 
-    /// Of all new documents and entries.
+    /// The bytes of all new documents and entries.
     fn bytes_len(&self) -> usize {
         let news = self
             .staged

@@ -40,7 +40,7 @@ pub(crate) struct UniqueCheck<'c> {
     builds: &'c Builds,
     collection: &'c Collection,
     detail: &'c Detail,
-    /// What the piece has done to a unique key so far: the document that has it now, or none.
+    /// The unique keys that the piece has changed so far, each with the document that has it now, or none.
     owners: HashMap<&'c [u8], Option<u32>>,
     /// The keys that stand, where the caller has asked for all that its new documents bring at once.
     standing: Option<HashSet<&'c [u8]>>,
@@ -141,7 +141,7 @@ impl<'c> UniqueCheck<'c> {
         }
     }
 
-    /// What is to be left out of the entries that go and come.
+    /// The keys to be left out of the entries that go and come.
     pub fn into_left_out(self) -> LeftOut {
         self.left
     }

@@ -28,13 +28,13 @@ use crate::locks::WriteLocks;
 use crate::locks::unit_locks::UnitLocks;
 use crate::snapshot::reads::{ReadSnapshot, Reads};
 
-/// What a unit of several pieces may stage, keys and values together.
+/// The bytes that a unit of several pieces may stage, keys and values together.
 const UNIT_BYTES_MAX: usize = 64 << 20;
 const TRANSACTION_TOO_LARGE: i32 = 257;
 const SNAPSHOT_UNAVAILABLE: i32 = 246;
 pub(super) const OPERATION_NOT_SUPPORTED_IN_TRANSACTION: i32 = 263;
 
-/// What one piece of one collection will commit. Deletes come before puts.
+/// The changes that one piece of one collection will commit. Deletes come before puts.
 #[derive(Default)]
 pub(super) struct Piece {
     pub deletes: WriteBatch,
@@ -97,14 +97,14 @@ pub struct WriteUnit {
     pub(super) unit: Unit<Arc<WriteLocks>>,
 }
 
-/// What the pieces of a unit have staged so far, and what it reads beneath.
+/// The writes that the pieces of a unit have staged so far, and the state that it reads beneath.
 struct OwnWrites {
     overlay: Overlay,
     snapshot: Option<ReadSnapshot>,
     /// Whether each record that was touched existed before the unit.
     existed: BTreeMap<Vec<u8>, bool>,
     deltas: SmallVec<[Delta; 2]>,
-    /// Of the collections in `deltas`.
+    /// The UUIDs of the collections in `deltas`.
     uuids: SmallVec<[[u8; 16]; 2]>,
     has_marks: bool,
     bytes: usize,
@@ -115,7 +115,7 @@ struct OwnWrites {
 pub enum UnitReads {
     /// Whatever was committed last.
     Latest,
-    /// What was committed when the unit began.
+    /// The state that was committed when the unit began.
     Snapshot,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Whole {
     pub batch: WriteBatch,
     pub deltas: SmallVec<[Delta; 2]>,
     pub operations: Vec<OperationKind>,
-    /// Of the only collection; none where there are several.
+    /// The UUID of the only collection; none where there are several.
     pub collection: Option<[u8; 16]>,
     pub has_marks: bool,
 }
@@ -217,7 +217,7 @@ impl WriteUnit {
         self.own_mut().take_whole()
     }
 
-    /// What the unit reads: its own writes over the latest state or over its snapshot.
+    /// The reader of the unit: it sees the unit's own writes over the latest state or over its snapshot.
     pub(crate) fn reader<'u>(&'u self, reads: &Reads) -> Result<UnitReader<'u>> {
         let own = self.own();
         let base = match &own.snapshot {
@@ -232,7 +232,7 @@ impl WriteUnit {
 }
 
 impl<L: Deref<Target = WriteLocks>> Unit<L> {
-    /// What the unit reads of what it is about to change and has locked.
+    /// The reader for what the unit is about to change and has locked.
     #[inline]
     pub fn latest<'u>(&'u self, reads: &'u Reads) -> Latest<'u> {
         Latest {
@@ -359,7 +359,7 @@ pub(crate) struct Latest<'u> {
 }
 
 impl<'u> Latest<'u> {
-    /// Of a writer that has staged nothing.
+    /// The reader of a writer that has staged nothing.
     pub fn of(reads: &'u Reads) -> Latest<'u> {
         Latest { reads, own: None }
     }
