@@ -1,4 +1,4 @@
-//! What a client is told when its filter, update, projection, sort or expression cannot be run: MongoDB's code
+//! The errors of the language: what a client is told when its filter, update, projection, sort or expression cannot be run: MongoDB's code
 //! and a message of MongoDB's shape. Nothing is retried by looking at it; storage failures are the database
 //! crate's own errors.
 

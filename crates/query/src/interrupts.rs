@@ -19,10 +19,10 @@ use crate::memory;
 /// About half a millisecond. A look costs some fifty nanoseconds, and one in sixteen asks the kernel for the client.
 const WORK_BETWEEN_LOOKS: u32 = 50_000;
 
-/// What is copied or compared byte by byte in ten nanoseconds.
+/// The bytes that are copied or compared one by one in ten nanoseconds.
 const BYTES_A_UNIT: usize = 64;
 
-/// What is compared in ten nanoseconds of a value that is made of small ones.
+/// The bytes that are compared in ten nanoseconds in a value that is made of small ones.
 const NESTED_BYTES_A_UNIT: usize = 8;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! What the operation on this thread holds in memory, against one bound for all of it: the documents between the
+//! The memory that the operation on this thread holds, counted against one bound: the documents between the
 //! stages of a pipeline, the rows and groups that stages keep, and every value that an expression has made and not
 //! yet given up, those of variables and of arguments among them.
 //!
@@ -19,7 +19,7 @@ use crate::error_code::ErrorCode;
 use crate::expression::bounds;
 use crate::interrupts;
 
-/// What one operation may hold. MongoDB bounds each stage by 100 MB (`MEMORY_BYTES_MAX` here) and has no bound for
+/// The memory that one operation may hold. MongoDB bounds each stage by 100 MB (`MEMORY_BYTES_MAX` here) and has no bound for
 /// all; this one leaves room for two such stages, or for one and the largest values on their way through.
 /// Tests cross it with less.
 pub const OPERATION_BYTES_MAX: usize = if cfg!(test) {
@@ -126,7 +126,7 @@ fn exceeded() -> Error {
     Error::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, text)
 }
 
-/// What a value takes in a document, but for its type and its name.
+/// The bytes that a value takes in a document, without its type and its name.
 #[inline]
 pub(crate) fn bytes_of(value: RawValue<'_>) -> usize {
     match value {
@@ -147,7 +147,7 @@ pub(crate) fn forget_all() {
     HELD.set(0);
 }
 
-/// What a cursor holds, kept between the batches.
+/// The count of what a cursor holds, kept between its batches.
 #[derive(Debug, Default)]
 pub(crate) struct Account(usize);
 
@@ -162,6 +162,6 @@ impl Account {
     }
 }
 
-/// What the thread held when it entered an account.
+/// The count of the thread when it entered an account.
 #[must_use = "the account is left with it"]
 pub(crate) struct Outer(usize);

@@ -1,4 +1,4 @@
-//! What a request says of each of a document's fields, found by name for every element that a walk meets. A few
+//! A table of what a request says of fields, found by name for every element that a walk meets. A few
 //! names are compared one by one; more are hashed, so that a request with very many stays linear.
 
 use std::cmp::Ordering;

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
 
-/// What one stage may hold in memory, as MongoDB bounds its own.
+/// The bytes that one stage may hold in memory, as MongoDB bounds its own.
 pub const MEMORY_BYTES_MAX: usize = if cfg!(test) {
     1536 * 1024
 } else {

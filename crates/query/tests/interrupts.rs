@@ -16,13 +16,13 @@ use quarry_database::{Database, Level, Namespace, Operation};
 use quarry_query::exec::{self, *};
 use quarry_query::interrupts::run_as;
 
-/// What an operation is given, in milliseconds; `GIVEN_MS` gives it longer, to meet what comes late.
+/// The time that an operation is given, in milliseconds; `GIVEN_MS` gives it longer, to meet what comes late.
 fn given_ms() -> u64 {
     let asked = std::env::var("GIVEN_MS").ok();
     asked.map_or(20, |asked| asked.parse().unwrap())
 }
 
-/// What may pass between two looks. Unoptimised code takes ten times as long, and shall keep to it all the same.
+/// The time that may pass between two looks. Unoptimised code takes ten times as long, and shall keep to it all the same.
 const GAP_MS_MAX: u64 = 50;
 
 /// Elements of the array in each document of the collection `arrays`.

@@ -1,4 +1,4 @@
-//! What no request may do, whatever it says: panic, make a document that is no BSON, or outgrow the limits.
+//! Tests of what no request may do, whatever it says: panic, make a document that is no BSON, or outgrow the limits.
 
 use proptest::prelude::*;
 use quarry_bson::{DOCUMENT_BYTES_MAX, Document, RawDocument, RawValue, Value, doc};

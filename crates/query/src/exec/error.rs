@@ -17,7 +17,7 @@ impl From<quarry_database::Error> for crate::Error {
     }
 }
 
-/// What an operation may not hold.
+/// The error of an operation that would hold more than it may.
 pub(super) fn memory_exceeded(what: &str, bytes_max: usize) -> quarry_database::Error {
     let text = format!(
         "{what} exceeded its memory limit of {bytes_max} bytes, and spilling to disk is not supported"

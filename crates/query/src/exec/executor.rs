@@ -19,7 +19,7 @@ use crate::memory::Account;
 use crate::pipeline::{Execution, Run, Source};
 use crate::sorter::{Sorted, Sorter};
 
-/// What is read ahead at most, in documents and in bytes.
+/// The documents, and the bytes, that are read ahead at most.
 const CHUNK_DOCUMENTS: u64 = 128;
 /// The first chunk of each batch of a pipeline, of which nobody knows how many documents it needs. Each further one has
 /// twice as many: little is read in vain, and few cursors are opened.
@@ -30,7 +30,7 @@ pub struct Executor {
     input: Input,
     /// The stages of an aggregation that the read does not do.
     rest: Option<Rest>,
-    /// What rows, groups and buffers take between two calls.
+    /// The account of the memory that rows, groups and buffers take between two calls.
     held: Account,
 }
 
@@ -221,7 +221,7 @@ impl Executor {
     }
 }
 
-/// What it held is taken from its own account, not from that of the operation that ends it.
+/// The memory that it held is taken from its own account, not from that of the operation that ends it.
 impl Drop for Executor {
     fn drop(&mut self) {
         let outer = self.held.enter();

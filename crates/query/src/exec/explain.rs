@@ -45,11 +45,11 @@ struct Read<'a> {
     find: FindRequest<'a>,
     above: Option<&'static str>,
     counts_all: bool,
-    /// What an update does to each document.
+    /// The update to be made to each document, if it is one.
     update: Option<Update>,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Default)]
 struct Ran {
     measured: Measured,

@@ -43,7 +43,7 @@ impl Parsed {
         })
     }
 
-    /// What is left to ask of the documents of a plan that answers its filter.
+    /// A filter that asks nothing more, for a plan that answers its own alone.
     fn of_everything() -> Parsed {
         Parsed {
             matcher: Matcher::of_everything(),
@@ -62,7 +62,7 @@ impl Parsed {
         self.choose(view, hint, false)
     }
 
-    /// The same plan with the texts that explain prints.
+    /// Like `plan`, but with the texts that explain prints.
     pub fn plan_to_show(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
         self.choose(view, hint, true)
     }

@@ -51,7 +51,7 @@ struct Insertion<'i> {
     lsn: Option<u64>,
 }
 
-/// Of a document's length, in front of its elements.
+/// The bytes of a document's length, in front of its elements.
 const LENGTH_BYTES: usize = 4;
 
 /// One document of a piece.

@@ -1,4 +1,4 @@
-//! What update, delete and findAndModify share: finding the records that match, a piece at a time, and changing
+//! The part that update, delete and findAndModify share: finding the records that match, a piece at a time, and changing
 //! those that still match under their locks.
 
 use std::cell::OnceCell;
@@ -35,7 +35,7 @@ pub(super) struct Target<'t> {
     context: Option<&'t ExpressionContext>,
     /// The context where the request gives none.
     own_context: ExpressionContext,
-    /// What the filter asks for, if it is one `_id` and nothing else.
+    /// The `_id` that the filter asks for, if it asks for nothing else.
     id: Option<RawValue<'t>>,
     /// A filter that is one `_id` is parsed only when something needs it.
     parsed: OnceCell<Parsed>,
@@ -47,11 +47,11 @@ pub(super) struct Totals {
     pub modified: u64,
     pub deleted: u64,
     pub error: Option<Error>,
-    /// Of the last commit.
+    /// The LSN of the last commit.
     pub lsn: Option<u64>,
 }
 
-/// What a change of many documents does to them.
+/// The change to be made to many documents.
 #[derive(Clone, Copy)]
 pub(super) enum Effect<'u> {
     Delete,
@@ -107,7 +107,7 @@ impl<'t> Target<'t> {
         Ok(())
     }
 
-    /// What the expressions of the command have in common.
+    /// The context that all expressions of the command share.
     pub fn context(&self) -> &ExpressionContext {
         self.context.unwrap_or(&self.own_context)
     }

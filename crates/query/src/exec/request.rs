@@ -1,4 +1,4 @@
-//! What the commands ask for, read from the wire and not yet parsed further, and what they are answered.
+//! Requests as commands read them from the wire, not yet parsed further, and the answers to them.
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
 use quarry_database::{Error, Namespace};
@@ -9,7 +9,7 @@ use crate::pipeline::AddedSource;
 #[derive(Clone, Copy)]
 pub struct FindRequest<'a> {
     pub namespace: &'a Namespace,
-    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub projection: Option<RawDocument<'a>>,
@@ -20,7 +20,7 @@ pub struct FindRequest<'a> {
     pub is_tailable: bool,
 }
 
-/// What a pipeline is over.
+/// The input of a pipeline.
 #[derive(Clone, Copy)]
 pub enum Over<'a> {
     Collection(&'a Namespace),
@@ -31,7 +31,7 @@ pub enum Over<'a> {
 #[derive(Clone, Copy)]
 pub struct AggregateRequest<'a> {
     pub over: Over<'a>,
-    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
     pub pipeline: RawArray<'a>,
     /// First stages that whoever asks makes.
@@ -71,21 +71,21 @@ pub struct InsertRequest<'a> {
 #[derive(Clone, Copy)]
 pub struct UpdateRequest<'a> {
     pub namespace: &'a Namespace,
-    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub update: RawValue<'a>,
     pub is_upsert: bool,
     pub is_multi: bool,
     pub hint: Option<RawValue<'a>>,
-    /// Of a replacement, as for an insert.
+    /// Whether a replacement keeps its empty timestamps, as for an insert.
     pub keeps_empty_timestamps: bool,
 }
 
 #[derive(Clone, Copy)]
 pub struct DeleteRequest<'a> {
     pub namespace: &'a Namespace,
-    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub is_multi: bool,
@@ -95,7 +95,7 @@ pub struct DeleteRequest<'a> {
 #[derive(Clone, Copy)]
 pub struct FindAndModifyRequest<'a> {
     pub namespace: &'a Namespace,
-    /// What the expressions of the command have in common; None for a command without `let`, of one request.
+    /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
     pub filter: RawDocument<'a>,
     pub sort: Option<RawDocument<'a>>,
@@ -105,7 +105,7 @@ pub struct FindAndModifyRequest<'a> {
     pub returns_new: bool,
     pub is_upsert: bool,
     pub hint: Option<RawValue<'a>>,
-    /// Of a replacement, as for an insert.
+    /// Whether a replacement keeps its empty timestamps, as for an insert.
     pub keeps_empty_timestamps: bool,
 }
 

@@ -21,13 +21,13 @@ use super::error::{Result, memory_exceeded};
 use crate::error_code::ErrorCode;
 use crate::planner::{Access, Plan};
 
-/// What a scan of an index may hold to know documents again.
+/// The bytes that a scan of an index may hold to know documents again.
 const SEEN_BYTES_MAX: usize = if cfg!(test) {
     8 * 1024
 } else {
     100 * 1024 * 1024
 };
-/// What one record key costs beyond its bytes.
+/// The bytes that one record key takes beyond its own.
 const SEEN_ENTRY_BYTES: usize = 32;
 
 /// Whether the scan goes on behind a document.
@@ -51,7 +51,7 @@ struct Position {
     seen: usize,
 }
 
-/// What becomes of the documents between two runs of a scan, and so which of them it has to know again.
+/// The fate of documents between two runs of a scan, which says which of them it has to know again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Nothing. An index with arrays holds a document under several keys.

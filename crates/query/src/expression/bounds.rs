@@ -1,4 +1,4 @@
-//! What keeps expressions and stages from building without end: no result nests deeper than a document may, and
+//! Bounds that keep expressions and stages from building without end: no result nests deeper than a document may, and
 //! no single value outgrows `VALUE_BYTES_MAX`.
 
 use quarry_bson::{DOCUMENT_BYTES_MAX, ElementType, RawValue};

@@ -1,4 +1,4 @@
-//! What all expressions of one command have in common. The command makes it once and gives it to everything that parses an
+//! The context that all expressions of one command share. The command makes it once and gives it to everything that parses an
 //! expression: its filter, its projection, its update, each stage of its pipeline.
 //!
 //! Keeps true: `$$NOW` is one moment for the whole command, its later batches included, because it and the variables of

@@ -16,7 +16,7 @@ pub enum Evaluated<'a> {
     Document(Built),
     /// An array that the builder of this crate has made.
     Array(Built),
-    /// What a variable holds, so that reading it costs no copy.
+    /// The value of a variable, shared so that reading it costs no copy.
     Shared(Rc<Evaluated<'a>>),
 }
 

@@ -77,7 +77,7 @@ fn merge(base: RawDocument<'_>, over: RawDocument<'_>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What one document lays over another: its elements, and whether each has found its place.
+/// The elements of a document that is laid over another, and whether each has found its place.
 struct News<'a> {
     elements: SmallVec<[(RawElement<'a>, bool); NEWS_COMPARED_MAX]>,
     /// Places of names, filled where there are too many to be compared one by one.
@@ -88,7 +88,7 @@ struct News<'a> {
 
 const NEWS_COMPARED_MAX: usize = 8;
 
-/// What one element takes in the list and the table.
+/// The bytes that one element takes in the list and the table.
 const NEWS_BYTES: usize = size_of::<(RawElement<'_>, bool)>() + 2 * size_of::<(&[u8], usize)>();
 
 impl<'a> News<'a> {
@@ -164,7 +164,7 @@ pub(super) fn object_to_array<'a>(
     Ok(Evaluated::array(built))
 }
 
-/// Of `[[k, v], ..]` or `[{k: .., v: ..}, ..]`; of two pairs with one key the later one counts.
+/// Makes a document of `[[k, v], ..]` or `[{k: .., v: ..}, ..]`; of two pairs with one key the later one counts.
 pub(super) fn array_to_object<'a>(
     call: &'a Call,
     context: &mut Context<'a>,
@@ -220,7 +220,7 @@ pub(super) fn array_to_object<'a>(
     Ok(Evaluated::document(built))
 }
 
-/// What one field takes in the list and the table of `$arrayToObject`.
+/// The bytes that one field takes in the list and the table of `$arrayToObject`.
 const FIELD_BYTES: usize =
     size_of::<(RawStr<'_>, RawValue<'_>)>() + 2 * size_of::<(&[u8], usize)>();
 

@@ -24,7 +24,7 @@ enum Base {
     Slot(usize),
 }
 
-/// What a path stands for once it is parsed.
+/// The meaning of a path once it is parsed.
 pub(super) enum Parsed {
     Path(Path),
     /// It leads into a constant of the command.
@@ -116,7 +116,7 @@ impl Path {
     }
 }
 
-/// What the names lead to from a constant.
+/// Follows the names from a constant.
 fn constant(value: RawValue<'_>, names: &[Box<str>]) -> Result<Parsed> {
     let found = follow(value, names)?.into_value();
     Ok(found.map_or_else(

@@ -78,7 +78,7 @@ impl Sum {
         total.value()
     }
 
-    /// What is no Decimal128, as one of 34 digits: of Doubles their exact values count, as in MongoDB.
+    /// The part of the sum that is no Decimal128, as one of 34 digits: of Doubles their exact values count, as in MongoDB.
     fn binary_part(&self) -> Decimal128 {
         let integers = i64::try_from(self.integers).map_or_else(
             |_| Decimal128::parse_rounded(&self.integers.to_string()).unwrap_or(Decimal128::NAN),

@@ -66,7 +66,7 @@ impl<'c> Variables<'c> {
     }
 }
 
-/// What an expression is evaluated over.
+/// The surroundings in which an expression is evaluated: the document and the variables.
 pub struct Context<'a> {
     pub root: RawDocument<'a>,
     slots: Vec<Evaluated<'a>>,

@@ -22,7 +22,7 @@ pub enum BitsTest {
 pub struct BitsPredicate {
     test: BitsTest,
     positions: Vec<u32>,
-    /// The same positions for numbers, those from 63 on being the sign.
+    /// The positions as a mask for numbers, those from 63 on being the sign.
     mask: u64,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn parse_filter(
     parse_document(filter, Level::outermost(context))
 }
 
-/// What may follow a field's name, over the path of the empty name.
+/// Parses a condition, which may follow a field's name, over the path of the empty name.
 pub(super) fn parse_condition(
     condition: RawValue<'_>,
     context: &ExpressionContext,
@@ -160,7 +160,7 @@ fn parse_list(name: &str, operand: RawValue<'_>, level: Level<'_>) -> Result<Vec
     Ok(children)
 }
 
-/// What follows a field's name: operators, a regular expression, or a literal to be equal to.
+/// Parses what follows a field's name: operators, a regular expression, or a literal to be equal to.
 fn parse_operand(
     path: FieldPath,
     operand: RawValue<'_>,

@@ -17,7 +17,7 @@ use crate::expression::Context;
 use crate::field_path::PathPart;
 use crate::interrupts::{self, units_of, units_of_bytes};
 
-/// What a match says beyond yes.
+/// The details of a match beyond its yes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MatchDetails {
     /// The position in the outermost array that the match went through: what `$` in an update or projection
@@ -28,7 +28,7 @@ pub struct MatchDetails {
 /// Work that a walk does before it counts it where all work of the operation is counted.
 const UNITS_AT_ONCE: usize = 256;
 
-/// What one evaluation carries along.
+/// The state that one evaluation carries along.
 #[derive(Default)]
 pub(super) struct Walk {
     pub details: MatchDetails,

@@ -1,4 +1,4 @@
-//! What pipelines take of the allocator, measured there: a document that passes is held once, however many stages
+//! Tests of what pipelines take of the allocator, measured there: a document that passes is held once, however many stages
 //! there are, and whatever stages and expressions hoard ends at the bound.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::interrupts::run_as;
 use crate::matcher::Matcher;
 use crate::pipeline::{ForeignCollections, Pipeline, Run, Source};
 
-/// What may be taken beyond the bound: the document that a stage is writing, and a value that grows beyond its own bound,
+/// The bytes that may be taken beyond the bound: the document that a stage is writing, and a value that grows beyond its own bound,
 /// in its old buffer and in one of twice the size.
 const BEYOND_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX;
 

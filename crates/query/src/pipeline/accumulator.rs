@@ -134,7 +134,7 @@ impl Accumulator {
         Ok(0)
     }
 
-    /// What it takes beside its own size: as much as `add` has answered.
+    /// The bytes that it takes beside its own size: as much as `add` has answered.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Accumulator::Extreme(_, value)

@@ -47,7 +47,7 @@ impl ForeignCollections for NoForeignCollections {
     }
 }
 
-/// What a request lends to the pipeline for one pull.
+/// The things that a request lends to the pipeline for one pull.
 pub struct Run<'r> {
     pub input: &'r mut dyn Source,
     pub foreign: &'r dyn ForeignCollections,
@@ -137,7 +137,7 @@ impl Upstream<'_, '_> {
 /// The work of handing a document from one stage to the next, beside that on its bytes.
 const UNITS_OF_A_DOCUMENT: usize = 10;
 
-/// What a buffer keeps for the next document: a pipeline may have a thousand stages, each with one.
+/// The bytes that a buffer keeps for the next document: a pipeline may have a thousand stages, each with one.
 const BUFFER_BYTES_KEPT: usize = 16 * 1024;
 
 /// Where a stage has the document that it works on.

@@ -128,7 +128,7 @@ impl Group {
         })
     }
 
-    /// What the accumulators of one group take, empty.
+    /// The bytes that the accumulators of one group take while empty.
     fn accumulators_bytes(&self) -> usize {
         self.fields.len() * size_of::<Accumulator>()
     }

@@ -1,4 +1,4 @@
-//! What the head of a pipeline asks of a collection, so that an index can serve it: the stages that a find does
+//! The head of a pipeline, as a find of its collection, so that an index can serve it: the stages that a find does
 //! as well, and the fields that anything reads.
 
 use std::collections::BTreeSet;

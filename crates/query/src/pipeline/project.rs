@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::path::split;
 
-/// What `$project` says of one path.
+/// The rule that `$project` gives for one path.
 enum Rule {
     Include,
     Exclude,

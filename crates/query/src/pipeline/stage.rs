@@ -1,4 +1,4 @@
-//! What a stage is, and what a row of the table of stages says. The stages themselves have a file each; `stages.rs` is the
+//! The traits of a stage, and the row that each has in the table of stages. The stages themselves have a file each; `stages.rs` is the
 //! table.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// Adds the top-level fields of its input that the stage reads or lets through.
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads;
 
-    /// What a find does as well, so that an index can serve it.
+    /// The part of a find that the stage is, so that an index can serve it.
     fn part_of_find(&self) -> PartOfFind<'_> {
         PartOfFind::None
     }
@@ -96,7 +96,7 @@ impl Specification<'_> {
     }
 }
 
-/// What a stage does that a find does as well.
+/// The part of a find that a stage is.
 pub enum PartOfFind<'s> {
     None,
     /// The filter as it was given, and parsed.
@@ -107,7 +107,7 @@ pub enum PartOfFind<'s> {
     Limit(u64),
 }
 
-/// What a stage needs of its input.
+/// The part of its input that a stage needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     /// The fields added, and nothing else of the input reaches later stages.

@@ -49,7 +49,7 @@ pub(super) enum Node {
     Nested(Tree),
 }
 
-/// What a specification says of one path.
+/// The rule that a specification gives for one path.
 #[derive(Debug)]
 pub(super) struct Leaf {
     pub path: Vec<Box<str>>,
@@ -344,7 +344,7 @@ const NAMES_SOUGHT_MAX: usize = 8;
 /// The work of hashing a name.
 const UNITS_OF_A_NAME: usize = 10;
 
-/// What a name takes in a table.
+/// The bytes that a name takes in a table.
 const NAME_BYTES: usize = 2 * size_of::<&[u8]>();
 
 enum Names<'d> {

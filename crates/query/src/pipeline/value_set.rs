@@ -9,7 +9,7 @@ use quarry_bson::{RawValue, Value};
 use crate::error::Result;
 use crate::interrupts::{self, units_of};
 
-/// What a value of a `ValueSet` takes, in its list and in its table.
+/// The bytes that a value of a `ValueSet` takes, in its list and in its table.
 pub(super) fn entry_bytes(value: &Value) -> usize {
     size_of::<Value>() + 2 * size_of::<usize>() + value.as_bytes().len()
 }

@@ -1,4 +1,4 @@
-//! What a filter says about one path, as intervals. Only predicates that every match must satisfy count.
+//! Bounds of one path by a filter, as intervals. Only predicates that every match must satisfy count.
 //!
 //! A filter may give very many. Where the operation is to end meanwhile the lists are cut short, and `choose` says why.
 //!

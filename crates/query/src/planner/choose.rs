@@ -23,7 +23,7 @@ const UNION_BRANCHES_MAX: usize = 1000;
 /// The work of planning a branch.
 const UNITS_OF_A_BRANCH: usize = 100;
 
-/// What a plan is asked for beside a filter.
+/// The wishes that a plan has to meet beside a filter.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted<'w> {
     pub sort: Option<&'w SortPattern>,
@@ -164,7 +164,7 @@ fn collect_branches(
     Ok(false)
 }
 
-/// The same plan for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.
+/// Like `choose`, for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.
 pub fn choose_for_equalities(
     collection: &Collection,
     detail: &Detail,

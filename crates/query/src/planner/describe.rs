@@ -4,7 +4,7 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 
 use super::plan::{Access, IndexAccess, Plan};
 
-/// What a run of a plan came to.
+/// The counts of a run of a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
     pub returned: u64,

@@ -1,4 +1,4 @@
-//! What a filter says about the paths that a collection's indexes name: intervals, made when a candidate first asks
+//! Bounds of the paths that a collection's indexes name: intervals, made when a candidate first asks
 //! for a path and kept for the others, by the path's number.
 
 use quarry_bson::{RawDocument, RawValue};
@@ -32,21 +32,21 @@ enum PathState {
     Point(u16),
 }
 
-/// What bounds a path: the place of its value, or of its intervals.
+/// The bound of a path: the place of its value, or of its intervals.
 #[derive(Clone, Copy)]
 pub enum Bound {
     Point(u16),
     Intervals(u16),
 }
 
-/// The same, looked up.
+/// The bound of a path, looked up.
 #[derive(Clone, Copy)]
 pub enum Bounds<'b, 'm> {
     Point(RawValue<'m>),
     Intervals(&'b [Interval<'m>]),
 }
 
-/// Of one path, with arrays on it or without; None if it is not bounded.
+/// The known bounds of one path, with arrays on it or without; None if it is not bounded.
 struct Known<'m> {
     path: u16,
     is_multikey: bool,
@@ -74,7 +74,7 @@ impl<'m> FilterBounds<'m> {
         bounds
     }
 
-    /// Of a filter that is nothing but fields and the plain values that they are equal to, each field the whole path
+    /// The bounds of a filter that is nothing but fields and the plain values that they are equal to, each field the whole path
     /// of some index's; None of any other.
     pub fn of_equalities(filter: RawDocument<'m>, paths: &PathNumbers) -> Option<FilterBounds<'m>> {
         let mut bounds = FilterBounds::of_none(paths);
@@ -110,7 +110,7 @@ impl<'m> FilterBounds<'m> {
         !matches!(self.paths[usize::from(path)], PathState::NotAsked)
     }
 
-    /// What bounds a path, if anything does.
+    /// Finds the bound of a path, if it has one.
     #[inline]
     pub fn of(&mut self, path: u16, name: &str, is_multikey: bool) -> Option<Bound> {
         let place = match self.paths[usize::from(path)] {
@@ -133,7 +133,7 @@ impl<'m> FilterBounds<'m> {
         self.is_equalities
     }
 
-    /// Of paths that an index names.
+    /// The number of predicates of paths that an index names.
     pub fn predicates_len(&self) -> usize {
         self.points.len() + self.conjuncts.len()
     }

@@ -188,7 +188,7 @@ impl<'m> Cut<'m> {
         Cut::new(prefix_end(&encoded(value)), Shown::Value(value), true)
     }
 
-    /// The same cut as the end that leaves the value out.
+    /// This cut as the end that leaves the value out.
     pub fn exclusive(mut self) -> Cut<'m> {
         self.is_inclusive = false;
         self

@@ -11,7 +11,7 @@ use crate::interrupts;
 /// Points of leading fields are combined up to this many ranges; beyond it the last field bounds no more.
 const COMBINATIONS_MAX: usize = 4096;
 
-/// What one value takes of a key, usually.
+/// The bytes that one value usually takes of a key.
 const VALUE_BYTES: usize = 16;
 
 /// The bounds of each field with its direction. Fields behind the first one that is not made of points are

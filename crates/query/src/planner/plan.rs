@@ -17,7 +17,7 @@ pub struct Plan {
     pub is_sorted: bool,
 }
 
-/// What the ranges are of.
+/// The way to the documents of a plan: the keys that its ranges are of.
 #[derive(Debug, Clone)]
 pub enum Access {
     /// The whole collection.

@@ -21,12 +21,12 @@ use node::Branch;
 pub struct Projection {
     mode: Mode,
     root: Branch,
-    /// What has to be read to project: None unless every leaf is a plain inclusion.
+    /// The paths that have to be read to project: None unless every leaf is a plain inclusion.
     required: Option<Vec<FieldPath>>,
     uses_matched_element: bool,
 }
 
-/// What happens to fields that the projection does not name.
+/// The treatment of fields that the projection does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Drop,

@@ -45,7 +45,7 @@ struct Parser<'f> {
     context: &'f ExpressionContext,
     root: Branch,
     mode: Option<Mode>,
-    /// What the projection says of `_id` alone.
+    /// Whether the projection includes `_id`, if it says so.
     includes_id: Option<bool>,
     has_elem_match: bool,
     has_matched: bool,

@@ -131,7 +131,7 @@ impl<'u> Apply<'u, '_> {
         Ok(())
     }
 
-    /// The same where one field is touched: its place is looked up, the rest is copied in two pieces.
+    /// Like `document`, where one field is touched: its place is looked up, the rest is copied in two pieces.
     fn document_one(
         &self,
         document: RawDocument<'_>,

@@ -67,7 +67,7 @@ pub(super) fn add_to_set(
     Ok(())
 }
 
-/// What is compared of an array's elements with one value in a unit of work.
+/// The bytes of an array's elements that are compared with one value in a unit of work.
 const BYTES_A_UNIT_COMPARED: usize = 8;
 
 /// The work of hashing a value and of finding its place.

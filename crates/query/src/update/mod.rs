@@ -28,7 +28,7 @@ use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
 use parsed::{Kind, check_bytes};
 
-/// What applying an update did.
+/// The outcome of applying an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// The bytes differ.

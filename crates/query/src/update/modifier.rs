@@ -1,4 +1,4 @@
-//! What an operator does to one field. Parsed and checked once; the array operators have files of their own.
+//! The operators on one field, parsed and checked once. The array operators have files of their own.
 
 use quarry_bson::{RawValue, Value};
 

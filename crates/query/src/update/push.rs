@@ -121,7 +121,7 @@ fn compare_fields(fields: &[(FieldPath, bool)], a: RawValue<'_>, b: RawValue<'_>
         .unwrap_or(Ordering::Equal)
 }
 
-/// What an element is sorted by; Null where it has no such field.
+/// The value that an element is sorted by; Null where it has no such field.
 fn sort_value<'a>(element: RawValue<'a>, path: &FieldPath) -> RawValue<'a> {
     element
         .as_document()

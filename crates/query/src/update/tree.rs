@@ -21,7 +21,7 @@ pub(super) struct Leaf {
     pub modifier: Modifier,
 }
 
-/// What is touched inside one document or array.
+/// The fields or elements that are touched inside one document or array.
 #[derive(Debug, Default)]
 pub(super) struct Branch {
     /// Once finished, in the order in which new fields are created: numbers by value, then names by their bytes.

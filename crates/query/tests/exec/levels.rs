@@ -1,4 +1,4 @@
-//! What a write and a definition wait for: their own commit, and where they changed nothing, what they saw.
+//! Tests of what a write and a definition wait for: their own commit, and where they changed nothing, what they saw.
 
 use super::*;
 

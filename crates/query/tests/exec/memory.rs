@@ -1,4 +1,4 @@
-//! What an open cursor costs between two batches.
+//! Tests of what an open cursor costs between two batches.
 
 use allocation_counter::measure;
 use quarry_bson::doc;

@@ -1,4 +1,4 @@
-//! What is planned, what explain says of it, and what it costs.
+//! Tests of what is planned, what explain says of it, and what it costs.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn plans_follow_the_shape_of_the_filter() {
     }
 }
 
-/// What explain and currentOp call examined is what the engine itself counted: entries that a cursor stood on, and
+/// Explain and currentOp call examined what the engine itself counted: entries that a cursor stood on, and
 /// gets that found something.
 #[test]
 fn what_is_examined_is_what_the_engine_counted() {

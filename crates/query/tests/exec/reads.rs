@@ -132,7 +132,7 @@ fn a_pipeline_over_several_batches_hands_out_every_document_once_and_none_that_w
     assert!(deleted > 50);
 }
 
-/// What a batch shows is as new as the batch, by whatever way its documents are found.
+/// A batch shows documents as new as itself, by whatever way they are found.
 #[test]
 fn nothing_that_went_before_a_batch_is_in_it() {
     let ids = |range: std::ops::Range<i32>| range.collect::<Vec<i32>>();
