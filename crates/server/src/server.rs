@@ -1,4 +1,4 @@
-//! What all connections share. There is one server a process and it lives as long as the process does.
+//! The state that all connections share. There is one server a process and it lives as long as the process does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};

@@ -12,7 +12,7 @@ use quarry_journal::{
 
 const RECORDS: u64 = 40;
 const RECORD_BYTES: usize = 500;
-/// Of a journal of these records: each is a group of its own.
+/// The size of a group in a journal of these records: each is a group of its own.
 const GROUP_BYTES: usize = 64 + 4 + RECORD_BYTES;
 const HEADER_BYTES: usize = 4096;
 

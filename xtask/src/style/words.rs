@@ -12,7 +12,7 @@ const OPENINGS: [&str; 5] = ["The same", "Of", "What", "So many", "Whoever"];
 
 /// Doc comments that still open so, by crate: those that were there when the rule came. A number here only falls; a crate
 /// that is not named has none.
-const STILL_ALLOWED: [(&str, usize); 3] = [("database", 20), ("query", 20), ("server", 120)];
+const STILL_ALLOWED: [(&str, usize); 3] = [("database", 10), ("query", 10), ("server", 10)];
 
 pub(super) fn check(repository: &Repository, found: &mut Vec<Breach>) {
     let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();

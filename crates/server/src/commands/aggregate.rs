@@ -20,7 +20,7 @@ use crate::sessions::client_cursor::{ClientCursor, Source};
 
 /// The collection of a pipeline that reads none.
 const COLLECTIONLESS: &str = "$cmd.aggregate";
-/// What a list of idle cursors may hold.
+/// The bytes that a list of idle cursors may hold.
 const LISTED_BYTES_MAX: usize = 64 << 20;
 
 pub static COMMAND: Command = Command {

@@ -22,7 +22,7 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// What applies so far is the first; the others are known and not served.
+/// The fields of collMod. The first is served so far; the others are known and refused.
 const FIELDS: [&str; 12] = [
     "index",
     "validator",

@@ -87,7 +87,7 @@ pub fn latency_stats(namespace: &Namespace, with_histograms: bool) -> Document {
     })
 }
 
-/// What sizes are divided by; `dbStats` shares it.
+/// The number that sizes are divided by; `dbStats` shares it.
 pub fn scale(value: Option<RawValue<'_>>) -> Result<u64> {
     match value {
         None | Some(RawValue::Null) => Ok(1),

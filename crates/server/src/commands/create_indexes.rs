@@ -21,7 +21,7 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// What an index specification may name; with `ignoreUnknownIndexOptions` anything else is dropped.
+/// The fields that an index specification may have; with `ignoreUnknownIndexOptions` any other is dropped.
 const KNOWN: [&str; 24] = [
     "key",
     "name",

@@ -76,7 +76,7 @@ pub fn list(invocation: &Invocation<'_>, own_only: bool, with_idle: bool) -> Vec
         .collect()
 }
 
-/// What one connection does; none when it is idle and idle ones are not asked for.
+/// The entry of one connection; none when it is idle and idle ones are not asked for.
 fn entry(connection: &Connection, with_idle: bool) -> Option<Document> {
     connection.with_running(|running| {
         if !running.is_active() && !with_idle {

@@ -65,7 +65,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     answer(cursor, invocation, options.first_batch, reply)
 }
 
-/// What of a find concerns its cursor.
+/// The options of a find that concern its cursor.
 #[derive(Default)]
 pub struct CursorOptions {
     pub is_tailable: bool,

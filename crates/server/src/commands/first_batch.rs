@@ -12,7 +12,7 @@ use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
 /// Documents of a first batch when the client names no size.
 const FIRST_BATCH_DOCUMENTS: u64 = 101;
 
-/// What the first reply of a cursor holds.
+/// The contents of a cursor's first reply.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstBatch {
     pub documents_max: u64,

@@ -92,7 +92,7 @@ pub fn append_rate(out: &mut DocumentBuilder<'_>, times: &Times, seconds: f64) {
     out.append("opsPerSecond", count as f64 / seconds.max(1e-3));
 }
 
-/// Of each layer the time, its mean an operation and its share of the wall.
+/// Appends for each layer its time, the mean an operation and the share of the wall.
 fn append_layers(out: &mut DocumentBuilder<'_>, times: &Times) {
     let (wall_ns, count) = (times.wall.sum_ns(), times.wall.count());
     let mut layers = out.document("layers");

@@ -16,7 +16,7 @@ use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
 /// Documents of one write command.
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 100_000;
-/// What a client may say of itself.
+/// The bytes that a client may say of itself.
 const METADATA_BYTES_MAX: usize = 512;
 /// A longer wait ends here; no `maxTimeMS` is longer either.
 const AWAIT_MS_MAX: u64 = i32::MAX as u64;

@@ -249,7 +249,7 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     section.finish();
 }
 
-/// What all operations did since the start.
+/// The work of all operations since the start.
 fn all_work() -> Option<Document> {
     let mut sums: Vec<(&'static str, u64)> = Vec::new();
     for report in quarry_timing::kinds(Window::SinceStart) {
@@ -305,7 +305,7 @@ pub fn append_latencies(out: &mut DocumentBuilder<'_>, uses: &Uses, with_histogr
     none.finish();
 }
 
-/// What connections hold between two requests.
+/// Appends what connections hold between two requests.
 fn connection_buffers(server: &Server, section: &mut DocumentBuilder<'_>) {
     let (mut bytes, mut largest) = (0, 0);
     for connection in server.connections.list() {

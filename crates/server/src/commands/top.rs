@@ -46,7 +46,7 @@ fn run(_: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What has no line of its own.
+/// Whether operations of the kind have no line of their own.
 fn is_command(kind: OperationKind) -> bool {
     !matches!(
         kind,

@@ -1,4 +1,4 @@
-//! What the write commands share: the bound on a batch, and the level that a write is acknowledged at.
+//! The parts that write commands share: the bound on a batch, and the level that a write is acknowledged at.
 
 use quarry_bson::RawDocument;
 use quarry_journal::Level;
@@ -19,7 +19,7 @@ pub fn check_batch(statements: usize) -> Result<()> {
     Err(CommandError::new(ErrorCode::INVALID_LENGTH, message))
 }
 
-/// What the write concern and the server's policy ask to wait for.
+/// The level that the write concern and the server's policy ask to wait for.
 pub fn level(invocation: &Invocation<'_>) -> Level {
     if invocation
         .generic
@@ -58,13 +58,13 @@ pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> R
     Ok(())
 }
 
-/// What restores data as it was asks for.
+/// Whether empty timestamps are stored as they are. Tools that restore data ask for it; otherwise they become the time.
 pub fn keeps_empty_timestamps(body: RawDocument<'_>) -> bool {
     body.get("bypassEmptyTsReplacement")
         .is_some_and(|value| value.is_truthy())
 }
 
-/// What the expressions of the command have in common: its `let`, and the moment that `$$NOW` is.
+/// Makes the context that all expressions of the command share: its `let`, and the moment that `$$NOW` is.
 pub fn context(invocation: &Invocation<'_>) -> Result<ExpressionContext> {
     bind(invocation.document("let")?)
 }

@@ -39,13 +39,13 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What the connection does after the reply, and what the slow-operation line says.
+/// The outcome of a call: what the connection does after the reply, and what the slow-operation line says.
 pub struct Outcome<'a> {
     pub kind: OperationKind,
     pub command_name: &'static str,
     pub database: &'a str,
     pub collection: &'a str,
-    /// Of the two; 0 for an operation that never began.
+    /// The hash of database and collection; 0 for an operation that never began.
     pub namespace_hash: u64,
     pub asked: Asked<'a>,
     pub error: Option<CommandError>,
@@ -59,7 +59,7 @@ pub struct Outcome<'a> {
 }
 
 impl Default for Outcome<'_> {
-    /// Of a command that is not known yet.
+    /// The outcome of a command that is not known yet.
     fn default() -> Self {
         Outcome {
             kind: OperationKind::Command,
@@ -93,7 +93,7 @@ impl Outcome<'_> {
     }
 }
 
-/// What a command asks for, as found in its body: a filter or query, a sort, a pipeline.
+/// The questions of a command, as found in its body: a filter or query, a sort, a pipeline.
 #[derive(Clone, Copy, Default)]
 pub struct Asked<'a> {
     pub filter: Option<RawDocument<'a>>,

@@ -1,4 +1,4 @@
-//! What a command is, and one call of it with the arguments that every command takes.
+//! Commands, and a call of one with the arguments that every command takes.
 //!
 //! Each field of a command is either one of the generic ones below, one that the command names, or an error: nothing
 //! that a client sends is dropped unseen.

@@ -9,7 +9,7 @@ use quarry_query::ErrorCode;
 use crate::dispatch::error::{CommandError, Result};
 use crate::process::config::Durability;
 
-/// What a client asked to wait for.
+/// The write concern: what a client asked to wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteConcern {
     /// `{w: 0}`: the client wants no answer.
@@ -101,7 +101,7 @@ fn check_timeout(value: RawValue<'_>) -> Result<()> {
     Err(CommandError::failed_to_parse("wtimeout must be a number"))
 }
 
-/// What a read may see.
+/// The read concern: what a read may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadConcern {
     #[default]

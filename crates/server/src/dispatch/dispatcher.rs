@@ -27,10 +27,10 @@ use crate::observe::operation_end;
 use crate::observe::timing_document;
 use crate::server::Server;
 
-/// Of so many looks at an operation's interrupts, one asks the kernel whether the client is still there.
+/// One of this many looks at an operation's interrupts asks the kernel whether the client is still there.
 const CHECKS_A_PEEK: u32 = 16;
 
-/// What a reply document may have: a message less room for its frame.
+/// The bytes that a reply document may have: a message less room for its frame.
 const REPLY_BYTES_MAX: usize = quarry_wire::MESSAGE_BYTES_MAX - 1024;
 
 /// Runs the call and appends its reply document to `out`.

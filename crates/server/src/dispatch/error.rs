@@ -1,4 +1,4 @@
-//! What a command can answer instead of a reply, and how it stands in one: `{ok: 0, errmsg, code, codeName}`.
+//! The error that a command can answer with instead of a reply, and how it stands in one: `{ok: 0, errmsg, code, codeName}`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -102,7 +102,7 @@ impl From<quarry_query::Error> for CommandError {
     }
 }
 
-/// What the server says of a stage that it has made for a pipeline.
+/// Carries the server's error over a stage that it has made for a pipeline.
 impl From<CommandError> for quarry_query::Error {
     fn from(error: CommandError) -> quarry_query::Error {
         quarry_query::Error::new(ErrorCode(error.code), error.message)

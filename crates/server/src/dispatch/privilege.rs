@@ -1,4 +1,4 @@
-//! What a command needs of the user who runs it, in MongoDB's terms: an action, such as `find`, on a resource, such as a
+//! Privileges that a command needs of the user who runs it, in MongoDB's terms: an action, such as `find`, on a resource, such as a
 //! collection. Each row of the command table declares it, beside what further arguments ask for.
 //!
 //! Access control does not exist yet: no connection has a user, and [`is_authorized`] says yes to all of them. What is
@@ -8,7 +8,7 @@
 use quarry_bson::{RawArray, RawDocument, RawValue};
 use quarry_wire::DocumentSequence;
 
-/// What is done; its name is MongoDB's.
+/// An action, by MongoDB's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     BypassDocumentValidation,
@@ -45,7 +45,7 @@ pub enum Action {
     Validate,
 }
 
-/// What a declared action is done to, found in the command when it runs.
+/// The resource of a declared action, found in the command when it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// The server, or all of its fellows.
@@ -85,12 +85,12 @@ pub struct Requirement {
     pub when: When,
 }
 
-/// What every call of a command needs.
+/// Declares a privilege that every call of a command needs.
 pub const fn need(action: Action, on: On) -> Requirement {
     need_when(action, on, When::Always)
 }
 
-/// What some calls of a command need.
+/// Declares a privilege that some calls of a command need.
 pub const fn need_when(action: Action, on: On, when: When) -> Requirement {
     Requirement { action, on, when }
 }
@@ -101,7 +101,7 @@ pub enum Requires {
     /// Nothing: it tells and changes what is the client's own, or what a client must know before it can log in.
     Nothing,
     Each(&'static [Requirement]),
-    /// What the command needs that its first field holds.
+    /// The privileges of the command that the first field holds.
     WhatItExplains,
 }
 
@@ -131,7 +131,7 @@ impl Requirement {
         }
     }
 
-    /// What the action is done to in a call on this database and collection.
+    /// The resource of the action in a call on this database and collection.
     pub fn resource<'a>(
         &self,
         body: RawDocument<'a>,
@@ -163,7 +163,7 @@ fn first_stage_is(body: RawDocument<'_>, names: &[&str]) -> bool {
         .is_some_and(|element| names.iter().any(|name| element.name() == *name))
 }
 
-/// What one call does something to.
+/// The resource of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
     Cluster,

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use crate::net::transport::Transport;
 
-/// What is settable at most, in microseconds.
+/// The longest wait that may be set, in microseconds.
 pub const LIMIT_US_MAX: i64 = 10_000;
 pub const LIMIT_US_DEFAULT: i64 = 500;
 /// Two looks are no further apart, unless something else ran on the processor in between.
 const LOOK_MAX: Duration = Duration::from_micros(30);
-/// So many waits in a row that were in somebody's way are forgiven: the kernel may still move one of the two threads
+/// How many waits in a row are forgiven that were in somebody's way: the kernel may still move one of the two threads
 /// to another processor. After each further one, twice as many waits are asleep from their start.
 const DISTURBANCES_MAX: u32 = 8;
 const WAITS_ASLEEP_MAX: u32 = 256;
@@ -36,7 +36,7 @@ const ACTIVE_US: u64 = 1000;
 /// Connections beyond this number share a place; some are then not counted.
 const PLACES: usize = 64;
 
-/// What the connections of a server share.
+/// The state of busy polling that the connections of a server share.
 pub struct BusyPolling {
     /// When each connection last had a request.
     places: Box<[Place]>,
@@ -87,7 +87,7 @@ pub struct Waiting<'a> {
     waits_asleep: u32,
 }
 
-/// What a wait brought.
+/// The result of a wait.
 pub struct Read {
     pub bytes: usize,
     /// The bytes came while the connection looked for them.

@@ -27,7 +27,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Who the client has proven to be; nobody, as long as there is no access control.
     pub user: OnceLock<Arc<User>>,
-    /// What the client said of itself in its first hello.
+    /// The client's description of itself, from its first hello.
     pub metadata: Mutex<Option<Document>>,
     running: Mutex<Running>,
     /// Looks at the operation that the connection's thread runs.
@@ -36,7 +36,7 @@ pub struct Connection {
     buffer_bytes: AtomicUsize,
 }
 
-/// What a connection runs now; kept between operations so that its buffers are.
+/// The operation that a connection runs now. It is kept between operations so that its buffers are.
 #[derive(Default)]
 pub struct Running {
     operation: Option<Arc<Operation>>,
@@ -96,7 +96,7 @@ impl Running {
     }
 }
 
-/// What is noted of an operation while it runs.
+/// The notes on an operation while it runs.
 pub struct Started<'a> {
     pub operation: Arc<Operation>,
     pub opid: u32,
@@ -144,7 +144,7 @@ impl Connection {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What the connection's buffers held when it last began to wait for a request.
+    /// The bytes that the connection's buffers held when it last began to wait for a request.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes.load(Ordering::Relaxed)
     }

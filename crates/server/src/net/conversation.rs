@@ -34,7 +34,7 @@ use crate::server::Server;
 
 /// A connection without a request for so long is idle.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
-/// What an idle connection's message buffers may hold. With what its thread keeps elsewhere (a copy of the last batch
+/// The bytes that an idle connection's message buffers may hold. With what its thread keeps elsewhere (a copy of the last batch
 /// for RocksDB of 16 KiB, a record of 8, the command that currentOp shows of 4) that stays below 64 KiB.
 const IDLE_BYTES_MAX: usize = 32 << 10;
 /// MongoDB's code for a legacy query that is no hello.
@@ -444,7 +444,7 @@ mod tests {
     use crate::net::request_memory::RequestMemory;
     use crate::net::transport::Transport;
 
-    /// Of a request that takes a share; two do not fit beside each other.
+    /// The size of a request that takes a share; two do not fit beside each other.
     const LARGE_BYTES: usize = 5 << 20;
     /// A test that waits for so long has failed. Below what a request waits for a share at most.
     const PATIENCE: Duration = Duration::from_secs(10);

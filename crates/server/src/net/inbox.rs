@@ -13,7 +13,7 @@ use crate::net::busy_poll::Waiting;
 use crate::net::request_memory::{NotTaken, RequestMemory, SMALL_REQUEST_BYTES, Share};
 use crate::net::transport::Transport;
 
-/// What one read asks for while no message is known to be larger.
+/// The bytes that one read asks for while no message is known to be larger.
 const WINDOW_BYTES: usize = 4 << 10;
 /// A large message is read in steps of at most this much.
 const STEP_BYTES: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub struct Inbox<'m> {
     small_messages: u32,
 }
 
-/// What came.
+/// The result of waiting for a message.
 pub enum Arrival {
     /// A whole message of that length.
     Message {
@@ -342,7 +342,7 @@ impl<'s> Paced<'s> {
         }
     }
 
-    /// What is known of the sender since others began to wait; none while nobody does.
+    /// Looks at what the sender has done since others began to wait; none while nobody does.
     fn watch(&mut self) -> Option<&Watched> {
         if !self.share.is_wanted() {
             self.watched = None;

@@ -44,7 +44,7 @@ const WRITERS_MAX: usize = 4;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// A connection takes no more requests after so long.
 const CONNECTION_LIFE: Duration = Duration::from_secs(60);
-/// What a client that no longer may ask has to take its last answer.
+/// The time in which a client that may no longer ask has to take its last answer.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
 /// A head is refused when more than this has been read and its end has not come.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -121,7 +121,7 @@ fn listen(address: &str, port: u16) -> std::io::Result<(Runtime, TcpListener, u1
     Ok((runtime, listener, port))
 }
 
-/// What the connections share.
+/// The state that all admin connections share.
 #[derive(Clone)]
 struct Admin {
     server: &'static Server,
@@ -179,7 +179,7 @@ impl Open {
     }
 }
 
-/// What goes wrong on a connection ends it and is not worth a line.
+/// Serves one connection. A failure ends it and is not worth a line.
 async fn serve(admin: Admin, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| respond(&admin, request));

@@ -1,4 +1,4 @@
-//! What the server has done since it started, counted without threads meeting on one cache line.
+//! Counters of what the server has done since it started, kept without threads meeting on one cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,11 +1,11 @@
-//! What the operations on a collection are known by in the figures.
+//! Labels: the names and hashes by which operations on a collection are known in the figures.
 
 use std::hash::Hasher;
 
 use quarry_database::Namespace;
 use rustc_hash::FxHasher;
 
-/// What a namespace is known by in the figures; never 0.
+/// The hash by which a namespace is known in the figures; never 0.
 pub fn namespace_hash(database: &str, collection: &str) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(database.as_bytes());

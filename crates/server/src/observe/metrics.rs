@@ -59,7 +59,7 @@ pub fn text(server: &'static Server, format: Format) -> Result<String, fmt::Erro
     })
 }
 
-/// What one scrape shows.
+/// The state that one scrape shows.
 struct Scrape {
     server: &'static Server,
     kinds: Vec<KindReport>,

@@ -1,4 +1,4 @@
-//! What the server tells about itself: its log, counters, slow operations, profiler, metrics, traces, and the admin port
+//! Everything that the server tells about itself: its log, counters, slow operations, profiler, metrics, traces, and the admin port
 //! that serves them.
 //!
 //! This wing looks and counts. It must not change what an operation does or answers, and nothing in it may make a

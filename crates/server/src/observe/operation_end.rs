@@ -1,4 +1,4 @@
-//! What is counted, logged and profiled of an operation once its reply is out.
+//! The end of an operation: what is counted, logged and profiled of it once its reply is out.
 //!
 //! On the way of every operation: it allocates nothing and takes no lock that cores share, unless the operation is
 //! slow, profiled, or the first of its collection or query shape.
@@ -85,7 +85,7 @@ pub fn append_timing(outcome: &Outcome<'_>, reply: &mut DocumentBuilder<'_>) {
     quarry.finish();
 }
 
-/// What was not counted while the operation ran.
+/// Counts what was not counted while the operation ran.
 #[inline]
 fn work_at_end(outcome: &Outcome<'_>) -> [(Work, u64); 10] {
     let [gets, seeks, nexts, read, written, hits, misses] = engine_work();
@@ -95,7 +95,7 @@ fn work_at_end(outcome: &Outcome<'_>) -> [(Work, u64); 10] {
     ]
 }
 
-/// What this thread asked of the engine since the last call.
+/// Takes what this thread asked of the engine since the last call.
 #[inline]
 fn engine_work() -> [(Work, u64); 7] {
     let work = if quarry_timing::IS_COMPILED {

@@ -24,7 +24,7 @@ const COLLECTION_BYTES: i64 = 1 << 20;
 /// Databases with settings of their own.
 const DATABASES_MAX: usize = 1024;
 
-/// What `profile` sets for one database.
+/// The settings that `profile` makes for one database.
 #[derive(Clone, Default)]
 pub struct Settings {
     pub level: ProfileLevel,

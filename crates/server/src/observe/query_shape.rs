@@ -152,7 +152,7 @@ impl Asked<'_> {
     }
 }
 
-/// Of a `$match` the filter, of another stage its name.
+/// Walks a pipeline: the filter of a `$match`, and the name of any other stage.
 fn walk_pipeline(stages: RawArray<'_>, shape: &mut impl Shape, left: &mut usize) {
     shape.open('[');
     for stage in stages.iter().take(ELEMENTS_MAX) {

@@ -9,7 +9,7 @@ use crate::observe::log;
 
 /// Below this mongod warns too.
 const RECOMMENDED: u64 = 64_000;
-/// What a server holds or opens for a moment besides connections and tables: segments of the journal, logs, locks, directories,
+/// The descriptors that a server holds or opens for a moment besides connections and tables: segments of the journal, logs, locks, directories,
 /// sockets that it listens on, what flushes and compactions write.
 const OWN: u64 = 40;
 /// Tables of the engine that can be open at once, however few descriptors there are, and the share of a low limit.

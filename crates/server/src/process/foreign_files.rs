@@ -1,4 +1,4 @@
-//! What lies in a directory before a server makes it its own.
+//! A look at what lies in a directory before a server makes it its own.
 //!
 //! Refused, by name and with nothing changed: files of another database; data of another engine than the one asked for; and, where
 //! no data of ours lies, anything that neither a new file system nor an empty checkout has. What the configuration names, its log and
@@ -45,7 +45,7 @@ const DATABASES: &[(&str, &[&str])] = &[
     ("Redis", &["dump.rdb", "appendonly.aof", "appendonlydir"]),
 ];
 
-/// What a server puts into its directory beside the data begins so: lock, port, logs, pid.
+/// The beginning of the names that a server puts into its directory beside the data: lock, port, logs, pid.
 const OURS: &str = "quarry.";
 /// A new file system may have it; names that begin with a dot are taken for such as well.
 const NEW_FILE_SYSTEM: &str = "lost+found";

@@ -19,7 +19,7 @@ const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
 /// A get of the other engines costs little more than one of the cache.
 const RECORD_CACHE_MB_ROCKSDB: usize = 64;
 const RECORD_CACHE_MB_MAX: usize = 1 << 20;
-/// Of operations that are neither slow nor traced by their client.
+/// The share that is traced of operations that are neither slow nor traced by their client.
 const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
 pub struct Parameters {

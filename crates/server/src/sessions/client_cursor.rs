@@ -46,16 +46,16 @@ pub struct ClientCursor {
     pub source: Source,
     /// A document that a stage has made and that did not fit into the last batch.
     overflow: Vec<u8>,
-    /// What is left of the maxTimeMS of the command that made it.
+    /// The rest of the maxTimeMS of the command that made it.
     pub time_left: Option<Duration>,
     pub is_tailable: bool,
     pub is_await_data: bool,
     pub has_no_timeout: bool,
-    /// Of the command that made it: each batch keeps to it.
+    /// The read concern of the command that made it: each batch keeps to it.
     pub read_concern: ReadConcern,
     pub returned: u64,
     pub batches: u64,
-    /// Of a cursor that is kept.
+    /// The command that made it, for a cursor that is kept.
     origin: Option<Box<Origin>>,
 }
 

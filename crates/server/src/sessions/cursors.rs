@@ -74,7 +74,7 @@ impl Cursors {
         }
     }
 
-    /// What is left of its maxTimeMS, before a getMore begins.
+    /// The rest of the cursor's maxTimeMS, before a getMore begins.
     pub fn time_left(&self, id: i64) -> Option<Duration> {
         match self.shard(id).lock().get(&id) {
             Some(Slot::Idle { cursor, .. }) => cursor.time_left,

@@ -1,4 +1,4 @@
-//! What a client leaves behind between two commands: logical sessions and open cursors, and the thread that ends those
+//! The things that a client leaves behind between two commands: logical sessions and open cursors, and the thread that ends those
 //! that nobody uses any more.
 //!
 //! This wing keeps them by id, bounded and each used by one command at a time. It must not know which command asked.

@@ -1,4 +1,4 @@
-//! What was written, in the order of the log, and what of it a crash may leave.
+//! The history of what was written, in the order of the log, and what of it a crash may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,7 @@ impl History {
         None
     }
 
-    /// What `found` has otherwise than everything up to `lsn` would leave, for a failure's message.
+    /// The difference between `found` and what everything up to `lsn` would leave, for a failure's message.
     pub fn difference(&self, found: &State, lsn: u64) -> String {
         let mut state = State::new();
         for write in self.writes.iter().take_while(|write| write.lsn <= lsn) {

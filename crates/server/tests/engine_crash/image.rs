@@ -30,7 +30,7 @@ pub struct CrashPoint {
     pub images: Vec<EngineImage>,
 }
 
-/// What the next life finds.
+/// The state that the next life finds.
 #[derive(Debug)]
 pub struct Fallen {
     pub engine: EngineImage,
@@ -42,7 +42,7 @@ pub struct Fallen {
     pub acknowledged_lsn: u64,
 }
 
-/// What came of a crash, for the tally.
+/// The outcome of a crash, for the tally.
 pub struct Outcome {
     pub is_kill: bool,
     pub is_mixed: bool,

@@ -17,7 +17,7 @@ use crate::image::{CrashPoint, EngineImage, Fallen, Outcome};
 use crate::power_loss;
 
 const CRASHES_A_LIFE: usize = 6;
-/// Of one thread that writes alone; several threads write until the crashes are taken.
+/// The writes of one thread that writes alone; several threads write until the crashes are taken.
 const WRITES_BETWEEN_CRASHES: u64 = 12;
 const COLLECTIONS: usize = 2;
 /// Every thread has `_id`s of its own.
@@ -42,7 +42,7 @@ pub struct Life {
     writers: u64,
 }
 
-/// What writers share while they write.
+/// The state that writers share while they write.
 #[derive(Default)]
 struct Written {
     writes: Mutex<Vec<Write>>,

@@ -26,10 +26,10 @@ const SEEDS_A_PUSH: u64 = 10;
 const SEEDS_A_PUSH_OF_A_RARE_MODE: u64 = 2;
 /// Lives of one database: each begins with the last crash of the one before.
 const LIVES: usize = 4;
-/// What one seed takes at most, several times over.
+/// The disk space that one seed takes at most, several times over.
 const SCRATCH_BYTES: u64 = 2 << 30;
 
-/// What the crash points of a run were, so that none of the kinds goes missing unseen.
+/// A count of a run's crash points by kind, so that no kind goes missing unseen.
 #[derive(Default)]
 struct Tally {
     points: u64,

@@ -1,4 +1,4 @@
-//! What a power loss does to the unsynced part of a journal and of libmdbx's file.
+//! Power loss, as it strikes the unsynced part of a journal and of libmdbx's file.
 
 use std::fs;
 use std::ops::ControlFlow;

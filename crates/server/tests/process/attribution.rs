@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::server::Server;
 
 const ROUNDS: i32 = 300;
-/// Of an operation's wall, at the median and at the 99th percentile.
+/// The share of an operation's wall that may be unattributed, at the median and at the 99th percentile.
 const MEDIAN_SHARE_MAX: f64 = 0.05;
 const P99_SHARE_MAX: f64 = 0.10;
 

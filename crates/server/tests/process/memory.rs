@@ -1,4 +1,4 @@
-//! What connections hold: everything while they work, next to nothing while they are idle.
+//! Tests of what connections hold: everything while they work, next to nothing while they are idle.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::server::{Server, wait_for};
 
 /// The flag of a message whose sender takes several replies.
 const EXHAUST_ALLOWED: u32 = 1 << 16;
-/// What the message buffers of an idle connection may hold.
+/// The bytes that the message buffers of an idle connection may hold.
 const IDLE_BYTES: i64 = 32 << 10;
 /// Far more than the tenth of a second that the server takes, for a machine that has much to do.
 const IDLE_TIME: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What does not start, and how it says so: one line and mongod's exit code.
+//! Tests of servers that do not start, and how they say so: one line and mongod's exit code.
 
 use std::fs;
 use std::net::TcpListener;

@@ -17,7 +17,7 @@ fn run(client: &mut Client, command: &Document) -> Document {
     reply
 }
 
-/// What stands in `system.profile` and matches.
+/// The documents of `system.profile` that match.
 fn profiled(client: &mut Client, filter: Document) -> Vec<Document> {
     let reply = run(
         client,

@@ -91,7 +91,7 @@ fn a_message_whose_content_cannot_be_read_is_answered_and_its_connection_goes_on
     }
 }
 
-/// So many documents within each other, the outermost counted.
+/// This many documents within each other, the outermost counted.
 fn nested(levels: usize) -> Document {
     (1..levels).fold(Document::new(), |inner, _| doc! { "x": inner })
 }

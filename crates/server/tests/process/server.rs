@@ -190,7 +190,7 @@ pub fn refused(arguments: &[&str]) -> Output {
     quarry(&["serve"]).args(arguments).output().unwrap()
 }
 
-/// What the process said, on both outputs.
+/// The text that the process wrote, on both outputs.
 pub fn said(output: &Output) -> String {
     format!(
         "{}{}",

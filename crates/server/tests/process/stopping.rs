@@ -10,7 +10,7 @@ use quarry_bson::{Document, doc};
 use crate::client::{Client, message};
 use crate::server::{Directory, Server, wait_for};
 
-/// What stopping may take here beyond writes that run. The server's own bounds come to 1.3 s for clients and to 2 s for a
+/// The time that stopping may take here beyond writes that run. The server's own bounds come to 1.3 s for clients and to 2 s for a
 /// start; a loaded machine has three times as long. Without these bounds it takes 10 s and more.
 const STOP_MAX: Duration = Duration::from_secs(6);
 const WAIT_MAX: Duration = Duration::from_secs(20);

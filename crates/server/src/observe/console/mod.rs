@@ -9,14 +9,14 @@ use crate::server::Server;
 
 /// The page itself.
 pub const PAGE: &str = include_str!("page.html");
-/// What the page may do: run its own script and ask its own server.
+/// The policy of the page: it may run its own script and ask its own server.
 pub const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     connect-src 'self'; img-src data:";
 
 /// The heat map's rows end below these powers of two of microseconds.
 const POWERS: std::ops::RangeInclusive<u32> = 0..=25;
 
-/// What `/timing.json` answers:
+/// The answer to `/timing.json`:
 /// `{at, enabled, phases: [names], operations: {op: {since start: {count, buckets}, phases}}, collections, shapes, slow}`.
 pub fn json(server: &Server) -> String {
     extjson::relaxed(document(server).as_raw())

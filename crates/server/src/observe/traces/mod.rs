@@ -25,14 +25,14 @@ use crate::threads;
 use exporter::{Exporter, Queue};
 use span::Finished;
 
-/// What is in the queue when the server stops may take so long to be sent.
+/// How long sending what is in the queue may take when the server stops.
 const FINISH_TIME: Duration = Duration::from_millis(500);
 /// Golden ratio of 2^32: neighbouring operation numbers fall far apart.
 const SPREAD: u32 = 0x9e37_79b9;
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
 
-/// What is traced, and how far it came.
+/// The tracer: which operations are traced, and how far their spans came.
 pub struct Tracer {
     endpoint: Endpoint,
     queue: Queue,

@@ -23,7 +23,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Of a command.
+    /// Reads the trace context of a command.
     pub fn of(body: RawDocument<'_>) -> Option<TraceContext> {
         match body.get("comment")? {
             RawValue::String(text) => {

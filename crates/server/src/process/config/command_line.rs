@@ -45,7 +45,7 @@ pub struct Top {
     pub once: bool,
 }
 
-/// What `quarry journal` does.
+/// The subcommands of `quarry journal`.
 #[derive(Debug, Subcommand)]
 pub enum JournalCommand {
     /// Read every record of every segment and check the whole chain; changes nothing
@@ -129,7 +129,7 @@ pub struct Serve {
     /// Which writes survive what [default: journaled]
     #[arg(long, value_enum)]
     pub durability: Option<Durability>,
-    /// What libmdbx syncs at a commit; for the engine mdbx alone [default: safe-no-sync]
+    /// The parts that libmdbx syncs at a commit; for the engine mdbx alone [default: safe-no-sync]
     #[arg(long = "mdbx-sync", value_enum, value_name = "MODE")]
     pub mdbx_sync: Option<MdbxSync>,
     /// Megabytes of journal that are kept though no checkpoint needs them any more [default: 0]

@@ -1,4 +1,4 @@
-//! What the journal keeps beyond need, and what of it is compressed.
+//! Settings of the journal: what it keeps beyond need, and what of it is compressed.
 
 use super::values::BadOptions;
 
@@ -8,7 +8,7 @@ const HOURS_MAX: f64 = 24.0 * 365.0 * 1000.0;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JournalSettings {
-    /// So many bytes of segments are kept that no checkpoint needs any more.
+    /// How many bytes of segments are kept that no checkpoint needs any more.
     pub retain_bytes: u64,
     /// They are kept so long after their last write.
     pub retain_ms: u64,

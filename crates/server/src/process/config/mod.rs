@@ -1,4 +1,4 @@
-//! What the operator asked for: the command line over the configuration file over the defaults.
+//! The configuration: the command line over the configuration file over the defaults.
 //!
 //! Names follow mongod where it has the option. An option that Quarry does not have is refused, never ignored: a
 //! server that silently runs without what was asked of it is worse than one that does not start.
@@ -43,7 +43,7 @@ pub struct Config {
     pub data_directory: PathBuf,
     pub engine: EngineName,
     pub durability: Durability,
-    /// What libmdbx syncs by itself; another engine has none.
+    /// The sync mode of libmdbx; another engine has none.
     pub mdbx_sync: Option<MdbxSync>,
     pub journal: JournalSettings,
     pub addresses: Vec<String>,

@@ -42,7 +42,7 @@ impl Durability {
     }
 }
 
-/// What libmdbx syncs at a commit. The journal gives back what the engine lost, as long as the file is whole.
+/// The parts that libmdbx syncs at a commit. The journal gives back what the engine lost, as long as the file is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MdbxSync {

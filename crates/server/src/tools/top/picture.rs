@@ -1,4 +1,4 @@
-//! What `quarry top` shows of one moment: read from the server's replies, rates from two of them.
+//! The picture that `quarry top` shows of one moment: read from the server's replies, rates from two of them.
 
 use std::collections::HashMap;
 use std::io;

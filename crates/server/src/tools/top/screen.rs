@@ -9,7 +9,7 @@ use ratatui::widgets::Paragraph;
 
 use super::picture::{Operation, Picture};
 
-/// What stands before the bar.
+/// The width of the columns before the bar.
 const COLUMNS_CHARS: u16 = 50;
 const BAR_CHARS_MIN: u16 = 10;
 
