@@ -4,6 +4,12 @@
 //! drop, the range of the ident is given back to the engine a step at a time; the mark goes when the engine has made that
 //! durable. The order is: the mark is seen in the engine; the catalog has followed the group that made it; a new epoch
 //! begins; the epochs before it end. Whoever enters the new epoch asks a catalog that does not name the ident any more.
+//!
+//! Idents that follow each other are one range: nothing lies between their keys, and nothing that lives can. What a
+//! `dropDatabase` of many thousand collections leaves so costs the engine a few steps, where single ones cost one each. A
+//! tick ends with the first range that needs another step, and when its time is over.
+
+use std::time::{Duration, Instant};
 
 use quarry_journal::Journal;
 use quarry_storage::{Engine, KeyRange, WriteBatch};
@@ -18,13 +24,20 @@ use crate::snapshot::epochs::Epochs;
 use crate::upkeep::background::Stop;
 
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
-const IDENTS_AT_ONCE: usize = 256;
+/// Idents that wait for one grace period, and for one sync of the engine afterwards.
+const IDENTS_AT_ONCE: usize = 16_384;
+/// No further range is begun in a tick after this time: a fifth of the time between two ticks.
+const TICK_TIME: Duration = Duration::from_millis(100);
+/// Marks that one group takes away. Loads into the catalog wait for such a group.
+const MARKS_A_GROUP: usize = 1024;
 
 /// The state of the background thread between two steps.
 #[derive(Default)]
 pub struct Reclaimer {
     /// Marks seen before the grace period that is running, and the version they were seen at.
     waiting: Vec<Ident>,
+    /// How many of them, from the first one on, have been reclaimed since.
+    reclaimed: usize,
     applied_seen: u64,
 }
 
@@ -56,30 +69,44 @@ impl Reclaimer {
         if !epochs.old_is_empty() {
             return Ok(());
         }
-        for ident in &self.waiting {
+        let begun = Instant::now();
+        while let [first, rest @ ..] = &self.waiting[self.reclaimed..] {
             // The marks stay: the next start goes on.
-            if stop.is_set() {
+            if stop.is_set() || begun.elapsed() > TICK_TIME {
                 return Ok(());
             }
+            let following = rest.iter().zip(first.0 + 1..);
+            let in_a_row = following.take_while(|(ident, next)| ident.0 == *next);
+            let count = 1 + in_a_row.count();
+            let last = self.waiting[self.reclaimed + count - 1];
             let range = KeyRange {
-                start: ident.prefix().as_bytes().to_vec(),
-                end: ident.prefix().end(),
+                start: first.prefix().as_bytes().to_vec(),
+                end: last.prefix().end(),
             };
             if !engine.reclaim(range, STEP_BYTES)?.done {
                 return Ok(());
             }
+            self.reclaimed += count;
         }
         engine.sync()?;
-        let mut batch = WriteBatch::new();
-        for ident in &self.waiting {
-            batch.delete(&layout::dropped_key(*ident));
-        }
-        let mut record = Vec::new();
-        Header::SYSTEM_ONLY.write(&mut record);
-        record.extend_from_slice(batch.as_bytes());
-        // Refused, the marks stay, and so does the wish to take them away.
-        journal.submit(&record)?;
+        self.remove_marks(journal)?;
         self.waiting.clear();
+        self.reclaimed = 0;
+        Ok(())
+    }
+
+    /// Refused, the rest of the marks stay, and so does the wish to take them away.
+    fn remove_marks(&self, journal: &Journal) -> Result<()> {
+        for idents in self.waiting.chunks(MARKS_A_GROUP) {
+            let mut batch = WriteBatch::new();
+            for ident in idents {
+                batch.delete(&layout::dropped_key(*ident));
+            }
+            let mut record = Vec::new();
+            Header::SYSTEM_ONLY.write(&mut record);
+            record.extend_from_slice(batch.as_bytes());
+            journal.submit(&record)?;
+        }
         Ok(())
     }
 }
@@ -94,4 +121,82 @@ fn marks(engine: &dyn Engine) -> Result<Vec<Ident>> {
         cursor.next()?;
     }
     Ok(idents)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quarry_bson::doc;
+    use quarry_storage::{HastyReclaim, Memory};
+
+    use super::*;
+    use crate::{Database, Level, Namespace, Operation, Options};
+
+    const COLLECTIONS: usize = 2000;
+    /// Looks at the marks, epochs that end, and ranges; of idents in rows a pass takes two ticks.
+    const TICKS_MAX: u64 = 12;
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < PATIENCE, "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn collection(number: usize) -> Namespace {
+        Namespace::new("db", &format!("c{number}")).unwrap()
+    }
+
+    /// Makes collections, drops those that `is_dropped`, and waits until their space is taken back; the number of ranges
+    /// that took and the ticks since the last drop.
+    fn drop_and_reclaim(is_dropped: impl Fn(usize) -> bool) -> (usize, u64) {
+        let engine = Arc::new(HastyReclaim::new(Arc::new(Memory::new())));
+        let database = Database::open(Arc::clone(&engine) as _, Options::default()).unwrap();
+        let operation = Operation::default();
+        let document = doc! { "_id": 1 };
+        for number in 0..COLLECTIONS {
+            let documents = [document.as_raw()];
+            database
+                .insert_piece(&operation, &collection(number), &documents, true)
+                .unwrap();
+        }
+        // Nothing is taken back before the last one is dropped.
+        let reader = database.view(&collection(0)).unwrap();
+        for number in (0..COLLECTIONS).filter(|number| is_dropped(*number)) {
+            database
+                .drop_collection(&collection(number), &operation, Level::Written)
+                .unwrap();
+        }
+        assert_eq!(engine.reclaimed(), 0);
+        drop(reader);
+        let looks = engine.durable_looks();
+        wait_until("marks are left", || {
+            marks(engine.as_ref()).unwrap().is_empty()
+        });
+        let ticks = engine.durable_looks() - looks;
+        for number in (0..COLLECTIONS).filter(|number| !is_dropped(*number)) {
+            let found =
+                database.insert_piece(&operation, &collection(number), &[document.as_raw()], true);
+            assert_eq!(found.unwrap().errors.len(), 1, "{number} lost its document");
+        }
+        database.close().unwrap();
+        (engine.reclaimed(), ticks)
+    }
+
+    #[test]
+    fn idents_in_a_row_are_taken_back_together() {
+        // The marks that were seen first are a range of their own.
+        let (ranges, ticks) = drop_and_reclaim(|_| true);
+        assert!(ranges <= 2 && ticks <= TICKS_MAX, "{ranges} {ticks}");
+    }
+
+    #[test]
+    fn idents_between_living_ones_are_taken_back_in_few_ticks() {
+        let (ranges, ticks) = drop_and_reclaim(|number| number % 2 == 0);
+        assert_eq!(ranges, COLLECTIONS / 2);
+        assert!(ticks <= TICKS_MAX, "{ticks}");
+    }
 }
