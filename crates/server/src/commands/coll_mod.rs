@@ -5,6 +5,7 @@ use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
@@ -77,31 +78,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// The index, by name or key pattern, and whether it is to be hidden.
 fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
     let (mut index, mut hidden) = (None, None);
-    for element in change {
-        let name = element.name();
-        match (name.as_bytes(), element.value()) {
+    for argument in Argument::each("collMod.index", change) {
+        let name = argument.name();
+        match (name.as_bytes(), argument.value()) {
             (b"name", value @ RawValue::String(_))
             | (b"keyPattern", value @ RawValue::Document(_)) => {
                 index = Some(value);
             }
-            (b"hidden", value) => {
-                hidden = Some(crate::dispatch::command::boolean(
-                    "collMod.index",
-                    "hidden",
-                    value,
-                )?);
-            }
+            (b"hidden", _) => hidden = Some(argument.flag()?),
             (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
                 return Err(CommandError::not_supported(format_args!(
                     "the option 'index.{name}'"
                 )));
             }
-            _ => {
-                return Err(CommandError::unknown_field(
-                    "collMod.index",
-                    &name.to_string_lossy(),
-                ));
-            }
+            _ => return Err(argument.unknown()),
         }
     }
     match (index, hidden) {

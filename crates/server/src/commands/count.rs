@@ -6,6 +6,7 @@ use quarry_query::exec::{self, CountRequest};
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
@@ -45,36 +46,18 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// Reads the command; `explain` shares it.
 pub fn parse<'a>(namespace: &'a Namespace, body: RawDocument<'a>) -> Result<CountRequest<'a>> {
     let mut request = CountRequest::new(namespace);
-    for element in body.iter().skip(1) {
-        let value = element.value();
-        let name = element.name();
-        let number = || {
-            value.as_i64_exact().ok_or_else(|| {
-                CommandError::field_type(
-                    "count",
-                    &name.to_string_lossy(),
-                    value.element_type().alias(),
-                    "long",
-                )
-            })
-        };
-        match name.as_bytes() {
-            b"query" if !value.is_nullish() => {
-                request.filter = value.as_document().ok_or_else(|| {
-                    CommandError::field_type(
-                        "count",
-                        "query",
-                        value.element_type().alias(),
-                        "object",
-                    )
-                })?;
+    for argument in Argument::each_of_command(COMMAND.name, body) {
+        match argument.name().as_bytes() {
+            b"query" if !argument.value().is_nullish() => request.filter = argument.document()?,
+            b"limit" => {
+                let limit = argument.whole()?.unsigned_abs();
+                request.limit = Some(limit).filter(|&limit| limit > 0);
             }
-            b"limit" => request.limit = Some(number()?.unsigned_abs()).filter(|&limit| limit > 0),
             b"skip" => {
-                request.skip = u64::try_from(number()?)
+                request.skip = u64::try_from(argument.whole()?)
                     .map_err(|_| CommandError::bad_value("BSON field 'skip' value must be >= 0"))?;
             }
-            b"hint" => request.hint = some_hint(value)?,
+            b"hint" => request.hint = some_hint(argument.value())?,
             _ => {}
         }
     }

@@ -4,6 +4,7 @@ use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
@@ -58,25 +59,18 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
 /// The options that are kept with the collection; the others change nothing or are refused.
 fn options(body: RawDocument<'_>) -> Result<Document> {
     let mut options = Document::new();
-    for element in body.iter().skip(1) {
-        let value = element.value();
-        let name = element.name();
+    for argument in Argument::each_of_command(COMMAND.name, body) {
+        let value = argument.value();
+        let name = argument.name();
         match name.as_bytes() {
-            b"capped" if crate::dispatch::command::boolean("create", "capped", value)? => {
+            b"capped" if argument.flag()? => {
                 options.append("capped", true);
             }
             b"size" | b"max" => {
                 let number = value
                     .as_i64_exact()
                     .or_else(|| value.as_f64_lossy().map(|number| number as i64));
-                let number = number.ok_or_else(|| {
-                    CommandError::field_type(
-                        "create",
-                        &name.to_string_lossy(),
-                        value.element_type().alias(),
-                        "long",
-                    )
-                })?;
+                let number = number.ok_or_else(|| argument.wrong_type("long"))?;
                 options.append(name.as_bytes(), number);
             }
             b"autoIndexId" if value.is_truthy() => {}
@@ -102,9 +96,7 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
             | b"changeStreamPreAndPostImages"
             | b"storageEngine"
             | b"encryptedFields" => {
-                return Err(CommandError::not_supported(format_args!(
-                    "the option '{name}'"
-                )));
+                return Err(argument.not_served());
             }
             _ => {}
         }

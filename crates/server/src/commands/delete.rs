@@ -10,7 +10,8 @@ use super::find::some_hint;
 use super::insert::is_ordered;
 use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::argument::Argument;
+use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::counters::Counter;
@@ -34,6 +35,9 @@ pub static COMMAND: Command = Command {
         run,
     )
 };
+
+/// What MongoDB's errors call a statement.
+const PARSER: &str = "delete.deletes";
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
@@ -89,33 +93,17 @@ pub fn parse<'a>(
     statement: RawDocument<'a>,
 ) -> Result<DeleteRequest<'a>> {
     let (mut filter, mut limit, mut hint) = (None, None, None);
-    for element in statement {
-        let value = element.value();
-        let name = element.name();
-        match name.as_bytes() {
-            b"q" => {
-                filter = Some(value.as_document().ok_or_else(|| {
-                    CommandError::field_type(
-                        "delete.deletes",
-                        "q",
-                        value.element_type().alias(),
-                        "object",
-                    )
-                })?);
-            }
-            b"limit" => limit = value.as_i64_exact(),
-            b"hint" => hint = some_hint(value)?,
-            b"collation" => crate::dispatch::command::check_collation(value)?,
+    for argument in Argument::each(PARSER, statement) {
+        match argument.name().as_bytes() {
+            b"q" => filter = Some(argument.document()?),
+            b"limit" => limit = argument.value().as_i64_exact(),
+            b"hint" => hint = some_hint(argument.value())?,
+            b"collation" => check_collation(argument.value())?,
             b"sampleId" => {}
-            _ => {
-                return Err(CommandError::unknown_field(
-                    "delete.deletes",
-                    &name.to_string_lossy(),
-                ));
-            }
+            _ => return Err(argument.unknown()),
         }
     }
-    let filter = filter.ok_or_else(|| CommandError::missing_field("delete.deletes", "q"))?;
+    let filter = filter.ok_or_else(|| CommandError::missing_field(PARSER, "q"))?;
     let is_multi = match limit {
         Some(0) => true,
         Some(1) => false,

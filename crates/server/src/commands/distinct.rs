@@ -6,7 +6,7 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::dispatch::command::{Command, Fields, Invocation};
-use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
@@ -24,9 +24,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let key = invocation
-        .text("key")?
-        .ok_or_else(|| CommandError::missing_field("distinct", "key"))?;
+    let key = invocation.required("key")?.text()?;
     let mut request = DistinctRequest::new(&namespace, key);
     if let Some(filter) = invocation.document("query")? {
         request.filter = filter;

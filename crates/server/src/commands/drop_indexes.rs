@@ -5,7 +5,7 @@ use quarry_timing::OperationKind;
 
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
-use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
@@ -24,9 +24,8 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let index = invocation
-        .get("index")
-        .ok_or_else(|| CommandError::missing_field("dropIndexes", "index"))?;
+    let argument = invocation.required("index")?;
+    let index = argument.value();
     let level = writes::level(invocation);
     let database = &invocation.server.database;
     let mut is_all = false;
@@ -42,15 +41,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             let names: Vec<RawValue<'_>> = names.iter().collect();
             database.drop_indexes(&namespace, &names, invocation.operation, level)?
         }
-        other => {
-            let found = other.element_type().alias();
-            return Err(CommandError::field_type(
-                "dropIndexes",
-                "index",
-                found,
-                "[string, object, array]",
-            ));
-        }
+        _ => return Err(argument.wrong_type("[string, object, array")),
     };
     reply.append("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
     if is_all {

@@ -7,6 +7,7 @@ use quarry_timing::OperationKind;
 
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::writes;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
@@ -49,6 +50,9 @@ pub static COMMAND: Command = Command {
     )
 };
 
+/// What MongoDB's errors call the command.
+const PARSER: &str = "FindCommandRequest";
+
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
@@ -83,35 +87,31 @@ pub fn parse<'a>(
     let mut request = FindRequest::new(namespace);
     request.context = Some(context);
     let mut options = CursorOptions::default();
-    for element in body.iter().skip(1) {
-        let value = element.value();
-        let name = element.name();
+    for argument in Argument::each_of_command(PARSER, body) {
+        let name = argument.name();
         match name.as_bytes() {
-            b"filter" => request.filter = document("filter", value)?,
-            b"projection" => request.projection = some_document("projection", value)?,
-            b"sort" => request.sort = some_document("sort", value)?,
-            b"hint" => request.hint = some_hint(value)?,
-            b"skip" => request.skip = count("skip", value)?,
-            b"limit" => {
-                let limit = count("limit", value)?;
-                request.limit = (limit != 0).then_some(limit);
-            }
-            b"batchSize" => options.first_batch.documents_max = count("batchSize", value)?,
-            b"singleBatch" => options.first_batch.is_only = boolean("singleBatch", value)?,
-            b"tailable" => options.is_tailable = boolean("tailable", value)?,
-            b"awaitData" => options.is_await_data = boolean("awaitData", value)?,
-            b"noCursorTimeout" => options.has_no_timeout = boolean("noCursorTimeout", value)?,
+            b"filter" => request.filter = argument.document()?,
+            b"projection" => request.projection = some_document(argument)?,
+            b"sort" => request.sort = some_document(argument)?,
+            b"hint" => request.hint = some_hint(argument.value())?,
+            b"skip" => request.skip = argument.count()?,
+            b"limit" => request.limit = Some(argument.count()?).filter(|&limit| limit != 0),
+            b"batchSize" => options.first_batch.documents_max = argument.count()?,
+            b"singleBatch" => options.first_batch.is_only = argument.flag()?,
+            b"tailable" => options.is_tailable = argument.flag()?,
+            b"awaitData" => options.is_await_data = argument.flag()?,
+            b"noCursorTimeout" => options.has_no_timeout = argument.flag()?,
             // Options that change a result and are not served.
-            b"returnKey" | b"showRecordId" | b"requestResumeToken" => {
-                let field = name.to_string_lossy();
-                if boolean(&field, value)? {
-                    return Err(not_served(&field));
-                }
+            b"returnKey" | b"showRecordId" | b"requestResumeToken" if argument.flag()? => {
+                return Err(argument.not_served());
             }
             b"min" | b"max" | b"resumeAfter"
-                if value.as_document().is_none_or(|asked| !asked.is_empty()) =>
+                if argument
+                    .value()
+                    .as_document()
+                    .is_none_or(|asked| !asked.is_empty()) =>
             {
-                return Err(not_served(&name.to_string_lossy()));
+                return Err(argument.not_served());
             }
             _ => {}
         }
@@ -126,19 +126,9 @@ pub fn parse<'a>(
     Ok((request, options))
 }
 
-fn document<'a>(field: &str, value: RawValue<'a>) -> Result<RawDocument<'a>> {
-    value.as_document().ok_or_else(|| {
-        CommandError::field_type(
-            "FindCommandRequest",
-            field,
-            value.element_type().alias(),
-            "object",
-        )
-    })
-}
-
-fn some_document<'a>(field: &str, value: RawValue<'a>) -> Result<Option<RawDocument<'a>>> {
-    Ok(Some(document(field, value)?).filter(|document| !document.is_empty()))
+/// A document that says something; unlike most, these are not null where they are not there.
+fn some_document(argument: Argument<'_>) -> Result<Option<RawDocument<'_>>> {
+    Ok(Some(argument.document()?).filter(|document| !document.is_empty()))
 }
 
 /// A hint is the name of an index or its key pattern; an empty one is none.
@@ -151,32 +141,4 @@ pub fn some_hint(value: RawValue<'_>) -> Result<Option<RawValue<'_>>> {
             "Hint must be a string or an object",
         )),
     }
-}
-
-fn not_served(field: &str) -> CommandError {
-    CommandError::not_supported(format_args!("the option '{field}'"))
-}
-
-fn boolean(field: &str, value: RawValue<'_>) -> Result<bool> {
-    crate::dispatch::command::boolean("FindCommandRequest", field, value)
-}
-
-fn count(field: &str, value: RawValue<'_>) -> Result<u64> {
-    // A fraction is cut off, as MongoDB does.
-    let number = value
-        .as_i64_truncated()
-        .ok_or_else(|| not_a_number(field, value))?;
-    u64::try_from(number).map_err(|_| {
-        let message = format!("BSON field '{field}' value must be >= 0, actual value '{number}'");
-        CommandError::new(quarry_query::ErrorCode(51_024), message)
-    })
-}
-
-fn not_a_number(field: &str, value: RawValue<'_>) -> CommandError {
-    CommandError::field_type(
-        "FindCommandRequest",
-        field,
-        value.element_type().alias(),
-        "[long, int, decimal, double]",
-    )
 }

@@ -8,7 +8,8 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation, boolean};
+use crate::dispatch::argument::Argument;
+use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::observe::counters::Counter;
@@ -105,21 +106,18 @@ pub fn parse<'a>(
         ..FindAndModifyRequest::new(namespace)
     };
     let mut is_remove = false;
-    for element in body.iter().skip(1) {
-        let value = element.value();
-        let name = element.name();
-        let Ok(field) = name.as_str() else { continue };
-        match field {
-            "query" => request.filter = document(field, value)?.unwrap_or(RawDocument::EMPTY),
-            "sort" => request.sort = document(field, value)?,
-            "fields" => request.projection = document(field, value)?,
-            "update" => request.update = Some(value),
-            "remove" => is_remove = boolean("findAndModify", field, value)?,
-            "new" => request.returns_new = boolean("findAndModify", field, value)?,
-            "upsert" => request.is_upsert = boolean("findAndModify", field, value)?,
-            "hint" => request.hint = some_hint(value)?,
-            "arrayFilters" if value.as_array().is_some_and(|filters| filters.is_empty()) => {}
-            "arrayFilters" => return Err(CommandError::not_supported("the option 'arrayFilters'")),
+    for argument in Argument::each_of_command(COMMAND.name, body) {
+        match argument.name().as_bytes() {
+            b"query" => request.filter = argument.document_or_null()?.unwrap_or(RawDocument::EMPTY),
+            b"sort" => request.sort = argument.some_document()?,
+            b"fields" => request.projection = argument.some_document()?,
+            b"update" => request.update = Some(argument.value()),
+            b"remove" => is_remove = argument.flag()?,
+            b"new" => request.returns_new = argument.flag()?,
+            b"upsert" => request.is_upsert = argument.flag()?,
+            b"hint" => request.hint = some_hint(argument.value())?,
+            b"arrayFilters" if argument.array().is_ok_and(|filters| filters.is_empty()) => {}
+            b"arrayFilters" => return Err(argument.not_served()),
             _ => {}
         }
     }
@@ -137,18 +135,5 @@ pub fn parse<'a>(
             "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
         )),
         _ => Ok(request),
-    }
-}
-
-fn document<'a>(field: &str, value: RawValue<'a>) -> Result<Option<RawDocument<'a>>> {
-    match value {
-        RawValue::Null => Ok(None),
-        RawValue::Document(document) => Ok(Some(document).filter(|document| !document.is_empty())),
-        _ => Err(CommandError::field_type(
-            "findAndModify",
-            field,
-            value.element_type().alias(),
-            "object",
-        )),
     }
 }

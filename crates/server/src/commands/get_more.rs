@@ -44,9 +44,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             "getMore", "getMore", found, "long",
         ));
     };
-    let collection = invocation
-        .text("collection")?
-        .ok_or_else(|| CommandError::missing_field("getMore", "collection"))?;
+    let collection = invocation.required("collection")?.text()?;
     let namespace = format!("{}.{collection}", invocation.generic.database);
     let batch_size = match invocation
         .get("batchSize")

@@ -79,8 +79,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 
 /// A batch stops at its first error unless the client says otherwise.
 pub fn is_ordered(invocation: &Invocation<'_>) -> Result<bool> {
-    match invocation.get("ordered") {
-        None | Some(RawValue::Null) => Ok(true),
-        Some(value) => crate::dispatch::command::boolean(invocation.command.name, "ordered", value),
+    match invocation.argument("ordered") {
+        Some(argument) if !matches!(argument.value(), RawValue::Null) => argument.flag(),
+        _ => Ok(true),
     }
 }

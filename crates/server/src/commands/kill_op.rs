@@ -18,9 +18,7 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    let op = invocation
-        .get("op")
-        .ok_or_else(|| CommandError::missing_field("killOp", "op"))?;
+    let op = invocation.required("op")?.value();
     let opid = match op {
         RawValue::String(text) => text.as_str()?.parse().ok(),
         number => number

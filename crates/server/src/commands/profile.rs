@@ -76,10 +76,6 @@ fn level(invocation: &Invocation<'_>) -> Result<Option<ProfileLevel>> {
 }
 
 fn number(invocation: &Invocation<'_>, field: &str) -> Result<Option<f64>> {
-    let Some(value) = invocation.get(field) else {
-        return Ok(None);
-    };
-    value.as_f64_lossy().map(Some).ok_or_else(|| {
-        CommandError::field_type("profile", field, value.element_type().alias(), "double")
-    })
+    let argument = invocation.argument(field);
+    argument.map(|argument| argument.double()).transpose()
 }

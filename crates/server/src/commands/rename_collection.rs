@@ -34,9 +34,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
             "renameCollection takes the full name of a collection",
         ));
     };
-    let to = invocation
-        .text("to")?
-        .ok_or_else(|| CommandError::missing_field("renameCollection", "to"))?;
+    let to = invocation.required("to")?.text()?;
     // MongoDB also takes the UUID of the very collection that may be dropped.
     let drops_target = match invocation.get("dropTarget") {
         Some(RawValue::Binary(_)) => {

@@ -1,8 +1,8 @@
 //! `setOpTimingEnabled`: turns the timing of operations on or off, for operations that begin from now on.
 
-use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_bson::DocumentBuilder;
 
-use crate::dispatch::command::{Command, Invocation, boolean};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
@@ -17,8 +17,7 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    let value = invocation.subject().unwrap_or(RawValue::Null);
-    let enabled = boolean(invocation.command.name, invocation.command.name, value)?;
+    let enabled = invocation.boolean(invocation.command.name)?;
     reply.append("was", quarry_timing::is_enabled());
     reply.append("enabled", enabled);
     quarry_timing::set_enabled(enabled);

@@ -10,7 +10,8 @@ use super::find::some_hint;
 use super::insert::is_ordered;
 use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation, boolean};
+use crate::dispatch::argument::Argument;
+use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::observe::counters::Counter;
@@ -49,6 +50,9 @@ pub static COMMAND: Command = Command {
         run,
     )
 };
+
+/// What MongoDB's errors call a statement.
+const PARSER: &str = "update.updates";
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
@@ -130,34 +134,28 @@ pub fn parse<'a>(
 ) -> Result<UpdateRequest<'a>> {
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
-    for element in statement {
-        let value = element.value();
-        let name = element.name();
-        match name.as_bytes() {
-            b"q" => filter = Some(query(value)?),
-            b"u" => update = Some(value),
-            b"upsert" => is_upsert = boolean("update.updates", "upsert", value)?,
-            b"multi" => is_multi = boolean("update.updates", "multi", value)?,
-            b"hint" => hint = some_hint(value)?,
-            b"collation" => crate::dispatch::command::check_collation(value)?,
-            b"arrayFilters" if value.as_array().is_some_and(|filters| filters.is_empty()) => {}
+    for argument in Argument::each(PARSER, statement) {
+        match argument.name().as_bytes() {
+            b"q" => filter = Some(argument.document()?),
+            b"u" => update = Some(argument.value()),
+            b"upsert" => is_upsert = argument.flag()?,
+            b"multi" => is_multi = argument.flag()?,
+            b"hint" => hint = some_hint(argument.value())?,
+            b"collation" => check_collation(argument.value())?,
+            b"arrayFilters" if argument.array().is_ok_and(|filters| filters.is_empty()) => {}
             b"arrayFilters" | b"c" | b"sort" => {
                 return Err(CommandError::not_supported(format_args!(
-                    "the option '{name}' of an update"
+                    "the option '{}' of an update",
+                    argument.name()
                 )));
             }
             b"upsertSupplied" | b"sampleId" | b"allowShardKeyUpdatesWithoutFullShardKeyInQuery" => {
             }
-            _ => {
-                return Err(CommandError::unknown_field(
-                    "update.updates",
-                    &name.to_string_lossy(),
-                ));
-            }
+            _ => return Err(argument.unknown()),
         }
     }
-    let filter = filter.ok_or_else(|| CommandError::missing_field("update.updates", "q"))?;
-    let update = update.ok_or_else(|| CommandError::missing_field("update.updates", "u"))?;
+    let filter = filter.ok_or_else(|| CommandError::missing_field(PARSER, "q"))?;
+    let update = update.ok_or_else(|| CommandError::missing_field(PARSER, "u"))?;
     if !matches!(update, RawValue::Document(_) | RawValue::Array(_)) {
         return Err(CommandError::failed_to_parse(
             "Update argument must be either an object or an array",
@@ -172,16 +170,5 @@ pub fn parse<'a>(
         is_multi,
         hint,
         keeps_empty_timestamps: false,
-    })
-}
-
-fn query(value: RawValue<'_>) -> Result<RawDocument<'_>> {
-    value.as_document().ok_or_else(|| {
-        CommandError::field_type(
-            "update.updates",
-            "q",
-            value.element_type().alias(),
-            "object",
-        )
     })
 }

@@ -12,6 +12,7 @@ use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
 
+use crate::dispatch::argument::Argument;
 use crate::dispatch::call::Asked;
 use crate::dispatch::concerns::{ReadConcern, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
@@ -123,32 +124,29 @@ impl<'a> Generic<'a> {
         let mut generic = Generic::default();
         let mut api = Api::default();
         for element in body.iter().skip(1) {
+            let argument = Argument::new(command.name, element);
             let value = element.value();
             let name = element.name();
             match name.as_bytes() {
-                b"$db" => generic.database = text(command, "$db", value)?,
-                b"lsid" => {
-                    generic.session = Some(SessionId::parse(document(command, "lsid", value)?)?);
-                }
+                b"$db" => generic.database = argument.text()?,
+                b"lsid" => generic.session = Some(SessionId::parse(argument.document()?)?),
                 b"maxTimeMS" => generic.max_time = max_time(value)?,
                 b"comment" => generic.comment = Some(element),
-                b"$quarry" => generic.wants_timing = wants_timing(value)?,
+                b"$quarry" => generic.wants_timing = wants_timing(argument)?,
                 b"readConcern" => {
                     if !command.takes_read_concern {
                         return Err(not_taken(command, "read concern"));
                     }
-                    generic.read_concern =
-                        ReadConcern::parse(document(command, "readConcern", value)?)?;
+                    generic.read_concern = ReadConcern::parse(argument.document()?)?;
                 }
                 b"writeConcern" => {
                     if !command.takes_write_concern {
                         return Err(not_taken(command, "writeConcern"));
                     }
-                    generic.write_concern =
-                        WriteConcern::parse(document(command, "writeConcern", value)?)?;
+                    generic.write_concern = WriteConcern::parse(argument.document()?)?;
                 }
                 b"txnNumber" | b"startTransaction" | b"autocommit" => return Err(no_transactions()),
-                b"apiVersion" => api.version = Some(text(command, "apiVersion", value)?),
+                b"apiVersion" => api.version = Some(argument.text()?),
                 b"apiStrict" => api.is_strict = value.is_truthy(),
                 b"apiDeprecationErrors" => api.deprecation_errors = true,
                 b"collation" if command.takes(b"collation") => check_collation(value)?,
@@ -170,12 +168,7 @@ impl<'a> Generic<'a> {
                 | b"maxTimeMSOpOnly"
                 | b"requestGossipRoutingCache"
                 | b"rawData" => {}
-                _ => {
-                    return Err(CommandError::unknown_field(
-                        command.name,
-                        &name.to_string_lossy(),
-                    ));
-                }
+                _ => return Err(argument.unknown()),
             }
         }
         api.check(command)?;
@@ -264,85 +257,43 @@ impl<'a> Invocation<'a> {
         self.body.get(field)
     }
 
+    /// The field of that name, to be read as the type that the command wants.
+    pub fn argument(&self, field: &str) -> Option<Argument<'a>> {
+        let element = self.body.get_element(field)?;
+        Some(Argument::new(self.command.name, element))
+    }
+
+    /// Like `argument`, for a command that cannot do without.
+    pub fn required(&self, field: &str) -> Result<Argument<'a>> {
+        let missing = || CommandError::missing_field(self.command.name, field);
+        self.argument(field).ok_or_else(missing)
+    }
+
     pub fn document(&self, field: &str) -> Result<Option<RawDocument<'a>>> {
-        match self.get(field) {
-            None | Some(RawValue::Null) => Ok(None),
-            Some(value) => document(self.command, field, value).map(Some),
-        }
+        self.argument(field)
+            .map_or(Ok(None), |argument| argument.document_or_null())
     }
 
     pub fn text(&self, field: &str) -> Result<Option<&'a str>> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(value) => text(self.command, field, value).map(Some),
-        }
+        self.argument(field)
+            .map(|argument| argument.text())
+            .transpose()
     }
 
     /// A field that holds a bool, or a number taken as one.
     pub fn boolean(&self, field: &str) -> Result<bool> {
-        match self.get(field) {
-            None => Ok(false),
-            Some(value) => boolean(self.command.name, field, value),
-        }
+        self.argument(field)
+            .map_or(Ok(false), |argument| argument.flag())
     }
 
     /// The documents of `field`: an array in the body, or a document sequence of that name.
     pub fn documents(&self, field: &str) -> Result<Vec<RawDocument<'a>>> {
-        if let Some(sequence) = self
-            .sequences
-            .iter()
-            .find(|sequence| sequence.identifier == field)
-        {
-            return Ok(sequence.documents().collect());
-        }
-        match self.get(field) {
-            Some(RawValue::Array(array)) => array
-                .iter()
-                .map(|value| match value {
-                    RawValue::Document(document) => Ok(document),
-                    other => Err(CommandError::field_type(
-                        self.command.name,
-                        field,
-                        other.element_type().alias(),
-                        "object",
-                    )),
-                })
-                .collect(),
-            Some(other) => Err(CommandError::field_type(
-                self.command.name,
-                field,
-                other.element_type().alias(),
-                "array",
-            )),
-            None => Err(CommandError::missing_field(self.command.name, field)),
+        let mut sequences = self.sequences.iter();
+        match sequences.find(|sequence| sequence.identifier == field) {
+            Some(sequence) => Ok(sequence.documents().collect()),
+            None => self.required(field)?.documents(),
         }
     }
-}
-
-/// A bool, or a number taken as one, of `command.field`.
-pub fn boolean(command: &str, field: &str, value: RawValue<'_>) -> Result<bool> {
-    match value {
-        RawValue::Boolean(_) | RawValue::Null => Ok(value.is_truthy()),
-        _ if value.is_number() => Ok(value.is_truthy()),
-        _ => Err(CommandError::field_type(
-            command,
-            field,
-            value.element_type().alias(),
-            "[bool, long, int, decimal, double]",
-        )),
-    }
-}
-
-fn text<'a>(command: &Command, field: &str, value: RawValue<'a>) -> Result<&'a str> {
-    value.as_str().ok_or_else(|| {
-        CommandError::field_type(command.name, field, value.element_type().alias(), "string")
-    })
-}
-
-fn document<'a>(command: &Command, field: &str, value: RawValue<'a>) -> Result<RawDocument<'a>> {
-    value.as_document().ok_or_else(|| {
-        CommandError::field_type(command.name, field, value.element_type().alias(), "object")
-    })
 }
 
 fn max_time(value: RawValue<'_>) -> Result<Option<Duration>> {

@@ -42,9 +42,14 @@ impl CommandError {
     }
 
     /// A field of the wrong type, as MongoDB's parsers word it.
+    /// Several types are given as `[long, int`: what stands behind the last one is how MongoDB prints a list.
     pub fn field_type(command: &str, field: &str, found: &str, expected: &str) -> CommandError {
+        let expected = match expected.starts_with('[') {
+            true => format!("types '{expected}']"),
+            false => format!("type '{expected}'"),
+        };
         CommandError::type_mismatch(format!(
-            "BSON field '{command}.{field}' is the wrong type '{found}', expected type '{expected}'"
+            "BSON field '{command}.{field}' is the wrong type '{found}', expected {expected}"
         ))
     }
 

@@ -5,6 +5,7 @@
 //! sees no socket.
 
 pub mod access;
+pub mod argument;
 pub mod call;
 pub mod command;
 pub mod concerns;

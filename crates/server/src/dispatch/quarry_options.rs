@@ -1,30 +1,16 @@
 //! `$quarry`: what a client may ask of any command beyond MongoDB's arguments.
 
-use quarry_bson::RawValue;
-
-use crate::dispatch::command::boolean;
-use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::argument::Argument;
+use crate::dispatch::error::Result;
 
 /// Whether `{timing: true}` asks for the command's breakdown in its reply.
-pub fn wants_timing(value: RawValue<'_>) -> Result<bool> {
-    let Some(options) = value.as_document() else {
-        return Err(CommandError::field_type(
-            "$quarry",
-            "$quarry",
-            value.element_type().alias(),
-            "object",
-        ));
-    };
+pub fn wants_timing(argument: Argument<'_>) -> Result<bool> {
     let mut wants_timing = false;
-    for element in options {
-        let name = element.name();
-        if name != "timing" {
-            return Err(CommandError::unknown_field(
-                "$quarry",
-                &name.to_string_lossy(),
-            ));
+    for option in Argument::each("$quarry", argument.document()?) {
+        if option.name() != "timing" {
+            return Err(option.unknown());
         }
-        wants_timing = boolean("$quarry", "timing", element.value())?;
+        wants_timing = option.flag()?;
     }
     Ok(wants_timing)
 }
