@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod data;
 mod dispatch;
 mod net;
 mod observe;

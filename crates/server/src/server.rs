@@ -8,6 +8,7 @@ use quarry_bson::ObjectId;
 use quarry_database::Database;
 use quarry_storage::Engine;
 
+use crate::data::Data;
 use crate::net::connections::Connections;
 use crate::net::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
 use crate::observe::counters::Counters;
@@ -81,6 +82,11 @@ impl Server {
         let engine = Arc::new(quarry_storage::Memory::new());
         let database = Database::open_in_memory().unwrap();
         Server::new(config, parameters, engine, database, Arc::default())
+    }
+
+    /// What reads and writes documents.
+    pub fn data(&self) -> &dyn Data {
+        &self.database
     }
 
     /// The port that is listened on, once it is.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawArray, RawValue};
 use quarry_database::Namespace;
 use quarry_query::ErrorCode;
-use quarry_query::exec::{self, AggregateRequest, Over};
+use quarry_query::exec::{AggregateRequest, Over};
 use quarry_query::matcher::Matcher;
 use quarry_query::pipeline::{AddedSource, Documents, Input, Specification, Stage};
 use quarry_timing::OperationKind;
@@ -16,7 +16,7 @@ use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
-use crate::sessions::client_cursor::{ClientCursor, Source};
+use crate::sessions::client_cursor::ClientCursor;
 
 /// The collection of a pipeline that reads none.
 const COLLECTIONLESS: &str = "$cmd.aggregate";
@@ -121,8 +121,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     request.context = Some(&context);
     request.sources = &sources;
     request.hint = shared.get("hint").map(some_hint).transpose()?.flatten();
-    let executor = exec::aggregate(&shared.server.database, shared.operation, request)?;
-    let source = Source::Executor(Box::new(executor));
+    let source = shared.server.data().aggregate(shared.operation, request)?;
     let cursor = ClientCursor::new(shown, invocation.generic.session, source);
     answer(cursor, invocation, batch, reply)
 }

@@ -2,7 +2,7 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::Namespace;
-use quarry_query::exec::{self, CountRequest};
+use quarry_query::exec::CountRequest;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -35,7 +35,10 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let request = parse(&namespace, invocation.body)?;
-    let count = exec::count(&invocation.server.database, invocation.operation, request)?;
+    let count = invocation
+        .server
+        .data()
+        .count(invocation.operation, request)?;
     match i32::try_from(count) {
         Ok(count) => reply.append("n", count),
         Err(_) => reply.append("n", i64::try_from(count).unwrap_or(i64::MAX)),

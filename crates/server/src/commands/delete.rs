@@ -2,13 +2,12 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::Namespace;
-use quarry_query::exec::{self, DeleteRequest};
+use quarry_query::exec::DeleteRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use super::insert::is_ordered;
-use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
@@ -49,34 +48,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .iter()
         .map(|statement| parse(&namespace, &context, *statement))
         .collect::<Result<Vec<_>>>()?;
-    let level = writes::level(invocation);
-    writes::announce(invocation, level, statements.len());
+    let count = requests.len() as u64;
     let mut deleted = 0;
-    let mut errors = WriteErrors::default();
-    for (index, request) in requests.into_iter().enumerate() {
-        match exec::delete(
-            &invocation.server.database,
-            invocation.operation,
-            request,
-            writes::statement_level(level, statements.len()),
-        ) {
-            Ok(count) => deleted += count,
-            Err(error) => {
-                let error = CommandError::from(error);
-                writes::check_going_on(&error)?;
-                errors.add(index, error);
-                if is_ordered {
-                    break;
-                }
-            }
-        }
-    }
-    writes::settle(invocation, level, statements.len())?;
+    let run = |_, request, level| {
+        let data = invocation.server.data();
+        deleted += data.delete(invocation.operation, request, level)?;
+        Ok(())
+    };
+    let errors = writes::run_statements(invocation, requests, is_ordered, run)?;
     let lane = invocation.connection.id;
-    invocation
-        .server
-        .counters
-        .add(lane, Counter::Delete, statements.len() as u64);
+    invocation.server.counters.add(lane, Counter::Delete, count);
     invocation
         .server
         .counters

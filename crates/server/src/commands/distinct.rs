@@ -1,7 +1,7 @@
 //! `distinct`: the different values of one field.
 
 use quarry_bson::DocumentBuilder;
-use quarry_query::exec::{self, DistinctRequest};
+use quarry_query::exec::DistinctRequest;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -30,7 +30,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         request.filter = filter;
     }
     request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
-    let values = exec::distinct(&invocation.server.database, invocation.operation, request)?;
+    let values = invocation
+        .server
+        .data()
+        .distinct(invocation.operation, request)?;
     let mut list = reply.array("values");
     for value in &values {
         list.push(value);

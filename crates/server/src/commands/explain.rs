@@ -66,13 +66,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             ));
         }
     };
-    exec::explain(
-        &invocation.server.database,
-        invocation.operation,
-        explained,
-        verbosity,
-        reply,
-    )?;
+    invocation
+        .server
+        .data()
+        .explain(invocation.operation, explained, verbosity, reply)?;
     append_command(invocation, body, reply);
     Ok(())
 }
@@ -101,8 +98,7 @@ fn explain(
     let over = exec::Over::Collection(&namespace);
     let mut request = exec::AggregateRequest::new(over, pipeline);
     request.context = Some(&context);
-    exec::explain(
-        &invocation.server.database,
+    invocation.server.data().explain(
         invocation.operation,
         Explained::Aggregate(request),
         verbosity,

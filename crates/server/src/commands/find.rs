@@ -1,7 +1,7 @@
 //! `find`: the documents of a collection that match a filter.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_query::exec::{self, FindRequest};
+use quarry_query::exec::FindRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
@@ -11,7 +11,7 @@ use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
-use crate::sessions::client_cursor::{ClientCursor, Source};
+use crate::sessions::client_cursor::ClientCursor;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -57,11 +57,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
     let (request, options) = parse(&namespace, &context, invocation.body)?;
-    let executor = exec::find(&invocation.server.database, invocation.operation, request)?;
+    let source = invocation
+        .server
+        .data()
+        .find(invocation.operation, request)?;
     let mut cursor = ClientCursor::new(
         namespace.as_str().to_owned(),
         invocation.generic.session,
-        Source::Executor(Box::new(executor)),
+        source,
     );
     cursor.is_tailable = options.is_tailable;
     cursor.is_await_data = options.is_await_data;

@@ -2,7 +2,7 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
-use quarry_query::exec::{self, FindAndModifyRequest};
+use quarry_query::exec::FindAndModifyRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
@@ -59,12 +59,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let is_remove = request.update.is_none();
     let level = writes::level(invocation);
     writes::announce(invocation, level, 1);
-    let outcome = exec::find_and_modify(
-        &invocation.server.database,
-        invocation.operation,
-        request,
-        level,
-    )?;
+    let outcome = invocation
+        .server
+        .data()
+        .find_and_modify(invocation.operation, request, level)?;
     let lane = invocation.connection.id;
     let mut last = reply.document("lastErrorObject");
     last.append(

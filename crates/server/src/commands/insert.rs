@@ -2,7 +2,7 @@
 
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_journal::Level;
-use quarry_query::exec::{self, InsertRequest};
+use quarry_query::exec::InsertRequest;
 use quarry_timing::OperationKind;
 
 use crate::commands::write_errors::WriteErrors;
@@ -53,12 +53,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         1 if level == Level::Durable => invocation.operation.await_sync_alone(),
         _ => writes::announce(invocation, level, 1),
     }
-    let outcome = exec::insert(
-        &invocation.server.database,
-        invocation.operation,
-        request,
-        level,
-    )?;
+    let outcome = invocation
+        .server
+        .data()
+        .insert(invocation.operation, request, level)?;
     let lane = invocation.connection.id;
     invocation
         .server

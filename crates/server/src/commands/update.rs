@@ -2,13 +2,12 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
-use quarry_query::exec::{self, UpdateOutcome, UpdateRequest};
+use quarry_query::exec::UpdateRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use super::insert::is_ordered;
-use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
@@ -69,43 +68,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             })
         })
         .collect::<Result<Vec<_>>>()?;
-    let level = writes::level(invocation);
-    writes::announce(invocation, level, statements.len());
+    let count = requests.len() as u64;
     let (mut matched, mut modified) = (0, 0);
     let mut upserted = Vec::new();
-    let mut errors = WriteErrors::default();
-    for (index, request) in requests.into_iter().enumerate() {
-        match exec::update(
-            &invocation.server.database,
-            invocation.operation,
-            request,
-            writes::statement_level(level, statements.len()),
-        ) {
-            Ok(UpdateOutcome {
-                matched: found,
-                modified: changed,
-                upserted: id,
-            }) => {
-                matched += found + u64::from(id.is_some());
-                modified += changed;
-                upserted.extend(id.map(|id| (index, id)));
-            }
-            Err(error) => {
-                let error = CommandError::from(error);
-                writes::check_going_on(&error)?;
-                errors.add(index, error);
-                if is_ordered {
-                    break;
-                }
-            }
-        }
-    }
-    writes::settle(invocation, level, statements.len())?;
+    let run = |index, request, level| {
+        let data = invocation.server.data();
+        let outcome = data.update(invocation.operation, request, level)?;
+        matched += outcome.matched + u64::from(outcome.upserted.is_some());
+        modified += outcome.modified;
+        upserted.extend(outcome.upserted.map(|id| (index, id)));
+        Ok(())
+    };
+    let errors = writes::run_statements(invocation, requests, is_ordered, run)?;
     let lane = invocation.connection.id;
-    invocation
-        .server
-        .counters
-        .add(lane, Counter::Update, statements.len() as u64);
+    invocation.server.counters.add(lane, Counter::Update, count);
     invocation
         .server
         .counters

@@ -1,4 +1,5 @@
-//! The parts that write commands share: the bound on a batch, and the level that a write is acknowledged at.
+//! The parts that write commands share: the bound on a batch, the level that a write is acknowledged at, and the loop
+//! over statements.
 
 use quarry_bson::RawDocument;
 use quarry_journal::Level;
@@ -6,6 +7,7 @@ use quarry_query::ErrorCode;
 use quarry_query::expression::ExpressionContext;
 
 use crate::commands::WRITE_BATCH_DOCUMENTS_MAX;
+use crate::commands::write_errors::WriteErrors;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 
@@ -39,9 +41,38 @@ pub fn announce(invocation: &Invocation<'_>, level: Level, statements: usize) {
     }
 }
 
+/// Runs the statements of a command one after the other and returns the errors of those that failed; an ordered command
+/// ends with the first. `run` runs one statement, given its place, and is acknowledged at the level that it is told. All
+/// that was committed has reached the command's own level when this returns.
+///
+/// # Errors
+/// An interruption, or an outcome that cannot be told: the command ends, and so do the statements behind.
+pub fn run_statements<S>(
+    invocation: &Invocation<'_>,
+    statements: Vec<S>,
+    is_ordered: bool,
+    mut run: impl FnMut(usize, S, Level) -> Result<()>,
+) -> Result<WriteErrors> {
+    let level = level(invocation);
+    let count = statements.len();
+    announce(invocation, level, count);
+    let mut errors = WriteErrors::default();
+    for (index, statement) in statements.into_iter().enumerate() {
+        if let Err(error) = run(index, statement, statement_level(level, count)) {
+            check_going_on(&error)?;
+            errors.add(index, error);
+            if is_ordered {
+                break;
+            }
+        }
+    }
+    settle(invocation, level, count)?;
+    Ok(errors)
+}
+
 /// How a statement of a command is acknowledged: one alone as the command is, one of several at the lower level, because
 /// `settle` waits for all of them at once.
-pub fn statement_level(level: Level, statements: usize) -> Level {
+fn statement_level(level: Level, statements: usize) -> Level {
     match statements {
         1 => level,
         _ => Level::Written,
@@ -49,7 +80,7 @@ pub fn statement_level(level: Level, statements: usize) -> Level {
 }
 
 /// Waits until what several statements committed has reached `level`.
-pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> Result<()> {
+fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> Result<()> {
     if statements > 1 {
         let database = &invocation.server.database;
         // Applied before the statement returned; what others wrote meanwhile is synced along.
@@ -83,7 +114,7 @@ fn bind(variables: Option<RawDocument<'_>>) -> Result<ExpressionContext> {
 }
 
 /// An interruption, or an outcome that cannot be told, ends the command; any other error is the statement's own.
-pub fn check_going_on(error: &CommandError) -> Result<()> {
+fn check_going_on(error: &CommandError) -> Result<()> {
     let ends = [
         ErrorCode::INTERRUPTED,
         ErrorCode::INTERRUPTED_AT_SHUTDOWN,
@@ -94,4 +125,40 @@ pub fn check_going_on(error: &CommandError) -> Result<()> {
         return Err(error.clone());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, doc};
+
+    use crate::dispatch::dispatcher::answer;
+    use crate::server::Server;
+
+    /// What an update of three statements changed and which of them failed, the second of which cannot work.
+    fn changed_and_failed(is_ordered: bool) -> (Option<i32>, Vec<i32>) {
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory()));
+        let documents =
+            doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }], "$db": "db" };
+        assert_eq!(answer(server, &documents).get_i32("n"), Some(2));
+        let statement = |id: i32, update: Document| doc! { "q": { "_id": id }, "u": update };
+        let [set, fail, set_other] = [
+            statement(1, doc! { "$set": { "a": 1 } }),
+            statement(1, doc! { "$inc": { "a": "x" } }),
+            statement(2, doc! { "$set": { "a": 1 } }),
+        ];
+        let command = doc! {
+            "update": "c", "updates": [(set), (fail), (set_other)], "ordered": is_ordered, "$db": "db",
+        };
+        let reply = answer(server, &command);
+        let errors = reply.get_array("writeErrors").unwrap();
+        let index = |error: quarry_bson::RawValue<'_>| error.as_document()?.get_i32("index");
+        let failed = errors.iter().filter_map(index).collect();
+        (reply.get_i32("nModified"), failed)
+    }
+
+    #[test]
+    fn an_ordered_command_ends_with_its_first_error_and_another_one_goes_on() {
+        assert_eq!(changed_and_failed(true), (Some(1), vec![1]));
+        assert_eq!(changed_and_failed(false), (Some(2), vec![1]));
+    }
 }

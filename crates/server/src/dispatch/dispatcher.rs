@@ -240,6 +240,12 @@ fn counter_of(kind: OperationKind) -> Option<Counter> {
     }
 }
 
+/// The reply to a command that comes in on a connection of its own.
+#[cfg(test)]
+pub fn answer(server: &'static Server, command: &quarry_bson::Document) -> quarry_bson::Document {
+    tests::answer(server, &tests::connection(server), command)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
@@ -265,7 +271,7 @@ mod tests {
         Box::leak(Box::new(Server::in_memory()))
     }
 
-    fn connection(server: &Server) -> Arc<Connection> {
+    pub fn connection(server: &Server) -> Arc<Connection> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let peer = stream.peer_addr().unwrap();
@@ -273,7 +279,7 @@ mod tests {
         server.connections.add(transport, peer, 10).unwrap()
     }
 
-    fn answer(
+    pub fn answer(
         server: &'static Server,
         connection: &Arc<Connection>,
         command: &Document,

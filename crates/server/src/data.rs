@@ -1,0 +1,140 @@
+//! What commands ask of documents, wherever those are.
+//!
+//! The commands that read and write documents know this trait and `quarry_query`'s requests, and nothing of what answers
+//! them. Today that is the database of this process. A router that asks others can stand here instead, without a command
+//! being written again; its cursors are a [`Source::Stream`]. What defines collections and indexes still asks the database
+//! itself.
+
+use quarry_bson::{DocumentBuilder, Value};
+use quarry_database::{Database, Operation};
+use quarry_journal::Level;
+use quarry_query::exec::{
+    self, AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, Explained,
+    FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, Result,
+    UpdateOutcome, UpdateRequest, Verbosity,
+};
+
+use crate::sessions::client_cursor::Source;
+
+/// Reads and writes of documents. Each call runs for an operation, which may interrupt it; a write returns when it is
+/// acknowledged at its level.
+pub trait Data: Sync {
+    /// Where the documents come from that a find returns.
+    fn find(&self, operation: &Operation, request: FindRequest<'_>) -> Result<Source>;
+
+    /// Where the documents come from that a pipeline makes.
+    fn aggregate(&self, operation: &Operation, request: AggregateRequest<'_>) -> Result<Source>;
+
+    /// The number of documents that match.
+    fn count(&self, operation: &Operation, request: CountRequest<'_>) -> Result<u64>;
+
+    /// The different values of a field.
+    fn distinct(&self, operation: &Operation, request: DistinctRequest<'_>) -> Result<Vec<Value>>;
+
+    /// Stores documents; says which of them were refused.
+    fn insert(
+        &self,
+        operation: &Operation,
+        request: InsertRequest<'_>,
+        level: Level,
+    ) -> Result<InsertOutcome>;
+
+    /// Runs one statement of an update.
+    fn update(
+        &self,
+        operation: &Operation,
+        request: UpdateRequest<'_>,
+        level: Level,
+    ) -> Result<UpdateOutcome>;
+
+    /// Runs one statement of a delete; returns how many documents it removed.
+    fn delete(
+        &self,
+        operation: &Operation,
+        request: DeleteRequest<'_>,
+        level: Level,
+    ) -> Result<u64>;
+
+    /// Changes or removes one document, and returns it.
+    fn find_and_modify(
+        &self,
+        operation: &Operation,
+        request: FindAndModifyRequest<'_>,
+        level: Level,
+    ) -> Result<FindAndModifyOutcome>;
+
+    /// Writes into `reply` how a command is planned and, where asked, what running it examined.
+    fn explain(
+        &self,
+        operation: &Operation,
+        explained: Explained<'_>,
+        verbosity: Verbosity,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()>;
+}
+
+impl Data for Database {
+    fn find(&self, operation: &Operation, request: FindRequest<'_>) -> Result<Source> {
+        let executor = exec::find(self, operation, request)?;
+        Ok(Source::Executor(Box::new(executor)))
+    }
+
+    fn aggregate(&self, operation: &Operation, request: AggregateRequest<'_>) -> Result<Source> {
+        let executor = exec::aggregate(self, operation, request)?;
+        Ok(Source::Executor(Box::new(executor)))
+    }
+
+    fn count(&self, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
+        exec::count(self, operation, request)
+    }
+
+    fn distinct(&self, operation: &Operation, request: DistinctRequest<'_>) -> Result<Vec<Value>> {
+        exec::distinct(self, operation, request)
+    }
+
+    fn insert(
+        &self,
+        operation: &Operation,
+        request: InsertRequest<'_>,
+        level: Level,
+    ) -> Result<InsertOutcome> {
+        exec::insert(self, operation, request, level)
+    }
+
+    fn update(
+        &self,
+        operation: &Operation,
+        request: UpdateRequest<'_>,
+        level: Level,
+    ) -> Result<UpdateOutcome> {
+        exec::update(self, operation, request, level)
+    }
+
+    fn delete(
+        &self,
+        operation: &Operation,
+        request: DeleteRequest<'_>,
+        level: Level,
+    ) -> Result<u64> {
+        exec::delete(self, operation, request, level)
+    }
+
+    fn find_and_modify(
+        &self,
+        operation: &Operation,
+        request: FindAndModifyRequest<'_>,
+        level: Level,
+    ) -> Result<FindAndModifyOutcome> {
+        exec::find_and_modify(self, operation, request, level)
+    }
+
+    fn explain(
+        &self,
+        operation: &Operation,
+        explained: Explained<'_>,
+        verbosity: Verbosity,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        exec::explain(self, operation, explained, verbosity, reply)
+    }
+}
