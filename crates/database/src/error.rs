@@ -4,53 +4,74 @@ use std::fmt;
 
 use quarry_bson::Document;
 
+/// The result of every function of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// An error below the query language.
 #[derive(Debug, Clone)]
 pub enum Error {
+    /// There is no such collection.
     NamespaceNotFound(String),
+    /// A collection of that name exists, with other options where that matters.
     NamespaceExists(String),
+    /// A name that no database or collection can have.
     InvalidNamespace(String),
+    /// There is no such index.
     IndexNotFound(String),
     /// A failed option, a wrong type or value, with MongoDB's code.
     Invalid {
+        /// MongoDB's number.
         code: i32,
+        /// The text for the client.
         message: String,
     },
+    /// A unique key is taken.
     DuplicateKey(Box<DuplicateKey>),
     /// killOp, or the client has gone.
     Interrupted,
     /// The operation was ended because the server stops.
     Stopped,
+    /// The operation has run out of its maxTimeMS.
     MaxTimeExpired,
     /// The collection of a running operation was dropped or renamed.
     QueryPlanKilled(String),
+    /// Another writer was faster. The operation may be run again.
     WriteConflict,
     /// Writes are refused: the disk is full, or a sync or the engine has failed. With `no_space` they are taken again once
     /// there is room; otherwise a restart is needed.
     WritesRefused {
+        /// The text for the client.
         message: String,
+        /// The disk is full, and nothing else is wrong.
         no_space: bool,
     },
     /// The write may or may not have happened; nobody may be told that it failed.
     OutcomeUnknown(String),
+    /// Stored bytes are not what was written.
     Corrupt(String),
     /// The data directory is of another database, engine or format.
     Foreign(String),
+    /// The engine failed otherwise.
     Storage(quarry_storage::Error),
+    /// The database is closing.
     ShuttingDown,
 }
 
 /// One refused unique key.
 #[derive(Debug, Clone)]
 pub struct DuplicateKey {
+    /// The collection, as `database.collection`.
     pub namespace: String,
+    /// The index's name.
     pub index: String,
+    /// The index's key pattern.
     pub key_pattern: Document,
+    /// The values that are taken, by field.
     pub key_value: Document,
 }
 
 impl Error {
+    /// An error with MongoDB's number.
     pub fn invalid(code: i32, message: impl Into<String>) -> Error {
         Error::Invalid {
             code,

@@ -7,6 +7,7 @@
 //! Each folder is a wing; its comment says what it is, what it must not know, and who uses it. They stand here from the
 //! ground up.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod error;
 mod operation;

@@ -28,13 +28,16 @@ pub struct Operation {
     commits_once: AtomicBool,
     deadline: Option<Instant>,
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Index keys that its plans looked at.
     pub keys_examined: AtomicU64,
+    /// Documents that its plans looked at.
     pub docs_examined: AtomicU64,
     /// The plan of the operation's first read.
     pub plan: OnceLock<PlanSummary>,
 }
 
 impl Operation {
+    /// An operation that ends at `deadline`, if there is one.
     pub fn new(deadline: Option<Instant>) -> Operation {
         Operation {
             deadline,
@@ -48,6 +51,7 @@ impl Operation {
         self
     }
 
+    /// Ends the operation for killOp.
     pub fn kill(&self) {
         self.end_for(KILLED);
     }
@@ -62,6 +66,7 @@ impl Operation {
         let _ = (self.wish).compare_exchange(GOES_ON, why, success, failure);
     }
 
+    /// Whether the operation is to end, for killOp or because the server stops.
     pub fn is_killed(&self) -> bool {
         self.wish.load(Ordering::Relaxed) != GOES_ON
     }
@@ -77,14 +82,17 @@ impl Operation {
         self.commits_once.store(true, Ordering::Relaxed);
     }
 
+    /// Whether somebody will wait until what the operation commits is durable.
     pub fn awaits_sync(&self) -> bool {
         self.awaits_sync.load(Ordering::Relaxed)
     }
 
+    /// Whether the operation commits once and does nothing but wait afterwards.
     pub fn commits_once(&self) -> bool {
         self.commits_once.load(Ordering::Relaxed)
     }
 
+    /// When the operation has run out of time.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -131,6 +139,7 @@ pub struct Running {
     _stays_on_its_thread: PhantomData<*const ()>,
 }
 
+/// Makes the operation the one that runs on this thread, until the guard is dropped.
 pub fn run_as(operation: Arc<Operation>) -> Running {
     RUNNING.set(Some(operation));
     Running {

@@ -6,6 +6,7 @@
 //! stored (`quarry_database`).
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod commands;
 mod data;

@@ -26,7 +26,9 @@ use crate::operation::Operation;
 /// An index whose build a crash cut off; it is dropped in the background.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptedBuild {
+    /// The collection that the index was to be of.
     pub namespace: Namespace,
+    /// The index's name.
     pub index: String,
     pub(crate) ident: Ident,
 }

@@ -39,8 +39,11 @@ const INDEX_BUILD_ABORTED: i32 = 276;
 /// The report of createIndexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexesCreated {
+    /// The number of indexes before, `_id_` counted.
     pub before: usize,
+    /// The number of indexes after, `_id_` counted.
     pub after: usize,
+    /// Whether the collection was made for its indexes.
     pub created_collection: bool,
 }
 

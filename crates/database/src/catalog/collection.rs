@@ -18,15 +18,23 @@ use crate::keyspace::namespace::Namespace;
 /// Bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capped {
+    /// The bytes of documents that it holds at most.
     pub size_bytes: u64,
+    /// The documents that it holds at most, if they are bounded.
     pub documents_max: Option<u64>,
 }
 
+/// A collection as one catalog entry describes it. A changed entry makes a new one.
 pub struct Collection {
+    /// The name that it had when the entry was read.
     pub namespace: Namespace,
+    /// The number of the collection, which its keys begin with.
     pub ident: Ident,
+    /// The ident in its ordered form.
     pub prefix: Prefix,
+    /// The UUID, which a rename keeps.
     pub uuid: [u8; 16],
+    /// The bounds, if the collection is capped.
     pub capped: Option<Capped>,
     pub(crate) entry: Document,
     pub(crate) detail: OnceLock<Detail>,
@@ -34,7 +42,9 @@ pub struct Collection {
 
 /// The part of a collection that writes and plans need: its indexes, compiled.
 pub struct Detail {
+    /// The indexes, in the order in which they were made.
     pub indexes: Vec<Index>,
+    /// The compiled maker of their entries.
     pub keys: KeyGenerator,
     /// For plans.
     pub paths: PathNumbers,
@@ -79,6 +89,7 @@ impl Collection {
             .unwrap_or(RawDocument::EMPTY)
     }
 
+    /// Whether its records are ordered by `_id`: all are but capped ones.
     pub fn is_clustered(&self) -> bool {
         self.capped.is_none()
     }
@@ -152,6 +163,7 @@ impl Collection {
 }
 
 impl Detail {
+    /// The index of that name; the `_id` index of a clustered collection has no entry here.
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().find(|index| index.name == name)
     }

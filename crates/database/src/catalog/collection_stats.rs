@@ -12,19 +12,29 @@ use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
 use crate::snapshot::reads::Reads;
 
+/// The counts and sizes of one collection.
 #[derive(Debug)]
 pub struct CollStats {
+    /// The exact number of documents.
     pub documents: u64,
+    /// The exact bytes of documents.
     pub data_bytes: u64,
+    /// The bytes of the records on disk, roughly.
     pub storage_bytes: u64,
+    /// The bounds, if the collection is capped.
     pub capped: Option<Capped>,
+    /// The indexes, the `_id` index first.
     pub indexes: Vec<IndexStats>,
 }
 
+/// The size of one index.
 #[derive(Debug)]
 pub struct IndexStats {
+    /// The index's name.
     pub name: String,
+    /// The bytes of its entries on disk, roughly.
     pub bytes: u64,
+    /// Whether the index is being built.
     pub is_building: bool,
 }
 

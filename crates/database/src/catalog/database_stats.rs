@@ -27,13 +27,20 @@ const LARGEST_MAX: usize = ESTIMATED_MAX / 4;
 /// A counter that is further away than so many others is looked up instead of walked to.
 const STEPS_TO_COUNTER: u32 = 16;
 
+/// The counts and sizes of one database.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct DbStats {
+    /// The number of collections.
     pub collections: u64,
+    /// The exact number of documents.
     pub documents: u64,
+    /// The exact bytes of documents.
     pub data_bytes: u64,
+    /// The bytes of the records on disk, roughly.
     pub storage_bytes: u64,
+    /// The number of indexes, `_id_` counted.
     pub indexes: u64,
+    /// The bytes of index entries on disk, roughly.
     pub index_bytes: u64,
 }
 

@@ -30,6 +30,7 @@ const INVALID_OPTIONS: i32 = 72;
 /// A dropped collection: how many indexes went with it, `_id_` counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
+    /// The number of indexes that went with it.
     pub indexes: usize,
 }
 

@@ -163,7 +163,9 @@ const COUNTERS_CACHED_MAX: usize = 65_536;
 /// Document count and data size of one collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// The number of documents.
     pub documents: u64,
+    /// The bytes of documents.
     pub bytes: u64,
 }
 

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::varint::{read_len, read_u64, write_len, write_u64};
 
+/// The version of the record's header, which docs/formats/keyspace.md describes.
 pub const VERSION: u8 = 1;
 
 /// The batch has keys of the system prefix, so memory (catalog, counters) follows it.
@@ -29,8 +30,11 @@ const FLAGS: u8 = SYSTEM | ALLOCATED | COLLECTION;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum OperationKind {
+    /// The document is new.
     Insert = 1,
+    /// The document has changed.
     Update = 2,
+    /// The document has gone.
     Delete = 3,
 }
 
@@ -38,8 +42,11 @@ pub enum OperationKind {
 /// even when neither count nor size changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delta {
+    /// The collection.
     pub ident: Ident,
+    /// By how much the number of its documents changes.
     pub documents: i64,
+    /// By how many bytes its data changes.
     pub bytes: i64,
 }
 
@@ -53,14 +60,20 @@ impl Delta {
 /// The parts of a record before its batch.
 #[derive(Clone, Copy)]
 pub struct Header<'a> {
+    /// The flags of the record: [`SYSTEM`] and [`ALLOCATED`].
     pub flags: u8,
+    /// When the record was made, in milliseconds since 1970.
     pub wall_ms: i64,
+    /// The UUID of the collection, if the record is of one.
     pub collection: Option<[u8; 16]>,
+    /// The changes of counts and sizes, by collection.
     pub deltas: &'a [Delta],
+    /// The kind of each document's change.
     pub operations: &'a [OperationKind],
 }
 
 impl Header<'_> {
+    /// The header of a record that changes system keys and no collection.
     pub const SYSTEM_ONLY: Header<'static> = Header {
         flags: SYSTEM,
         wall_ms: 0,
@@ -105,26 +118,34 @@ impl Header<'_> {
 
 /// A record as read back.
 pub struct Payload<'a> {
+    /// The flags of the record: [`SYSTEM`], [`ALLOCATED`] and whether a UUID follows.
     pub flags: u8,
+    /// When the record was made, in milliseconds since 1970.
     pub wall_ms: i64,
+    /// The UUID of the collection, if the record is of one.
     pub collection: Option<&'a [u8; 16]>,
     deltas: &'a [u8],
     delta_count: usize,
+    /// The kind of each document's change, as a byte.
     pub operations: &'a [u8],
+    /// The batch in its byte form.
     pub batch: &'a [u8],
 }
 
 impl<'a> Payload<'a> {
+    /// Reads the header of a record. Fails as corrupt if it is broken or of another version.
     pub fn parse(bytes: &'a [u8]) -> Result<Payload<'a>> {
         parse(bytes).ok_or_else(|| {
             Error::Corrupt("a journal record has a broken or unknown header".to_owned())
         })
     }
 
+    /// Whether the record has the flag.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
+    /// The changes of counts and sizes, by collection.
     pub fn deltas(&self) -> impl Iterator<Item = Delta> + 'a {
         let mut rest = self.deltas;
         (0..self.delta_count).map_while(move |_| {

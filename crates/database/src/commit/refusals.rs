@@ -21,14 +21,24 @@ const QUIET: Duration = if cfg!(test) {
 /// Whether writes are taken, as of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WritesNow {
-    Refused { reason: String },
-    Taken { refused: u64 },
+    /// Writes are refused from now on.
+    Refused {
+        /// The text says why.
+        reason: String,
+    },
+    /// Writes are taken again.
+    Taken {
+        /// How many were refused meanwhile.
+        refused: u64,
+    },
 }
 
 /// The writes refused since the start, and why writes are refused now, if they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedWrites {
+    /// How many writes were refused.
     pub count: u64,
+    /// Why writes are refused now; none while they are taken.
     pub reason: Option<String>,
 }
 

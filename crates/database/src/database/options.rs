@@ -21,6 +21,7 @@ pub struct Options {
     pub journal_compress_above_bytes: Option<usize>,
     /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
     pub record_cache_bytes: usize,
+    /// The shortcuts that commits take.
     pub shortcuts: Shortcuts,
     /// Once it is set, an opening that replays the journal ends with `Error::ShuttingDown`.
     pub give_up: Arc<AtomicBool>,
@@ -29,6 +30,7 @@ pub struct Options {
 /// The shortcuts of a commit, each of which can be switched off alone to measure what it wins. None changes a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortcuts {
+    /// The shortcuts within the journal.
     pub journal: quarry_journal::Shortcuts,
     /// The engine is written behind the reply of a connection that writes alone.
     pub late_writes: bool,

@@ -21,15 +21,20 @@ const BAD_VALUE: i32 = 2;
 /// One field of a key pattern.
 #[derive(Debug, Clone)]
 pub struct KeyField {
+    /// The dotted path.
     pub path: String,
+    /// The components of the path.
     pub components: Box<[String]>,
+    /// The order of the field's values.
     pub direction: Direction,
 }
 
 /// A key pattern such as `{a: 1, "b.c": -1}`.
 #[derive(Debug, Clone)]
 pub struct KeyPattern {
+    /// The fields in the order of the pattern.
     pub fields: Vec<KeyField>,
+    /// The pattern as it was given.
     pub document: Document,
 }
 
@@ -45,12 +50,19 @@ fn has_illegal_component(path: &str) -> bool {
 
 /// One index of a collection.
 pub struct Index {
+    /// The name, one of its kind in the collection.
     pub name: String,
+    /// The number of the index, which its keys begin with.
     pub ident: Ident,
+    /// The ident in its ordered form.
     pub prefix: Prefix,
+    /// The key pattern.
     pub pattern: KeyPattern,
+    /// No two documents may have one key.
     pub unique: bool,
+    /// Documents without any of the fields have no entry.
     pub sparse: bool,
+    /// Kept up to date and not used by plans.
     pub hidden: bool,
     /// Being built: kept up to date by writers, not used by plans.
     pub building: bool,
@@ -61,6 +73,7 @@ pub struct Index {
 }
 
 impl KeyPattern {
+    /// Parses a key pattern. Fails with MongoDB's code for what it may not be.
     pub fn parse(pattern: RawDocument<'_>) -> Result<KeyPattern> {
         let mut fields = Vec::new();
         for element in pattern {
@@ -106,6 +119,7 @@ impl KeyPattern {
         })
     }
 
+    /// Whether it is the pattern of the `_id` index.
     pub fn is_id(&self) -> bool {
         self.fields.len() == 1
             && self.fields[0].path == "_id"
@@ -192,6 +206,7 @@ impl Index {
         self.marks.load(Ordering::Acquire)
     }
 
+    /// Whether any of its fields has met an array.
     pub fn is_multikey(&self) -> bool {
         self.multikey_components() != 0
     }

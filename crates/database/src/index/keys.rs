@@ -56,6 +56,7 @@ pub struct Target<'a> {
 }
 
 impl KeyGenerator {
+    /// Compiles the indexes of a collection.
     pub fn new(indexes: &[Index]) -> KeyGenerator {
         let mut names: Vec<&str> = Vec::new();
         let mut fields_of = Vec::with_capacity(indexes.len());
@@ -78,6 +79,7 @@ impl KeyGenerator {
         }
     }
 
+    /// Whether there is no field to look for, because there is no index.
     pub fn is_empty(&self) -> bool {
         self.slot_count == 0
     }

@@ -9,6 +9,7 @@ use crate::index::definition::Index;
 /// The number of `_id`, which every collection has an index for.
 const ID: u16 = 0;
 
+/// Numbers for the paths that the indexes of a collection name, so that plans compare numbers instead of texts.
 pub struct PathNumbers {
     numbers: HashMap<Box<str>, u16>,
     /// For each index, the number of each of its key fields.

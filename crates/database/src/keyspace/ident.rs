@@ -22,6 +22,7 @@ pub struct Prefix {
 }
 
 impl Ident {
+    /// The ordered form, which keys begin with.
     pub fn prefix(self) -> Prefix {
         let mut bytes = [0; PREFIX_BYTES_MAX];
         if self.0 <= ONE_BYTE_MAX {
@@ -41,6 +42,7 @@ impl Ident {
 }
 
 impl Prefix {
+    /// The bytes that keys begin with.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

@@ -8,19 +8,31 @@ use crate::keyspace::ident::Ident;
 /// The version of the layout; a reader refuses a newer one. An older one down to `FORMAT_VERSION_OLDEST` is read as it
 /// is and named anew at the start: version 2 added cut index keys and changed nothing that was there.
 pub const FORMAT_VERSION: u32 = 2;
+/// The oldest version that is read.
 pub const FORMAT_VERSION_OLDEST: u32 = 1;
 
+/// The key of the format version, a u32.
 pub const FORMAT_VERSION_KEY: &[u8] = &[0x00, 0x00];
+/// The key of the database's UUID.
 pub const DATABASE_UUID_KEY: &[u8] = &[0x00, 0x01];
+/// The key of the next ident, a u64.
 pub const HIGH_WATER_MARK_KEY: &[u8] = &[0x00, 0x02];
+/// The key of the last applied LSN, a u64.
 pub const APPLIED_LSN_KEY: &[u8] = quarry_storage::APPLIED_LSN_KEY;
+/// The key of the engine's name.
 pub const ENGINE_NAME_KEY: &[u8] = &[0x01, 0x01];
 
+/// The prefix of catalog entries.
 pub const CATALOG: &[u8] = &[0x00, 0x10];
+/// The prefix of the marks of dropped idents.
 pub const DROPPED: &[u8] = &[0x00, 0x11];
+/// The prefix of the counters of collections.
 pub const COUNTERS: &[u8] = &[0x00, 0x13];
+/// The prefix of the marks of fields that have met an array.
 pub const MULTIKEY: &[u8] = &[0x00, 0x14];
+/// The prefix of the marks of indexes that are being built.
 pub const BUILDING: &[u8] = &[0x00, 0x15];
+/// The prefix of the marks of dropped databases.
 pub const DROPPED_DATABASE: &[u8] = &[0x00, 0x16];
 
 /// The mark of a capped collection whose newest document went: no RecordId up to the one in the value is given again.
@@ -42,10 +54,12 @@ pub fn split_catalog_key(key: &[u8]) -> Option<(&str, &str)> {
     name.split_once('\0')
 }
 
+/// The key of the mark that the ident was dropped.
 pub fn dropped_key(ident: Ident) -> Vec<u8> {
     with_ident(DROPPED, ident)
 }
 
+/// The key of the counters of the collection.
 pub fn counters_key(ident: Ident) -> Vec<u8> {
     with_ident(COUNTERS, ident)
 }

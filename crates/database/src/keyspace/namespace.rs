@@ -16,6 +16,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Checks both names by MongoDB's rules and puts them together.
     pub fn new(database: &str, collection: &str) -> Result<Namespace> {
         check_database(database)?;
         let bad = |why: &str| {
@@ -51,14 +52,17 @@ impl Namespace {
         Namespace::new(database, collection)
     }
 
+    /// The database's name.
     pub fn database(&self) -> &str {
         &self.full[..self.database_bytes]
     }
 
+    /// The collection's name, which may hold dots.
     pub fn collection(&self) -> &str {
         &self.full[self.database_bytes + 1..]
     }
 
+    /// Both names, as `database.collection`.
     pub fn as_str(&self) -> &str {
         &self.full
     }

@@ -53,7 +53,9 @@ pub struct RecordCache {
 /// The counters of the cache since the start, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordCacheCounters {
+    /// Records that readers found in the cache.
     pub hits: u64,
+    /// Records for which the engine was asked.
     pub misses: u64,
     /// The bytes of the rings in use: records, and what later ones have replaced.
     pub bytes: u64,

@@ -16,6 +16,7 @@ use crate::snapshot::reads::{ReadSnapshot, Reads};
 /// One collection in one snapshot. Neither the collection nor an index of it loses its space while it lives, even
 /// when it is dropped meanwhile.
 pub struct CollectionSnapshot {
+    /// The collection as the catalog knew it when the snapshot was made.
     pub collection: Arc<Collection>,
     catalog: Arc<Catalog>,
     snapshot: ReadSnapshot,
@@ -46,6 +47,7 @@ impl CollectionSnapshot {
         }
     }
 
+    /// The collection's indexes, compiled.
     pub fn detail(&self) -> Result<&Detail> {
         self.catalog.detail(&self.collection)
     }
@@ -58,6 +60,7 @@ impl CollectionSnapshot {
         }
     }
 
+    /// A cursor over the records or index entries in `range`.
     pub fn cursor(&self, range: KeyRange) -> Result<Box<dyn Cursor + '_>> {
         self.snapshot.cursor(range)
     }

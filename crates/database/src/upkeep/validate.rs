@@ -22,18 +22,27 @@ use crate::snapshot::reads::{ReadSnapshot, Reads};
 /// Errors that one report lists at most.
 const ERRORS_MAX: usize = 100;
 
+/// The findings of `validate` on one collection.
 #[derive(Debug, Default)]
 pub struct ValidateReport {
+    /// The number of documents.
     pub documents: u64,
+    /// The number of documents that are not valid BSON or lie under a wrong key.
     pub invalid_documents: u64,
+    /// The findings on each index.
     pub indexes: Vec<IndexReport>,
+    /// The errors as texts; none: the collection is valid.
     pub errors: Vec<String>,
 }
 
+/// The findings on one index.
 #[derive(Debug)]
 pub struct IndexReport {
+    /// The index's name.
     pub name: String,
+    /// The number of its entries.
     pub keys: u64,
+    /// Whether every entry belongs to a document, and none is missing.
     pub valid: bool,
 }
 

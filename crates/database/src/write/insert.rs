@@ -26,8 +26,11 @@ use crate::operation::Operation;
 /// The outcome of an insert: how many documents went in, and which did not.
 #[derive(Debug, Default)]
 pub struct Inserted {
+    /// How many documents went in.
     pub inserted: u64,
+    /// The documents that did not, by their position, and why.
     pub errors: Vec<(usize, Error)>,
+    /// The LSN of the last commit; none if nothing was written.
     pub lsn: Option<u64>,
 }
 

@@ -43,6 +43,7 @@ pub use unit::{UnitReader, UnitReads, WriteUnit};
 
 /// Documents and bytes that one commit takes at most.
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
+/// The bytes that one commit takes at most, unless a single document has more.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The parts of a database that a write or an index build may use. A clone is of this database.

@@ -25,16 +25,22 @@ pub enum Change {
     Keep,
     /// The new document was written.
     Replace,
+    /// The document was deleted.
     Delete,
 }
 
+/// The outcome of modifying a piece of records.
 #[derive(Debug, Default)]
 pub struct Modified {
+    /// Records that still matched under their lock.
     pub matched: u64,
+    /// Documents that were changed.
     pub modified: u64,
+    /// Documents that were deleted.
     pub deleted: u64,
     /// Why the piece ended early; what came before it is committed.
     pub error: Option<Error>,
+    /// The LSN of the commit; none if nothing was written.
     pub lsn: Option<u64>,
 }
 
