@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 
-use super::accumulator::{Accumulator, Function};
+use super::accumulators::{self, Accumulator, AccumulatorKind, Operand};
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use super::value_set::{ValueSet, entry_bytes};
@@ -24,7 +24,7 @@ struct Group {
 #[derive(Debug)]
 struct Field {
     name: Box<str>,
-    function: Function,
+    kind: &'static AccumulatorKind,
     operand: Expression,
 }
 
@@ -109,7 +109,7 @@ impl Group {
             let key = self.id.evaluate(&mut context)?;
             let (index, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null))?;
             if grown > 0 {
-                accumulators.extend(self.fields.iter().map(|field| field.function.start()));
+                accumulators.extend(self.fields.iter().map(|field| (field.kind.start)()));
                 memory.grow(grown + self.accumulators_bytes(), "$group")?;
             }
             let own = &mut accumulators[index * self.fields.len()..];
@@ -130,7 +130,8 @@ impl Group {
 
     /// The bytes that the accumulators of one group take while empty.
     fn accumulators_bytes(&self) -> usize {
-        self.fields.len() * size_of::<Accumulator>()
+        let fields = self.fields.iter();
+        fields.map(|field| field.kind.start_bytes).sum()
     }
 }
 
@@ -163,7 +164,7 @@ impl Field {
             ));
         };
         let operator = member.name().to_string_lossy();
-        let Some(function) = Function::from_name(&operator) else {
+        let Some(kind) = accumulators::find(&operator) else {
             if operator.starts_with('$') {
                 return Err(Error::location(
                     15952,
@@ -175,36 +176,34 @@ impl Field {
                 format!("The field '{name}' must be an accumulator object"),
             ));
         };
-        let operand = parse_operand(function, &operator, member.value(), specification)?;
+        let operand = parse_operand(kind, member.value(), specification)?;
         Ok(Field {
             name: name.into(),
-            function,
+            kind,
             operand,
         })
     }
 }
 
 fn parse_operand(
-    function: Function,
-    operator: &str,
+    kind: &AccumulatorKind,
     value: RawValue<'_>,
     specification: Specification<'_>,
 ) -> Result<Expression> {
-    match value {
-        RawValue::Document(empty) if function == Function::Count && empty.is_empty() => {
-            Ok(Expression::Absent)
-        }
-        _ if function == Function::Count => Err(Error::type_mismatch(
-            "$count takes no arguments, i.e. $count:{}",
-        )),
-        RawValue::Array(list) if list.len() == 1 => {
+    match (kind.operand, value) {
+        (Operand::Nothing, RawValue::Document(empty)) if empty.is_empty() => Ok(Expression::Absent),
+        (Operand::Nothing, _) => Err(Error::type_mismatch(format!(
+            "{0} takes no arguments, i.e. {0}:{{}}",
+            kind.name
+        ))),
+        (Operand::Expression, RawValue::Array(list)) if list.len() == 1 => {
             specification.expression(list.get(0).unwrap_or(RawValue::Null))
         }
-        RawValue::Array(_) => Err(Error::location(
+        (Operand::Expression, RawValue::Array(_)) => Err(Error::location(
             40237,
-            format!("The {operator} accumulator is a unary operator"),
+            format!("The {} accumulator is a unary operator", kind.name),
         )),
-        single => specification.expression(single),
+        (Operand::Expression, single) => specification.expression(single),
     }
 }
 
@@ -217,7 +216,7 @@ struct Grouping {
 struct Groups {
     keys: std::vec::IntoIter<Value>,
     /// Those of the first group, then those of the second and so on.
-    accumulators: std::vec::IntoIter<Accumulator>,
+    accumulators: std::vec::IntoIter<Box<dyn Accumulator>>,
     memory: BoundedMemory,
 }
 

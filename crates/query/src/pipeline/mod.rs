@@ -7,7 +7,7 @@
 //! collections) comes with every pull. Leaves out: reading collections, spilling to
 //! disk (an error says so), `$facet`, `$out`, `$merge`.
 
-mod accumulator;
+mod accumulators;
 mod add_fields;
 mod count;
 mod documents;

@@ -1,0 +1,36 @@
+//! `$mergeObjects`: documents merge field by field, the later one wins and the earlier one gives the place.
+
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+
+use super::accumulator::Accumulator;
+use crate::error::Result;
+use crate::expression::bounds;
+use crate::expression::objects::merge_into;
+
+#[derive(Debug)]
+pub struct MergeObjects(Vec<u8>);
+
+impl Default for MergeObjects {
+    fn default() -> MergeObjects {
+        MergeObjects(RawDocument::EMPTY.as_bytes().to_vec())
+    }
+}
+
+impl Accumulator for MergeObjects {
+    fn add(&mut self, value: Option<RawValue<'_>>) -> Result<usize> {
+        let Some(value) = value else { return Ok(0) };
+        bounds::check_depth(value, 1)?;
+        let before = self.0.len();
+        merge_into(&mut self.0, value)?;
+        Ok(self.0.len().saturating_sub(before))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write(&self, name: &str, out: &mut DocumentBuilder<'_>) -> Result<()> {
+        out.append(name, RawDocument::new(&self.0)?);
+        Ok(())
+    }
+}

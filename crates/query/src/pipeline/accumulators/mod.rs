@@ -1,0 +1,13 @@
+//! The accumulators of `$group`: each keeps something of the values of one group and makes a result of it.
+
+mod accumulator;
+mod deviations;
+mod first_and_last;
+mod lists;
+mod merge_objects;
+mod min_and_max;
+mod sums;
+mod table;
+
+pub(super) use accumulator::{Accumulator, AccumulatorKind, Operand};
+pub(super) use table::find;

@@ -1,0 +1,46 @@
+//! The accumulators by name. A new one is a row here, a type in a file that holds its like (or a file of its own), and a
+//! section of `tests/pipeline_scripts/stages.txt`.
+
+use super::accumulator::{Accumulator, AccumulatorKind, Operand};
+use super::deviations::{StdDevPop, StdDevSamp};
+use super::first_and_last::{First, Last};
+use super::lists::{AddToSet, Push};
+use super::merge_objects::MergeObjects;
+use super::min_and_max::{Max, Min};
+use super::sums::{Avg, Count, Sum};
+
+/// The accumulator of that name, `$` included.
+pub fn find(name: &str) -> Option<&'static AccumulatorKind> {
+    ACCUMULATORS.iter().find(|kind| kind.name == name)
+}
+
+const fn row<A: Accumulator + Default + 'static>(name: &'static str) -> AccumulatorKind {
+    AccumulatorKind {
+        name,
+        operand: Operand::Expression,
+        start: start::<A>,
+        start_bytes: size_of::<A>() + size_of::<Box<dyn Accumulator>>(),
+    }
+}
+
+fn start<A: Accumulator + Default + 'static>() -> Box<dyn Accumulator> {
+    Box::new(A::default())
+}
+
+static ACCUMULATORS: &[AccumulatorKind] = &[
+    row::<AddToSet>("$addToSet"),
+    row::<Avg>("$avg"),
+    AccumulatorKind {
+        operand: Operand::Nothing,
+        ..row::<Count>("$count")
+    },
+    row::<First>("$first"),
+    row::<Last>("$last"),
+    row::<Max>("$max"),
+    row::<MergeObjects>("$mergeObjects"),
+    row::<Min>("$min"),
+    row::<Push>("$push"),
+    row::<StdDevPop>("$stdDevPop"),
+    row::<StdDevSamp>("$stdDevSamp"),
+    row::<Sum>("$sum"),
+];
