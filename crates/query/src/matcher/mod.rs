@@ -10,6 +10,7 @@ mod comparison;
 mod expression;
 mod in_list;
 mod modulo;
+mod operators;
 mod parse;
 mod regex;
 mod slots;

@@ -2,18 +2,14 @@
 //! (`{$gt: 1}`) or a literal document; unknown operators, wrong operands and too deep nesting are refused here,
 //! so that evaluation has nothing left to check.
 
-use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{RawArray, RawDocument, RawValue};
 
-use super::bits::{BitsPredicate, BitsTest};
-use super::expression::{
-    CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate,
-};
+use super::expression::{CompareOp, FieldPredicate, MatchExpression, Matcher, Predicate};
 use super::in_list::InList;
-use super::modulo::ModPredicate;
+use super::operators;
 use super::regex::RegexPredicate;
-use super::type_set::TypeSet;
 use crate::error::{Error, Result};
-use crate::expression::{Expression, ExpressionContext};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::interrupts;
 
@@ -27,10 +23,29 @@ pub const FILTER_DEPTH_MAX: usize = 100;
 /// Predicates that are made room for at first.
 const PREDICATES_FEW: usize = 4;
 
+fn unknown_top_level(name: &str) -> Error {
+    Error::bad_value(format!(
+        "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
+         consider using $getField or $setField."
+    ))
+}
+
+/// What an operator of a field is given.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'o> {
+    pub path: &'o FieldPath,
+    /// The operator's name.
+    pub name: &'o str,
+    pub value: RawValue<'o>,
+    /// All operators of the field, this one among them.
+    pub siblings: RawDocument<'o>,
+    pub level: Level<'o>,
+}
+
 /// How deep the parser is in a filter, and what the filter's expressions have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Level<'c> {
-    context: &'c ExpressionContext,
+    pub(super) context: &'c ExpressionContext,
     depth: usize,
 }
 
@@ -74,7 +89,8 @@ fn parse_document(filter: RawDocument<'_>, level: Level<'_>) -> Result<MatchExpr
         interrupts::work(UNITS_OF_AN_ELEMENT)?;
         let name = element.name().as_str()?;
         if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
-            parse_top_level_operator(name, element.value(), level, &mut all)?;
+            let parse = operators::find_top_level(name).ok_or_else(|| unknown_top_level(name))?;
+            parse(name, element.value(), level, &mut all)?;
         } else {
             parse_operand(FieldPath::parse(name)?, element.value(), level, &mut all)?;
         }
@@ -93,55 +109,11 @@ fn and(mut children: Vec<MatchExpression>) -> MatchExpression {
     }
 }
 
-fn parse_top_level_operator(
+pub(super) fn parse_list(
     name: &str,
     operand: RawValue<'_>,
     level: Level<'_>,
-    all: &mut Vec<MatchExpression>,
-) -> Result<()> {
-    match name {
-        "$and" => {
-            for child in parse_list(name, operand, level)? {
-                match child {
-                    MatchExpression::And(children) => all.extend(children),
-                    other => all.push(other),
-                }
-            }
-        }
-        "$or" => all.push(MatchExpression::Or(parse_list(name, operand, level)?)),
-        "$nor" => all.push(MatchExpression::Nor(parse_list(name, operand, level)?)),
-        "$comment" => {}
-        "$alwaysTrue" | "$alwaysFalse" => {
-            if operand.as_i64_exact() != Some(1) {
-                return Err(Error::failed_to_parse(format!(
-                    "{name} must be an integer value of 1"
-                )));
-            }
-            all.push(if name == "$alwaysTrue" {
-                MatchExpression::AlwaysTrue
-            } else {
-                MatchExpression::AlwaysFalse
-            });
-        }
-        "$expr" => {
-            let expression = Expression::parse(operand, level.context)?;
-            let predicate = ExprPredicate { expression };
-            all.push(MatchExpression::Expr(Box::new(predicate)));
-        }
-        "$where" | "$text" | "$jsonSchema" | "$sampleRate" => {
-            return Err(Error::bad_value(format!("{name} is not supported")));
-        }
-        _ => {
-            return Err(Error::bad_value(format!(
-                "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
-                 consider using $getField or $setField."
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn parse_list(name: &str, operand: RawValue<'_>, level: Level<'_>) -> Result<Vec<MatchExpression>> {
+) -> Result<Vec<MatchExpression>> {
     let RawValue::Array(list) = operand else {
         return Err(Error::bad_value(format!("{name} must be an array")));
     };
@@ -200,73 +172,32 @@ fn parse_operators(
 ) -> Result<()> {
     for element in operators {
         interrupts::work(UNITS_OF_AN_ELEMENT)?;
-        if let Some(expression) = parse_operator(path, operators, element, level)? {
+        let name = element.name().as_str()?;
+        let operand = Operand {
+            path,
+            name,
+            value: element.value(),
+            siblings: operators,
+            level,
+        };
+        let parse = operators::find(name)
+            .ok_or_else(|| Error::bad_value(format!("unknown operator: {name}")))?;
+        if let Some(expression) = parse(operand)? {
             all.push(expression);
         }
     }
     Ok(())
 }
 
-/// One operator of a field; None for one that another carries (`$options`).
-fn parse_operator(
-    path: &FieldPath,
-    siblings: RawDocument<'_>,
-    element: RawElement<'_>,
-    level: Level<'_>,
-) -> Result<Option<MatchExpression>> {
-    let operand = element.value();
-    let name = element.name().as_str()?;
-    let field = |predicate| MatchExpression::field(path, predicate);
-    let bits = |test| {
-        Ok::<_, Error>(field(Predicate::Bits(BitsPredicate::parse(
-            name, test, operand,
-        )?)))
-    };
-    Ok(Some(match name {
-        "$eq" => compare(path, CompareOp::Eq, operand)?,
-        "$gt" => compare(path, CompareOp::Gt, operand)?,
-        "$gte" => compare(path, CompareOp::Gte, operand)?,
-        "$lt" => compare(path, CompareOp::Lt, operand)?,
-        "$lte" => compare(path, CompareOp::Lte, operand)?,
-        "$ne" => {
-            if matches!(operand, RawValue::Regex(_)) {
-                return Err(Error::bad_value("Can't have regex as arg to $ne."));
-            }
-            negate(compare(path, CompareOp::Eq, operand)?)
-        }
-        "$in" => field(Predicate::In(parse_in(name, operand)?)),
-        "$nin" => negate(field(Predicate::In(parse_in(name, operand)?))),
-        "$not" => negate(parse_not(path, operand, level)?),
-        "$exists" if operand.is_truthy() => field(Predicate::Exists),
-        "$exists" => negate(field(Predicate::Exists)),
-        "$type" => field(Predicate::Type(TypeSet::parse(operand)?)),
-        "$size" => field(Predicate::Size(parse_size(operand)?)),
-        "$mod" => field(Predicate::Mod(ModPredicate::parse(operand)?)),
-        "$all" => parse_all(path, operand, level)?,
-        "$elemMatch" => parse_elem_match(path, operand, level)?,
-        "$regex" => field(Predicate::Regex(parse_regex(operand, siblings)?)),
-        "$options" => {
-            if siblings.get("$regex").is_none() {
-                return Err(Error::bad_value("$options needs a $regex"));
-            }
-            return Ok(None);
-        }
-        "$bitsAllSet" => bits(BitsTest::AllSet)?,
-        "$bitsAnySet" => bits(BitsTest::AnySet)?,
-        "$bitsAllClear" => bits(BitsTest::AllClear)?,
-        "$bitsAnyClear" => bits(BitsTest::AnyClear)?,
-        "$near" | "$nearSphere" | "$geoNear" | "$geoWithin" | "$within" | "$geoIntersects" => {
-            return Err(Error::bad_value(format!("{name} is not supported")));
-        }
-        _ => return Err(Error::bad_value(format!("unknown operator: {name}"))),
-    }))
-}
-
-fn negate(expression: MatchExpression) -> MatchExpression {
+pub(super) fn negate(expression: MatchExpression) -> MatchExpression {
     MatchExpression::Not(Box::new(expression))
 }
 
-fn compare(path: &FieldPath, op: CompareOp, operand: RawValue<'_>) -> Result<MatchExpression> {
+pub(super) fn compare(
+    path: &FieldPath,
+    op: CompareOp,
+    operand: RawValue<'_>,
+) -> Result<MatchExpression> {
     Ok(MatchExpression::field(path, comparison(path, op, operand)?))
 }
 
@@ -284,7 +215,7 @@ fn comparison(path: &FieldPath, op: CompareOp, operand: RawValue<'_>) -> Result<
     }
 }
 
-fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
+pub(super) fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
     let RawValue::Array(members) = operand else {
         return Err(Error::bad_value(format!("{name} needs an array")));
     };
@@ -304,7 +235,11 @@ fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
     InList::new(values, regexes)
 }
 
-fn parse_not(path: &FieldPath, operand: RawValue<'_>, level: Level<'_>) -> Result<MatchExpression> {
+pub(super) fn parse_not(
+    path: &FieldPath,
+    operand: RawValue<'_>,
+    level: Level<'_>,
+) -> Result<MatchExpression> {
     match operand {
         RawValue::Regex(regex) => Ok(MatchExpression::field(
             path,
@@ -322,7 +257,7 @@ fn parse_not(path: &FieldPath, operand: RawValue<'_>, level: Level<'_>) -> Resul
     }
 }
 
-fn parse_size(operand: RawValue<'_>) -> Result<i64> {
+pub(super) fn parse_size(operand: RawValue<'_>) -> Result<i64> {
     let reason = match operand.as_i64_exact() {
         Some(size) if size >= 0 => return Ok(size),
         Some(_) => "Expected a non-negative number in",
@@ -334,7 +269,11 @@ fn parse_size(operand: RawValue<'_>) -> Result<i64> {
     )))
 }
 
-fn parse_all(path: &FieldPath, operand: RawValue<'_>, level: Level<'_>) -> Result<MatchExpression> {
+pub(super) fn parse_all(
+    path: &FieldPath,
+    operand: RawValue<'_>,
+    level: Level<'_>,
+) -> Result<MatchExpression> {
     let RawValue::Array(members) = operand else {
         return Err(Error::bad_value("$all needs an array"));
     };
@@ -423,7 +362,10 @@ pub(super) fn holds_expr(expression: &MatchExpression) -> bool {
     }
 }
 
-fn parse_regex(operand: RawValue<'_>, siblings: RawDocument<'_>) -> Result<RegexPredicate> {
+pub(super) fn parse_regex(
+    operand: RawValue<'_>,
+    siblings: RawDocument<'_>,
+) -> Result<RegexPredicate> {
     let options = match siblings.get("$options") {
         None => None,
         Some(RawValue::String(options)) => Some(options.as_str()?),

@@ -10,6 +10,7 @@ mod arithmetic;
 mod array_values;
 mod leaf;
 mod modifier;
+mod operators;
 mod parse;
 mod parsed;
 mod pull;

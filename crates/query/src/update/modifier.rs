@@ -40,35 +40,6 @@ pub(super) enum Clock {
 }
 
 impl Modifier {
-    /// Parses the argument that an operator has for one field. `$rename` has two fields and is not here.
-    pub fn parse(operator: &str, path: &FieldPath, argument: RawValue<'_>) -> Result<Modifier> {
-        Ok(match operator {
-            "$set" => Modifier::Set(argument.to_value()),
-            "$setOnInsert" => Modifier::SetOnInsert(argument.to_value()),
-            "$unset" => Modifier::Unset,
-            "$inc" => Modifier::Inc(number(
-                argument,
-                path,
-                "Cannot increment with non-numeric argument",
-            )?),
-            "$mul" => Modifier::Mul(number(
-                argument,
-                path,
-                "Cannot multiply with non-numeric argument",
-            )?),
-            "$min" => Modifier::Min(argument.to_value()),
-            "$max" => Modifier::Max(argument.to_value()),
-            "$currentDate" => Modifier::CurrentDate(parse_clock(argument)?),
-            "$bit" => Modifier::Bit(parse_bit(argument)?),
-            "$push" => Modifier::Push(Push::parse(argument)?),
-            "$addToSet" => Modifier::AddToSet(parse_add_to_set(argument)?),
-            "$pop" => parse_pop(argument)?,
-            "$pull" => Modifier::Pull(PullCondition::parse(argument)?),
-            "$pullAll" => Modifier::PullAll(parse_pull_all(argument)?),
-            _ => return Err(unknown_operator(operator)),
-        })
-    }
-
     /// Whether a missing field comes into being. `insert`: the update makes a new document.
     pub fn creates(&self, insert: bool) -> bool {
         match self {
@@ -106,12 +77,6 @@ impl Modifier {
     }
 }
 
-pub(super) fn unknown_operator(name: &str) -> Error {
-    Error::failed_to_parse(format!(
-        "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update specified as an array"
-    ))
-}
-
 /// Levels of documents and arrays in a value: 0 for a scalar.
 pub(super) fn depth(value: RawValue<'_>) -> usize {
     match value {
@@ -135,7 +100,7 @@ fn deepest(values: &[Value]) -> usize {
         .unwrap_or(0)
 }
 
-fn number(argument: RawValue<'_>, path: &FieldPath, complaint: &str) -> Result<Value> {
+pub(super) fn number(argument: RawValue<'_>, path: &FieldPath, complaint: &str) -> Result<Value> {
     if !argument.is_number() {
         return Err(Error::type_mismatch(format!(
             "{complaint}: {{{}: {argument}}}",
@@ -145,7 +110,7 @@ fn number(argument: RawValue<'_>, path: &FieldPath, complaint: &str) -> Result<V
     Ok(argument.to_value())
 }
 
-fn parse_clock(argument: RawValue<'_>) -> Result<Clock> {
+pub(super) fn parse_clock(argument: RawValue<'_>) -> Result<Clock> {
     match argument {
         RawValue::Boolean(_) => Ok(Clock::Date),
         RawValue::Document(options) => {
@@ -173,7 +138,7 @@ fn parse_clock(argument: RawValue<'_>) -> Result<Clock> {
     }
 }
 
-fn parse_bit(argument: RawValue<'_>) -> Result<Vec<(BitOp, Value)>> {
+pub(super) fn parse_bit(argument: RawValue<'_>) -> Result<Vec<(BitOp, Value)>> {
     let RawValue::Document(operations) = argument else {
         return Err(Error::bad_value(format!(
             "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: {{field: {{and/or/xor: #}}}}",
@@ -213,7 +178,7 @@ fn parse_bit(argument: RawValue<'_>) -> Result<Vec<(BitOp, Value)>> {
     Ok(steps)
 }
 
-fn parse_add_to_set(argument: RawValue<'_>) -> Result<Vec<Value>> {
+pub(super) fn parse_add_to_set(argument: RawValue<'_>) -> Result<Vec<Value>> {
     let RawValue::Document(clauses) = argument else {
         return Ok(vec![argument.to_value()]);
     };
@@ -235,7 +200,7 @@ fn parse_add_to_set(argument: RawValue<'_>) -> Result<Vec<Value>> {
     Ok(values.iter().map(|value| value.to_value()).collect())
 }
 
-fn parse_pop(argument: RawValue<'_>) -> Result<Modifier> {
+pub(super) fn parse_pop(argument: RawValue<'_>) -> Result<Modifier> {
     match argument.as_i64_exact() {
         Some(1) => Ok(Modifier::PopLast),
         Some(-1) => Ok(Modifier::PopFirst),
@@ -245,7 +210,7 @@ fn parse_pop(argument: RawValue<'_>) -> Result<Modifier> {
     }
 }
 
-fn parse_pull_all(argument: RawValue<'_>) -> Result<Vec<Value>> {
+pub(super) fn parse_pull_all(argument: RawValue<'_>) -> Result<Vec<Value>> {
     let RawValue::Array(values) = argument else {
         return Err(Error::bad_value(format!(
             "$pullAll requires an array argument but was given a {}",

@@ -3,7 +3,8 @@
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX};
 
-use super::modifier::{Modifier, unknown_operator};
+use super::modifier::Modifier;
+use super::operators::{self, Operator, Parse};
 use super::parsed::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX, check_levels};
 use super::tree::{Dynamic, Leaf, Step};
 use crate::error::{Error, Result};
@@ -64,15 +65,13 @@ fn parse_operators(
     document: RawDocument<'_>,
     array_filters: Vec<ArrayFilter>,
 ) -> Result<Operators> {
-    let mut operators = Operators {
+    let mut parsed = Operators {
         array_filters,
         ..Operators::default()
     };
     for element in document {
         let name = element.name().as_str()?;
-        if !is_operator(name) {
-            return Err(unknown_operator(name));
-        }
+        let operator = operators::find(name)?;
         let RawValue::Document(fields) = element.value() else {
             return Err(Error::failed_to_parse(format!(
                 "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} not {{{name}: {}}}",
@@ -81,46 +80,27 @@ fn parse_operators(
             )));
         };
         for field in fields {
-            operators.add(name, field)?;
+            parsed.add(operator, field)?;
         }
     }
-    operators.check_filters_used(document)?;
-    operators.root.finish();
-    Ok(operators)
-}
-
-fn is_operator(name: &str) -> bool {
-    matches!(
-        name,
-        "$set"
-            | "$setOnInsert"
-            | "$unset"
-            | "$inc"
-            | "$mul"
-            | "$min"
-            | "$max"
-            | "$rename"
-            | "$currentDate"
-            | "$bit"
-            | "$push"
-            | "$addToSet"
-            | "$pop"
-            | "$pull"
-            | "$pullAll"
-    )
+    parsed.check_filters_used(document)?;
+    parsed.root.finish();
+    Ok(parsed)
 }
 
 impl Operators {
-    fn add(&mut self, operator: &str, field: RawElement<'_>) -> Result<()> {
+    fn add(&mut self, operator: &Operator, field: RawElement<'_>) -> Result<()> {
         interrupts::work(UNITS_OF_A_FIELD + units_of(field.value()))?;
         let path = parse_path(field.name().as_str()?)?;
-        if operator == "$rename" {
-            return self.add_rename(path, field.value());
-        }
-        if operator != "$unset" {
-            check_storable(&path)?;
-        }
-        let modifier = Modifier::parse(operator, &path, field.value())?;
+        let parse = match &operator.parse {
+            Parse::Renamed => return self.add_rename(path, field.value()),
+            Parse::Removed(parse) => parse,
+            Parse::Field(parse) => {
+                check_storable(&path)?;
+                parse
+            }
+        };
+        let modifier = parse(&path, field.value())?;
         self.insert(path, modifier)
     }
 

@@ -1,0 +1,222 @@
+//! The operators of filters by name: those that follow a field, and those that stand in a field's place. A new one is a row
+//! here, a predicate in a file of its own where it needs one, and a section of `tests/scripts/matching.txt`.
+
+use quarry_bson::RawValue;
+
+use super::bits::{BitsPredicate, BitsTest};
+use super::expression::{CompareOp, ExprPredicate, MatchExpression, Predicate};
+use super::modulo::ModPredicate;
+use super::parse::{
+    Level, Operand, compare, negate, parse_all, parse_elem_match, parse_in, parse_list, parse_not,
+    parse_regex, parse_size,
+};
+use super::type_set::TypeSet;
+use crate::error::{Error, Result};
+use crate::expression::Expression;
+
+/// Parses an operator of a field; None for one that another carries (`$options`).
+type OfField = fn(Operand<'_>) -> Result<Option<MatchExpression>>;
+
+/// Parses an operator that stands in a field's place, and appends what it means.
+type TopLevel = fn(&str, RawValue<'_>, Level<'_>, &mut Vec<MatchExpression>) -> Result<()>;
+
+/// The parser of the operator of a field with that name, `$` included.
+pub(super) fn find(name: &str) -> Option<OfField> {
+    let place = OF_FIELD.binary_search_by_key(&name, |(name, _)| name);
+    place.ok().map(|place| OF_FIELD[place].1)
+}
+
+/// The parser of the operator with that name that stands in a field's place.
+pub(super) fn find_top_level(name: &str) -> Option<TopLevel> {
+    let place = TOP_LEVEL.binary_search_by_key(&name, |(name, _)| name);
+    place.ok().map(|place| TOP_LEVEL[place].1)
+}
+
+/// Sorted by name, for a search by halves.
+static OF_FIELD: &[(&str, OfField)] = &[
+    ("$all", |of| {
+        parse_all(of.path, of.value, of.level).map(Some)
+    }),
+    ("$bitsAllClear", |of| bits(of, BitsTest::AllClear)),
+    ("$bitsAllSet", |of| bits(of, BitsTest::AllSet)),
+    ("$bitsAnyClear", |of| bits(of, BitsTest::AnyClear)),
+    ("$bitsAnySet", |of| bits(of, BitsTest::AnySet)),
+    ("$elemMatch", |of| {
+        parse_elem_match(of.path, of.value, of.level).map(Some)
+    }),
+    ("$eq", |of| {
+        compare(of.path, CompareOp::Eq, of.value).map(Some)
+    }),
+    ("$exists", exists),
+    ("$geoIntersects", refuse),
+    ("$geoNear", refuse),
+    ("$geoWithin", refuse),
+    ("$gt", |of| {
+        compare(of.path, CompareOp::Gt, of.value).map(Some)
+    }),
+    ("$gte", |of| {
+        compare(of.path, CompareOp::Gte, of.value).map(Some)
+    }),
+    ("$in", |of| {
+        field(of, Predicate::In(parse_in(of.name, of.value)?))
+    }),
+    ("$lt", |of| {
+        compare(of.path, CompareOp::Lt, of.value).map(Some)
+    }),
+    ("$lte", |of| {
+        compare(of.path, CompareOp::Lte, of.value).map(Some)
+    }),
+    ("$mod", |of| {
+        field(of, Predicate::Mod(ModPredicate::parse(of.value)?))
+    }),
+    ("$ne", not_equal),
+    ("$near", refuse),
+    ("$nearSphere", refuse),
+    ("$nin", |of| {
+        let list = Predicate::In(parse_in(of.name, of.value)?);
+        Ok(Some(negate(MatchExpression::field(of.path, list))))
+    }),
+    ("$not", |of| {
+        Ok(Some(negate(parse_not(of.path, of.value, of.level)?)))
+    }),
+    ("$options", options),
+    ("$regex", |of| {
+        field(of, Predicate::Regex(parse_regex(of.value, of.siblings)?))
+    }),
+    ("$size", |of| {
+        field(of, Predicate::Size(parse_size(of.value)?))
+    }),
+    ("$type", |of| {
+        field(of, Predicate::Type(TypeSet::parse(of.value)?))
+    }),
+    ("$within", refuse),
+];
+
+/// Sorted by name, for a search by halves.
+static TOP_LEVEL: &[(&str, TopLevel)] = &[
+    ("$alwaysFalse", |name, value, _, all| {
+        always(name, value, MatchExpression::AlwaysFalse, all)
+    }),
+    ("$alwaysTrue", |name, value, _, all| {
+        always(name, value, MatchExpression::AlwaysTrue, all)
+    }),
+    ("$and", and),
+    ("$comment", |_, _, _, _| Ok(())),
+    ("$expr", expr),
+    ("$jsonSchema", refuse_top_level),
+    ("$nor", |name, value, level, all| {
+        all.push(MatchExpression::Nor(parse_list(name, value, level)?));
+        Ok(())
+    }),
+    ("$or", |name, value, level, all| {
+        all.push(MatchExpression::Or(parse_list(name, value, level)?));
+        Ok(())
+    }),
+    ("$sampleRate", refuse_top_level),
+    ("$text", refuse_top_level),
+    ("$where", refuse_top_level),
+];
+
+fn field(operand: Operand<'_>, predicate: Predicate) -> Result<Option<MatchExpression>> {
+    Ok(Some(MatchExpression::field(operand.path, predicate)))
+}
+
+fn bits(operand: Operand<'_>, test: BitsTest) -> Result<Option<MatchExpression>> {
+    let predicate = BitsPredicate::parse(operand.name, test, operand.value)?;
+    field(operand, Predicate::Bits(predicate))
+}
+
+fn exists(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
+    let exists = MatchExpression::field(operand.path, Predicate::Exists);
+    Ok(Some(if operand.value.is_truthy() {
+        exists
+    } else {
+        negate(exists)
+    }))
+}
+
+fn not_equal(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
+    if matches!(operand.value, RawValue::Regex(_)) {
+        return Err(Error::bad_value("Can't have regex as arg to $ne."));
+    }
+    let equal = compare(operand.path, CompareOp::Eq, operand.value)?;
+    Ok(Some(negate(equal)))
+}
+
+/// `$regex` reads it.
+fn options(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
+    if operand.siblings.get("$regex").is_none() {
+        return Err(Error::bad_value("$options needs a $regex"));
+    }
+    Ok(None)
+}
+
+fn refuse(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
+    Err(not_supported(operand.name))
+}
+
+/// What `$and`s within it ask stands beside what it asks itself.
+fn and(
+    name: &str,
+    value: RawValue<'_>,
+    level: Level<'_>,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    for child in parse_list(name, value, level)? {
+        match child {
+            MatchExpression::And(children) => all.extend(children),
+            other => all.push(other),
+        }
+    }
+    Ok(())
+}
+
+fn expr(
+    _: &str,
+    value: RawValue<'_>,
+    level: Level<'_>,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    let expression = Expression::parse(value, level.context)?;
+    let predicate = ExprPredicate { expression };
+    all.push(MatchExpression::Expr(Box::new(predicate)));
+    Ok(())
+}
+
+fn always(
+    name: &str,
+    value: RawValue<'_>,
+    means: MatchExpression,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    if value.as_i64_exact() != Some(1) {
+        let text = format!("{name} must be an integer value of 1");
+        return Err(Error::failed_to_parse(text));
+    }
+    all.push(means);
+    Ok(())
+}
+
+fn refuse_top_level(
+    name: &str,
+    _: RawValue<'_>,
+    _: Level<'_>,
+    _: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    Err(not_supported(name))
+}
+
+fn not_supported(name: &str) -> Error {
+    Error::bad_value(format!("{name} is not supported"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_are_sorted_and_none_stands_twice() {
+        assert!(OF_FIELD.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(TOP_LEVEL.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+}
