@@ -81,8 +81,9 @@ pub struct Scan {
     purpose: Purpose,
     /// It could remember no more.
     is_full: bool,
-    /// The plan at the beginning of the last run, if that run has put another in its place.
-    replaced: Option<Plan>,
+    /// The plan at the beginning of the last run, if that run has put another in its place. It is seldom there, and a scan is
+    /// made for every find.
+    replaced: Option<Box<Plan>>,
     pub keys_examined: u64,
     pub docs_examined: u64,
 }
@@ -155,7 +156,7 @@ impl Scan {
     pub fn rewind(&mut self) {
         let before = std::mem::take(&mut self.before);
         if let Some(plan) = self.replaced.take() {
-            self.plan = plan;
+            self.plan = *plan;
             self.is_full = false;
         }
         self.branch = before.branch;
@@ -208,7 +209,8 @@ impl Scan {
             if self.run_ranges(view, operation, visit)? {
                 if self.is_full && self.is_union() && self.purpose == Purpose::Read {
                     let whole = Plan::of_collection(&view.collection);
-                    self.replaced = Some(std::mem::replace(&mut self.plan, whole.clone()));
+                    self.replaced =
+                        Some(Box::new(std::mem::replace(&mut self.plan, whole.clone())));
                     self.go_on_over_collection(whole);
                     continue;
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 
-use super::accumulators::{self, Accumulator, AccumulatorKind, Operand};
+use super::accumulators::{self, AccumulatorKind, Column, Operand};
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use super::value_set::{ValueSet, entry_bytes};
@@ -102,28 +102,30 @@ impl Group {
 
     /// Reads all input.
     fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
-        let (mut keys, mut accumulators) = (ValueSet::default(), Vec::new());
+        let mut keys = ValueSet::default();
+        let mut columns: Vec<Box<dyn Column>> = (self.fields.iter())
+            .map(|field| (field.kind.start)())
+            .collect();
         let (mut buffer, mut memory) = (Buffer::default(), BoundedMemory::default());
         while let Some(document) = upstream.read(&mut buffer)? {
             let mut context = Context::new(document);
             let key = self.id.evaluate(&mut context)?;
-            let (index, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null))?;
+            let (group, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null))?;
             if grown > 0 {
-                accumulators.extend(self.fields.iter().map(|field| (field.kind.start)()));
+                columns.iter_mut().for_each(|column| column.begin_group());
                 memory.grow(grown + self.accumulators_bytes(), "$group")?;
             }
-            let own = &mut accumulators[index * self.fields.len()..];
-            for (field, accumulator) in self.fields.iter().zip(own) {
+            for (field, column) in self.fields.iter().zip(&mut columns) {
                 let value = field.operand.evaluate(&mut context)?;
-                let grown = accumulator.add(value.as_raw())?;
+                let grown = column.add(group, value.as_raw())?;
                 if grown > 0 {
                     memory.grow(grown, "$group")?;
                 }
             }
         }
         Ok(Groups {
-            keys: keys.into_values(),
-            accumulators: accumulators.into_iter(),
+            keys: keys.into_values().enumerate(),
+            columns,
             memory,
         })
     }
@@ -214,9 +216,9 @@ struct Grouping {
 
 /// The groups that were not handed out yet: one that was is given up.
 struct Groups {
-    keys: std::vec::IntoIter<Value>,
-    /// Those of the first group, then those of the second and so on.
-    accumulators: std::vec::IntoIter<Box<dyn Accumulator>>,
+    keys: std::iter::Enumerate<std::vec::IntoIter<Value>>,
+    /// One for each field.
+    columns: Vec<Box<dyn Column>>,
     memory: BoundedMemory,
 }
 
@@ -226,15 +228,14 @@ impl Running for Grouping {
             Some(groups) => groups,
             none => none.insert(self.stage.fill(upstream)?),
         };
-        let Some(key) = groups.keys.next() else {
+        let Some((group, key)) = groups.keys.next() else {
             return Ok(false);
         };
         let mut given_up = entry_bytes(&key) + self.stage.accumulators_bytes();
         let mut document = DocumentBuilder::new(out);
         document.append("_id", &key);
-        for (field, accumulator) in self.stage.fields.iter().zip(&mut groups.accumulators) {
-            given_up += accumulator.held_bytes();
-            accumulator.write(&field.name, &mut document)?;
+        for (field, column) in self.stage.fields.iter().zip(&mut groups.columns) {
+            given_up += column.hand_out(group, &field.name, &mut document)?;
         }
         groups.memory.shrink(given_up);
         Ok(true)

@@ -1,13 +1,11 @@
 //! What an accumulator is, and what a row of the table of accumulators says.
 
-use std::fmt;
-
 use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::error::Result;
 
-/// What is kept of the values of one group.
-pub trait Accumulator: fmt::Debug + Send {
+/// What is kept of the values of one group. Its default is that of a group that has no values yet.
+pub trait Accumulator: Default + Send {
     /// Takes the value of one document, None for Missing; answers by how many bytes it grew.
     fn add(&mut self, value: Option<RawValue<'_>>) -> Result<usize>;
 
@@ -25,10 +23,48 @@ pub trait Accumulator: fmt::Debug + Send {
 pub struct AccumulatorKind {
     pub name: &'static str,
     pub operand: Operand,
-    /// The accumulator of a group that has no values yet.
-    pub start: fn() -> Box<dyn Accumulator>,
-    /// What such an accumulator takes.
+    /// The column of no groups.
+    pub start: fn() -> Box<dyn Column>,
+    /// What the accumulator of a group takes that has no values yet.
     pub start_bytes: usize,
+}
+
+/// One accumulator for each group, in the order in which the groups came: a group more is no allocation of its own.
+pub trait Column: Send {
+    /// Begins the next group.
+    fn begin_group(&mut self);
+
+    /// Has the accumulator of a group take a value; answers by how many bytes it grew.
+    fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize>;
+
+    /// Appends the result of a group, which is given up; answers how many bytes it held.
+    fn hand_out(
+        &mut self,
+        group: usize,
+        name: &str,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<usize>;
+}
+
+impl<A: Accumulator> Column for Vec<A> {
+    fn begin_group(&mut self) {
+        self.push(A::default());
+    }
+
+    fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize> {
+        self[group].add(value)
+    }
+
+    fn hand_out(
+        &mut self,
+        group: usize,
+        name: &str,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<usize> {
+        let accumulator = std::mem::take(&mut self[group]);
+        accumulator.write(name, out)?;
+        Ok(accumulator.held_bytes())
+    }
 }
 
 /// What follows the name of an accumulator.

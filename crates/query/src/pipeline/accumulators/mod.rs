@@ -9,5 +9,5 @@ mod min_and_max;
 mod sums;
 mod table;
 
-pub(super) use accumulator::{Accumulator, AccumulatorKind, Operand};
+pub(super) use accumulator::{AccumulatorKind, Column, Operand};
 pub(super) use table::find;

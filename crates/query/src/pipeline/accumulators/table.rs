@@ -1,7 +1,7 @@
 //! The accumulators by name. A new one is a row here, a type in a file that holds its like (or a file of its own), and a
 //! section of `tests/pipeline_scripts/stages.txt`.
 
-use super::accumulator::{Accumulator, AccumulatorKind, Operand};
+use super::accumulator::{Accumulator, AccumulatorKind, Column, Operand};
 use super::deviations::{StdDevPop, StdDevSamp};
 use super::first_and_last::{First, Last};
 use super::lists::{AddToSet, Push};
@@ -14,17 +14,17 @@ pub fn find(name: &str) -> Option<&'static AccumulatorKind> {
     ACCUMULATORS.iter().find(|kind| kind.name == name)
 }
 
-const fn row<A: Accumulator + Default + 'static>(name: &'static str) -> AccumulatorKind {
+const fn row<A: Accumulator + 'static>(name: &'static str) -> AccumulatorKind {
     AccumulatorKind {
         name,
         operand: Operand::Expression,
         start: start::<A>,
-        start_bytes: size_of::<A>() + size_of::<Box<dyn Accumulator>>(),
+        start_bytes: size_of::<A>(),
     }
 }
 
-fn start<A: Accumulator + Default + 'static>() -> Box<dyn Accumulator> {
-    Box::new(A::default())
+fn start<A: Accumulator + 'static>() -> Box<dyn Column> {
+    Box::new(Vec::<A>::new())
 }
 
 static ACCUMULATORS: &[AccumulatorKind] = &[
