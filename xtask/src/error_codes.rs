@@ -62,7 +62,8 @@ pub fn render(entries: &[Entry]) -> String {
     for entry in entries {
         writeln!(
             out,
-            "    pub const {}: Self = Self({});",
+            "    /// `{}`.\n    pub const {}: Self = Self({});",
+            entry.name,
             constant_name(&entry.name),
             entry.code
         )

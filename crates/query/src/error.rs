@@ -6,15 +6,20 @@ use std::fmt;
 
 use crate::error_code::ErrorCode;
 
+/// The result of everything that parses or evaluates the language.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// An error of the language, as the client is told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
+    /// MongoDB's number.
     pub code: ErrorCode,
+    /// The text for the client.
     pub message: String,
 }
 
 impl Error {
+    /// An error with any of MongoDB's numbers.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Error {
         Error {
             code,
@@ -27,14 +32,17 @@ impl Error {
         Error::new(ErrorCode(number), message)
     }
 
+    /// An error with the code BadValue.
     pub fn bad_value(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::BAD_VALUE, message)
     }
 
+    /// An error with the code FailedToParse.
     pub fn failed_to_parse(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::FAILED_TO_PARSE, message)
     }
 
+    /// An error with the code TypeMismatch.
     pub fn type_mismatch(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::TYPE_MISMATCH, message)
     }

@@ -11,239 +11,473 @@ use std::fmt;
 pub struct ErrorCode(pub i32);
 
 impl ErrorCode {
+    /// `InternalError`.
     pub const INTERNAL_ERROR: Self = Self(1);
+    /// `BadValue`.
     pub const BAD_VALUE: Self = Self(2);
+    /// `NoSuchKey`.
     pub const NO_SUCH_KEY: Self = Self(4);
+    /// `GraphContainsCycle`.
     pub const GRAPH_CONTAINS_CYCLE: Self = Self(5);
+    /// `HostUnreachable`.
     pub const HOST_UNREACHABLE: Self = Self(6);
+    /// `UnknownError`.
     pub const UNKNOWN_ERROR: Self = Self(8);
+    /// `FailedToParse`.
     pub const FAILED_TO_PARSE: Self = Self(9);
+    /// `CannotMutateObject`.
     pub const CANNOT_MUTATE_OBJECT: Self = Self(10);
+    /// `UserNotFound`.
     pub const USER_NOT_FOUND: Self = Self(11);
+    /// `UnsupportedFormat`.
     pub const UNSUPPORTED_FORMAT: Self = Self(12);
+    /// `Unauthorized`.
     pub const UNAUTHORIZED: Self = Self(13);
+    /// `TypeMismatch`.
     pub const TYPE_MISMATCH: Self = Self(14);
+    /// `Overflow`.
     pub const OVERFLOW: Self = Self(15);
+    /// `InvalidLength`.
     pub const INVALID_LENGTH: Self = Self(16);
+    /// `ProtocolError`.
     pub const PROTOCOL_ERROR: Self = Self(17);
+    /// `AuthenticationFailed`.
     pub const AUTHENTICATION_FAILED: Self = Self(18);
+    /// `IllegalOperation`.
     pub const ILLEGAL_OPERATION: Self = Self(20);
+    /// `EmptyArrayOperation`.
     pub const EMPTY_ARRAY_OPERATION: Self = Self(21);
+    /// `InvalidBSON`.
     pub const INVALID_BSON: Self = Self(22);
+    /// `AlreadyInitialized`.
     pub const ALREADY_INITIALIZED: Self = Self(23);
+    /// `LockTimeout`.
     pub const LOCK_TIMEOUT: Self = Self(24);
+    /// `NamespaceNotFound`.
     pub const NAMESPACE_NOT_FOUND: Self = Self(26);
+    /// `IndexNotFound`.
     pub const INDEX_NOT_FOUND: Self = Self(27);
+    /// `PathNotViable`.
     pub const PATH_NOT_VIABLE: Self = Self(28);
+    /// `NonExistentPath`.
     pub const NON_EXISTENT_PATH: Self = Self(29);
+    /// `InvalidPath`.
     pub const INVALID_PATH: Self = Self(30);
+    /// `RoleNotFound`.
     pub const ROLE_NOT_FOUND: Self = Self(31);
+    /// `RolesNotRelated`.
     pub const ROLES_NOT_RELATED: Self = Self(32);
+    /// `PrivilegeNotFound`.
     pub const PRIVILEGE_NOT_FOUND: Self = Self(33);
+    /// `FileRenameFailed`.
     pub const FILE_RENAME_FAILED: Self = Self(37);
+    /// `FileNotOpen`.
     pub const FILE_NOT_OPEN: Self = Self(38);
+    /// `FileStreamFailed`.
     pub const FILE_STREAM_FAILED: Self = Self(39);
+    /// `ConflictingUpdateOperators`.
     pub const CONFLICTING_UPDATE_OPERATORS: Self = Self(40);
+    /// `LogWriteFailed`.
     pub const LOG_WRITE_FAILED: Self = Self(42);
+    /// `CursorNotFound`.
     pub const CURSOR_NOT_FOUND: Self = Self(43);
+    /// `UserDataInconsistent`.
     pub const USER_DATA_INCONSISTENT: Self = Self(45);
+    /// `LockBusy`.
     pub const LOCK_BUSY: Self = Self(46);
+    /// `NoMatchingDocument`.
     pub const NO_MATCHING_DOCUMENT: Self = Self(47);
+    /// `NamespaceExists`.
     pub const NAMESPACE_EXISTS: Self = Self(48);
+    /// `MaxTimeMSExpired`.
     pub const MAX_TIME_MS_EXPIRED: Self = Self(50);
+    /// `ManualInterventionRequired`.
     pub const MANUAL_INTERVENTION_REQUIRED: Self = Self(51);
+    /// `DollarPrefixedFieldName`.
     pub const DOLLAR_PREFIXED_FIELD_NAME: Self = Self(52);
+    /// `InvalidIdField`.
     pub const INVALID_ID_FIELD: Self = Self(53);
+    /// `NotSingleValueField`.
     pub const NOT_SINGLE_VALUE_FIELD: Self = Self(54);
+    /// `InvalidDBRef`.
     pub const INVALID_DB_REF: Self = Self(55);
+    /// `EmptyFieldName`.
     pub const EMPTY_FIELD_NAME: Self = Self(56);
+    /// `DottedFieldName`.
     pub const DOTTED_FIELD_NAME: Self = Self(57);
+    /// `CommandNotFound`.
     pub const COMMAND_NOT_FOUND: Self = Self(59);
+    /// `ShardKeyNotFound`.
     pub const SHARD_KEY_NOT_FOUND: Self = Self(61);
+    /// `OplogOperationUnsupported`.
     pub const OPLOG_OPERATION_UNSUPPORTED: Self = Self(62);
+    /// `WriteConcernTimeout`.
     pub const WRITE_CONCERN_TIMEOUT: Self = Self(64);
+    /// `MultipleErrorsOccurred`.
     pub const MULTIPLE_ERRORS_OCCURRED: Self = Self(65);
+    /// `ImmutableField`.
     pub const IMMUTABLE_FIELD: Self = Self(66);
+    /// `CannotCreateIndex`.
     pub const CANNOT_CREATE_INDEX: Self = Self(67);
+    /// `IndexAlreadyExists`.
     pub const INDEX_ALREADY_EXISTS: Self = Self(68);
+    /// `AuthSchemaIncompatible`.
     pub const AUTH_SCHEMA_INCOMPATIBLE: Self = Self(69);
+    /// `InvalidOptions`.
     pub const INVALID_OPTIONS: Self = Self(72);
+    /// `InvalidNamespace`.
     pub const INVALID_NAMESPACE: Self = Self(73);
+    /// `NodeNotFound`.
     pub const NODE_NOT_FOUND: Self = Self(74);
+    /// `NoReplicationEnabled`.
     pub const NO_REPLICATION_ENABLED: Self = Self(76);
+    /// `OperationIncomplete`.
     pub const OPERATION_INCOMPLETE: Self = Self(77);
+    /// `CommandResultSchemaViolation`.
     pub const COMMAND_RESULT_SCHEMA_VIOLATION: Self = Self(78);
+    /// `UnknownReplWriteConcern`.
     pub const UNKNOWN_REPL_WRITE_CONCERN: Self = Self(79);
+    /// `RoleDataInconsistent`.
     pub const ROLE_DATA_INCONSISTENT: Self = Self(80);
+    /// `NoMatchParseContext`.
     pub const NO_MATCH_PARSE_CONTEXT: Self = Self(81);
+    /// `NoProgressMade`.
     pub const NO_PROGRESS_MADE: Self = Self(82);
+    /// `RemoteResultsUnavailable`.
     pub const REMOTE_RESULTS_UNAVAILABLE: Self = Self(83);
+    /// `IndexOptionsConflict`.
     pub const INDEX_OPTIONS_CONFLICT: Self = Self(85);
+    /// `IndexKeySpecsConflict`.
     pub const INDEX_KEY_SPECS_CONFLICT: Self = Self(86);
+    /// `NetworkTimeout`.
     pub const NETWORK_TIMEOUT: Self = Self(89);
+    /// `CallbackCanceled`.
     pub const CALLBACK_CANCELED: Self = Self(90);
+    /// `ShutdownInProgress`.
     pub const SHUTDOWN_IN_PROGRESS: Self = Self(91);
+    /// `NotYetInitialized`.
     pub const NOT_YET_INITIALIZED: Self = Self(94);
+    /// `OperationFailed`.
     pub const OPERATION_FAILED: Self = Self(96);
+    /// `NoProjectionFound`.
     pub const NO_PROJECTION_FOUND: Self = Self(97);
+    /// `DBPathInUse`.
     pub const DB_PATH_IN_USE: Self = Self(98);
+    /// `UnsatisfiableWriteConcern`.
     pub const UNSATISFIABLE_WRITE_CONCERN: Self = Self(100);
+    /// `OutdatedClient`.
     pub const OUTDATED_CLIENT: Self = Self(101);
+    /// `LockFailed`.
     pub const LOCK_FAILED: Self = Self(107);
+    /// `ConfigurationInProgress`.
     pub const CONFIGURATION_IN_PROGRESS: Self = Self(109);
+    /// `NotExactValueField`.
     pub const NOT_EXACT_VALUE_FIELD: Self = Self(111);
+    /// `WriteConflict`.
     pub const WRITE_CONFLICT: Self = Self(112);
+    /// `CommandNotSupported`.
     pub const COMMAND_NOT_SUPPORTED: Self = Self(115);
+    /// `DocTooLargeForCapped`.
     pub const DOC_TOO_LARGE_FOR_CAPPED: Self = Self(116);
+    /// `ConflictingOperationInProgress`.
     pub const CONFLICTING_OPERATION_IN_PROGRESS: Self = Self(117);
+    /// `NamespaceNotSharded`.
     pub const NAMESPACE_NOT_SHARDED: Self = Self(118);
+    /// `OplogStartMissing`.
     pub const OPLOG_START_MISSING: Self = Self(120);
+    /// `DocumentValidationFailure`.
     pub const DOCUMENT_VALIDATION_FAILURE: Self = Self(121);
+    /// `NotAReplicaSet`.
     pub const NOT_A_REPLICA_SET: Self = Self(123);
+    /// `CommandFailed`.
     pub const COMMAND_FAILED: Self = Self(125);
+    /// `RPCProtocolNegotiationFailed`.
     pub const RPC_PROTOCOL_NEGOTIATION_FAILED: Self = Self(126);
+    /// `FailedToSatisfyReadPreference`.
     pub const FAILED_TO_SATISFY_READ_PREFERENCE: Self = Self(133);
+    /// `ReadConcernMajorityNotAvailableYet`.
     pub const READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET: Self = Self(134);
+    /// `CappedPositionLost`.
     pub const CAPPED_POSITION_LOST: Self = Self(136);
+    /// `JSInterpreterFailure`.
     pub const JS_INTERPRETER_FAILURE: Self = Self(139);
+    /// `InvalidSSLConfiguration`.
     pub const INVALID_SSL_CONFIGURATION: Self = Self(140);
+    /// `SSLHandshakeFailed`.
     pub const SSL_HANDSHAKE_FAILED: Self = Self(141);
+    /// `CursorInUse`.
     pub const CURSOR_IN_USE: Self = Self(143);
+    /// `ExceededMemoryLimit`.
     pub const EXCEEDED_MEMORY_LIMIT: Self = Self(146);
+    /// `ReadConcernMajorityNotEnabled`.
     pub const READ_CONCERN_MAJORITY_NOT_ENABLED: Self = Self(148);
+    /// `MustUpgrade`.
     pub const MUST_UPGRADE: Self = Self(158);
+    /// `DurationOverflow`.
     pub const DURATION_OVERFLOW: Self = Self(159);
+    /// `MaxStalenessOutOfRange`.
     pub const MAX_STALENESS_OUT_OF_RANGE: Self = Self(160);
+    /// `IncompatibleCollationVersion`.
     pub const INCOMPATIBLE_COLLATION_VERSION: Self = Self(161);
+    /// `CollectionIsEmpty`.
     pub const COLLECTION_IS_EMPTY: Self = Self(162);
+    /// `ViewDepthLimitExceeded`.
     pub const VIEW_DEPTH_LIMIT_EXCEEDED: Self = Self(165);
+    /// `CommandNotSupportedOnView`.
     pub const COMMAND_NOT_SUPPORTED_ON_VIEW: Self = Self(166);
+    /// `OptionNotSupportedOnView`.
     pub const OPTION_NOT_SUPPORTED_ON_VIEW: Self = Self(167);
+    /// `InvalidPipelineOperator`.
     pub const INVALID_PIPELINE_OPERATOR: Self = Self(168);
+    /// `TooManyMatchingDocuments`.
     pub const TOO_MANY_MATCHING_DOCUMENTS: Self = Self(170);
+    /// `CannotIndexParallelArrays`.
     pub const CANNOT_INDEX_PARALLEL_ARRAYS: Self = Self(171);
+    /// `QueryPlanKilled`.
     pub const QUERY_PLAN_KILLED: Self = Self(175);
+    /// `FileOpenFailed`.
     pub const FILE_OPEN_FAILED: Self = Self(176);
+    /// `AmbiguousIndexKeyPattern`.
     pub const AMBIGUOUS_INDEX_KEY_PATTERN: Self = Self(181);
+    /// `InvalidViewDefinition`.
     pub const INVALID_VIEW_DEFINITION: Self = Self(182);
+    /// `ClientMetadataMissingField`.
     pub const CLIENT_METADATA_MISSING_FIELD: Self = Self(183);
+    /// `ClientMetadataAppNameTooLarge`.
     pub const CLIENT_METADATA_APP_NAME_TOO_LARGE: Self = Self(184);
+    /// `ClientMetadataDocumentTooLarge`.
     pub const CLIENT_METADATA_DOCUMENT_TOO_LARGE: Self = Self(185);
+    /// `ClientMetadataCannotBeMutated`.
     pub const CLIENT_METADATA_CANNOT_BE_MUTATED: Self = Self(186);
+    /// `LinearizableReadConcernError`.
     pub const LINEARIZABLE_READ_CONCERN_ERROR: Self = Self(187);
+    /// `IncompatibleServerVersion`.
     pub const INCOMPATIBLE_SERVER_VERSION: Self = Self(188);
+    /// `PrimarySteppedDown`.
     pub const PRIMARY_STEPPED_DOWN: Self = Self(189);
+    /// `FailPointEnabled`.
     pub const FAIL_POINT_ENABLED: Self = Self(192);
+    /// `ViewPipelineMaxSizeExceeded`.
     pub const VIEW_PIPELINE_MAX_SIZE_EXCEEDED: Self = Self(195);
+    /// `InvalidIndexSpecificationOption`.
     pub const INVALID_INDEX_SPECIFICATION_OPTION: Self = Self(197);
+    /// `CannotBuildIndexKeys`.
     pub const CANNOT_BUILD_INDEX_KEYS: Self = Self(201);
+    /// `TimeProofMismatch`.
     pub const TIME_PROOF_MISMATCH: Self = Self(204);
+    /// `NoSuchSession`.
     pub const NO_SUCH_SESSION: Self = Self(206);
+    /// `InvalidUUID`.
     pub const INVALID_UUID: Self = Self(207);
+    /// `TooManyLocks`.
     pub const TOO_MANY_LOCKS: Self = Self(208);
+    /// `StaleClusterTime`.
     pub const STALE_CLUSTER_TIME: Self = Self(209);
+    /// `KeyNotFound`.
     pub const KEY_NOT_FOUND: Self = Self(211);
+    /// `DuplicateSession`.
     pub const DUPLICATE_SESSION: Self = Self(213);
+    /// `AuthenticationRestrictionUnmet`.
     pub const AUTHENTICATION_RESTRICTION_UNMET: Self = Self(214);
+    /// `DatabaseDropPending`.
     pub const DATABASE_DROP_PENDING: Self = Self(215);
+    /// `IncompleteTransactionHistory`.
     pub const INCOMPLETE_TRANSACTION_HISTORY: Self = Self(217);
+    /// `UpdateOperationFailed`.
     pub const UPDATE_OPERATION_FAILED: Self = Self(218);
+    /// `IndexModified`.
     pub const INDEX_MODIFIED: Self = Self(221);
+    /// `CloseChangeStream`.
     pub const CLOSE_CHANGE_STREAM: Self = Self(222);
+    /// `IllegalOpMsgFlag`.
     pub const ILLEGAL_OP_MSG_FLAG: Self = Self(223);
+    /// `QueryFeatureNotAllowed`.
     pub const QUERY_FEATURE_NOT_ALLOWED: Self = Self(224);
+    /// `TransactionTooOld`.
     pub const TRANSACTION_TOO_OLD: Self = Self(225);
+    /// `AtomicityFailure`.
     pub const ATOMICITY_FAILURE: Self = Self(226);
+    /// `CannotImplicitlyCreateCollection`.
     pub const CANNOT_IMPLICITLY_CREATE_COLLECTION: Self = Self(227);
+    /// `MaxSubPipelineDepthExceeded`.
     pub const MAX_SUB_PIPELINE_DEPTH_EXCEEDED: Self = Self(232);
+    /// `TooManyDocumentSequences`.
     pub const TOO_MANY_DOCUMENT_SEQUENCES: Self = Self(233);
+    /// `RetryChangeStream`.
     pub const RETRY_CHANGE_STREAM: Self = Self(234);
+    /// `InternalErrorNotSupported`.
     pub const INTERNAL_ERROR_NOT_SUPPORTED: Self = Self(235);
+    /// `CursorKilled`.
     pub const CURSOR_KILLED: Self = Self(237);
+    /// `NotImplemented`.
     pub const NOT_IMPLEMENTED: Self = Self(238);
+    /// `SnapshotTooOld`.
     pub const SNAPSHOT_TOO_OLD: Self = Self(239);
+    /// `ConversionFailure`.
     pub const CONVERSION_FAILURE: Self = Self(241);
+    /// `CannotCreateCollection`.
     pub const CANNOT_CREATE_COLLECTION: Self = Self(242);
+    /// `IncompatibleWithUpgradedServer`.
     pub const INCOMPATIBLE_WITH_UPGRADED_SERVER: Self = Self(243);
+    /// `SnapshotUnavailable`.
     pub const SNAPSHOT_UNAVAILABLE: Self = Self(246);
+    /// `NoSuchTransaction`.
     pub const NO_SUCH_TRANSACTION: Self = Self(251);
+    /// `ReentrancyNotAllowed`.
     pub const REENTRANCY_NOT_ALLOWED: Self = Self(252);
+    /// `TransactionCommitted`.
     pub const TRANSACTION_COMMITTED: Self = Self(256);
+    /// `TransactionTooLarge`.
     pub const TRANSACTION_TOO_LARGE: Self = Self(257);
+    /// `UnknownFeatureCompatibilityVersion`.
     pub const UNKNOWN_FEATURE_COMPATIBILITY_VERSION: Self = Self(258);
+    /// `InvalidResumeToken`.
     pub const INVALID_RESUME_TOKEN: Self = Self(260);
+    /// `TooManyLogicalSessions`.
     pub const TOO_MANY_LOGICAL_SESSIONS: Self = Self(261);
+    /// `ExceededTimeLimit`.
     pub const EXCEEDED_TIME_LIMIT: Self = Self(262);
+    /// `OperationNotSupportedInTransaction`.
     pub const OPERATION_NOT_SUPPORTED_IN_TRANSACTION: Self = Self(263);
+    /// `TooManyFilesOpen`.
     pub const TOO_MANY_FILES_OPEN: Self = Self(264);
+    /// `FailPointSetFailed`.
     pub const FAIL_POINT_SET_FAILED: Self = Self(266);
+    /// `PreparedTransactionInProgress`.
     pub const PREPARED_TRANSACTION_IN_PROGRESS: Self = Self(267);
+    /// `CannotBackup`.
     pub const CANNOT_BACKUP: Self = Self(268);
+    /// `MigrationConflict`.
     pub const MIGRATION_CONFLICT: Self = Self(272);
+    /// `IndexBuildAborted`.
     pub const INDEX_BUILD_ABORTED: Self = Self(276);
+    /// `UnsatisfiableCommitQuorum`.
     pub const UNSATISFIABLE_COMMIT_QUORUM: Self = Self(278);
+    /// `ClientDisconnect`.
     pub const CLIENT_DISCONNECT: Self = Self(279);
+    /// `ChangeStreamFatalError`.
     pub const CHANGE_STREAM_FATAL_ERROR: Self = Self(280);
+    /// `IndexBuildAlreadyInProgress`.
     pub const INDEX_BUILD_ALREADY_IN_PROGRESS: Self = Self(285);
+    /// `ChangeStreamHistoryLost`.
     pub const CHANGE_STREAM_HISTORY_LOST: Self = Self(286);
+    /// `ChecksumMismatch`.
     pub const CHECKSUM_MISMATCH: Self = Self(288);
+    /// `TransactionExceededLifetimeLimitSeconds`.
     pub const TRANSACTION_EXCEEDED_LIFETIME_LIMIT_SECONDS: Self = Self(290);
+    /// `NoQueryExecutionPlans`.
     pub const NO_QUERY_EXECUTION_PLANS: Self = Self(291);
+    /// `QueryExceededMemoryLimitNoDiskUseAllowed`.
     pub const QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED: Self = Self(292);
+    /// `DataCorruptionDetected`.
     pub const DATA_CORRUPTION_DETECTED: Self = Self(301);
+    /// `ExhaustCommandFinished`.
     pub const EXHAUST_COMMAND_FINISHED: Self = Self(309);
+    /// `ObjectIsBusy`.
     pub const OBJECT_IS_BUSY: Self = Self(314);
+    /// `APIVersionError`.
     pub const API_VERSION_ERROR: Self = Self(322);
+    /// `APIStrictError`.
     pub const API_STRICT_ERROR: Self = Self(323);
+    /// `APIDeprecationError`.
     pub const API_DEPRECATION_ERROR: Self = Self(324);
+    /// `CannotDowngrade`.
     pub const CANNOT_DOWNGRADE: Self = Self(332);
+    /// `MechanismUnavailable`.
     pub const MECHANISM_UNAVAILABLE: Self = Self(334);
+    /// `ChangeStreamInvalidated`.
     pub const CHANGE_STREAM_INVALIDATED: Self = Self(346);
+    /// `APIMismatchError`.
     pub const API_MISMATCH_ERROR: Self = Self(347);
+    /// `KeyPatternShorterThanBound`.
     pub const KEY_PATTERN_SHORTER_THAN_BOUND: Self = Self(349);
+    /// `ChangeStreamStartAfterInvalidate`.
     pub const CHANGE_STREAM_START_AFTER_INVALIDATE: Self = Self(351);
+    /// `UnsupportedOpQueryCommand`.
     pub const UNSUPPORTED_OP_QUERY_COMMAND: Self = Self(352);
+    /// `LoadBalancerSupportMismatch`.
     pub const LOAD_BALANCER_SUPPORT_MISMATCH: Self = Self(354);
+    /// `InterruptedDueToStorageChange`.
     pub const INTERRUPTED_DUE_TO_STORAGE_CHANGE: Self = Self(355);
+    /// `InvalidBSONType`.
     pub const INVALID_BSON_TYPE: Self = Self(357);
+    /// `CannotConvertIndexToUnique`.
     pub const CANNOT_CONVERT_INDEX_TO_UNIQUE: Self = Self(359);
+    /// `CollectionUUIDMismatch`.
     pub const COLLECTION_UUID_MISMATCH: Self = Self(361);
+    /// `TemporarilyUnavailable`.
     pub const TEMPORARILY_UNAVAILABLE: Self = Self(365);
+    /// `UserWritesBlocked`.
     pub const USER_WRITES_BLOCKED: Self = Self(371);
+    /// `ChangeStreamNotEnabled`.
     pub const CHANGE_STREAM_NOT_ENABLED: Self = Self(376);
+    /// `NonConformantBSON`.
     pub const NON_CONFORMANT_BSON: Self = Self(378);
+    /// `DuplicateKeyId`.
     pub const DUPLICATE_KEY_ID: Self = Self(386);
+    /// `TransactionTooLargeForCache`.
     pub const TRANSACTION_TOO_LARGE_FOR_CACHE: Self = Self(388);
+    /// `ReauthenticationRequired`.
     pub const REAUTHENTICATION_REQUIRED: Self = Self(391);
+    /// `IndexInformationTooLarge`.
     pub const INDEX_INFORMATION_TOO_LARGE: Self = Self(396);
+    /// `CannotUpgrade`.
     pub const CANNOT_UPGRADE: Self = Self(400);
+    /// `ResourceExhausted`.
     pub const RESOURCE_EXHAUSTED: Self = Self(402);
+    /// `QueryRejectedBySettings`.
     pub const QUERY_REJECTED_BY_SETTINGS: Self = Self(411);
+    /// `IndexKeyOrderViolation`.
     pub const INDEX_KEY_ORDER_VIOLATION: Self = Self(430);
+    /// `OfflineValidationFailedToComplete`.
     pub const OFFLINE_VALIDATION_FAILED_TO_COMPLETE: Self = Self(432);
+    /// `ObjectAlreadyExists`.
     pub const OBJECT_ALREADY_EXISTS: Self = Self(447);
+    /// `SocketException`.
     pub const SOCKET_EXCEPTION: Self = Self(9001);
+    /// `CannotGrowDocumentInCappedNamespace`.
     pub const CANNOT_GROW_DOCUMENT_IN_CAPPED_NAMESPACE: Self = Self(10003);
+    /// `LegacyNotPrimary`.
     pub const LEGACY_NOT_PRIMARY: Self = Self(10058);
+    /// `NotWritablePrimary`.
     pub const NOT_WRITABLE_PRIMARY: Self = Self(10107);
+    /// `BSONObjectTooLarge`.
     pub const BSON_OBJECT_TOO_LARGE: Self = Self(10334);
+    /// `DuplicateKey`.
     pub const DUPLICATE_KEY: Self = Self(11000);
+    /// `InterruptedAtShutdown`.
     pub const INTERRUPTED_AT_SHUTDOWN: Self = Self(11600);
+    /// `Interrupted`.
     pub const INTERRUPTED: Self = Self(11601);
+    /// `InterruptedDueToReplStateChange`.
     pub const INTERRUPTED_DUE_TO_REPL_STATE_CHANGE: Self = Self(11602);
+    /// `BackgroundOperationInProgressForDatabase`.
     pub const BACKGROUND_OPERATION_IN_PROGRESS_FOR_DATABASE: Self = Self(12586);
+    /// `BackgroundOperationInProgressForNamespace`.
     pub const BACKGROUND_OPERATION_IN_PROGRESS_FOR_NAMESPACE: Self = Self(12587);
+    /// `MergeStageNoMatchingDocument`.
     pub const MERGE_STAGE_NO_MATCHING_DOCUMENT: Self = Self(13113);
+    /// `DatabaseDifferCase`.
     pub const DATABASE_DIFFER_CASE: Self = Self(13297);
+    /// `StaleConfig`.
     pub const STALE_CONFIG: Self = Self(13388);
+    /// `NotPrimaryNoSecondaryOk`.
     pub const NOT_PRIMARY_NO_SECONDARY_OK: Self = Self(13435);
+    /// `NotPrimaryOrSecondary`.
     pub const NOT_PRIMARY_OR_SECONDARY: Self = Self(13436);
+    /// `OutOfDiskSpace`.
     pub const OUT_OF_DISK_SPACE: Self = Self(14031);
+    /// `SearchNotEnabled`.
     pub const SEARCH_NOT_ENABLED: Self = Self(31082);
+    /// `IDLDuplicateField`.
     pub const IDL_DUPLICATE_FIELD: Self = Self(40413);
+    /// `IDLFailedToParse`.
     pub const IDL_FAILED_TO_PARSE: Self = Self(40414);
+    /// `IDLUnknownField`.
     pub const IDL_UNKNOWN_FIELD: Self = Self(40415);
+    /// `ClientMarkedKilled`.
     pub const CLIENT_MARKED_KILLED: Self = Self(46841);
+    /// `NotARetryableWriteCommand`.
     pub const NOT_A_RETRYABLE_WRITE_COMMAND: Self = Self(50768);
 
     /// The `codeName` of a reply.

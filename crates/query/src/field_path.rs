@@ -11,6 +11,7 @@ use crate::error_code::ErrorCode;
 /// Deeper paths can name nothing: documents are at most 180 levels deep.
 pub const PATH_COMPONENTS_MAX: usize = 200;
 
+/// A dotted path, checked and taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath {
     /// None for a path of one part, which is its own text: most paths are, and are parsed with every request.
@@ -18,6 +19,7 @@ pub struct FieldPath {
     parts: SmallVec<[PathPart; 1]>,
 }
 
+/// One component of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPart {
     name: Box<str>,
@@ -25,6 +27,7 @@ pub struct PathPart {
 }
 
 impl FieldPath {
+    /// Checks a dotted path. Fails for one that no field can have.
     pub fn parse(dotted: &str) -> Result<FieldPath> {
         let dots = dotted.bytes().filter(|byte| *byte == b'.').count();
         if dots >= PATH_COMPONENTS_MAX {
@@ -42,6 +45,7 @@ impl FieldPath {
         })
     }
 
+    /// The path with its dots.
     pub fn as_str(&self) -> &str {
         self.dotted.as_deref().unwrap_or(&self.parts[0].name)
     }
@@ -56,6 +60,7 @@ impl FieldPath {
         &self.parts[0].name
     }
 
+    /// Whether the path has one component.
     pub fn is_top_level(&self) -> bool {
         self.parts.len() == 1
     }
@@ -79,6 +84,7 @@ impl PathPart {
         }
     }
 
+    /// The component's text.
     pub fn name(&self) -> &str {
         &self.name
     }

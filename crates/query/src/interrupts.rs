@@ -39,6 +39,7 @@ pub struct Running {
     _of_the_layers_below: quarry_database::Running,
 }
 
+/// Makes the operation the one whose interrupts this thread looks at, until the guard is dropped.
 pub fn run_as(operation: Arc<Operation>) -> Running {
     begin();
     Running {

@@ -1,6 +1,7 @@
 //! MQL, the query language: matching, updating, projecting, expressions and pipelines over raw BSON, and the
 //! planner and executor that run them against the database.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod empty_timestamps;
 pub mod error;

@@ -20,6 +20,7 @@ const UNITS_OF_AN_ELEMENT: usize = 10;
 /// As MongoDB: fields of one pattern.
 pub const SORT_FIELDS_MAX: usize = 32;
 
+/// A sort pattern as it was parsed.
 #[derive(Debug)]
 pub struct SortPattern {
     fields: Vec<SortField>,
@@ -28,13 +29,17 @@ pub struct SortPattern {
     natural: Option<Direction>,
 }
 
+/// One field of a sort pattern.
 #[derive(Debug)]
 pub struct SortField {
+    /// The path.
     pub path: FieldPath,
+    /// The direction.
     pub direction: Direction,
 }
 
 impl SortPattern {
+    /// Parses a sort pattern. Fails for one that sorts by nothing or too much.
     pub fn parse(pattern: RawDocument<'_>) -> Result<SortPattern> {
         if let Some(natural) = pattern.get_element("$natural") {
             return parse_natural(pattern, natural);
@@ -99,6 +104,7 @@ impl SortPattern {
         self.smallest_key(&cursors, start, out)
     }
 
+    /// Compares two documents by the pattern.
     pub fn compare(&self, a: RawDocument<'_>, b: RawDocument<'_>) -> Result<Ordering> {
         let (mut key_a, mut key_b) = (Vec::new(), Vec::new());
         self.key(a, &mut key_a)?;

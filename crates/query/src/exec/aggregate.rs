@@ -13,6 +13,7 @@ use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::pipeline::{Input, Leading, Pipeline};
 
+/// Plans and begins an aggregate. The executor that is returned gives its documents.
 pub fn aggregate(
     database: &Database,
     operation: &Operation,

@@ -9,6 +9,7 @@ use super::request::CountRequest;
 use super::scan::{Flow, Scan};
 use crate::expression::ExpressionContext;
 
+/// Counts the documents that match.
 pub fn count(database: &Database, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
     let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
     let limit = request.limit.unwrap_or(u64::MAX);

@@ -20,6 +20,7 @@ const UNITS_OF_A_VALUE: usize = 15;
 /// MongoDB's number for an answer that fits no document.
 const DISTINCT_TOO_BIG: i32 = 17_217;
 
+/// Collects the distinct values of a path.
 pub fn distinct(
     database: &Database,
     operation: &Operation,

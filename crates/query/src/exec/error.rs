@@ -3,6 +3,7 @@
 
 use crate::error_code::ErrorCode;
 
+/// The result of running an operation: errors of the language come as the database's own.
 pub type Result<T> = std::result::Result<T, quarry_database::Error>;
 
 impl From<crate::Error> for quarry_database::Error {

@@ -26,6 +26,7 @@ const CHUNK_DOCUMENTS: u64 = 128;
 const FIRST_CHUNK_DOCUMENTS: u64 = 16;
 const CHUNK_BYTES: usize = 256 * 1024;
 
+/// A running find or aggregate, which gives one document after the other and outlives a request.
 pub struct Executor {
     input: Input,
     /// The stages of an aggregation that the read does not do.

@@ -25,18 +25,28 @@ use crate::update::Update;
 
 /// The command to be explained.
 pub enum Explained<'a> {
+    /// A find.
     Find(FindRequest<'a>),
+    /// An aggregate.
     Aggregate(AggregateRequest<'a>),
+    /// A count.
     Count(CountRequest<'a>),
+    /// An update statement.
     Update(UpdateRequest<'a>),
+    /// A delete statement.
     Delete(DeleteRequest<'a>),
+    /// A findAndModify.
     FindAndModify(FindAndModifyRequest<'a>),
 }
 
+/// How much explain shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
+    /// The plan alone; nothing is run.
     QueryPlanner,
+    /// The plan, run, with what it examined.
     ExecutionStats,
+    /// Like `ExecutionStats`, with the plans that were rejected.
     AllPlansExecution,
 }
 
@@ -59,6 +69,7 @@ struct Ran {
     phases: Vec<(Phase, u64)>,
 }
 
+/// Explains a command: its plan and, if that is asked for, what running it examined. It changes nothing.
 pub fn explain(
     database: &Database,
     operation: &Operation,

@@ -83,6 +83,7 @@ impl Parsed {
     }
 }
 
+/// Plans and begins a find. The executor that is returned gives its documents.
 pub fn find(
     database: &Database,
     operation: &Operation,

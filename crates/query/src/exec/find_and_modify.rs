@@ -14,6 +14,7 @@ use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
 use crate::expression::ExpressionContext;
 use crate::update::Update;
 
+/// Changes or removes the first document that matches, in the order that is asked for, and returns it.
 pub fn find_and_modify(
     database: &Database,
     operation: &Operation,

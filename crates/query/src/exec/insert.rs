@@ -14,6 +14,7 @@ use crate::empty_timestamps;
 use crate::error_code::ErrorCode;
 use crate::stored_id::check_id;
 
+/// Inserts documents. Refused ones are named in the outcome.
 pub fn insert(
     database: &Database,
     operation: &Operation,

@@ -6,59 +6,87 @@ use quarry_database::{Error, Namespace};
 use crate::expression::ExpressionContext;
 use crate::pipeline::AddedSource;
 
+/// A find.
 #[derive(Clone, Copy)]
 pub struct FindRequest<'a> {
+    /// The collection.
     pub namespace: &'a Namespace,
     /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
+    /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
+    /// The fields to return, if not all.
     pub projection: Option<RawDocument<'a>>,
+    /// The order, if one is asked for.
     pub sort: Option<RawDocument<'a>>,
+    /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
+    /// Documents to leave out at the beginning.
     pub skip: u64,
+    /// Documents at most, if they are bounded.
     pub limit: Option<u64>,
+    /// Whether the cursor stays open at the end of a capped collection.
     pub is_tailable: bool,
 }
 
 /// The input of a pipeline.
 #[derive(Clone, Copy)]
 pub enum Over<'a> {
+    /// A collection.
     Collection(&'a Namespace),
     /// A database by name: the first stage makes the documents.
     Database(&'a str),
 }
 
+/// An aggregate.
 #[derive(Clone, Copy)]
 pub struct AggregateRequest<'a> {
+    /// The input.
     pub over: Over<'a>,
     /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
+    /// The stages.
     pub pipeline: RawArray<'a>,
     /// First stages that whoever asks makes.
     pub sources: &'a [AddedSource<'a>],
+    /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
 }
 
+/// A count.
 #[derive(Clone, Copy)]
 pub struct CountRequest<'a> {
+    /// The collection.
     pub namespace: &'a Namespace,
+    /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
+    /// Documents to leave out at the beginning.
     pub skip: u64,
+    /// Documents at most, if they are bounded.
     pub limit: Option<u64>,
+    /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
 }
 
+/// A distinct.
 #[derive(Clone, Copy)]
 pub struct DistinctRequest<'a> {
+    /// The collection.
     pub namespace: &'a Namespace,
+    /// The dotted path whose values are asked for.
     pub key: &'a str,
+    /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
+    /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
 }
 
+/// An insert.
 #[derive(Clone, Copy)]
 pub struct InsertRequest<'a> {
+    /// The collection.
     pub namespace: &'a Namespace,
+    /// The documents to insert.
     pub documents: &'a [RawDocument<'a>],
     /// Stops at the first document that is refused.
     pub is_ordered: bool,
@@ -68,72 +96,100 @@ pub struct InsertRequest<'a> {
     pub may_be_too_deep: bool,
 }
 
+/// One statement of an update.
 #[derive(Clone, Copy)]
 pub struct UpdateRequest<'a> {
+    /// The collection.
     pub namespace: &'a Namespace,
     /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
+    /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
+    /// The replacement or the update operators.
     pub update: RawValue<'a>,
+    /// Whether a document is inserted when none matches.
     pub is_upsert: bool,
+    /// Whether all documents that match are meant, and not only the first.
     pub is_multi: bool,
+    /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
     /// Whether a replacement keeps its empty timestamps, as for an insert.
     pub keeps_empty_timestamps: bool,
 }
 
+/// One statement of a delete.
 #[derive(Clone, Copy)]
 pub struct DeleteRequest<'a> {
+    /// The collection.
     pub namespace: &'a Namespace,
     /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
+    /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
+    /// Whether all documents that match are meant, and not only the first.
     pub is_multi: bool,
+    /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
 }
 
+/// A findAndModify.
 #[derive(Clone, Copy)]
 pub struct FindAndModifyRequest<'a> {
+    /// The collection.
     pub namespace: &'a Namespace,
     /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
+    /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
+    /// The order, if one is asked for.
     pub sort: Option<RawDocument<'a>>,
+    /// The fields to return, if not all.
     pub projection: Option<RawDocument<'a>>,
     /// None removes the document.
     pub update: Option<RawValue<'a>>,
+    /// Whether the document is returned as it is after the change.
     pub returns_new: bool,
+    /// Whether a document is inserted when none matches.
     pub is_upsert: bool,
+    /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
     /// Whether a replacement keeps its empty timestamps, as for an insert.
     pub keeps_empty_timestamps: bool,
 }
 
+/// The answer to an insert.
 #[derive(Debug, Default)]
 pub struct InsertOutcome {
+    /// How many documents went in.
     pub inserted: u64,
     /// By position in the request.
     pub errors: Vec<(usize, Error)>,
 }
 
+/// The answer to one statement of an update.
 #[derive(Debug, Default)]
 pub struct UpdateOutcome {
     /// Without an upserted document.
     pub matched: u64,
+    /// Documents that were changed.
     pub modified: u64,
     /// The `_id` of the document that was inserted.
     pub upserted: Option<Value>,
 }
 
+/// The answer to a findAndModify.
 #[derive(Debug, Default)]
 pub struct FindAndModifyOutcome {
+    /// Whether a document matched.
     pub matched: bool,
+    /// The `_id` of the document that was inserted.
     pub upserted: Option<Value>,
     /// The document before or after the change.
     pub value: Option<Document>,
 }
 
 impl<'a> InsertRequest<'a> {
+    /// An ordered insert with every other option off.
     pub fn new(namespace: &'a Namespace, documents: &'a [RawDocument<'a>]) -> InsertRequest<'a> {
         InsertRequest {
             namespace,
@@ -146,6 +202,7 @@ impl<'a> InsertRequest<'a> {
 }
 
 impl<'a> FindRequest<'a> {
+    /// A find of everything, with every option off.
     pub fn new(namespace: &'a Namespace) -> FindRequest<'a> {
         FindRequest {
             namespace,
@@ -172,6 +229,7 @@ impl Over<'_> {
 }
 
 impl<'a> AggregateRequest<'a> {
+    /// An aggregate with every option off.
     pub fn new(over: Over<'a>, pipeline: RawArray<'a>) -> AggregateRequest<'a> {
         AggregateRequest {
             over,
@@ -184,6 +242,7 @@ impl<'a> AggregateRequest<'a> {
 }
 
 impl<'a> CountRequest<'a> {
+    /// A count of everything.
     pub fn new(namespace: &'a Namespace) -> CountRequest<'a> {
         CountRequest {
             namespace,
@@ -196,6 +255,7 @@ impl<'a> CountRequest<'a> {
 }
 
 impl<'a> DistinctRequest<'a> {
+    /// A distinct over everything.
     pub fn new(namespace: &'a Namespace, key: &'a str) -> DistinctRequest<'a> {
         DistinctRequest {
             namespace,
@@ -207,6 +267,7 @@ impl<'a> DistinctRequest<'a> {
 }
 
 impl<'a> FindAndModifyRequest<'a> {
+    /// A findAndModify that removes the first document.
     pub fn new(namespace: &'a Namespace) -> FindAndModifyRequest<'a> {
         FindAndModifyRequest {
             namespace,

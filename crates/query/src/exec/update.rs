@@ -15,6 +15,7 @@ const GROWTH_BYTES: usize = 128;
 /// How often an upsert starts again when another inserted its document first.
 pub(super) const UPSERT_ATTEMPTS_MAX: u32 = 100;
 
+/// Runs one statement of an update.
 pub fn update(
     database: &Database,
     operation: &Operation,

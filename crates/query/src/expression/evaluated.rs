@@ -7,10 +7,14 @@ use quarry_bson::{ElementType, RawArray, RawDocument, RawValue, Value};
 
 use crate::memory::{Charge, Counted};
 
+/// The value of an expression, borrowed where that is possible.
 #[derive(Debug)]
 pub enum Evaluated<'a> {
+    /// There is no value: a field that is not there.
     Missing,
+    /// A value within a document or a constant.
     Raw(RawValue<'a>),
+    /// A value that the expression has made, with the charge for its memory.
     Owned(Made),
     /// A document that the builder of this crate has made.
     Document(Built),
@@ -32,8 +36,11 @@ pub struct Made {
 pub struct Built(pub(super) Counted);
 
 impl<'a> Evaluated<'a> {
+    /// Null.
     pub const NULL: Evaluated<'static> = Evaluated::Raw(RawValue::Null);
+    /// True.
     pub const TRUE: Evaluated<'static> = Evaluated::Raw(RawValue::Boolean(true));
+    /// False.
     pub const FALSE: Evaluated<'static> = Evaluated::Raw(RawValue::Boolean(false));
 
     /// The value, or None for Missing.
@@ -55,6 +62,7 @@ impl<'a> Evaluated<'a> {
         self.as_raw().unwrap_or(RawValue::Undefined)
     }
 
+    /// Whether there is no value.
     pub fn is_missing(&self) -> bool {
         self.as_raw().is_none()
     }
@@ -64,6 +72,7 @@ impl<'a> Evaluated<'a> {
         self.as_raw().is_none_or(|value| value.is_nullish())
     }
 
+    /// Whether the value counts as true, by the rules of expressions.
     pub fn is_truthy(&self) -> bool {
         self.as_raw().is_some_and(|value| value.is_truthy())
     }
@@ -73,10 +82,12 @@ impl<'a> Evaluated<'a> {
         self.as_raw().map_or("missing", |value| type_name(value))
     }
 
+    /// The value, if it is an array.
     pub fn as_array(&self) -> Option<RawArray<'_>> {
         self.as_raw()?.as_array()
     }
 
+    /// The value, if it is a string of UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         self.as_raw()?.as_str()
     }

@@ -11,6 +11,7 @@ use crate::memory::Counted;
 /// Deeper paths can name nothing: documents are at most 180 levels deep.
 pub const PATH_COMPONENTS_MAX: usize = 200;
 
+/// A field path, from a document or from a variable.
 #[derive(Debug, Clone)]
 pub struct Path {
     base: Base,
@@ -76,6 +77,7 @@ impl Path {
         }))
     }
 
+    /// The values that the path leads to.
     pub fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Evaluated<'a>> {
         match self.base {
             Base::Root => follow(RawValue::Document(context.root), &self.names),

@@ -13,12 +13,18 @@ use crate::memory::{self, Counted};
 /// The work of evaluating one node of an expression.
 const UNITS_OF_A_NODE: usize = 2;
 
+/// An aggregation expression as it was parsed.
 #[derive(Debug)]
 pub enum Expression {
+    /// A constant.
     Literal(Value),
+    /// A field path.
     Path(Path),
+    /// A document whose fields are expressions.
     Object(Vec<(Box<str>, Expression)>),
+    /// An array whose elements are expressions.
     Array(Vec<Expression>),
+    /// An operator with its arguments.
     Call(Box<Call>),
     /// A parameter that was not given: Missing.
     Absent,
@@ -80,6 +86,7 @@ impl Call {
 }
 
 impl Expression {
+    /// Evaluates the expression over the context's document and variables.
     pub fn evaluate<'a>(&'a self, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
         interrupts::work(UNITS_OF_A_NODE)?;
         match self {
@@ -104,6 +111,7 @@ impl Expression {
         }
     }
 
+    /// The path, if the expression is nothing else.
     pub fn as_path(&self) -> Option<&Path> {
         match self {
             Expression::Path(path) => Some(path),

@@ -21,6 +21,7 @@ pub struct Variables<'c> {
 }
 
 impl<'c> Variables<'c> {
+    /// The variables of a command, before any that expressions define.
     pub fn new(context: &'c ExpressionContext) -> Variables<'c> {
         Variables {
             context,
@@ -68,11 +69,13 @@ impl<'c> Variables<'c> {
 
 /// The surroundings in which an expression is evaluated: the document and the variables.
 pub struct Context<'a> {
+    /// The document that `$$ROOT` means.
     pub root: RawDocument<'a>,
     slots: Vec<Evaluated<'a>>,
 }
 
 impl<'a> Context<'a> {
+    /// A context over the document, without variables.
     pub fn new(root: RawDocument<'a>) -> Context<'a> {
         Context {
             root,

@@ -10,14 +10,20 @@ use crate::sorter::sort_in_steps;
 /// More positions than any mask in use; an array of positions may repeat and name far bits.
 const POSITIONS_MAX: usize = 1 << 20;
 
+/// The question that a bit test asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitsTest {
+    /// `$bitsAllSet`.
     AllSet,
+    /// `$bitsAnySet`.
     AnySet,
+    /// `$bitsAllClear`.
     AllClear,
+    /// `$bitsAnyClear`.
     AnyClear,
 }
 
+/// A bit test over numbers and binary data.
 #[derive(Debug)]
 pub struct BitsPredicate {
     test: BitsTest,
@@ -27,6 +33,7 @@ pub struct BitsPredicate {
 }
 
 impl BitsPredicate {
+    /// Parses the operand of the operator `name`: positions, a mask, or binary data.
     pub fn parse(name: &str, test: BitsTest, operand: RawValue<'_>) -> Result<BitsPredicate> {
         let positions = match operand {
             RawValue::Array(list) => listed_positions(name, list.iter())?,
@@ -54,6 +61,7 @@ impl BitsPredicate {
         self.positions.len()
     }
 
+    /// Whether the value passes. One that has no bits does not.
     pub fn matches(&self, value: RawValue<'_>) -> bool {
         match value {
             RawValue::Binary(binary) => self.matches_bytes(binary.bytes),

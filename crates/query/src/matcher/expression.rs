@@ -23,15 +23,22 @@ pub struct Matcher {
     slots: OnceLock<Slots>,
 }
 
+/// A node of the filter.
 #[derive(Debug)]
 pub enum MatchExpression {
+    /// Every document matches.
     AlwaysTrue,
+    /// No document matches.
     AlwaysFalse,
     /// Every child matches. An empty filter is an `And` of nothing.
     And(Vec<MatchExpression>),
+    /// One child matches at least.
     Or(Vec<MatchExpression>),
+    /// No child matches.
     Nor(Vec<MatchExpression>),
+    /// The child does not match.
     Not(Box<MatchExpression>),
+    /// A predicate over one path.
     Field(FieldPredicate),
     /// `$expr`.
     Expr(Box<ExprPredicate>),
@@ -40,6 +47,7 @@ pub enum MatchExpression {
 /// An aggregation expression over the whole document, asked for its truth.
 #[derive(Debug)]
 pub struct ExprPredicate {
+    /// The expression.
     pub expression: Expression,
 }
 
@@ -48,24 +56,35 @@ pub struct ExprPredicate {
 pub struct FieldPredicate {
     /// Empty inside `$elemMatch` over values: the element itself.
     pub path: FieldPath,
+    /// The question that is asked of the path's values.
     pub predicate: Predicate,
     /// Its place among the predicates of the filter: `Slots` knows where its first field is found.
     pub(super) number: usize,
 }
 
+/// A question to the values that a path reaches.
 #[derive(Debug)]
 pub enum Predicate {
+    /// A comparison with a value.
     Compare {
+        /// The operator.
         op: CompareOp,
+        /// The operand.
         value: Value,
     },
+    /// `$in`.
     In(InList),
     /// The path reaches something, null included.
     Exists,
+    /// `$type`.
     Type(TypeSet),
+    /// `$size`.
     Size(i64),
+    /// `$mod`.
     Mod(ModPredicate),
+    /// `$regex`, or a regular expression as an operand.
     Regex(RegexPredicate),
+    /// A bit test.
     Bits(BitsPredicate),
     /// One element of the array, itself a document or array, matches the filter.
     ElemMatchObject(Box<Matcher>),
@@ -73,12 +92,18 @@ pub enum Predicate {
     ElemMatchValue(Vec<MatchExpression>),
 }
 
+/// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompareOp {
+    /// `$eq`.
     Eq,
+    /// `$gt`.
     Gt,
+    /// `$gte`.
     Gte,
+    /// `$lt`.
     Lt,
+    /// `$lte`.
     Lte,
 }
 
@@ -105,6 +130,7 @@ impl FieldPredicate {
         }
     }
 
+    /// Whether it asks for equality with one value.
     pub fn is_equality(&self) -> bool {
         let op = CompareOp::Eq;
         matches!(&self.predicate, Predicate::Compare { op: asked, .. } if *asked == op)
@@ -132,6 +158,7 @@ impl MatchExpression {
 }
 
 impl CompareOp {
+    /// The operator's name, `$` included.
     pub fn name(self) -> &'static str {
         match self {
             CompareOp::Eq => "$eq",

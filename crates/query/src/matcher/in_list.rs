@@ -12,6 +12,7 @@ use crate::sorter::sort_in_steps;
 /// The work of comparing two members.
 const UNITS_OF_A_COMPARISON: usize = 3;
 
+/// The operand of `$in`: values, sorted, and regular expressions.
 #[derive(Debug)]
 pub struct InList {
     values: Vec<Value>,
@@ -46,6 +47,7 @@ impl InList {
         &self.values
     }
 
+    /// The regular expressions of the list.
     pub fn regexes(&self) -> &[RegexPredicate] {
         &self.regexes
     }

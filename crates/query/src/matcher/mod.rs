@@ -44,6 +44,7 @@ const SLOTS_MANY: usize = 16;
 const SLOTS_FEW: usize = 4;
 
 impl Matcher {
+    /// Parses a filter without variables.
     pub fn parse(filter: RawDocument<'_>) -> Result<Matcher> {
         Matcher::parse_in(filter, &ExpressionContext::default())
     }
@@ -76,6 +77,7 @@ impl Matcher {
         )?))
     }
 
+    /// The root of the filter's tree.
     pub fn root(&self) -> &MatchExpression {
         &self.root
     }
@@ -105,14 +107,17 @@ impl Matcher {
         self.try_matches(document).unwrap_or(false)
     }
 
+    /// Whether the document matches. Fails where an expression fails or the operation is to end.
     pub fn try_matches(&self, document: RawDocument<'_>) -> Result<bool> {
         Ok(self.try_match_details(document)?.is_some())
     }
 
+    /// The details of the match, if the document matches.
     pub fn matches_with_position(&self, document: RawDocument<'_>) -> Option<MatchDetails> {
         self.try_match_details(document).unwrap_or(None)
     }
 
+    /// Like `matches_with_position`, but tells why it failed.
     pub fn try_match_details(&self, document: RawDocument<'_>) -> Result<Option<MatchDetails>> {
         let mut walk = Walk::default();
         walk.work(units_of_bytes(document.len_bytes()));

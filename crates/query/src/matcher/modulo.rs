@@ -5,13 +5,17 @@ use quarry_bson::RawValue;
 
 use crate::error::{Error, Result};
 
+/// The operand of `$mod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModPredicate {
+    /// The number to divide by, never 0.
     pub divisor: i64,
+    /// The remainder that is asked for.
     pub remainder: i64,
 }
 
 impl ModPredicate {
+    /// Parses `[divisor, remainder]`.
     pub fn parse(operand: RawValue<'_>) -> Result<ModPredicate> {
         let RawValue::Array(parts) = operand else {
             return Err(Error::bad_value("malformed mod, needs to be an array"));
@@ -33,6 +37,7 @@ impl ModPredicate {
         Ok(predicate)
     }
 
+    /// Whether the value, as a whole number, leaves the remainder.
     pub fn matches(self, value: RawValue<'_>) -> bool {
         let whole = value.as_i64_truncated();
         whole.is_some_and(|whole| whole.wrapping_rem(self.divisor) == self.remainder)

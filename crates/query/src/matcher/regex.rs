@@ -15,6 +15,7 @@ const UNITS_OF_A_MATCH: usize = 20;
 /// As MongoDB: a longer pattern is refused.
 const PATTERN_BYTES_MAX: usize = 16_764;
 
+/// A regular expression with its options.
 pub struct RegexPredicate {
     pattern: Box<str>,
     /// Sorted, without duplicates.
@@ -23,6 +24,7 @@ pub struct RegexPredicate {
 }
 
 impl RegexPredicate {
+    /// Compiles a pattern with MongoDB's options.
     pub fn new(pattern: &str, options: &str) -> Result<RegexPredicate> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Error::bad_value("Regular expression is too long"));
@@ -61,10 +63,12 @@ impl RegexPredicate {
         RegexPredicate::new(regex.pattern.as_str()?, regex.options.as_str()?)
     }
 
+    /// The pattern as it was given.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
 
+    /// The options as they were given.
     pub fn options(&self) -> &str {
         &self.options
     }
@@ -119,7 +123,9 @@ fn refused(cause: impl std::fmt::Display) -> Error {
 /// A prefix of every match; `exact` if every string with the prefix matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegexPrefix {
+    /// The text that every match begins with.
     pub text: String,
+    /// Whether every text that begins so matches.
     pub exact: bool,
 }
 

@@ -4,6 +4,7 @@ use quarry_bson::{ElementType, RawValue};
 
 use crate::error::{Error, Result};
 
+/// A set of BSON types, as `$type` names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeSet(u32);
 
@@ -21,10 +22,12 @@ impl TypeSet {
         Ok(set)
     }
 
+    /// Whether the type is in the set.
     pub fn contains(self, element_type: ElementType) -> bool {
         self.0 & bit(element_type) != 0
     }
 
+    /// The types of the set.
     pub fn types(self) -> impl Iterator<Item = ElementType> {
         ElementType::ALL
             .into_iter()

@@ -49,7 +49,9 @@ impl ForeignCollections for NoForeignCollections {
 
 /// The things that a request lends to the pipeline for one pull.
 pub struct Run<'r> {
+    /// The documents that go in.
     pub input: &'r mut dyn Source,
+    /// Other collections, for stages that read them.
     pub foreign: &'r dyn ForeignCollections,
 }
 

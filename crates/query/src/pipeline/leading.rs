@@ -14,18 +14,24 @@ use crate::sort::SortPattern;
 /// Run the rest with `Pipeline::start_at(leading.stages)`.
 #[derive(Debug, Default)]
 pub struct Leading<'p> {
+    /// The filter as it was given.
     pub filter: Option<RawDocument<'p>>,
+    /// The filter, parsed.
     pub matcher: Option<&'p Matcher>,
+    /// The order that is asked for.
     pub sort: Option<&'p SortPattern>,
     /// The sort as it was given.
     pub sort_specification: Option<RawDocument<'p>>,
+    /// Documents to leave out.
     pub skip: Option<u64>,
+    /// Documents at most.
     pub limit: Option<u64>,
     /// How many stages are told here.
     pub stages: usize,
 }
 
 impl Pipeline {
+    /// Looks how many of the first stages a find does as well.
     pub fn leading(&self) -> Leading<'_> {
         let mut leading = Leading::default();
         for stage in &self.stages {

@@ -48,12 +48,15 @@ use crate::expression::ExpressionContext;
 /// Stages in one pipeline.
 pub const STAGES_MAX: usize = 1000;
 
+/// A pipeline as it was parsed. Runs share its stages.
 #[derive(Debug)]
 pub struct Pipeline {
+    /// The stages in order.
     pub stages: Vec<Arc<dyn Stage>>,
 }
 
 impl Pipeline {
+    /// Parses the array of stages.
     pub fn parse(stages: RawArray<'_>, context: &ExpressionContext) -> Result<Pipeline> {
         Pipeline::parse_with(stages, context, &[])
     }
@@ -96,6 +99,7 @@ impl Pipeline {
         Execution::new(running.collect())
     }
 
+    /// Begins a run.
     pub fn start(&self) -> Execution {
         self.start_at(0)
     }

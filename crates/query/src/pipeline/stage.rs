@@ -57,13 +57,16 @@ pub struct StageKind {
 
 /// A first stage that the owner of a pipeline adds to those of the table, because only the owner can make its documents.
 pub struct AddedSource<'s> {
+    /// The stage's name, `$` included.
     pub name: &'static str,
+    /// Makes the stage of its specification.
     pub parse: &'s dyn Fn(Specification<'_>) -> Result<Arc<dyn Stage>>,
 }
 
 /// Where in a pipeline a stage may stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
+    /// In any place.
     Anywhere,
     /// It makes the documents of its pipeline.
     First,
@@ -85,7 +88,9 @@ pub enum Input {
 pub struct Specification<'s> {
     /// As the table has it.
     pub name: &'static str,
+    /// The specification.
     pub value: RawValue<'s>,
+    /// The context that the command's expressions share.
     pub context: &'s ExpressionContext,
 }
 
@@ -98,12 +103,15 @@ impl Specification<'_> {
 
 /// The part of a find that a stage is.
 pub enum PartOfFind<'s> {
+    /// Nothing that a find does.
     None,
     /// The filter as it was given, and parsed.
     Filter(RawDocument<'s>, &'s Matcher),
     /// The pattern as it was given, and parsed.
     Sort(RawDocument<'s>, &'s SortPattern),
+    /// The number of documents to leave out.
     Skip(u64),
+    /// The number of documents at most.
     Limit(u64),
 }
 

@@ -26,6 +26,7 @@ const UNITS_OF_A_BRANCH: usize = 100;
 /// The wishes that a plan has to meet beside a filter.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted<'w> {
+    /// The order that is asked for.
     pub sort: Option<&'w SortPattern>,
     /// The name of an index, its key pattern, or `{$natural: ±1}`.
     pub hint: Option<RawValue<'w>>,
@@ -70,6 +71,7 @@ struct Scored<'c> {
 /// The leading fields of a candidate that the filter bounds.
 type Bounded = SmallVec<[Bound; 12]>;
 
+/// Chooses the plan for a filter: the best index, or a scan of the collection.
 pub fn choose(
     collection: &Collection,
     detail: &Detail,

@@ -7,9 +7,13 @@ use super::plan::{Access, IndexAccess, Plan};
 /// The counts of a run of a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
+    /// Documents returned.
     pub returned: u64,
+    /// Index keys looked at.
     pub keys_examined: u64,
+    /// Documents looked at.
     pub docs_examined: u64,
+    /// The time of the run, in milliseconds.
     pub millis: u64,
 }
 

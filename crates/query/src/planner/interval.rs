@@ -14,9 +14,12 @@ const HIGHEST: u8 = 0xFF;
 /// Room for a usual key.
 const KEY_BYTES: usize = 32;
 
+/// An interval of values in BSON's order.
 #[derive(Debug, Clone)]
 pub struct Interval<'m> {
+    /// The lower end.
     pub low: Cut<'m>,
+    /// The upper end.
     pub high: Cut<'m>,
     /// Holds one value only.
     pub is_point: bool,
@@ -48,6 +51,7 @@ impl<'m> Interval<'m> {
         }
     }
 
+    /// The interval of one value.
     pub fn point(value: RawValue<'m>) -> Interval<'m> {
         let low = Cut::before(value);
         Interval {
@@ -97,15 +101,18 @@ impl<'m> Interval<'m> {
         }
     }
 
+    /// Whether no value lies in it.
     pub fn is_empty(&self) -> bool {
         self.low.bytes >= self.high.bytes
     }
 
+    /// Whether null lies in it.
     pub fn holds_null(&self) -> bool {
         let null = encoded(RawValue::Null);
         self.low.bytes <= null && null < self.high.bytes
     }
 
+    /// The values that lie in both; none if there is none.
     pub fn intersect(&self, other: &Interval<'m>) -> Option<Interval<'m>> {
         let low = if self.low.bytes >= other.low.bytes {
             &self.low

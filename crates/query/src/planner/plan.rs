@@ -3,8 +3,10 @@
 use quarry_bson::Document;
 use quarry_database::{Collection, Ident, KeyRange, PlanSummary};
 
+/// The way to a query's documents.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    /// Where the documents come from.
     pub access: Access,
     /// In key order; a reversed plan reads them from the last to the first.
     pub ranges: Vec<KeyRange>,
@@ -12,6 +14,7 @@ pub struct Plan {
     pub is_of_whole_keys: bool,
     /// Every document that the ranges lead to matches the filter.
     pub answers_filter: bool,
+    /// Whether the keys are walked downwards.
     pub is_reversed: bool,
     /// Documents come out of the access in the order that was asked for.
     pub is_sorted: bool,
@@ -31,14 +34,20 @@ pub enum Access {
     Or(Vec<Plan>),
 }
 
+/// The use of one index, or of records by `_id`.
 #[derive(Debug, Clone)]
 pub struct IndexAccess {
+    /// The index's name.
     pub name: String,
     /// The index's own; the collection's for its records.
     pub ident: Ident,
+    /// The index's key pattern.
     pub pattern: Document,
+    /// Whether the index has met an array.
     pub is_multikey: bool,
+    /// Whether the index is unique.
     pub is_unique: bool,
+    /// Whether the index is sparse.
     pub is_sparse: bool,
     /// Each field with its intervals, as explain prints them; empty unless that was asked for.
     pub bounds: Vec<(String, Vec<String>)>,

@@ -17,6 +17,7 @@ use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
 use node::Branch;
 
+/// A projection as it was parsed.
 #[derive(Debug)]
 pub struct Projection {
     mode: Mode,

@@ -58,6 +58,7 @@ impl Update {
         }
     }
 
+    /// Whether it is a replacement document.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replacement(_))
     }

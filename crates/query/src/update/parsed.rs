@@ -12,11 +12,13 @@ use crate::matcher::Matcher;
 
 /// Array filters of one update, and fields that one update renames: each is looked at for every document.
 pub const ARRAY_FILTERS_MAX: usize = 100;
+/// The fields that one update renames at most.
 pub const RENAMES_MAX: usize = 1000;
 
 /// Nulls that `$set: {"a.1000": 1}` may add to reach its position.
 pub const ARRAY_PADDING_MAX: usize = 1_500_000;
 
+/// An update as it was parsed.
 #[derive(Debug)]
 pub struct Update {
     pub(super) kind: Kind,
