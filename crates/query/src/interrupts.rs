@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use quarry_bson::RawValue;
+use quarry_bson::{RawArray, RawValue};
 use quarry_database::{Operation, check_running};
 
 use crate::error::{Error, Result};
@@ -81,6 +81,14 @@ pub(crate) fn is_over(units: usize) -> bool {
     !count(units) && check().is_err()
 }
 
+/// The element at a position. The walk there is counted before it begins.
+pub(crate) fn element_at(array: RawArray<'_>, index: usize) -> Result<Option<RawValue<'_>>> {
+    /// Its type, its name of at least one digit, and no value.
+    const ELEMENT_BYTES_MIN: usize = 3;
+    work(index.min(array.as_bytes().len() / ELEMENT_BYTES_MIN))?;
+    Ok(array.get(index))
+}
+
 #[inline]
 pub(crate) fn units_of_bytes(bytes: usize) -> usize {
     1 + bytes / BYTES_A_UNIT
@@ -125,4 +133,26 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_walk_to_an_element_ends_when_the_operation_does() {
+        const LAST: i32 = 2 * WORK_BETWEEN_LOOKS as i32;
+        let array: Value = (0..=LAST).map(Value::from).collect();
+        let RawValue::Array(array) = array.as_raw() else {
+            panic!("an array")
+        };
+        let operation = Arc::new(Operation::new(None));
+        let _running = run_as(Arc::clone(&operation));
+        let last = element_at(array, LAST as usize).unwrap();
+        assert_eq!(last, Some(RawValue::Int32(LAST)));
+        operation.kill();
+        assert!(element_at(array, LAST as usize).is_err());
+    }
 }

@@ -58,8 +58,9 @@ impl Found {
                 self.enter(document, part, after)
             }
             (RawValue::Array(array), Some((part, after))) => {
-                let at = part.index().and_then(|index| array.get(index as usize));
-                if let Some(element) = at {
+                if let Some(index) = part.index()
+                    && let Some(element) = interrupts::element_at(array, index as usize)?
+                {
                     self.collect(element, after)?;
                 }
                 for element in array {

@@ -198,8 +198,8 @@ fn collect<'a>(
             }
         }
         RawValue::Array(array) => {
-            if let Some(item) =
-                crate::field_path::array_index(name).and_then(|index| array.get(index as usize))
+            if let Some(index) = crate::field_path::array_index(name)
+                && let Some(item) = interrupts::element_at(array, index as usize)?
             {
                 collect(item, rest, values)?;
             }
