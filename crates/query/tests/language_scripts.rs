@@ -15,9 +15,7 @@
 //! Text is strict Extended JSON where it can be read so (only there is `{"$regex": ..}` an operator), and the
 //! shell's notation otherwise. `update!` and `upsert!` print every type. A request that is refused is followed by a line `=> error`.
 
-use std::fmt::Write;
-use std::fs;
-use std::path::Path;
+mod script;
 
 use quarry_bson::{Document, RawValue, extjson};
 use quarry_query::matcher::{MatchDetails, Matcher};
@@ -25,6 +23,7 @@ use quarry_query::projection::Projection;
 use quarry_query::sort::SortPattern;
 use quarry_query::update::Update;
 use quarry_query::{Error, Result};
+use script::Language;
 
 /// 2024-01-02T03:04:05.678Z.
 const NOW_MS: i64 = 1_704_164_645_678;
@@ -50,67 +49,34 @@ fn sorting() {
 }
 
 fn run(name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/scripts")
-        .join(format!("{name}.txt"));
-    let before = fs::read_to_string(&path).unwrap();
-    let after = replay(&before);
-    if std::env::var_os("UPDATE").is_some() {
-        fs::write(&path, after).unwrap();
-        return;
-    }
-    let differing: Vec<String> = before
-        .lines()
-        .zip(after.lines())
-        .enumerate()
-        .filter(|(_, (before, after))| before != after)
-        .map(|(number, (before, after))| {
-            format!("line {}\n  wanted {before}\n  got    {after}", number + 1)
-        })
-        .collect();
-    assert!(differing.is_empty(), "{}", differing.join("\n"));
-    assert_eq!(
-        before.lines().count(),
-        after.lines().count(),
-        "errors came or went"
-    );
+    script::run(&format!("scripts/{name}.txt"), &mut Requests::default());
 }
 
-/// The script with its results made anew.
-fn replay(script: &str) -> String {
-    let mut out = String::new();
-    let mut request = Ok(None);
-    for line in script.lines() {
-        let input = line.split(" => ").next().unwrap_or_default();
-        if line.is_empty() || line.starts_with('#') {
-            writeln!(out, "{line}").unwrap();
-        } else if line.starts_with("=> ") {
-            // A refusal, written anew after its request.
-        } else if line.starts_with('{') || line.starts_with('[') {
-            let result = match &request {
-                Ok(Some(request)) => answer(request, input).unwrap_or_else(|error| shown(&error)),
-                _ => "no request".to_owned(),
-            };
-            writeln!(out, "{input} => {result}").unwrap();
-        } else {
-            writeln!(out, "{input}").unwrap();
-            request = Request::parse(input).map(Some);
-            match &request {
-                Ok(Some(Request::Upsert {
-                    update,
-                    filter,
-                    exact,
-                })) => {
-                    let made = update.upsert_document(filter, NOW_MS);
-                    let made = made.map_or_else(|error| shown(&error), |made| print(&made, *exact));
-                    writeln!(out, "=> {}", hide_generated_id(made)).unwrap();
-                }
-                Err(error) => writeln!(out, "=> {}", shown(error)).unwrap(),
-                Ok(_) => {}
+/// The request that was read last, unless it was refused.
+#[derive(Default)]
+struct Requests(Option<Request>);
+
+impl Language for Requests {
+    fn request(&mut self, line: &str) -> Option<String> {
+        match Request::parse(line) {
+            Ok(request) => {
+                let said = request.upserted();
+                self.0 = Some(request);
+                said
+            }
+            Err(error) => {
+                self.0 = None;
+                Some(shown(&error))
             }
         }
     }
-    out
+
+    fn answer(&mut self, input: &str) -> String {
+        match &self.0 {
+            Some(request) => answer(request, input).unwrap_or_else(|error| shown(&error)),
+            None => "no request".to_owned(),
+        }
+    }
 }
 
 enum Request {
@@ -133,6 +99,21 @@ enum Request {
 }
 
 impl Request {
+    /// The document that an upsert inserts.
+    fn upserted(&self) -> Option<String> {
+        let Request::Upsert {
+            update,
+            filter,
+            exact,
+        } = self
+        else {
+            return None;
+        };
+        let made = update.upsert_document(filter, NOW_MS);
+        let made = made.map_or_else(|error| shown(&error), |made| print(&made, *exact));
+        Some(hide_generated_id(made))
+    }
+
     fn parse(line: &str) -> Result<Request> {
         let (verb, rest) = line.split_once(' ').unwrap();
         let exact = verb.ends_with('!');

@@ -10,16 +10,16 @@
 //! ```
 //! A request that is refused is followed by a line `=> error`.
 
+mod script;
+
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, extjson};
 use quarry_query::expression::{Context, Expression, ExpressionContext};
 use quarry_query::matcher::Matcher;
 use quarry_query::pipeline::{ForeignCollections, Pipeline, Run, Source};
 use quarry_query::{Error, Result};
+use script::Language;
 
 /// 2024-01-02T03:04:05.678Z.
 const NOW_MS: i64 = 1_704_164_645_678;
@@ -35,31 +35,12 @@ fn stages() {
 }
 
 fn run(name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/pipeline_scripts")
-        .join(format!("{name}.txt"));
-    let before = fs::read_to_string(&path).unwrap();
-    let after = replay(&before);
-    if std::env::var_os("UPDATE").is_some() {
-        fs::write(&path, after).unwrap();
-        return;
-    }
-    let pairs = before
-        .lines()
-        .zip(after.lines())
-        .enumerate()
-        .filter(|(_, (before, after))| before != after);
-    let differing: Vec<String> = pairs
-        .map(|(number, (before, after))| {
-            format!("line {}\n  wanted {before}\n  got    {after}", number + 1)
-        })
-        .collect();
-    assert!(differing.is_empty(), "{}", differing.join("\n"));
-    assert_eq!(
-        before.lines().count(),
-        after.lines().count(),
-        "errors came or went"
-    );
+    let mut requests = Requests {
+        request: None,
+        foreign: Collections::default(),
+        context: ExpressionContext::at(NOW_MS),
+    };
+    script::run(&format!("pipeline_scripts/{name}.txt"), &mut requests);
 }
 
 enum Request {
@@ -68,51 +49,50 @@ enum Request {
     Needs(Pipeline),
 }
 
-/// The script with its results made anew.
-fn replay(script: &str) -> String {
-    let mut out = String::new();
-    let mut foreign = Collections::default();
-    let mut context = ExpressionContext::at(NOW_MS);
-    let mut request = None;
-    for line in script.lines() {
-        let input = line.split(" => ").next().unwrap();
-        if line.is_empty() || line.starts_with('#') {
-            writeln!(out, "{line}").unwrap();
-        } else if line.starts_with("=> ") {
-            // Written anew after its request.
-        } else if line.starts_with('{') || line.starts_with('[') {
-            let result = request.as_ref().map_or_else(
-                || "no request".to_owned(),
-                |request| answer(request, input, &foreign),
-            );
-            writeln!(out, "{input} => {result}").unwrap();
-        } else {
-            writeln!(out, "{input}").unwrap();
-            let (verb, rest) = input.split_once(' ').unwrap();
-            if verb == "let" {
-                context = ExpressionContext::at(NOW_MS);
+/// The request that was read last, unless it was refused, and what those before it have set.
+struct Requests {
+    request: Option<Request>,
+    foreign: Collections,
+    context: ExpressionContext,
+}
+
+impl Language for Requests {
+    fn request(&mut self, line: &str) -> Option<String> {
+        let (verb, rest) = line.split_once(' ').unwrap();
+        match verb {
+            "let" => {
+                self.context = ExpressionContext::at(NOW_MS);
                 let variables = value_of(rest);
-                if let Err(error) = context.bind_let(variables.as_document().unwrap()) {
-                    writeln!(out, "=> {}", shown(&error)).unwrap();
-                }
-                continue;
+                let bound = self.context.bind_let(variables.as_document().unwrap());
+                bound.err().map(|error| shown(&error))
             }
-            if verb == "foreign" {
+            "foreign" => {
                 let (name, documents) = rest.split_once(' ').unwrap();
-                foreign.0.insert(name.to_owned(), documents_of(documents));
-                continue;
+                self.foreign
+                    .0
+                    .insert(name.to_owned(), documents_of(documents));
+                None
             }
-            match parse(verb, rest, &context) {
-                Ok(Request::Needs(pipeline)) => writeln!(out, "=> {}", needs(&pipeline)).unwrap(),
-                Ok(parsed) => request = Some(parsed),
-                Err(error) => {
-                    writeln!(out, "=> {}", shown(&error)).unwrap();
-                    request = None;
+            _ => match parse(verb, rest, &self.context) {
+                Ok(Request::Needs(pipeline)) => Some(needs(&pipeline)),
+                Ok(parsed) => {
+                    self.request = Some(parsed);
+                    None
                 }
-            }
+                Err(error) => {
+                    self.request = None;
+                    Some(shown(&error))
+                }
+            },
         }
     }
-    out
+
+    fn answer(&mut self, input: &str) -> String {
+        match &self.request {
+            Some(request) => answer(request, input, &self.foreign),
+            None => "no request".to_owned(),
+        }
+    }
 }
 
 fn parse(verb: &str, rest: &str, context: &ExpressionContext) -> Result<Request> {
