@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -24,8 +24,6 @@ const STOPPED: u8 = 2;
 pub struct Operation {
     /// Why the operation is to end; the first reason stays.
     wish: AtomicU8,
-    awaits_sync: AtomicBool,
-    commits_once: AtomicBool,
     deadline: Option<Instant>,
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     /// Index keys that its plans looked at.
@@ -69,27 +67,6 @@ impl Operation {
     /// Whether the operation is to end, for killOp or because the server stops.
     pub fn is_killed(&self) -> bool {
         self.wish.load(Ordering::Relaxed) != GOES_ON
-    }
-
-    /// Announces that somebody will wait until what the operation commits is durable, so that its sync may begin early.
-    pub fn await_sync(&self) {
-        self.awaits_sync.store(true, Ordering::Relaxed);
-    }
-
-    /// Like `await_sync`, for an operation that commits once and does nothing but wait afterwards.
-    pub fn await_sync_alone(&self) {
-        self.await_sync();
-        self.commits_once.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether somebody will wait until what the operation commits is durable.
-    pub fn awaits_sync(&self) -> bool {
-        self.awaits_sync.load(Ordering::Relaxed)
-    }
-
-    /// Whether the operation commits once and does nothing but wait afterwards.
-    pub fn commits_once(&self) -> bool {
-        self.commits_once.load(Ordering::Relaxed)
     }
 
     /// When the operation has run out of time.

@@ -45,7 +45,13 @@ fn fill(database: &Database) {
         .collect();
     let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
     for piece in raw.chunks(500) {
-        let done = database.insert_piece(&Operation::default(), &namespace(), piece, true);
+        let done = database.insert_piece(
+            &Operation::default(),
+            &namespace(),
+            piece,
+            true,
+            Level::Written,
+        );
         assert!(done.unwrap().errors.is_empty());
     }
 }
@@ -270,13 +276,20 @@ fn put(database: &Database, id: i32, u: Option<i32>) {
             Ok(Change::Replace)
         }
     };
-    let done = database.modify_piece(&operation, &namespace(), ident, &keys, &mut change);
+    let done = database.modify_piece(
+        &operation,
+        &namespace(),
+        ident,
+        &keys,
+        Level::Written,
+        &mut change,
+    );
     let done = done.unwrap();
     assert!(done.error.is_none(), "{:?}", done.error);
     if let (0, Some(u)) = (done.matched, u) {
         let document = doc! { "_id": id, "u": u };
         let raw = [document.as_raw()];
-        let done = database.insert_piece(&operation, &namespace(), &raw, true);
+        let done = database.insert_piece(&operation, &namespace(), &raw, true, Level::Written);
         assert!(done.unwrap().errors.is_empty());
     }
 }
@@ -345,6 +358,7 @@ fn a_duplicate_that_is_gone_before_the_end_does_not_fail_the_build() {
             &namespace(),
             &[doc! { "_id": 999, "u": 7 }.as_raw()],
             true,
+            Level::Written,
         );
         let refused = refused.unwrap();
         assert_eq!(
@@ -362,7 +376,13 @@ fn a_build_over_nothing_but_duplicates_ends() {
     let documents: Vec<Document> = (0..3000).map(|i| doc! { "_id": i, "u": 1 }).collect();
     for piece in documents.chunks(500) {
         let raw: Vec<RawDocument<'_>> = piece.iter().map(Document::as_raw).collect();
-        let done = database.insert_piece(&Operation::default(), &namespace(), &raw, true);
+        let done = database.insert_piece(
+            &Operation::default(),
+            &namespace(),
+            &raw,
+            true,
+            Level::Written,
+        );
         assert_eq!(done.unwrap().inserted, 500);
     }
     let looks = Arc::new(AtomicUsize::new(0));
@@ -447,12 +467,19 @@ fn try_put(database: &Database, id: i32, u: i32) {
         Ok(Change::Replace)
     };
     let ident = collection.ident;
-    let done = database.modify_piece(&operation, &namespace(), ident, &keys, &mut change);
+    let done = database.modify_piece(
+        &operation,
+        &namespace(),
+        ident,
+        &keys,
+        Level::Written,
+        &mut change,
+    );
     let done = done.unwrap();
     assert!(done.error.is_none_or(|error| error.code() == 11_000));
     if done.matched == 0 {
         let raw = [document.as_raw()];
-        let done = database.insert_piece(&operation, &namespace(), &raw, true);
+        let done = database.insert_piece(&operation, &namespace(), &raw, true, Level::Written);
         let errors = done.unwrap().errors;
         assert!(errors.iter().all(|(_, error)| error.code() == 11_000));
     }

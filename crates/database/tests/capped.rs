@@ -55,9 +55,9 @@ impl Setup {
         let documents: Vec<Document> = ids.iter().map(|id| doc! { "_id": *id }).collect();
         let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
         let operation = Operation::default();
-        let inserted = self
-            .database()
-            .insert_piece(&operation, &namespace(), &raw, true);
+        let inserted =
+            self.database()
+                .insert_piece(&operation, &namespace(), &raw, true, Level::Written);
         assert_eq!(inserted.unwrap().inserted, ids.len() as u64);
     }
 
@@ -85,6 +85,7 @@ impl Setup {
                 &namespace(),
                 collection.ident,
                 keys,
+                Level::Written,
                 &mut |_, _, _| Ok(Change::Delete),
             )
             .unwrap();

@@ -21,7 +21,13 @@ fn namespace() -> Namespace {
 fn insert(database: &Database, documents: &[Document], ordered: bool) -> quarry_database::Inserted {
     let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
     database
-        .insert_piece(&Operation::default(), &namespace(), &raw, ordered)
+        .insert_piece(
+            &Operation::default(),
+            &namespace(),
+            &raw,
+            ordered,
+            Level::Written,
+        )
         .unwrap()
 }
 
@@ -62,6 +68,7 @@ fn modify(
             &namespace(),
             collection.ident,
             &keys,
+            Level::Written,
             &mut |_, old, out| compute(old, out),
         )
         .unwrap()
@@ -401,4 +408,22 @@ fn data_of_the_version_before_is_opened_and_named_anew_and_that_of_a_later_one_i
     assert_eq!(insert(&database, &[doc! { "_id": 1 }], true).inserted, 1);
     let later = data_of(3).1.err().unwrap();
     assert!(later.to_string().contains("format version 3"), "{later}");
+}
+
+/// Nobody waits for the sync here: what is durable is so because the insert was handed to the journal that way.
+#[test]
+fn a_piece_is_handed_to_the_journal_as_it_will_be_waited_for() {
+    let database = Database::open_in_memory().unwrap();
+    let namespace = Namespace::parse("db.c").unwrap();
+    let operation = Operation::default();
+    let insert = |id: i32, level: Level| {
+        let document = doc! { "_id": id };
+        let documents = [document.as_raw()];
+        let inserted = database.insert_piece(&operation, &namespace, &documents, true, level);
+        inserted.unwrap().lsn.unwrap()
+    };
+    let lsn = insert(1, Level::Written);
+    assert!(database.journal().durable_lsn() < lsn);
+    let lsn = insert(2, Level::Durable);
+    assert!(database.journal().durable_lsn() >= lsn);
 }

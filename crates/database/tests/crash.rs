@@ -70,6 +70,7 @@ fn an_engine_does_not_become_durable_behind_a_journal_that_is_gone() {
         &namespace(),
         &[document.as_raw()],
         true,
+        Level::Written,
     );
     assert!(inserted.unwrap().lsn.is_some());
     drop(database);
@@ -189,7 +190,7 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
             .collect();
         let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
         let done = database
-            .insert_piece(&operation, &namespace(), &raw, false)
+            .insert_piece(&operation, &namespace(), &raw, false, Level::Written)
             .unwrap();
         let refused: Vec<usize> = done.errors.iter().map(|(position, _)| *position).collect();
         for (position, id) in ids
@@ -213,6 +214,7 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
             &namespace(),
             collection.ident,
             &keys,
+            Level::Written,
             &mut |key, _, out| {
                 if deletes {
                     return Ok(Change::Delete);

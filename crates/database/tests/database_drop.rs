@@ -34,7 +34,7 @@ fn namespace(number: usize) -> Namespace {
 
 fn insert(database: &Database, into: &Namespace, document: &Document) {
     let raw = [document.as_raw()];
-    let done = database.insert_piece(&Operation::default(), into, &raw, true);
+    let done = database.insert_piece(&Operation::default(), into, &raw, true, Level::Written);
     assert_eq!(done.unwrap().inserted, 1);
 }
 
@@ -201,7 +201,8 @@ fn a_writer_that_was_there_before_the_drop_ends_and_leaves_nothing() {
                 Ok(Change::Replace)
             };
             let ident = collection.ident;
-            let done = database.modify_piece(&operation, into, ident, &keys, &mut change);
+            let done =
+                database.modify_piece(&operation, into, ident, &keys, Level::Written, &mut change);
             assert_eq!(done.unwrap().modified, 1);
         });
         writes.1.recv().unwrap();

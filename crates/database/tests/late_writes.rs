@@ -63,9 +63,13 @@ impl Setup {
     fn insert_with(&self, id: i32, filler: &str) -> Result<(), Error> {
         let document = doc! { "_id": id, "n": id, "filler": filler };
         let operation = Operation::default();
-        let inserted =
-            self.database
-                .insert_piece(&operation, &namespace(), &[document.as_raw()], true)?;
+        let inserted = self.database.insert_piece(
+            &operation,
+            &namespace(),
+            &[document.as_raw()],
+            true,
+            Level::Written,
+        )?;
         assert!(inserted.errors.is_empty(), "{:?}", inserted.errors);
         Ok(())
     }
@@ -74,9 +78,14 @@ impl Setup {
         let ident = self.database.collection(&namespace())?.unwrap().ident;
         let (keys, operation) = ([self.key(id)], Operation::default());
         let mut delete = |_, _: RawDocument<'_>, _: &mut Vec<u8>| Ok(Change::Delete);
-        let deleted =
-            self.database
-                .modify_piece(&operation, &namespace(), ident, &keys, &mut delete)?;
+        let deleted = self.database.modify_piece(
+            &operation,
+            &namespace(),
+            ident,
+            &keys,
+            Level::Written,
+            &mut delete,
+        )?;
         match deleted.error {
             Some(error) => Err(error),
             None => Ok(()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
-use quarry_database::{Change, Database, KeyRange, Namespace, Operation, Options};
+use quarry_database::{Change, Database, KeyRange, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_storage::Memory;
 
@@ -34,6 +34,7 @@ fn insert(database: &Database, document: &Document) {
             &namespace(),
             &[document.as_raw()],
             true,
+            Level::Written,
         )
         .unwrap();
     assert!(inserted.errors.is_empty(), "{:?}", inserted.errors);
@@ -49,6 +50,7 @@ fn change(database: &Database, id: i32, n: Option<i64>) {
             &namespace(),
             collection.ident,
             &[key],
+            Level::Written,
             &mut |_, _, new| {
                 let Some(n) = n else {
                     return Ok(Change::Delete);

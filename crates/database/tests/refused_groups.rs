@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quarry_bson::doc;
-use quarry_database::{Database, Error, Namespace, Operation, Options};
+use quarry_database::{Database, Error, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Error as StorageError, Faulty, Memory};
 
@@ -19,7 +19,13 @@ fn open(engine: &Arc<Faulty>, files: &SimulatedFiles) -> Database {
 fn insert(database: &Database, namespace: &Namespace, id: i32) -> Result<(), Error> {
     let document = doc! { "_id": id };
     let operation = Operation::default();
-    let inserted = database.insert_piece(&operation, namespace, &[document.as_raw()], true)?;
+    let inserted = database.insert_piece(
+        &operation,
+        namespace,
+        &[document.as_raw()],
+        true,
+        Level::Written,
+    )?;
     assert!(inserted.errors.is_empty(), "{:?}", inserted.errors);
     Ok(())
 }

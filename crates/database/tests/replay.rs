@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quarry_bson::doc;
-use quarry_database::{Database, Error, Namespace, Operation, Options};
+use quarry_database::{Database, Error, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Memory};
 
@@ -32,7 +32,14 @@ fn journal() -> (Arc<Memory>, SimulatedFiles) {
     for id in 0..INSERTS {
         let document = doc! { "_id": id, "text": "some text" };
         let operation = Operation::default();
-        (database.insert_piece(&operation, &namespace, &[document.as_raw()], true)).unwrap();
+        (database.insert_piece(
+            &operation,
+            &namespace,
+            &[document.as_raw()],
+            true,
+            Level::Written,
+        ))
+        .unwrap();
     }
     database.close().unwrap();
     (before, files)
@@ -63,7 +70,14 @@ fn small_groups_go_to_the_engine_together() {
     let other = Namespace::new("db", "other").unwrap();
     let document = doc! { "_id": 1 };
     let operation = Operation::default();
-    (database.insert_piece(&operation, &other, &[document.as_raw()], true)).unwrap();
+    (database.insert_piece(
+        &operation,
+        &other,
+        &[document.as_raw()],
+        true,
+        Level::Written,
+    ))
+    .unwrap();
     assert_eq!(count(&database), INSERTS as u64);
     database.close().unwrap();
 }

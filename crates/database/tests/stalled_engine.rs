@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use quarry_bson::doc;
-use quarry_database::{Database, Error, Namespace, Operation, Options, Result};
+use quarry_database::{Database, Error, Level, Namespace, Operation, Options, Result};
 use quarry_storage::{Engine, Faulty, Memory};
 
 /// A wait for another thread that ends in error; far below the time after which a stalled engine is given up.
@@ -39,8 +39,13 @@ impl Setup {
             let _running = quarry_database::run_as(Arc::clone(&on_thread));
             let namespace = Namespace::new("db", "c").unwrap();
             let document = doc! { "_id": id };
-            let inserted =
-                database.insert_piece(&on_thread, &namespace, &[document.as_raw()], true);
+            let inserted = database.insert_piece(
+                &on_thread,
+                &namespace,
+                &[document.as_raw()],
+                true,
+                Level::Written,
+            );
             let _ = done.send(inserted.map(drop));
         });
         (operation, is_done)

@@ -46,7 +46,9 @@ impl Fixture {
     }
 
     fn begin(&self, reads: UnitReads) -> WriteUnit {
-        self.database.begin(&self.operation, reads).unwrap()
+        self.database
+            .begin(&self.operation, reads, Level::Written)
+            .unwrap()
     }
 
     fn collection(&self) -> Arc<Collection> {
@@ -61,8 +63,13 @@ impl Fixture {
     /// Inserts outside of any unit.
     fn insert(&self, document: &Document) -> Result<(), Error> {
         let documents = [document.as_raw()];
-        let inserted =
-            (self.database).insert_piece(&self.operation, &self.namespace, &documents, true)?;
+        let inserted = (self.database).insert_piece(
+            &self.operation,
+            &self.namespace,
+            &documents,
+            true,
+            Level::Written,
+        )?;
         match inserted.errors.into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),
@@ -113,6 +120,7 @@ impl Fixture {
             &self.namespace,
             self.collection().ident,
             &[self.key(id)],
+            Level::Written,
             &mut compute(new),
         )?;
         match changed.error {
@@ -281,6 +289,7 @@ fn a_unit_goes_on_with_its_locks_on_another_thread() {
         &fixture.namespace,
         &[documents[0].as_raw()],
         true,
+        Level::Written,
     );
     assert_eq!(waited.unwrap_err().code(), 50);
     std::thread::scope(|scope| {

@@ -191,7 +191,7 @@ mod tests {
         let document = doc! { "_id": 1, "in": into };
         let raw: [RawDocument<'_>; 1] = [document.as_raw()];
         let operation = Operation::default();
-        let done = database.insert_piece(&operation, &namespace(into), &raw, true);
+        let done = database.insert_piece(&operation, &namespace(into), &raw, true, Level::Written);
         assert_eq!(done.unwrap().inserted, 1, "{into}");
         let collection = database.collection(&namespace(into)).unwrap();
         collection.unwrap().ident

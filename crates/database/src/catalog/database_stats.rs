@@ -219,13 +219,21 @@ mod tests {
     use super::*;
     use crate::database::Database;
     use crate::keyspace::namespace::Namespace;
+    use quarry_journal::Level;
 
     fn insert(database: &Database, namespace: &str, documents: i32, filler: usize) {
         let namespace = Namespace::parse(namespace).unwrap();
         for id in 0..documents {
             let document = doc! { "_id": id, "filler": "x".repeat(filler) };
             let operation = Operation::default();
-            (database.insert_piece(&operation, &namespace, &[document.as_raw()], true)).unwrap();
+            (database.insert_piece(
+                &operation,
+                &namespace,
+                &[document.as_raw()],
+                true,
+                Level::Written,
+            ))
+            .unwrap();
         }
     }
 

@@ -51,35 +51,44 @@ impl Database {
         Ok(self.counts(collection)?.documents)
     }
 
-    /// Inserts documents, each with its `_id` first, as one piece.
+    /// Inserts documents, each with its `_id` first, as one piece. `level` is the one that the caller will `settle` for: it
+    /// says how the piece is handed to the journal, and nothing is waited for here.
     pub fn insert_piece(
         &self,
         operation: &Operation,
         namespace: &Namespace,
         documents: &[RawDocument<'_>],
         ordered: bool,
+        level: Level,
     ) -> Result<Inserted> {
         self.writer
-            .insert_piece(operation, namespace, documents, ordered)
+            .insert_piece(operation, namespace, documents, ordered, level)
     }
 
-    /// Changes or deletes the records of one collection that still stand under `record_keys`, as one piece.
+    /// Changes or deletes the records of one collection that still stand under `record_keys`, as one piece. `level`
+    /// is as for `insert_piece`.
     pub fn modify_piece(
         &self,
         operation: &Operation,
         namespace: &Namespace,
         expected: Ident,
         record_keys: &[Vec<u8>],
+        level: Level,
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
         self.writer
-            .modify_piece(operation, namespace, expected, record_keys, compute)
+            .modify_piece(operation, namespace, expected, record_keys, level, compute)
     }
 
     /// Begins a unit of several pieces, which is committed as a whole by `commit`. It may outlive the operation and its
     /// thread; dropped, it has changed nothing. It waits for nobody: what others have locked is a WriteConflict.
-    pub fn begin(&self, operation: &Operation, reads: UnitReads) -> Result<WriteUnit> {
-        self.writer.begin(operation, reads)
+    pub fn begin(
+        &self,
+        operation: &Operation,
+        reads: UnitReads,
+        level: Level,
+    ) -> Result<WriteUnit> {
+        self.writer.begin(operation, reads, level)
     }
 
     /// The reader of the unit: it sees the unit's own writes over the latest state or its snapshot.

@@ -257,7 +257,13 @@ mod tests {
         let namespace = Namespace::parse(name).unwrap();
         let documents = [document.as_raw()];
         let inserted = database
-            .insert_piece(&Operation::default(), &namespace, &documents, true)
+            .insert_piece(
+                &Operation::default(),
+                &namespace,
+                &documents,
+                true,
+                crate::Level::Written,
+            )
             .unwrap();
         assert_eq!(inserted.inserted, 1);
         inserted.lsn.unwrap()

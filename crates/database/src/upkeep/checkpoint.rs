@@ -125,8 +125,14 @@ mod tests {
         let document = doc! { "_id": number, "filler": "x".repeat(100_000) };
         quarry_timing::begin_operation(Instant::now());
         let operation = Operation::default();
-        let inserted =
-            (database.insert_piece(&operation, &namespace, &[document.as_raw()], true)).unwrap();
+        let inserted = (database.insert_piece(
+            &operation,
+            &namespace,
+            &[document.as_raw()],
+            true,
+            Level::Written,
+        ))
+        .unwrap();
         (database.acknowledge(inserted.lsn.unwrap(), Level::Durable)).unwrap();
         let ended = quarry_timing::end_operation(OperationKind::Insert);
         ended.work(quarry_timing::Work::Checkpoint)
@@ -230,7 +236,14 @@ mod tests {
         let document = doc! { "_id": -1 };
         let namespace = Namespace::new("db", "c").unwrap();
         let operation = Operation::default();
-        (database.insert_piece(&operation, &namespace, &[document.as_raw()], true)).unwrap();
+        (database.insert_piece(
+            &operation,
+            &namespace,
+            &[document.as_raw()],
+            true,
+            Level::Written,
+        ))
+        .unwrap();
         database.sync().unwrap_err();
         let (closed, is_closed) = std::sync::mpsc::channel();
         let closing = Arc::clone(&database);

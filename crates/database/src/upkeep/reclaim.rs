@@ -160,7 +160,13 @@ mod tests {
         for number in 0..COLLECTIONS {
             let documents = [document.as_raw()];
             database
-                .insert_piece(&operation, &collection(number), &documents, true)
+                .insert_piece(
+                    &operation,
+                    &collection(number),
+                    &documents,
+                    true,
+                    Level::Written,
+                )
                 .unwrap();
         }
         // Nothing is taken back before the last one is dropped.
@@ -178,8 +184,13 @@ mod tests {
         });
         let ticks = engine.durable_looks() - looks;
         for number in (0..COLLECTIONS).filter(|number| !is_dropped(*number)) {
-            let found =
-                database.insert_piece(&operation, &collection(number), &[document.as_raw()], true);
+            let found = database.insert_piece(
+                &operation,
+                &collection(number),
+                &[document.as_raw()],
+                true,
+                Level::Written,
+            );
             assert_eq!(found.unwrap().errors.len(), 1, "{number} lost its document");
         }
         database.close().unwrap();

@@ -75,7 +75,7 @@ impl Fixture {
         let operation = Operation::default();
         let inserted = self
             .database
-            .insert_piece(&operation, &self.namespace, &raw, true)
+            .insert_piece(&operation, &self.namespace, &raw, true, Level::Written)
             .unwrap();
         assert_eq!(inserted.inserted, documents.len() as u64);
     }
@@ -93,6 +93,7 @@ impl Fixture {
                 &self.namespace,
                 collection.ident,
                 &keys,
+                Level::Written,
                 &mut |at, _, out| {
                     out.extend_from_slice(documents[at].as_bytes());
                     Ok(Change::Replace)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use quarry_bson::{RawDocument, RawValue};
-use quarry_journal::Until;
+use quarry_journal::{Level, Until};
 use quarry_timing::Phase;
 use smallvec::SmallVec;
 
@@ -42,6 +42,7 @@ impl Writer {
         namespace: &Namespace,
         documents: &[RawDocument<'_>],
         ordered: bool,
+        level: Level,
     ) -> Result<Inserted> {
         let mut unit = Unit::of_one_piece(&self.parts.locks);
         let (collection, turn) = self.hold_to_insert(&mut unit, namespace, documents, operation)?;
@@ -61,18 +62,18 @@ impl Writer {
         let errors = insert.into_errors();
         // A capped collection is held alone: all its writers would wait. A large batch ends its turn before its sync.
         let is_small = large < LARGE_BATCH_BYTES;
-        let waits_alone = self.keeps_locks_over_sync && operation.commits_once() && is_small;
+        let waits_alone = self.keeps_locks_over_sync && documents.len() == 1 && is_small;
         let until = match waits_alone && collection.is_clustered() {
             true => Until::Synced,
             false => Until::Applied,
         };
-        let mut lsn = self.commit_piece(operation, &collection, piece, until)?;
+        let mut lsn = self.commit_piece(level, &collection, piece, until)?;
         drop(admitted);
         if let Some(capped) = collection.capped {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
             self.trim_capped(&collection, detail, capped, &mut rest)?;
-            lsn = match self.commit_piece(operation, &collection, rest, Until::Applied) {
+            lsn = match self.commit_piece(level, &collection, rest, Until::Applied) {
                 Ok(trimmed) => trimmed.or(lsn),
                 // Nobody knows what the journal holds, of what was inserted as well.
                 Err(unknown @ Error::OutcomeUnknown(_)) => return Err(unknown),

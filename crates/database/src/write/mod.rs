@@ -17,7 +17,7 @@ pub(crate) mod unit;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quarry_journal::Until;
+use quarry_journal::{Level, Until};
 use quarry_storage::Engine;
 use rustc_hash::FxHashMap;
 
@@ -96,7 +96,7 @@ impl Writer {
     /// collection for itself, waits for the sync too.
     fn commit_piece(
         &self,
-        operation: &Operation,
+        level: Level,
         collection: &Collection,
         mut piece: Piece,
         until: Until,
@@ -128,7 +128,7 @@ impl Writer {
             },
             operations: &piece.operations,
         };
-        let syncing = operation.awaits_sync().then_some(until);
+        let syncing = (level == Level::Durable).then_some(until);
         self.parts
             .commits
             .commit_whole(syncing, &header, batch)
@@ -136,9 +136,9 @@ impl Writer {
     }
 
     /// Begins a unit of several pieces.
-    pub fn begin(&self, operation: &Operation, over: UnitReads) -> Result<WriteUnit> {
+    pub fn begin(&self, operation: &Operation, over: UnitReads, level: Level) -> Result<WriteUnit> {
         operation.check()?;
-        WriteUnit::begin(&self.parts.locks, &self.parts.reads, over)
+        WriteUnit::begin(&self.parts.locks, &self.parts.reads, over, level)
     }
 
     /// The reader of a unit.
@@ -159,7 +159,7 @@ impl Writer {
             operations: &whole.operations,
         };
         let _admitted = self.admit(whole.batch.bytes_len(), operation)?;
-        let syncing = operation.awaits_sync().then_some(Until::Applied);
+        let syncing = (unit.level == Level::Durable).then_some(Until::Applied);
         let lsn = self
             .parts
             .commits

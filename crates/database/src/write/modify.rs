@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use quarry_bson::RawDocument;
-use quarry_journal::Until;
+use quarry_journal::{Level, Until};
 
 use super::Writer;
 use super::modified_keys::ModifiedKeys;
@@ -55,6 +55,7 @@ impl Writer {
         namespace: &Namespace,
         expected: Ident,
         record_keys: &[Vec<u8>],
+        level: Level,
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
         let mut unit = Unit::of_one_piece(&self.parts.locks);
@@ -78,7 +79,7 @@ impl Writer {
             self.keep_record_id(&collection, change.deleted(), &mut piece)?;
         }
         let mut outcome = change.outcome;
-        outcome.lsn = self.commit_piece(operation, &collection, piece, Until::Applied)?;
+        outcome.lsn = self.commit_piece(level, &collection, piece, Until::Applied)?;
         Ok(outcome)
     }
 

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use quarry_journal::Level;
 use quarry_storage::{Cursor, KeyRange, Overlay, WriteBatch};
 use smallvec::SmallVec;
 
@@ -95,6 +96,8 @@ pub(super) struct Unit<L: Deref<Target = WriteLocks>> {
 /// A unit of several pieces. Dropped, it has changed nothing and gives its locks back.
 pub struct WriteUnit {
     pub(super) unit: Unit<Arc<WriteLocks>>,
+    /// The level that its commit will be waited for.
+    pub(super) level: Level,
 }
 
 /// The writes that the pieces of a unit have staged so far, and the state that it reads beneath.
@@ -143,6 +146,7 @@ impl WriteUnit {
         tables: &Arc<WriteLocks>,
         reads: &Reads,
         over: UnitReads,
+        level: Level,
     ) -> Result<WriteUnit> {
         // The epoch of the locks comes first: what the catalog names from here on is not reclaimed.
         let locks = UnitLocks::of_many_pieces(Arc::clone(tables));
@@ -164,6 +168,7 @@ impl WriteUnit {
                 locks,
                 own: Some(own),
             },
+            level,
         })
     }
 

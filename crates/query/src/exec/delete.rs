@@ -16,6 +16,7 @@ pub fn delete(
     let target = Target::new(
         database,
         operation,
+        level,
         request.namespace,
         request.filter,
         request.hint,

@@ -35,6 +35,7 @@ pub fn find_and_modify(
     let target = Target::new(
         database,
         operation,
+        level,
         request.namespace,
         request.filter,
         request.hint,

@@ -24,6 +24,7 @@ pub fn insert(
     let mut insertion = Insertion {
         database,
         operation,
+        level,
         namespace: request.namespace,
         is_ordered: request.is_ordered,
         keeps_empty_timestamps: request.keeps_empty_timestamps,
@@ -44,6 +45,7 @@ pub fn insert(
 struct Insertion<'i> {
     database: &'i Database,
     operation: &'i Operation,
+    level: Level,
     namespace: &'i Namespace,
     is_ordered: bool,
     keeps_empty_timestamps: bool,
@@ -117,9 +119,13 @@ impl Insertion<'_> {
             .iter()
             .map(|document| Ok(RawDocument::new(document.bytes())?))
             .collect::<Result<Vec<_>>>()?;
-        let inserted =
-            self.database
-                .insert_piece(self.operation, self.namespace, &documents, self.is_ordered);
+        let inserted = self.database.insert_piece(
+            self.operation,
+            self.namespace,
+            &documents,
+            self.is_ordered,
+            self.level,
+        );
         let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) if self.outcome.inserted > 0 && is_of_documents(&error) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, Database, Error, Ident, Modified, Namespace, Operation, PIECE_BYTES_MAX,
+    Change, Database, Error, Ident, Level, Modified, Namespace, Operation, PIECE_BYTES_MAX,
     PIECE_DOCUMENTS_MAX, PlanSummary, View,
 };
 use quarry_timing::{Phase, phase};
@@ -29,6 +29,8 @@ const ATTEMPTS_MAX: u32 = 1000;
 pub(super) struct Target<'t> {
     pub database: &'t Database,
     pub operation: &'t Operation,
+    /// The level that its pieces will be waited for.
+    pub level: Level,
     pub namespace: &'t Namespace,
     filter: RawDocument<'t>,
     hint: Option<RawValue<'t>>,
@@ -66,6 +68,7 @@ impl<'t> Target<'t> {
     pub fn new(
         database: &'t Database,
         operation: &'t Operation,
+        level: Level,
         namespace: &'t Namespace,
         filter: RawDocument<'t>,
         hint: Option<RawValue<'t>>,
@@ -76,6 +79,7 @@ impl<'t> Target<'t> {
             context,
             database,
             operation,
+            level,
             namespace,
             filter,
             hint,
@@ -230,9 +234,14 @@ impl<'t> Target<'t> {
             let _scope = phase(Phase::Splice);
             compute(document, &details, out)
         };
-        let outcome =
-            self.database
-                .modify_piece(self.operation, self.namespace, ident, keys, &mut change);
+        let outcome = self.database.modify_piece(
+            self.operation,
+            self.namespace,
+            ident,
+            keys,
+            self.level,
+            &mut change,
+        );
         let Modified {
             matched,
             modified,
@@ -353,7 +362,7 @@ fn is_indexed(view: &View, index: Option<Ident>, document: RawDocument<'_>) -> R
 
 impl Totals {
     /// Waits for what was committed, then tells the error, if any.
-    pub fn settle(&mut self, database: &Database, level: quarry_database::Level) -> Result<()> {
+    pub fn settle(&mut self, database: &Database, level: Level) -> Result<()> {
         database.settle(self.lsn, level)?;
         self.error.take().map_or(Ok(()), Err)
     }
@@ -363,12 +372,10 @@ impl Totals {
 mod tests {
     //! Changes of more documents than a scan can remember; the bound is small here.
 
-    use quarry_bson::{Document, doc};
-    use quarry_database::Level;
-
     use super::super::request::{DeleteRequest, FindRequest, InsertRequest, UpdateRequest};
     use super::super::{delete, find, insert, update};
     use super::*;
+    use quarry_bson::{Document, doc};
 
     /// Several times what a scan remembers.
     const DOCUMENTS: i32 = 1500;

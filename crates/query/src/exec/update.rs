@@ -25,6 +25,7 @@ pub fn update(
     let target = Target::new(
         database,
         operation,
+        level,
         request.namespace,
         request.filter,
         request.hint,
@@ -96,6 +97,7 @@ pub(super) fn insert_upserted(
         target.namespace,
         &[document.as_raw()],
         true,
+        target.level,
     )?;
     match inserted.errors.pop() {
         None => {

@@ -58,7 +58,6 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let request = parse(&namespace, &context, invocation.body)?;
     let is_remove = request.update.is_none();
     let level = writes::level(invocation);
-    writes::announce(invocation, level, 1);
     let outcome = invocation
         .server
         .data()

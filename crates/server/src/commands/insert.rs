@@ -1,7 +1,6 @@
 //! `insert`: stores documents.
 
 use quarry_bson::{DocumentBuilder, RawValue};
-use quarry_journal::Level;
 use quarry_query::exec::InsertRequest;
 use quarry_timing::OperationKind;
 
@@ -49,10 +48,6 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ..InsertRequest::new(&namespace, &documents)
     };
     let level = writes::level(invocation);
-    match documents.len() {
-        1 if level == Level::Durable => invocation.operation.await_sync_alone(),
-        _ => writes::announce(invocation, level, 1),
-    }
     let outcome = invocation
         .server
         .data()

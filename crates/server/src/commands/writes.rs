@@ -34,13 +34,6 @@ pub fn level(invocation: &Invocation<'_>) -> Level {
     }
 }
 
-/// Tells the operation when all that it commits will be waited for at once: a sync may then begin early.
-pub fn announce(invocation: &Invocation<'_>, level: Level, statements: usize) {
-    if statement_level(level, statements) == Level::Durable {
-        invocation.operation.await_sync();
-    }
-}
-
 /// Runs the statements of a command one after the other and returns the errors of those that failed; an ordered command
 /// ends with the first. `run` runs one statement, given its place, and is acknowledged at the level that it is told. All
 /// that was committed has reached the command's own level when this returns.
@@ -55,7 +48,6 @@ pub fn run_statements<S>(
 ) -> Result<WriteErrors> {
     let level = level(invocation);
     let count = statements.len();
-    announce(invocation, level, count);
     let mut errors = WriteErrors::default();
     for (index, statement) in statements.into_iter().enumerate() {
         if let Err(error) = run(index, statement, statement_level(level, count)) {

@@ -332,7 +332,13 @@ fn insert(database: &Database, collection: usize, ids: &[i32], n: i32) -> Option
     let documents: Vec<Document> = ids.iter().map(|id| document(*id, n)).collect();
     let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
     let done = database
-        .insert_piece(&Operation::default(), &namespace(collection), &raw, false)
+        .insert_piece(
+            &Operation::default(),
+            &namespace(collection),
+            &raw,
+            false,
+            Level::Written,
+        )
         .unwrap();
     let refused: BTreeSet<usize> = done.errors.iter().map(|(position, _)| *position).collect();
     let keys: BTreeSet<Key> = (0..ids.len())
@@ -362,6 +368,7 @@ fn modify(
         &namespace,
         found.ident,
         &keys,
+        Level::Written,
         &mut |key, _, out| {
             changed.insert((collection, ids[key]));
             let Some(n) = n else {
