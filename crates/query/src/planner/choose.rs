@@ -20,6 +20,9 @@ use crate::sort::SortPattern;
 /// Branches of an `$or` that are planned one by one: with more of them the collection is scanned.
 const UNION_BRANCHES_MAX: usize = 1000;
 
+/// Ranges of all branches together: a request of a megabyte must not ask for half a gigabyte of them.
+const UNION_RANGES_MAX: usize = 65_536;
+
 /// The work of planning a branch.
 const UNITS_OF_A_BRANCH: usize = 100;
 
@@ -154,7 +157,11 @@ fn collect_branches(
             interrupts::work(UNITS_OF_A_BRANCH)?;
             let mut bounds = FilterBounds::new(child, &detail.paths);
             match best(collection, detail, &mut bounds, wanted)? {
-                Some(best) => branches.push(best.plan(&bounds, wanted)),
+                Some(best) => {
+                    branches.push(best.plan(&bounds, wanted));
+                    let ranges: usize = branches.iter().map(|branch| branch.ranges.len()).sum();
+                    are_all = ranges <= UNION_RANGES_MAX;
+                }
                 None => are_all = collect_branches(collection, detail, child, wanted, branches)?,
             }
         }

@@ -56,6 +56,26 @@ fn plans_follow_the_shape_of_the_filter() {
     }
 }
 
+/// A request of a few kilobytes that asks for tens of thousands of ranges is a scan of the collection.
+#[test]
+fn a_union_of_too_many_ranges_is_none() {
+    let fixture = with(&[r#"{"_id": 1, "a": 1, "b": 2}"#]);
+    fixture.index(r#"{"key": {"a": 1, "b": 1}, "name": "ab"}"#);
+    let list: Vec<String> = (0..64).map(|n| n.to_string()).collect();
+    let list = list.join(",");
+    let branch = format!(r#"{{"a": {{"$in": [{list}]}}, "b": {{"$in": [{list}]}}}}"#);
+    for (branches, wanted) in [
+        (2, "SUBPLAN FETCH OR [IXSCAN ab, IXSCAN ab]"),
+        (17, "COLLSCAN"),
+    ] {
+        let filter = format!(
+            r#"{{"$or": [{}]}}"#,
+            vec![branch.as_str(); branches].join(",")
+        );
+        assert_eq!(fixture.plan(&filter, None), wanted, "{branches} branches");
+    }
+}
+
 /// Explain and currentOp call examined what the engine itself counted: entries that a cursor stood on, and
 /// gets that found something.
 #[test]
