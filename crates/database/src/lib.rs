@@ -31,7 +31,7 @@ mod write;
 
 pub use build::builds::InterruptedBuild;
 pub use build::index_build::IndexesCreated;
-pub use catalog::collection::{Capped, Collection, Detail};
+pub use catalog::collection::{Capped, Collection, IndexCatalog};
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::Dropped;
@@ -53,7 +53,7 @@ pub use plan_summary::PlanSummary;
 pub use quarry_journal::Level;
 pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
 pub use record_cache::RecordCacheCounters;
-pub use snapshot::collection_snapshot::{CollectionSnapshot as View, index_record_key};
+pub use snapshot::collection_snapshot::{CollectionSnapshot, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
     Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, UnitReader, UnitReads,

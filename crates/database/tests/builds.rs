@@ -178,8 +178,8 @@ fn the_space_of_an_interrupted_build_comes_back() {
         let (database, files, seen) = (database.clone(), files.clone(), seen.clone());
         move |piece| {
             if piece == 3 {
-                let view = database.view(&namespace()).unwrap().unwrap();
-                let index = view.detail().unwrap().index("a_1").unwrap();
+                let snapshot = database.snapshot(&namespace()).unwrap().unwrap();
+                let index = snapshot.index_catalog().unwrap().index("a_1").unwrap();
                 let range = KeyRange::prefix(index.prefix.as_bytes());
                 *seen.lock().unwrap() = Some((range, files.crash(Crash::Kill, 0)));
             }

@@ -63,9 +63,9 @@ impl Setup {
 
     /// The keys of all records, in their order.
     fn keys(&self) -> Vec<Vec<u8>> {
-        let view = self.database().view(&namespace()).unwrap().unwrap();
-        let prefix = KeyRange::prefix(view.collection.prefix.as_bytes());
-        let mut cursor = view.cursor(prefix).unwrap();
+        let snapshot = self.database().snapshot(&namespace()).unwrap().unwrap();
+        let prefix = KeyRange::prefix(snapshot.collection.prefix.as_bytes());
+        let mut cursor = snapshot.cursor(prefix).unwrap();
         let mut keys = Vec::new();
         cursor.first().unwrap();
         while cursor.valid() {

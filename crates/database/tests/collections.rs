@@ -37,11 +37,11 @@ fn index(database: &Database, spec: Document) -> Result<quarry_database::Indexes
 
 /// Every document of `db.c`, in natural order.
 fn all(database: &Database) -> Vec<Document> {
-    let Some(view) = database.view(&namespace()).unwrap() else {
+    let Some(snapshot) = database.snapshot(&namespace()).unwrap() else {
         return Vec::new();
     };
-    let mut cursor = view
-        .cursor(KeyRange::prefix(view.collection.prefix.as_bytes()))
+    let mut cursor = snapshot
+        .cursor(KeyRange::prefix(snapshot.collection.prefix.as_bytes()))
         .unwrap();
     cursor.first().unwrap();
     let mut documents = Vec::new();
@@ -241,9 +241,11 @@ fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
         true,
     );
     assert_valid(&database);
-    let view = database.view(&namespace()).unwrap().unwrap();
-    let prefix = view.detail().unwrap().indexes[0].prefix;
-    let mut cursor = view.cursor(KeyRange::prefix(prefix.as_bytes())).unwrap();
+    let snapshot = database.snapshot(&namespace()).unwrap().unwrap();
+    let prefix = snapshot.index_catalog().unwrap().indexes[0].prefix;
+    let mut cursor = snapshot
+        .cursor(KeyRange::prefix(prefix.as_bytes()))
+        .unwrap();
     cursor.first().unwrap();
     let (key, value) = (cursor.key().to_vec(), cursor.value().to_vec());
     drop(cursor);

@@ -249,9 +249,9 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
 /// Compares what is found with what may be found, and makes it the new truth.
 fn check(database: &Database, model: &mut Model, seed: u64, life: u64) {
     let mut found: BTreeMap<i32, i32> = BTreeMap::new();
-    if let Some(view) = database.view(&namespace()).unwrap() {
-        let mut cursor = view
-            .cursor(KeyRange::prefix(view.collection.prefix.as_bytes()))
+    if let Some(snapshot) = database.snapshot(&namespace()).unwrap() {
+        let mut cursor = snapshot
+            .cursor(KeyRange::prefix(snapshot.collection.prefix.as_bytes()))
             .unwrap();
         cursor.first().unwrap();
         while cursor.valid() {

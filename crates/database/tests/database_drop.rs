@@ -100,10 +100,13 @@ fn a_dropped_database_is_gone_at_once_and_its_space_comes_back() {
     let engine = images.open().unwrap();
     let database = open(&engine, &Arc::new(SimulatedFiles::new()));
     fill(&database);
-    let view = database.view(&namespace(COLLECTIONS - 1)).unwrap().unwrap();
-    let records = view.collection.prefix;
-    let entries = view.detail().unwrap().indexes[0].prefix;
-    drop(view);
+    let snapshot = database
+        .snapshot(&namespace(COLLECTIONS - 1))
+        .unwrap()
+        .unwrap();
+    let records = snapshot.collection.prefix;
+    let entries = snapshot.index_catalog().unwrap().indexes[0].prefix;
+    drop(snapshot);
     let operation = Operation::default();
     let lsn = database.journal().last_lsn();
     let was_there = database.drop_database("big", &operation, Level::Written);

@@ -114,9 +114,9 @@ impl Setup {
             Some(RawValue::Int32(id)) => id,
             other => panic!("{other:?}"),
         };
-        let view = self.database.view(&namespace()).unwrap().unwrap();
-        let mut cursor = view
-            .cursor(KeyRange::prefix(view.collection.prefix.as_bytes()))
+        let snapshot = self.database.snapshot(&namespace()).unwrap().unwrap();
+        let mut cursor = snapshot
+            .cursor(KeyRange::prefix(snapshot.collection.prefix.as_bytes()))
             .unwrap();
         let mut ids = Vec::new();
         cursor.first().unwrap();
@@ -132,7 +132,7 @@ impl Setup {
             by_key.extend(latest);
         }
         assert_eq!(by_key, ids);
-        let count = self.database.count(&view.collection).unwrap();
+        let count = self.database.count(&snapshot.collection).unwrap();
         assert_eq!(count, ids.len() as u64);
         ids
     }
@@ -201,7 +201,8 @@ fn a_batch_that_was_in_the_way_makes_the_next_groups_be_written_at_once() {
         if !setup.engine_has(id) {
             late.push(id);
             thread::scope(|scope| {
-                let found = scope.spawn(|| setup.database.view(&namespace()).unwrap().is_some());
+                let found =
+                    scope.spawn(|| setup.database.snapshot(&namespace()).unwrap().is_some());
                 assert!(found.join().unwrap());
             });
         }

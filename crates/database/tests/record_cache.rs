@@ -1,5 +1,5 @@
 //! The cache of records beside its engine: readers and writers at once, small enough that records come and go. A read
-//! never goes back, and what a view gets by key is what its cursor shows.
+//! never goes back, and what a snapshot gets by key is what its cursor shows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,14 +85,15 @@ fn look(database: &Database, seen: &mut [i64]) {
             seen[id as usize] = n;
         }
     }
-    let view = database.view(&namespace()).unwrap().unwrap();
-    let mut cursor = view
+    let snapshot = database.snapshot(&namespace()).unwrap().unwrap();
+    let mut cursor = snapshot
         .cursor(KeyRange::prefix(collection.prefix.as_bytes()))
         .unwrap();
     for id in 0..DOCUMENTS {
         let key = Database::record_key(&collection, RawValue::Int32(id));
         let mut by_key = None;
-        view.get(&key, &mut |bytes| by_key = Some(n_of(bytes)))
+        snapshot
+            .get(&key, &mut |bytes| by_key = Some(n_of(bytes)))
             .unwrap();
         cursor.seek(&key).unwrap();
         let by_cursor = (cursor.valid() && cursor.key() == key).then(|| n_of(cursor.value()));
@@ -173,10 +174,10 @@ fn a_long_scan_leaves_most_of_the_cache_to_others() {
     assert_eq!(database.record_cache_counters(), None);
     drop(database);
     let database = open(&engine, &files, 1 << 20);
-    let view = database.view(&namespace()).unwrap().unwrap();
+    let snapshot = database.snapshot(&namespace()).unwrap().unwrap();
     for id in 0..500 {
-        let key = Database::record_key(&view.collection, RawValue::Int32(id));
-        assert!(view.get(&key, &mut |_| {}).unwrap());
+        let key = Database::record_key(&snapshot.collection, RawValue::Int32(id));
+        assert!(snapshot.get(&key, &mut |_| {}).unwrap());
     }
     // A record takes at most 64 bytes.
     let bytes = database.record_cache_counters().unwrap().bytes;

@@ -13,7 +13,7 @@ use quarry_storage::{KeyRange, WriteBatch};
 
 use crate::build::IndexBuilder;
 use crate::build::builds::{Running, stage_mark, unstage_mark};
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::definitions::{names_id, same_pattern, stage_index_drop};
 use crate::commit::payload::{ALLOCATED, Header, SYSTEM, now_ms};
 use crate::error::{Error, Result};
@@ -129,10 +129,10 @@ impl IndexBuilder {
                 "collection `{namespace}` was dropped"
             )));
         };
-        let detail = self.parts.catalog.detail(&collection)?;
+        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
         // What nobody builds any more makes room.
         let is_left = |index: &&Index| index.building && !self.parts.builds.is_running(index.ident);
-        let kept: Vec<&Index> = detail
+        let kept: Vec<&Index> = index_catalog
             .indexes
             .iter()
             .filter(|index| !is_left(index))
@@ -168,7 +168,7 @@ impl IndexBuilder {
             ));
         }
         let mut batch = WriteBatch::new();
-        for index in detail.indexes.iter().filter(is_left) {
+        for index in index_catalog.indexes.iter().filter(is_left) {
             stage_index_drop(index, &mut batch);
         }
         for index in new.iter().filter(|index| index.building) {
@@ -203,8 +203,8 @@ impl IndexBuilder {
                     "collection `{namespace}` was dropped"
                 )));
             };
-            let detail = self.parts.catalog.detail(&collection)?;
-            check_all_stand(detail, idents)?;
+            let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+            check_all_stand(index_catalog, idents)?;
             self.parts.builds.check_noted(idents)?;
             let keys = self.next_record_keys(&collection, &from)?;
             let Some(last) = keys.last() else {
@@ -212,7 +212,7 @@ impl IndexBuilder {
             };
             from.clone_from(last);
             from.push(0);
-            self.build_piece(&collection, detail, idents, &keys, operation)?;
+            self.build_piece(&collection, index_catalog, idents, &keys, operation)?;
         }
     }
 
@@ -236,7 +236,7 @@ impl IndexBuilder {
     fn build_piece(
         &self,
         collection: &Collection,
-        detail: &Detail,
+        index_catalog: &IndexCatalog,
         idents: &[Ident],
         keys: &[Vec<u8>],
         operation: &Operation,
@@ -271,16 +271,17 @@ impl IndexBuilder {
                 record_key: suffix,
                 id,
             };
-            let found = detail.keys.extract(raw);
-            for (number, index) in detail
+            let found = index_catalog.keys.extract(raw);
+            for (number, index) in index_catalog
                 .indexes
                 .iter()
                 .enumerate()
                 .filter(|(_, index)| idents.contains(&index.ident))
             {
-                let multikey = detail
-                    .keys
-                    .entries(number, index, &found, target, &mut buffer)?;
+                let multikey =
+                    index_catalog
+                        .keys
+                        .entries(number, index, &found, target, &mut buffer)?;
                 for component in
                     (0..64u8).filter(|component| multikey & !index.marks() & (1 << component) != 0)
                 {
@@ -289,11 +290,11 @@ impl IndexBuilder {
                 }
             }
         }
-        let hashes = lock_hashes(detail, &[&buffer]);
+        let hashes = lock_hashes(index_catalog, &[&buffer]);
         let _uniques = self.parts.locks.uniques.lock(hashes, operation)?;
         let left_out = {
             let latest = Latest::of(&self.parts.reads);
-            let mut check = UniqueCheck::new(latest, &self.parts.builds, collection, detail);
+            let mut check = UniqueCheck::new(latest, &self.parts.builds, collection, index_catalog);
             for (position, record_key) in keys.iter().enumerate() {
                 let changed = Changed {
                     document: position as u32,
@@ -339,14 +340,14 @@ impl IndexBuilder {
                 "collection `{namespace}` was dropped"
             )));
         };
-        let detail = self.parts.catalog.detail(&collection)?;
-        check_all_stand(detail, idents)?;
+        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+        check_all_stand(index_catalog, idents)?;
         let (mut indexes, mut batch) = (Vec::new(), WriteBatch::new());
         for ident in idents {
-            self.settle_noted(&collection, detail, *ident, &mut batch)?;
+            self.settle_noted(&collection, index_catalog, *ident, &mut batch)?;
             unstage_mark(*ident, &mut batch);
         }
-        for index in &detail.indexes {
+        for index in &index_catalog.indexes {
             let mut copy = Index::from_spec(index.spec.as_raw(), index.ident)?;
             copy.building = index.building && !idents.contains(&index.ident);
             indexes.push(copy);
@@ -358,8 +359,13 @@ impl IndexBuilder {
 }
 
 /// Fails when one of the indexes was dropped while it was built.
-fn check_all_stand(detail: &Detail, idents: &[Ident]) -> Result<()> {
-    let stands = |ident: &Ident| detail.indexes.iter().any(|index| index.ident == *ident);
+fn check_all_stand(index_catalog: &IndexCatalog, idents: &[Ident]) -> Result<()> {
+    let stands = |ident: &Ident| {
+        index_catalog
+            .indexes
+            .iter()
+            .any(|index| index.ident == *ident)
+    };
     if idents.iter().all(stands) {
         return Ok(());
     }

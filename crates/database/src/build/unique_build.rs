@@ -20,7 +20,7 @@ use quarry_bson::RawDocument;
 use quarry_storage::WriteBatch;
 
 use crate::build::IndexBuilder;
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::Result;
 use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::KeyBuffer;
@@ -34,12 +34,12 @@ impl IndexBuilder {
     pub(crate) fn settle_noted(
         &self,
         collection: &Collection,
-        detail: &Detail,
+        index_catalog: &IndexCatalog,
         ident: Ident,
         batch: &mut WriteBatch,
     ) -> Result<()> {
         let noted = self.parts.builds.noted(ident)?;
-        let found = detail.indexes.iter().enumerate();
+        let found = index_catalog.indexes.iter().enumerate();
         let Some((number, index)) = found.into_iter().find(|(_, index)| index.ident == ident)
         else {
             return Ok(());
@@ -64,8 +64,8 @@ impl IndexBuilder {
                 id: document.get("_id").filter(|_| collection.is_clustered()),
             };
             keys.clear();
-            let found = detail.keys.extract(document);
-            detail
+            let found = index_catalog.keys.extract(document);
+            index_catalog
                 .keys
                 .entries(number, index, &found, target, &mut keys)?;
             for entry in &keys.entries {

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use quarry_bson::Document;
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
@@ -94,15 +94,15 @@ impl Catalog {
     }
 
     /// The indexes of a collection, parsed once.
-    pub fn detail<'c>(&self, collection: &'c Collection) -> Result<&'c Detail> {
-        if let Some(detail) = collection.detail.get() {
-            return Ok(detail);
+    pub fn index_catalog<'c>(&self, collection: &'c Collection) -> Result<&'c IndexCatalog> {
+        if let Some(index_catalog) = collection.index_catalog.get() {
+            return Ok(index_catalog);
         }
         let _gate = self.gate.lock();
-        let detail = collection.parse_detail()?;
-        if !detail.indexes.is_empty() {
+        let index_catalog = collection.parse_index_catalog()?;
+        if !index_catalog.indexes.is_empty() {
             let snapshot = self.engine.snapshot()?;
-            for index in &detail.indexes {
+            for index in &index_catalog.indexes {
                 let mut range = layout::MULTIKEY.to_vec();
                 range.extend_from_slice(&index.ident.0.to_be_bytes());
                 let mut cursor = snapshot.cursor(KeyRange::prefix(&range))?;
@@ -117,7 +117,7 @@ impl Catalog {
                 }
             }
         }
-        Ok(collection.detail.get_or_init(|| detail))
+        Ok(collection.index_catalog.get_or_init(|| index_catalog))
     }
 
     /// Shuts the gate for the time a record with system keys is applied.
@@ -192,11 +192,11 @@ impl Applying<'_> {
             return;
         }
         let cache = self.catalog.cache.read();
-        for detail in cache
+        for index_catalog in cache
             .values()
-            .filter_map(|collection| collection.detail.get())
+            .filter_map(|collection| collection.index_catalog.get())
         {
-            for index in &detail.indexes {
+            for index in &index_catalog.indexes {
                 for (_, component) in marks.iter().filter(|(ident, _)| *ident == index.ident) {
                     index.mark(*component);
                 }

@@ -1,6 +1,6 @@
 //! One collection as the catalog keeps it: its entry, and, once a write or a plan needs them, its indexes.
 //!
-//! A read by `_id` needs the ident only, so the entry stays bytes until `Detail` is asked for. The catalog replaces
+//! A read by `_id` needs the ident only, so the entry stays bytes until `IndexCatalog` is asked for. The catalog replaces
 //! the whole object when the entry changes; an object in hand never changes, but for the multikey marks.
 
 use std::sync::OnceLock;
@@ -37,11 +37,11 @@ pub struct Collection {
     /// The bounds, if the collection is capped.
     pub capped: Option<Capped>,
     pub(crate) entry: Document,
-    pub(crate) detail: OnceLock<Detail>,
+    pub(crate) index_catalog: OnceLock<IndexCatalog>,
 }
 
 /// The part of a collection that writes and plans need: its indexes, compiled.
-pub struct Detail {
+pub struct IndexCatalog {
     /// The indexes, in the order in which they were made.
     pub indexes: Vec<Index>,
     /// The compiled maker of their entries.
@@ -76,7 +76,7 @@ impl Collection {
             uuid,
             capped,
             entry,
-            detail: OnceLock::new(),
+            index_catalog: OnceLock::new(),
         })
     }
 
@@ -119,7 +119,7 @@ impl Collection {
     }
 
     /// Parses the entry's indexes; the caller adds the multikey marks.
-    pub(crate) fn parse_detail(&self) -> Result<Detail> {
+    pub(crate) fn parse_index_catalog(&self) -> Result<IndexCatalog> {
         let mut indexes = Vec::new();
         let listed = self
             .entry
@@ -153,7 +153,7 @@ impl Collection {
             indexes[position].unique = true;
         }
         let keys = KeyGenerator::new(&indexes);
-        Ok(Detail {
+        Ok(IndexCatalog {
             paths: PathNumbers::new(&indexes),
             indexes,
             keys,
@@ -162,7 +162,7 @@ impl Collection {
     }
 }
 
-impl Detail {
+impl IndexCatalog {
     /// The index of that name; the `_id` index of a clustered collection has no entry here.
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().find(|index| index.name == name)

@@ -85,7 +85,7 @@ impl Sizes {
                 is_building: false,
             });
         }
-        for index in &self.catalog.detail(collection)?.indexes {
+        for index in &self.catalog.index_catalog(collection)?.indexes {
             let bytes = self.size_of(index.ident)?;
             indexes.push(IndexStats {
                 name: index.name.clone(),

@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(database.list_databases().unwrap(), ["dba"]);
         assert_eq!(names(&database, "db"), Vec::<String>::new());
         assert!(database.collection(&namespace("db.a")).unwrap().is_none());
-        assert!(database.view(&namespace("db.a")).unwrap().is_none());
+        assert!(database.snapshot(&namespace("db.a")).unwrap().is_none());
         assert!(
             !database
                 .drop_database("db", &Operation::default(), Level::Written)

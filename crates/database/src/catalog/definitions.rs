@@ -166,7 +166,7 @@ impl Definitions {
             &layout::catalog_key(to.database(), to.collection()),
             source.entry.as_bytes(),
         );
-        let indexes = &self.catalog.detail(&source)?.indexes;
+        let indexes = &self.catalog.index_catalog(&source)?.indexes;
         for index in indexes.iter().filter(|index| index.building) {
             stage_mark(index, to, &mut batch);
         }
@@ -178,12 +178,12 @@ impl Definitions {
     /// The specifications of a collection's indexes, `_id_` first.
     pub fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
         let collection = self.existing(namespace)?;
-        let detail = self.catalog.detail(&collection)?;
-        let mut specs = Vec::with_capacity(detail.indexes.len() + 1);
+        let index_catalog = self.catalog.index_catalog(&collection)?;
+        let mut specs = Vec::with_capacity(index_catalog.indexes.len() + 1);
         if collection.is_clustered() {
             specs.push(id_spec());
         }
-        specs.extend(detail.indexes.iter().map(|index| index.spec.clone()));
+        specs.extend(index_catalog.indexes.iter().map(|index| index.spec.clone()));
         Ok(specs)
     }
 
@@ -199,10 +199,10 @@ impl Definitions {
         let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
-        let detail = self.catalog.detail(&collection)?;
+        let index_catalog = self.catalog.index_catalog(&collection)?;
         let mut dropped: Vec<Ident> = Vec::new();
         for value in which {
-            let index = find_index(&detail.indexes, *value)?;
+            let index = find_index(&index_catalog.indexes, *value)?;
             match index {
                 Some(index) if Some(index.name.as_str()) != Some("_id_") => {
                     dropped.push(index.ident);
@@ -219,7 +219,7 @@ impl Definitions {
                 }
             }
         }
-        let before = detail.indexes.len() + usize::from(collection.is_clustered());
+        let before = index_catalog.indexes.len() + usize::from(collection.is_clustered());
         let lsn = self.replace_indexes(&collection, |index| !dropped.contains(&index.ident))?;
         drop((hold, ddl));
         self.commits.settle(Some(lsn), level)?;
@@ -237,7 +237,7 @@ impl Definitions {
         let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
-        let before = self.catalog.detail(&collection)?.indexes.len()
+        let before = self.catalog.index_catalog(&collection)?.indexes.len()
             + usize::from(collection.is_clustered());
         let lsn = self.replace_indexes(&collection, |index| index.name == "_id_")?;
         drop((hold, ddl));
@@ -258,11 +258,11 @@ impl Definitions {
         let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
-        let detail = self.catalog.detail(&collection)?;
+        let index_catalog = self.catalog.index_catalog(&collection)?;
         if names_id(which) {
             return Err(Error::invalid(2, "can't hide _id index"));
         }
-        let Some(chosen) = find_index(&detail.indexes, which)? else {
+        let Some(chosen) = find_index(&index_catalog.indexes, which)? else {
             return Err(Error::IndexNotFound(format!(
                 "cannot find index {} for ns {namespace}",
                 shown(which)
@@ -275,7 +275,7 @@ impl Definitions {
             return Ok(was);
         }
         let mut indexes = Vec::new();
-        for index in &detail.indexes {
+        for index in &index_catalog.indexes {
             let mut spec = Document::new();
             for element in index
                 .spec
@@ -344,12 +344,16 @@ impl Definitions {
         collection: &Collection,
         keep: impl Fn(&Index) -> bool,
     ) -> Result<u64> {
-        let detail = self.catalog.detail(collection)?;
+        let index_catalog = self.catalog.index_catalog(collection)?;
         let mut batch = WriteBatch::new();
-        for index in detail.indexes.iter().filter(|index| !keep(index)) {
+        for index in index_catalog.indexes.iter().filter(|index| !keep(index)) {
             stage_index_drop(index, &mut batch);
         }
-        let kept: Vec<&Index> = detail.indexes.iter().filter(|index| keep(index)).collect();
+        let kept: Vec<&Index> = index_catalog
+            .indexes
+            .iter()
+            .filter(|index| keep(index))
+            .collect();
         self.put_entry(collection, &kept, 0, batch)
     }
 
@@ -405,7 +409,7 @@ impl Definitions {
         collection: &Collection,
         batch: &mut WriteBatch,
     ) -> Result<usize> {
-        let detail = self.catalog.detail(collection)?;
+        let index_catalog = self.catalog.index_catalog(collection)?;
         let namespace = &collection.namespace;
         batch.delete(&layout::catalog_key(
             namespace.database(),
@@ -416,10 +420,10 @@ impl Definitions {
             batch.delete(&layout::record_id_key(collection.ident));
         }
         batch.put(&layout::dropped_key(collection.ident), &[]);
-        for index in &detail.indexes {
+        for index in &index_catalog.indexes {
             stage_index_drop(index, batch);
         }
-        Ok(detail.indexes.len() + usize::from(collection.is_clustered()))
+        Ok(index_catalog.indexes.len() + usize::from(collection.is_clustered()))
     }
 }
 

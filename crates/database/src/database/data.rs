@@ -37,7 +37,7 @@ impl Database {
     }
 
     /// A snapshot, and the collection as it is in it; none if it does not exist.
-    pub fn view(&self, namespace: &Namespace) -> Result<Option<CollectionSnapshot>> {
+    pub fn snapshot(&self, namespace: &Namespace) -> Result<Option<CollectionSnapshot>> {
         CollectionSnapshot::open(&self.reads, &self.catalog, namespace)
     }
 

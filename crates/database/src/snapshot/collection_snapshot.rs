@@ -6,7 +6,7 @@ use quarry_bson::RawValue;
 use quarry_storage::{Cursor, KeyRange};
 
 use crate::catalog::cache::Catalog;
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
 use crate::index::entry::{IndexEntry, split_unique_value};
@@ -48,8 +48,8 @@ impl CollectionSnapshot {
     }
 
     /// The collection's indexes, compiled.
-    pub fn detail(&self) -> Result<&Detail> {
-        self.catalog.detail(&self.collection)
+    pub fn index_catalog(&self) -> Result<&IndexCatalog> {
+        self.catalog.index_catalog(&self.collection)
     }
 
     /// Reads a record or an index entry.
@@ -71,14 +71,14 @@ impl CollectionSnapshot {
             let key = self.collection.record_key(id);
             return Ok(self.get(&key, &mut |_| {})?.then_some(key));
         }
-        let detail = self.detail()?;
-        let Some(position) = detail.id_index else {
+        let index_catalog = self.index_catalog()?;
+        let Some(position) = index_catalog.id_index else {
             return Err(Error::Corrupt(format!(
                 "`{}` has no `_id` index",
                 self.collection.namespace
             )));
         };
-        let index = &detail.indexes[position];
+        let index = &index_catalog.indexes[position];
         let mut entry = index.prefix.as_bytes().to_vec();
         quarry_keystring::encode_id(&mut entry, id);
         let mut found = None;

@@ -170,7 +170,7 @@ mod tests {
                 .unwrap();
         }
         // Nothing is taken back before the last one is dropped.
-        let reader = database.view(&collection(0)).unwrap();
+        let reader = database.snapshot(&collection(0)).unwrap();
         for number in (0..COLLECTIONS).filter(|number| is_dropped(*number)) {
             database
                 .drop_collection(&collection(number), &operation, Level::Written)

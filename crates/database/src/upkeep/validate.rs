@@ -8,7 +8,7 @@ use quarry_bson::RawDocument;
 use quarry_storage::KeyRange;
 
 use crate::catalog::cache::Catalog;
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::commit::commits::Commits;
 use crate::error::{Error, Result};
@@ -61,16 +61,16 @@ pub fn validate(
             "collection `{namespace}` does not exist to validate."
         )));
     };
-    let detail = catalog.detail(&collection)?;
+    let index_catalog = catalog.index_catalog(&collection)?;
     let snapshot = reads.snapshot()?;
     let mut check = Check {
         collection: &collection,
-        detail,
+        index_catalog,
         snapshot: &snapshot,
         operation,
         report: ValidateReport::default(),
-        expected: vec![0; detail.indexes.len()],
-        valid: vec![true; detail.indexes.len()],
+        expected: vec![0; index_catalog.indexes.len()],
+        valid: vec![true; index_catalog.indexes.len()],
         data_bytes: 0,
     };
     check.documents(full)?;
@@ -91,7 +91,7 @@ pub fn validate(
 
 struct Check<'c> {
     collection: &'c Collection,
-    detail: &'c Detail,
+    index_catalog: &'c IndexCatalog,
     snapshot: &'c ReadSnapshot,
     operation: &'c Operation,
     report: ValidateReport,
@@ -145,15 +145,15 @@ impl Check<'_> {
             }
         }
         buffer.clear();
-        let found = self.detail.keys.extract(document);
+        let found = self.index_catalog.keys.extract(document);
         let target = Target {
             document: 0,
             record_key: &key[self.collection.prefix.as_bytes().len()..],
             id: self.collection.is_clustered().then_some(id),
         };
-        for (number, index) in self.detail.indexes.iter().enumerate() {
+        for (number, index) in self.index_catalog.indexes.iter().enumerate() {
             let multikey = self
-                .detail
+                .index_catalog
                 .keys
                 .entries(number, index, &found, target, buffer)?;
             if multikey & !index.marks() != 0 {
@@ -176,8 +176,8 @@ impl Check<'_> {
             self.snapshot.get(buffer.key(entry), &mut |value| {
                 right = value == buffer.value(entry);
             })?;
-            if !right && !self.detail.indexes[number].building {
-                let name = &self.detail.indexes[number].name;
+            if !right && !self.index_catalog.indexes[number].building {
+                let name = &self.index_catalog.indexes[number].name;
                 self.index_error(
                     number,
                     format!("index `{name}` misses the entry of the document with _id {id}"),
@@ -196,7 +196,7 @@ impl Check<'_> {
                 valid: self.report.invalid_documents == 0,
             });
         }
-        for (number, index) in self.detail.indexes.iter().enumerate() {
+        for (number, index) in self.index_catalog.indexes.iter().enumerate() {
             let mut cursor = self
                 .snapshot
                 .cursor(KeyRange::prefix(index.prefix.as_bytes()))?;

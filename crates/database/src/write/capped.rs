@@ -9,7 +9,7 @@ use quarry_storage::KeyRange;
 use super::Writer;
 use super::duplicate::owns_entry;
 use super::unit::Piece;
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::Result;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
@@ -109,7 +109,7 @@ impl Writer {
     pub(super) fn trim_capped(
         &self,
         collection: &Collection,
-        detail: &Detail,
+        index_catalog: &IndexCatalog,
         capped: crate::catalog::collection::Capped,
         piece: &mut Piece,
     ) -> Result<()> {
@@ -136,15 +136,20 @@ impl Writer {
                     record_key: &cursor.key()[collection.prefix.as_bytes().len()..],
                     id: None,
                 };
-                let found = detail.keys.extract(RawDocument::new(cursor.value())?);
-                for (number, index) in detail.indexes.iter().enumerate() {
-                    detail
+                let found = index_catalog
+                    .keys
+                    .extract(RawDocument::new(cursor.value())?);
+                for (number, index) in index_catalog.indexes.iter().enumerate() {
+                    index_catalog
                         .keys
                         .entries(number, index, &found, target, &mut keys)?;
                 }
             }
             for entry in &keys.entries {
-                let (key, index) = (keys.key(entry), &detail.indexes[usize::from(entry.index)]);
+                let (key, index) = (
+                    keys.key(entry),
+                    &index_catalog.indexes[usize::from(entry.index)],
+                );
                 let own = &cursor.key()[collection.prefix.as_bytes().len()..];
                 if !index.is_unique_build() || owns_entry(&self.parts.reads, key, own)? {
                     piece.deletes.delete(key);

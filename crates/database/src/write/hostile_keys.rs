@@ -105,9 +105,11 @@ impl Fixture {
 
     /// Hashes the index keys without a seed.
     fn unseeded_hashes(&self) -> Vec<u64> {
-        let view = self.database.view(&self.namespace).unwrap().unwrap();
-        let prefix = &view.detail().unwrap().indexes[0].prefix;
-        let mut cursor = view.cursor(KeyRange::prefix(prefix.as_bytes())).unwrap();
+        let snapshot = self.database.snapshot(&self.namespace).unwrap().unwrap();
+        let prefix = &snapshot.index_catalog().unwrap().indexes[0].prefix;
+        let mut cursor = snapshot
+            .cursor(KeyRange::prefix(prefix.as_bytes()))
+            .unwrap();
         let mut hashes = Vec::new();
         cursor.first().unwrap();
         while cursor.valid() {

@@ -13,7 +13,7 @@ use super::Writer;
 use super::duplicate::duplicate_id;
 use super::unique_check::{Changed, UniqueCheck, is_unique, lock_hashes};
 use super::unit::{Latest, Piece, Unit, WriteUnit};
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
@@ -46,8 +46,8 @@ impl Writer {
     ) -> Result<Inserted> {
         let mut unit = Unit::of_one_piece(&self.parts.locks);
         let (collection, turn) = self.hold_to_insert(&mut unit, namespace, documents, operation)?;
-        let detail = self.parts.catalog.detail(&collection)?;
-        let mut insert = InsertPiece::new(self, &collection, detail, documents, ordered);
+        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+        let mut insert = InsertPiece::new(self, &collection, index_catalog, documents, ordered);
         insert.prepare(&mut unit, operation)?;
         let large = insert.bytes_len();
         let admitted = match collection.is_clustered() {
@@ -57,7 +57,7 @@ impl Writer {
         let mut piece = insert.stage();
         let inserted = piece.documents.unsigned_abs();
         if let Some(capped) = collection.capped {
-            self.trim_capped(&collection, detail, capped, &mut piece)?;
+            self.trim_capped(&collection, index_catalog, capped, &mut piece)?;
         }
         let errors = insert.into_errors();
         // A capped collection is held alone: all its writers would wait. A large batch ends its turn before its sync.
@@ -72,7 +72,7 @@ impl Writer {
         if let Some(capped) = collection.capped {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
-            self.trim_capped(&collection, detail, capped, &mut rest)?;
+            self.trim_capped(&collection, index_catalog, capped, &mut rest)?;
             lsn = match self.commit_piece(level, &collection, rest, Until::Applied) {
                 Ok(trimmed) => trimmed.or(lsn),
                 // Nobody knows what the journal holds, of what was inserted as well.
@@ -100,8 +100,8 @@ impl Writer {
         ordered: bool,
     ) -> Result<Inserted> {
         let collection = self.hold_in_unit(unit, namespace)?;
-        let detail = self.parts.catalog.detail(&collection)?;
-        let mut insert = InsertPiece::new(self, &collection, detail, documents, ordered);
+        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+        let mut insert = InsertPiece::new(self, &collection, index_catalog, documents, ordered);
         insert.prepare(&mut unit.unit, operation)?;
         let piece = insert.stage();
         let inserted = piece.documents.unsigned_abs();
@@ -150,7 +150,7 @@ impl Writer {
 struct InsertPiece<'i> {
     writer: &'i Writer,
     collection: &'i Arc<Collection>,
-    detail: &'i Detail,
+    index_catalog: &'i IndexCatalog,
     documents: &'i [RawDocument<'i>],
     ordered: bool,
     /// Full record keys, one a document.
@@ -165,14 +165,14 @@ impl<'i> InsertPiece<'i> {
     fn new(
         writer: &'i Writer,
         collection: &'i Arc<Collection>,
-        detail: &'i Detail,
+        index_catalog: &'i IndexCatalog,
         documents: &'i [RawDocument<'i>],
         ordered: bool,
     ) -> InsertPiece<'i> {
         InsertPiece {
             writer,
             collection,
-            detail,
+            index_catalog,
             documents,
             ordered,
             record_keys: Vec::with_capacity(documents.len()),
@@ -194,7 +194,7 @@ impl<'i> InsertPiece<'i> {
         let reads = &self.writer.parts.reads;
         self.refuse_known_ids(unit.latest(reads))?;
         self.make_index_keys();
-        let hashes = lock_hashes(self.detail, &[&self.keys]);
+        let hashes = lock_hashes(self.index_catalog, &[&self.keys]);
         if !hashes.is_empty() {
             unit.locks.lock_uniques(hashes, operation)?;
             self.check_uniques(unit.latest(reads))?;
@@ -279,10 +279,10 @@ impl<'i> InsertPiece<'i> {
 
     fn make_index_keys(&mut self) {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
-        if self.detail.keys.is_empty() {
+        if self.index_catalog.keys.is_empty() {
             return;
         }
-        self.detail
+        self.index_catalog
             .keys
             .reserve(self.documents.len(), &mut self.keys);
         for position in 0..self.documents.len() {
@@ -310,10 +310,10 @@ impl<'i> InsertPiece<'i> {
             record_key: suffix,
             id,
         };
-        let found = self.detail.keys.extract_for_all(document);
-        for (number, index) in self.detail.indexes.iter().enumerate() {
+        let found = self.index_catalog.keys.extract_for_all(document);
+        for (number, index) in self.index_catalog.indexes.iter().enumerate() {
             let multikey =
-                self.detail
+                self.index_catalog
                     .keys
                     .entries(number, index, &found, target, &mut self.keys)?;
             if multikey != 0 {
@@ -329,12 +329,12 @@ impl<'i> InsertPiece<'i> {
         let (mut refused, left_out) = {
             let keys = &self.keys;
             let is_asked = |entry: &&Entry| {
-                !self.failed[entry.document as usize] && is_unique(self.detail, entry)
+                !self.failed[entry.document as usize] && is_unique(self.index_catalog, entry)
             };
             let asked = keys.entries.iter().filter(is_asked);
             let asked: SmallVec<[&[u8]; 16]> = asked.map(|entry| keys.key(entry)).collect();
             let builds = &self.writer.parts.builds;
-            let mut check = UniqueCheck::new(latest, builds, self.collection, self.detail);
+            let mut check = UniqueCheck::new(latest, builds, self.collection, self.index_catalog);
             check.ask_for_all(&asked)?;
             let mut refused: Vec<(usize, Error)> = Vec::new();
             let open = (0..self.documents.len()).filter(|&position| !self.failed[position]);
@@ -391,7 +391,7 @@ impl<'i> InsertPiece<'i> {
         }
         // A mark too many (of a refused document) only makes plans more careful.
         for (number, components) in &self.marks {
-            piece.mark_multikey(&self.detail.indexes[*number], *components);
+            piece.mark_multikey(&self.index_catalog.indexes[*number], *components);
         }
         piece
     }

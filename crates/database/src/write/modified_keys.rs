@@ -10,7 +10,7 @@ use super::modify::{Modified, StagedChange};
 use super::unique_check::{Changed, UniqueCheck, lock_hashes};
 use super::unit::{Latest, Piece};
 use crate::build::builds::Builds;
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
@@ -28,19 +28,19 @@ impl ModifiedKeys {
     pub(super) fn make(
         &mut self,
         collection: &Collection,
-        detail: &Detail,
+        index_catalog: &IndexCatalog,
         record_keys: &[Vec<u8>],
         staged: &mut Vec<StagedChange>,
         outcome: &mut Modified,
     ) {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
-        if detail.keys.is_empty() {
+        if index_catalog.keys.is_empty() {
             return;
         }
         let failed = staged.iter().enumerate().find_map(|(position, change)| {
             self.make_one(
                 collection,
-                detail,
+                index_catalog,
                 &record_keys[change.key],
                 position,
                 change,
@@ -66,7 +66,7 @@ impl ModifiedKeys {
     pub(super) fn make_one(
         &mut self,
         collection: &Collection,
-        detail: &Detail,
+        index_catalog: &IndexCatalog,
         record_key: &[u8],
         position: usize,
         change: &StagedChange,
@@ -84,22 +84,22 @@ impl ModifiedKeys {
             record_key: suffix,
             id,
         };
-        let old_found = detail.keys.extract(old);
-        let new_found = new.map(|new| detail.keys.extract(new));
-        for (number, index) in detail.indexes.iter().enumerate() {
+        let old_found = index_catalog.keys.extract(old);
+        let new_found = new.map(|new| index_catalog.keys.extract(new));
+        for (number, index) in index_catalog.indexes.iter().enumerate() {
             if let Some(new_found) = &new_found {
-                if detail.keys.unchanged(number, &old_found, new_found) {
+                if index_catalog.keys.unchanged(number, &old_found, new_found) {
                     continue;
                 }
                 let multikey =
-                    detail
+                    index_catalog
                         .keys
                         .entries(number, index, new_found, target, &mut self.new)?;
                 if multikey != 0 {
                     self.marks.push((target.document, number, multikey));
                 }
             }
-            detail
+            index_catalog
                 .keys
                 .entries(number, index, &old_found, target, &mut self.old)?;
         }
@@ -112,8 +112,8 @@ impl ModifiedKeys {
     }
 
     /// The hashes of all unique keys, to be locked by one call.
-    pub(super) fn lock_hashes(&self, detail: &Detail) -> SmallVec<[u64; 4]> {
-        lock_hashes(detail, &[&self.old, &self.new])
+    pub(super) fn lock_hashes(&self, index_catalog: &IndexCatalog) -> SmallVec<[u64; 4]> {
+        lock_hashes(index_catalog, &[&self.old, &self.new])
     }
 
     /// The first change whose unique key another document has, as the piece would find it in order. Of an index that
@@ -123,7 +123,7 @@ impl ModifiedKeys {
         latest: Latest<'_>,
         builds: &Builds,
         collection: &Collection,
-        detail: &Detail,
+        index_catalog: &IndexCatalog,
         staged: &[StagedChange],
         record_keys: &[Vec<u8>],
     ) -> Result<Option<(usize, Error)>> {
@@ -131,7 +131,7 @@ impl ModifiedKeys {
         let mut refused = None;
         let left_out = {
             let (old, new) = (&self.old, &self.new);
-            let mut check = UniqueCheck::new(latest, builds, collection, detail);
+            let mut check = UniqueCheck::new(latest, builds, collection, index_catalog);
             for (position, change) in staged.iter().enumerate() {
                 let changed = Changed {
                     document: position as u32,
@@ -155,7 +155,7 @@ impl ModifiedKeys {
     }
 
     /// Puts what differs between the old and the new entries of one change.
-    pub(super) fn stage(&self, position: usize, detail: &Detail, piece: &mut Piece) {
+    pub(super) fn stage(&self, position: usize, index_catalog: &IndexCatalog, piece: &mut Piece) {
         let (old, new) = (
             self.old.of_document(position),
             self.new.of_document(position),
@@ -181,7 +181,7 @@ impl ModifiedKeys {
         for (_, number, components) in
             marks.take_while(|(document, ..)| *document as usize == position)
         {
-            piece.mark_multikey(&detail.indexes[*number], *components);
+            piece.mark_multikey(&index_catalog.indexes[*number], *components);
         }
     }
 }

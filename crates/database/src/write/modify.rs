@@ -8,7 +8,7 @@ use quarry_journal::{Level, Until};
 use super::Writer;
 use super::modified_keys::ModifiedKeys;
 use super::unit::{Latest, Piece, Unit, WriteUnit};
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
@@ -66,8 +66,8 @@ impl Writer {
             .filter(|(held, _)| held.ident == expected)
             .ok_or_else(|| has_gone(namespace))?;
         unit.locks.keep(hold);
-        let detail = self.parts.catalog.detail(&collection)?;
-        let mut change = ModifyPiece::new(&collection, detail, record_keys);
+        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+        let mut change = ModifyPiece::new(&collection, index_catalog, record_keys);
         change.prepare(self, &mut unit, compute, operation)?;
         let bytes = change.bytes_len();
         let _admitted = match collection.is_clustered() {
@@ -97,8 +97,8 @@ impl Writer {
         if collection.ident != expected {
             return Err(has_gone(namespace));
         }
-        let detail = self.parts.catalog.detail(&collection)?;
-        let mut change = ModifyPiece::new(&collection, detail, record_keys);
+        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+        let mut change = ModifyPiece::new(&collection, index_catalog, record_keys);
         change.prepare(self, &mut unit.unit, compute, operation)?;
         let piece = change.stage();
         unit.add(&collection, piece)?;
@@ -115,7 +115,7 @@ fn has_gone(namespace: &Namespace) -> Error {
 /// The state of one change between its steps.
 struct ModifyPiece<'m> {
     collection: &'m Collection,
-    detail: &'m Detail,
+    index_catalog: &'m IndexCatalog,
     record_keys: &'m [Vec<u8>],
     staged: Vec<StagedChange>,
     keys: ModifiedKeys,
@@ -125,12 +125,12 @@ struct ModifyPiece<'m> {
 impl<'m> ModifyPiece<'m> {
     fn new(
         collection: &'m Collection,
-        detail: &'m Detail,
+        index_catalog: &'m IndexCatalog,
         record_keys: &'m [Vec<u8>],
     ) -> ModifyPiece<'m> {
         ModifyPiece {
             collection,
-            detail,
+            index_catalog,
             record_keys,
             staged: Vec::new(),
             keys: ModifiedKeys::default(),
@@ -150,20 +150,31 @@ impl<'m> ModifyPiece<'m> {
         unit.locks.lock_records(hashes, operation)?;
         let reads = &writer.parts.reads;
         self.compute_changes(unit.latest(reads), compute)?;
-        let (collection, detail, record_keys) = (self.collection, self.detail, self.record_keys);
+        let (collection, index_catalog, record_keys) =
+            (self.collection, self.index_catalog, self.record_keys);
         let outcome = &mut self.outcome;
-        self.keys
-            .make(collection, detail, record_keys, &mut self.staged, outcome);
-        let hashes = self.keys.lock_hashes(detail);
+        self.keys.make(
+            collection,
+            index_catalog,
+            record_keys,
+            &mut self.staged,
+            outcome,
+        );
+        let hashes = self.keys.lock_hashes(index_catalog);
         if hashes.is_empty() {
             return Ok(());
         }
         unit.locks.lock_uniques(hashes, operation)?;
         let builds = &writer.parts.builds;
         let (latest, staged) = (unit.latest(reads), &self.staged);
-        let refused =
-            self.keys
-                .refuse_taken(latest, builds, collection, detail, staged, record_keys)?;
+        let refused = self.keys.refuse_taken(
+            latest,
+            builds,
+            collection,
+            index_catalog,
+            staged,
+            record_keys,
+        )?;
         if let Some((position, error)) = refused {
             self.staged.truncate(position);
             self.outcome.error = Some(error);
@@ -201,7 +212,7 @@ impl<'m> ModifyPiece<'m> {
                     self.outcome.deleted += 1;
                 }
             }
-            self.keys.stage(position, self.detail, &mut piece);
+            self.keys.stage(position, self.index_catalog, &mut piece);
         }
         piece
     }

@@ -11,27 +11,30 @@ use smallvec::SmallVec;
 use super::duplicate::{duplicate_key, note_duplicate};
 use super::unit::Latest;
 use crate::build::builds::Builds;
-use crate::catalog::collection::{Collection, Detail};
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
 use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::locks::record_locks::lock_hash;
 
 /// The hashes of the unique keys in these buffers, to be locked by one call.
-pub(crate) fn lock_hashes(detail: &Detail, buffers: &[&KeyBuffer]) -> SmallVec<[u64; 4]> {
+pub(crate) fn lock_hashes(
+    index_catalog: &IndexCatalog,
+    buffers: &[&KeyBuffer],
+) -> SmallVec<[u64; 4]> {
     let mut hashes = SmallVec::new();
     for buffer in buffers {
         let unique = buffer
             .entries
             .iter()
-            .filter(|entry| is_unique(detail, entry));
+            .filter(|entry| is_unique(index_catalog, entry));
         hashes.extend(unique.map(|entry| lock_hash(buffer.key(entry))));
     }
     hashes
 }
 
-pub(super) fn is_unique(detail: &Detail, entry: &Entry) -> bool {
-    detail.indexes[usize::from(entry.index)].unique
+pub(super) fn is_unique(index_catalog: &IndexCatalog, entry: &Entry) -> bool {
+    index_catalog.indexes[usize::from(entry.index)].unique
 }
 
 /// The check of one piece. The caller has locked its unique keys and shows its documents in their order.
@@ -39,7 +42,7 @@ pub(crate) struct UniqueCheck<'c> {
     latest: Latest<'c>,
     builds: &'c Builds,
     collection: &'c Collection,
-    detail: &'c Detail,
+    index_catalog: &'c IndexCatalog,
     /// The unique keys that the piece has changed so far, each with the document that has it now, or none.
     owners: HashMap<&'c [u8], Option<u32>>,
     /// The keys that stand, where the caller has asked for all that its new documents bring at once.
@@ -67,13 +70,13 @@ impl<'c> UniqueCheck<'c> {
         latest: Latest<'c>,
         builds: &'c Builds,
         collection: &'c Collection,
-        detail: &'c Detail,
+        index_catalog: &'c IndexCatalog,
     ) -> UniqueCheck<'c> {
         UniqueCheck {
             latest,
             builds,
             collection,
-            detail,
+            index_catalog,
             owners: HashMap::new(),
             standing: None,
             left: LeftOut::default(),
@@ -96,9 +99,12 @@ impl<'c> UniqueCheck<'c> {
     pub fn check(&mut self, changed: &Changed<'c>) -> Result<Option<Error>> {
         let own = &changed.record_key[self.collection.prefix.as_bytes().len()..];
         let (buffer, old) = changed.old;
-        for entry in old.iter().filter(|entry| is_unique(self.detail, entry)) {
+        for entry in old
+            .iter()
+            .filter(|entry| is_unique(self.index_catalog, entry))
+        {
             let key = buffer.key(entry);
-            let is_build = self.detail.indexes[usize::from(entry.index)].is_unique_build();
+            let is_build = self.index_catalog.indexes[usize::from(entry.index)].is_unique_build();
             // An entry of a build that names another document is that one's to delete.
             if is_build && (self.owners.contains_key(key) || !self.owns(key, own)?) {
                 self.left.old.insert(entry.key.start);
@@ -107,12 +113,15 @@ impl<'c> UniqueCheck<'c> {
             self.owners.insert(key, None);
         }
         let (buffer, new) = changed.new;
-        for entry in new.iter().filter(|entry| is_unique(self.detail, entry)) {
+        for entry in new
+            .iter()
+            .filter(|entry| is_unique(self.index_catalog, entry))
+        {
             let key = buffer.key(entry);
             if !self.is_taken(key, changed.document, own)? {
                 continue;
             }
-            let index = &self.detail.indexes[usize::from(entry.index)];
+            let index = &self.index_catalog.indexes[usize::from(entry.index)];
             let value = buffer.value(entry);
             if !index.is_unique_build() {
                 return Ok(Some(duplicate_key(self.collection, index, key, value)));
@@ -133,7 +142,10 @@ impl<'c> UniqueCheck<'c> {
     /// Gives the document the keys that `check` has let through, so that those behind it find them taken.
     pub fn claim(&mut self, changed: &Changed<'c>) {
         let (buffer, new) = changed.new;
-        for entry in new.iter().filter(|entry| is_unique(self.detail, entry)) {
+        for entry in new
+            .iter()
+            .filter(|entry| is_unique(self.index_catalog, entry))
+        {
             if self.left.new.is_empty() || !self.left.new.contains(&entry.key.start) {
                 self.owners
                     .insert(buffer.key(entry), Some(changed.document));

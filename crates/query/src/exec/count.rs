@@ -21,13 +21,13 @@ pub fn count(database: &Database, operation: &Operation, request: CountRequest<'
         operation.plan.get_or_init(|| PlanSummary::RecordStoreCount);
         return Ok(all.saturating_sub(request.skip).min(limit));
     }
-    let Some(view) = database.view(request.namespace)? else {
+    let Some(snapshot) = database.snapshot(request.namespace)? else {
         return Ok(0);
     };
-    let mut scan = Scan::new(parsed.plan(&view, request.hint)?);
+    let mut scan = Scan::new(parsed.plan(&snapshot, request.hint)?);
     let enough = request.skip.saturating_add(limit);
     let mut found = 0;
-    scan.run(&view, operation, &mut |_, document| {
+    scan.run(&snapshot, operation, &mut |_, document| {
         found += u64::from(matches(&parsed, document)?);
         Ok(if found >= enough {
             Flow::Stop

@@ -28,12 +28,12 @@ pub fn distinct(
 ) -> Result<Vec<Value>> {
     let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
     let path = FieldPath::parse(request.key)?;
-    let Some(view) = database.view(request.namespace)? else {
+    let Some(snapshot) = database.snapshot(request.namespace)? else {
         return Ok(Vec::new());
     };
-    let mut scan = Scan::new(parsed.plan(&view, request.hint)?);
+    let mut scan = Scan::new(parsed.plan(&snapshot, request.hint)?);
     let mut found = Found::default();
-    scan.run(&view, operation, &mut |_, document| {
+    scan.run(&snapshot, operation, &mut |_, document| {
         if matches(&parsed, document)? {
             found.collect(RawValue::Document(document), path.parts())?;
         }

@@ -1,4 +1,4 @@
-//! A read between two batches: a view while a batch is made, a plan with its position, and what was read ahead.
+//! A read between two batches: a snapshot while a batch is made, a plan with its position, and what was read ahead.
 //!
 //! Documents are read in chunks, matched and projected into one buffer, and copied from it to the reply; no
 //! engine cursor is open between two calls. What of a chunk was not handed out when the snapshot is given up is read again
@@ -7,7 +7,7 @@
 //! pipeline that hold documents.
 
 use quarry_bson::RawDocument;
-use quarry_database::{Database, Error, Ident, Namespace, Operation, View};
+use quarry_database::{CollectionSnapshot, Database, Error, Ident, Namespace, Operation};
 use quarry_timing::{Phase, phase};
 
 use super::error::Result;
@@ -50,7 +50,7 @@ enum Input {
 }
 
 struct Viewed {
-    view: Option<View>,
+    snapshot: Option<CollectionSnapshot>,
     namespace: Namespace,
     ident: Ident,
     reading: Reading,
@@ -98,11 +98,15 @@ impl Executor {
         }
     }
 
-    pub(super) fn reading(view: View, reading: Reading, is_tailable: bool) -> Executor {
+    pub(super) fn reading(
+        snapshot: CollectionSnapshot,
+        reading: Reading,
+        is_tailable: bool,
+    ) -> Executor {
         let viewed = Viewed {
-            namespace: view.collection.namespace.clone(),
-            ident: view.collection.ident,
-            view: Some(view),
+            namespace: snapshot.collection.namespace.clone(),
+            ident: snapshot.collection.ident,
+            snapshot: Some(snapshot),
             reading,
             is_tailable,
         };
@@ -174,9 +178,9 @@ impl Executor {
     /// Gives up the snapshot, and what was read ahead from it.
     pub fn save(&mut self, operation: &Operation) -> Result<()> {
         if let Input::Reading(viewed) = &mut self.input
-            && let Some(view) = viewed.view.take()
+            && let Some(snapshot) = viewed.snapshot.take()
         {
-            viewed.reading.give_back(&view, operation)?;
+            viewed.reading.give_back(&snapshot, operation)?;
             viewed.reading.shrink();
         }
         if let Some(rest) = &mut self.rest {
@@ -260,25 +264,25 @@ impl Viewed {
         if self.reading.ahead.take(out) {
             return Ok(true);
         }
-        let Some(view) = &self.view else {
+        let Some(snapshot) = &self.snapshot else {
             let text = "a cursor was read without a snapshot".to_owned();
             return Err(Error::QueryPlanKilled(text));
         };
-        self.reading.fill(view, operation)?;
+        self.reading.fill(snapshot, operation)?;
         Ok(self.reading.ahead.take(out))
     }
 
     fn restore(&mut self, database: &Database) -> Result<()> {
-        let view = database.view(&self.namespace)?;
-        let view = view.filter(|view| view.collection.ident == self.ident);
-        let Some(view) = view else {
+        let snapshot = database.snapshot(&self.namespace)?;
+        let snapshot = snapshot.filter(|snapshot| snapshot.collection.ident == self.ident);
+        let Some(snapshot) = snapshot else {
             let text = format!("collection dropped. UUID of {} has changed", self.namespace);
             return Err(Error::QueryPlanKilled(text));
         };
         if self.is_tailable {
             self.reading.resume();
         }
-        self.view = Some(view);
+        self.snapshot = Some(snapshot);
         Ok(())
     }
 
@@ -346,7 +350,7 @@ impl Reading {
     /// Has the scan go back to the first document that was read and not handed out: to where the chunk began, and then
     /// over those that were handed out, which the same snapshot shows again. Rows of a sort stay: they cannot be read
     /// again without the others.
-    fn give_back(&mut self, view: &View, operation: &Operation) -> Result<()> {
+    fn give_back(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
         let Reading {
             scan,
             parsed,
@@ -369,7 +373,7 @@ impl Reading {
             return Ok(());
         }
         let is_answered = scan.plan().answers_filter;
-        scan.run(view, operation, &mut |_, document| {
+        scan.run(snapshot, operation, &mut |_, document| {
             if !is_answered && !matches(parsed, document)? {
                 return Ok(Flow::Continue);
             }
@@ -408,13 +412,13 @@ impl Reading {
     }
 
     /// Reads the next chunk.
-    fn fill(&mut self, view: &View, operation: &Operation) -> Result<()> {
+    fn fill(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
         self.ahead.clear();
         if self.is_finished || self.left == 0 {
             return Ok(());
         }
         if !self.scan.plan().is_sorted {
-            return self.fill_sorted(view, operation);
+            return self.fill_sorted(snapshot, operation);
         }
         let chunk = self.next_chunk();
         let Reading {
@@ -429,7 +433,7 @@ impl Reading {
         let is_answered = scan.plan().answers_filter;
         let mut count = 0;
         *skip_before = *skip;
-        let more = scan.run(view, operation, &mut |_, document| {
+        let more = scan.run(snapshot, operation, &mut |_, document| {
             if !is_answered && !matches(parsed, document)? {
                 return Ok(Flow::Continue);
             }
@@ -449,9 +453,9 @@ impl Reading {
         Ok(())
     }
 
-    fn fill_sorted(&mut self, view: &View, operation: &Operation) -> Result<()> {
+    fn fill_sorted(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
         if self.sorted.is_none() {
-            self.sorted = Some(self.sort(view, operation)?);
+            self.sorted = Some(self.sort(snapshot, operation)?);
         }
         let Some(sorted) = &mut self.sorted else {
             return Ok(());
@@ -476,7 +480,7 @@ impl Reading {
         Ok(())
     }
 
-    fn sort(&mut self, view: &View, operation: &Operation) -> Result<Sorted> {
+    fn sort(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<Sorted> {
         let Reading {
             scan,
             parsed,
@@ -486,7 +490,7 @@ impl Reading {
         let mut sorter = Sorter::new(*wanted);
         let mut key = Vec::new();
         let is_answered = scan.plan().answers_filter;
-        scan.run(view, operation, &mut |_, document| {
+        scan.run(snapshot, operation, &mut |_, document| {
             if is_answered || matches(parsed, document)? {
                 let _scope = phase(Phase::Sort);
                 key.clear();

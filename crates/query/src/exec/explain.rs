@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::{Database, Operation, View};
+use quarry_database::{CollectionSnapshot, Database, Operation};
 use quarry_timing::{Phase, phase};
 
 use super::aggregate::{head, input};
@@ -186,9 +186,9 @@ impl<'a> Read<'a> {
         let own = ExpressionContext::default();
         let context = find.context.unwrap_or(&own);
         let parsed = Parsed::parse(find.filter, find.sort, find.projection, context)?;
-        let view = database.view(find.namespace)?;
-        let plan = match &view {
-            Some(view) if !self.counts_all => Some(parsed.plan_to_show(view, find.hint)?),
+        let snapshot = database.snapshot(find.namespace)?;
+        let plan = match &snapshot {
+            Some(snapshot) if !self.counts_all => Some(parsed.plan_to_show(snapshot, find.hint)?),
             _ => None,
         };
         reply.append("explainVersion", "1");
@@ -196,15 +196,17 @@ impl<'a> Read<'a> {
         planner.append("namespace", find.namespace.as_str());
         planner.append("parsedQuery", find.filter);
         let mut winning = planner.document("winningPlan");
-        self.describe(plan.as_ref(), view.is_some(), None, &mut winning);
+        self.describe(plan.as_ref(), snapshot.is_some(), None, &mut winning);
         winning.finish();
         planner.array("rejectedPlans").finish();
         planner.finish();
         if verbosity == Verbosity::QueryPlanner {
             return Ok(());
         }
-        let ran = match (view, &plan) {
-            (Some(view), Some(plan)) => self.measure(view, plan.clone(), parsed, operation)?,
+        let ran = match (snapshot, &plan) {
+            (Some(snapshot), Some(plan)) => {
+                self.measure(snapshot, plan.clone(), parsed, operation)?
+            }
             _ => Ran::default(),
         };
         let measured = ran.measured;
@@ -230,7 +232,7 @@ impl<'a> Read<'a> {
     /// Reads what the command would read, and makes the documents that it would write.
     fn measure(
         &self,
-        view: View,
+        snapshot: CollectionSnapshot,
         plan: Plan,
         parsed: Parsed,
         operation: &Operation,
@@ -254,7 +256,7 @@ impl<'a> Read<'a> {
         let before = quarry_timing::breakdown();
         let started = Instant::now();
         let reading = Reading::new(Scan::new(plan), parsed, self.find.skip, self.find.limit);
-        let mut executor = Executor::reading(view, reading, false);
+        let mut executor = Executor::reading(snapshot, reading, false);
         let (mut document, mut changed) = (Vec::new(), Vec::new());
         let (mut returned, mut would_modify) = (0, 0);
         while executor.next(operation, &mut document)? {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{Database, Operation, PlanSummary, View};
+use quarry_database::{CollectionSnapshot, Database, Operation, PlanSummary};
 use quarry_timing::{Phase, phase};
 
 use super::error::Result;
@@ -58,16 +58,25 @@ impl Parsed {
         projection.is_some_and(Projection::uses_matched_element)
     }
 
-    pub fn plan(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
-        self.choose(view, hint, false)
+    pub fn plan(&self, snapshot: &CollectionSnapshot, hint: Option<RawValue<'_>>) -> Result<Plan> {
+        self.choose(snapshot, hint, false)
     }
 
     /// Like `plan`, but with the texts that explain prints.
-    pub fn plan_to_show(&self, view: &View, hint: Option<RawValue<'_>>) -> Result<Plan> {
-        self.choose(view, hint, true)
+    pub fn plan_to_show(
+        &self,
+        snapshot: &CollectionSnapshot,
+        hint: Option<RawValue<'_>>,
+    ) -> Result<Plan> {
+        self.choose(snapshot, hint, true)
     }
 
-    fn choose(&self, view: &View, hint: Option<RawValue<'_>>, shows_bounds: bool) -> Result<Plan> {
+    fn choose(
+        &self,
+        snapshot: &CollectionSnapshot,
+        hint: Option<RawValue<'_>>,
+        shows_bounds: bool,
+    ) -> Result<Plan> {
         let _scope = phase(Phase::Plan);
         let wanted = Wanted {
             sort: self.sort.as_ref(),
@@ -75,8 +84,8 @@ impl Parsed {
             shows_bounds,
         };
         Ok(choose(
-            &view.collection,
-            view.detail()?,
+            &snapshot.collection,
+            snapshot.index_catalog()?,
             &self.matcher,
             wanted,
         )?)
@@ -98,9 +107,9 @@ pub fn find(
         let parsed = if is_bare { None } else { Some(parse()?) };
         return by_id(database, operation, request, parsed.as_ref(), id);
     }
-    let view = database.view(request.namespace)?;
-    let answering = match &view {
-        Some(view) if is_bare => plan_for_equalities(view, request.filter)?,
+    let snapshot = database.snapshot(request.namespace)?;
+    let answering = match &snapshot {
+        Some(snapshot) if is_bare => plan_for_equalities(snapshot, request.filter)?,
         _ => None,
     };
     // What an index answers alone is not parsed.
@@ -109,18 +118,18 @@ pub fn find(
         None => parse()?,
     };
     operation.check()?;
-    let Some(view) = view else {
+    let Some(snapshot) = snapshot else {
         return Ok(Executor::empty());
     };
     let mut plan = match answering {
         Some(plan) => plan,
-        None => parsed.plan(&view, request.hint)?,
+        None => parsed.plan(&snapshot, request.hint)?,
     };
     if request.is_tailable {
-        plan = tailable(&view, &parsed, plan, request)?;
+        plan = tailable(&snapshot, &parsed, plan, request)?;
     }
     let reading = Reading::new(Scan::new(plan), parsed, request.skip, request.limit);
-    Ok(Executor::reading(view, reading, request.is_tailable))
+    Ok(Executor::reading(snapshot, reading, request.is_tailable))
 }
 
 /// The value of a filter that is `{_id: <value>}` and means equality.
@@ -153,10 +162,10 @@ fn by_id(
     if collection.is_clustered() {
         let key = Database::record_key(&collection, id);
         database.get_record(&key, &mut |bytes| found.extend_from_slice(bytes))?;
-    } else if let Some(view) = database.view(request.namespace)?
-        && let Some(key) = view.find_id(id)?
+    } else if let Some(snapshot) = database.snapshot(request.namespace)?
+        && let Some(key) = snapshot.find_id(id)?
     {
-        view.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;
+        snapshot.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;
     }
     if found.is_empty() {
         return Ok(Executor::empty());
@@ -175,21 +184,29 @@ fn by_id(
     Ok(Executor::documents(found))
 }
 
-fn plan_for_equalities(view: &View, filter: RawDocument<'_>) -> Result<Option<Plan>> {
+fn plan_for_equalities(
+    snapshot: &CollectionSnapshot,
+    filter: RawDocument<'_>,
+) -> Result<Option<Plan>> {
     let _scope = phase(Phase::Plan);
     Ok(choose_for_equalities(
-        &view.collection,
-        view.detail()?,
+        &snapshot.collection,
+        snapshot.index_catalog()?,
         filter,
     ))
 }
 
 /// A tailable read goes through a capped collection in the order of insertion.
-fn tailable(view: &View, parsed: &Parsed, plan: Plan, request: FindRequest<'_>) -> Result<Plan> {
-    if view.collection.capped.is_none() {
+fn tailable(
+    snapshot: &CollectionSnapshot,
+    parsed: &Parsed,
+    plan: Plan,
+    request: FindRequest<'_>,
+) -> Result<Plan> {
+    if snapshot.collection.capped.is_none() {
         let text = format!(
             "error processing query: tailable cursor requested on non capped collection {}",
-            view.collection.namespace
+            snapshot.collection.namespace
         );
         return Err(crate::Error::bad_value(text).into());
     }
@@ -206,7 +223,7 @@ fn tailable(view: &View, parsed: &Parsed, plan: Plan, request: FindRequest<'_>) 
     let natural = quarry_bson::doc! { "$natural": 1 };
     let mut plan = match plan.access {
         crate::planner::Access::Collection => plan,
-        _ => parsed.plan(view, Some(RawValue::Document(natural.as_raw())))?,
+        _ => parsed.plan(snapshot, Some(RawValue::Document(natural.as_raw())))?,
     };
     if plan.is_reversed {
         return Err(crate::Error::bad_value(format!(

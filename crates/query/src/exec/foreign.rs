@@ -1,7 +1,7 @@
 //! The collections that `$lookup` reads beside its own: a snapshot of each while a batch is made.
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{Database, Namespace, Operation, View};
+use quarry_database::{CollectionSnapshot, Database, Namespace, Operation};
 
 use super::error::Result;
 use super::executor::matches;
@@ -12,7 +12,7 @@ use crate::pipeline::ForeignCollections;
 
 #[derive(Default)]
 pub(super) struct Foreign {
-    collections: Vec<(Namespace, Option<View>)>,
+    collections: Vec<(Namespace, Option<CollectionSnapshot>)>,
 }
 
 /// The collections as one request lends them.
@@ -35,22 +35,22 @@ impl Foreign {
                 .iter()
                 .any(|(known, _)| *known == namespace);
             if !is_known {
-                let view = database.view(&namespace)?;
-                foreign.collections.push((namespace, view));
+                let snapshot = database.snapshot(&namespace)?;
+                foreign.collections.push((namespace, snapshot));
             }
         }
         Ok(foreign)
     }
 
     pub fn save(&mut self) {
-        for (_, view) in &mut self.collections {
-            *view = None;
+        for (_, snapshot) in &mut self.collections {
+            *snapshot = None;
         }
     }
 
     pub fn restore(&mut self, database: &Database) -> Result<()> {
-        for (namespace, view) in &mut self.collections {
-            *view = database.view(namespace)?;
+        for (namespace, snapshot) in &mut self.collections {
+            *snapshot = database.snapshot(namespace)?;
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ impl ForeignCollections for Lent<'_> {
     ) -> crate::Result<()> {
         let mut collections = self.foreign.collections.iter();
         let found = collections.find(|(namespace, _)| namespace.collection() == collection);
-        let Some((_, Some(view))) = found else {
+        let Some((_, Some(snapshot))) = found else {
             return Ok(());
         };
         // `$eq` keeps a value that looks like an operator or a regular expression from being one.
@@ -83,8 +83,8 @@ impl ForeignCollections for Lent<'_> {
             condition.finish();
         });
         let parsed = Parsed::parse(filter.as_raw(), None, None, &ExpressionContext::default())?;
-        let mut scan = Scan::new(parsed.plan(view, None)?);
-        scan.run(view, self.operation, &mut |_, document| {
+        let mut scan = Scan::new(parsed.plan(snapshot, None)?);
+        scan.run(snapshot, self.operation, &mut |_, document| {
             if matches(&parsed, document)? {
                 each(document)?;
             }

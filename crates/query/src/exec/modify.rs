@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, Database, Error, Ident, Level, Modified, Namespace, Operation, PIECE_BYTES_MAX,
-    PIECE_DOCUMENTS_MAX, PlanSummary, View,
+    Change, CollectionSnapshot, Database, Error, Ident, Level, Modified, Namespace, Operation,
+    PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, PlanSummary,
 };
 use quarry_timing::{Phase, phase};
 
@@ -160,19 +160,19 @@ impl<'t> Target<'t> {
     /// collection, where nothing moves, and leaves out those it remembers.
     pub fn modify_all(&self, effect: Effect<'_>, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
-        let Some(view) = self.database.view(self.namespace)? else {
+        let Some(snapshot) = self.database.snapshot(self.namespace)? else {
             return Ok(totals);
         };
-        let ident = view.collection.ident;
+        let ident = snapshot.collection.ident;
         let parsed = self.parsed()?;
-        let plan = parsed.plan(&view, self.hint)?;
+        let plan = parsed.plan(&snapshot, self.hint)?;
         let purpose = effect.purpose(&plan);
         let mut scan = Scan::new(plan).with_purpose(purpose);
         // Who names a sparse index means no documents but its own.
         let mut sparse = None;
-        let mut view = Some(view);
+        let mut snapshot = Some(snapshot);
         loop {
-            let Some(current) = view.take() else {
+            let Some(current) = snapshot.take() else {
                 return Ok(totals);
             };
             if current.collection.ident != ident {
@@ -210,7 +210,7 @@ impl<'t> Target<'t> {
                 return Ok(totals);
             }
             self.operation.check()?;
-            view = self.database.view(self.namespace)?;
+            snapshot = self.database.snapshot(self.namespace)?;
         }
     }
 
@@ -266,27 +266,27 @@ impl<'t> Target<'t> {
 
     /// The record key of the first document that matches, in the wanted order.
     fn first(&self) -> Result<Option<(Ident, Vec<u8>)>> {
-        let Some(view) = self.database.view(self.namespace)? else {
+        let Some(snapshot) = self.database.snapshot(self.namespace)? else {
             return Ok(None);
         };
         let parsed = self.parsed()?;
-        let mut scan = Scan::new(parsed.plan(&view, self.hint)?);
+        let mut scan = Scan::new(parsed.plan(&snapshot, self.hint)?);
         let found = if scan.plan().is_sorted {
-            self.first_in_scan(parsed, &view, &mut scan)?
+            self.first_in_scan(parsed, &snapshot, &mut scan)?
         } else {
-            self.first_in_order(parsed, &view, &mut scan)?
+            self.first_in_order(parsed, &snapshot, &mut scan)?
         };
-        Ok(found.map(|key| (view.collection.ident, key)))
+        Ok(found.map(|key| (snapshot.collection.ident, key)))
     }
 
     fn first_in_scan(
         &self,
         parsed: &Parsed,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         scan: &mut Scan,
     ) -> Result<Option<Vec<u8>>> {
         let mut found = None;
-        scan.run(view, self.operation, &mut |key, document| {
+        scan.run(snapshot, self.operation, &mut |key, document| {
             if !matches(parsed, document)? {
                 return Ok(Flow::Continue);
             }
@@ -299,12 +299,12 @@ impl<'t> Target<'t> {
     fn first_in_order(
         &self,
         parsed: &Parsed,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         scan: &mut Scan,
     ) -> Result<Option<Vec<u8>>> {
         let mut sorter = Sorter::new(Some(1));
         let mut sort_key = Vec::new();
-        scan.run(view, self.operation, &mut |key, document| {
+        scan.run(snapshot, self.operation, &mut |key, document| {
             if matches(parsed, document)? {
                 sort_key.clear();
                 if let Some(sort) = &parsed.sort {
@@ -353,11 +353,15 @@ fn sparse_index(plan: &Plan) -> Option<Ident> {
 }
 
 /// Whether an index, if there is one in question, has the document.
-fn is_indexed(view: &View, index: Option<Ident>, document: RawDocument<'_>) -> Result<bool> {
+fn is_indexed(
+    snapshot: &CollectionSnapshot,
+    index: Option<Ident>,
+    document: RawDocument<'_>,
+) -> Result<bool> {
     let Some(ident) = index else {
         return Ok(true);
     };
-    view.detail()?.has_entries(ident, document)
+    snapshot.index_catalog()?.has_entries(ident, document)
 }
 
 impl Totals {
@@ -509,11 +513,15 @@ mod tests {
         let fixture = fixture();
         let change = doc! { "$inc": { "n": 1, "list.1": 1 } };
         let update = Update::parse(RawValue::Document(change.as_raw())).unwrap();
-        let view = fixture.database.view(&fixture.namespace).unwrap().unwrap();
+        let snapshot = fixture
+            .database
+            .snapshot(&fixture.namespace)
+            .unwrap()
+            .unwrap();
         let filter = doc! { "a": { "$gte": 0 } };
         let parsed =
             Parsed::parse(filter.as_raw(), None, None, &ExpressionContext::default()).unwrap();
-        let plan = |hint| parsed.plan(&view, Some(RawValue::from(hint))).unwrap();
+        let plan = |hint| parsed.plan(&snapshot, Some(RawValue::from(hint))).unwrap();
         assert_eq!(
             Effect::Update(&update).purpose(&plan("a")),
             Purpose::ChangeInPlace
@@ -523,7 +531,9 @@ mod tests {
             Purpose::Move
         );
         let mut scan = Scan::new(plan("a")).with_purpose(Purpose::ChangeInPlace);
-        let more = scan.run(&view, &fixture.operation, &mut |_, _| Ok(Flow::Continue));
+        let more = scan.run(&snapshot, &fixture.operation, &mut |_, _| {
+            Ok(Flow::Continue)
+        });
         assert!(!more.unwrap() && !scan.is_full());
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use hashbrown::DefaultHashBuilder;
 use indexmap::IndexSet;
 use quarry_bson::RawDocument;
-use quarry_database::{Cursor, Index, KeyRange, Operation, View, index_record_key};
+use quarry_database::{CollectionSnapshot, Cursor, Index, KeyRange, Operation, index_record_key};
 use quarry_timing::{Phase, phase};
 
 use super::error::{Result, memory_exceeded};
@@ -171,7 +171,7 @@ impl Scan {
     /// Hands over documents until `visit` stops it or there are no more; says whether there may be more.
     pub fn run(
         &mut self,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         operation: &Operation,
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
@@ -189,7 +189,7 @@ impl Scan {
             seen: self.seen.len(),
         };
         let _scope = phase(Phase::EngineScan);
-        let outcome = self.run_branches(view, operation, visit);
+        let outcome = self.run_branches(snapshot, operation, visit);
         operation
             .keys_examined
             .fetch_add(self.keys_examined - keys, Relaxed);
@@ -201,14 +201,14 @@ impl Scan {
 
     fn run_branches(
         &mut self,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         operation: &Operation,
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
         loop {
-            if self.run_ranges(view, operation, visit)? {
+            if self.run_ranges(snapshot, operation, visit)? {
                 if self.is_full && self.is_union() && self.purpose == Purpose::Read {
-                    let whole = Plan::of_collection(&view.collection);
+                    let whole = Plan::of_collection(&snapshot.collection);
                     self.replaced =
                         Some(Box::new(std::mem::replace(&mut self.plan, whole.clone())));
                     self.go_on_over_collection(whole);
@@ -243,13 +243,13 @@ impl Scan {
 
     fn run_ranges(
         &mut self,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         operation: &Operation,
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
         let index = match &self.current().access {
             Access::Index(access) => {
-                let mut indexes = view.detail()?.indexes.iter();
+                let mut indexes = snapshot.index_catalog()?.indexes.iter();
                 let index = indexes.find(|index| index.ident == access.ident);
                 Some(index.ok_or_else(|| {
                     let text = format!("index '{}' was dropped", access.name);
@@ -259,14 +259,14 @@ impl Scan {
             _ => None,
         };
         if self.current().is_of_whole_keys {
-            return self.run_keys(view, operation, index, visit);
+            return self.run_keys(snapshot, operation, index, visit);
         }
         let Some(all) = self.outer_range() else {
             self.is_done = true;
             return Ok(false);
         };
         // One cursor for all ranges: making one costs more than moving it.
-        let mut cursor = view.cursor(all)?;
+        let mut cursor = snapshot.cursor(all)?;
         let mut steps = 0;
         while !self.is_done {
             operation.step(&mut steps)?;
@@ -274,15 +274,15 @@ impl Scan {
                 self.is_done = true;
                 break;
             };
-            self.enter(view, &mut *cursor, range)?;
+            self.enter(snapshot, &mut *cursor, range)?;
             while cursor.valid() && self.is_inside(cursor.key()) {
                 operation.step(&mut steps)?;
                 let flow = match index {
                     None => self.visit_record(&*cursor, visit)?,
                     Some(index) => {
                         let (key, value) = (cursor.key(), cursor.value());
-                        let record = index_record_key(index, &view.collection, key, value)?;
-                        self.visit_entry(view, index, &record, visit)?
+                        let record = index_record_key(index, &snapshot.collection, key, value)?;
+                        self.visit_entry(snapshot, index, &record, visit)?
                     }
                 };
                 if flow == Flow::Stop {
@@ -309,7 +309,7 @@ impl Scan {
     /// Ranges of one key each, a record's or a unique index's: gets, without a cursor.
     fn run_keys(
         &mut self,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         operation: &Operation,
         index: Option<&Index>,
         visit: &mut Visit<'_>,
@@ -323,12 +323,12 @@ impl Scan {
                 None => {
                     self.keys_examined += 1;
                     match self.meet_if_needed(None, &key)? {
-                        Met::New => self.fetch(view, &key, visit)?,
+                        Met::New => self.fetch(snapshot, &key, visit)?,
                         Met::Before => Flow::Continue,
                         Met::TooMany => Flow::Stop,
                     }
                 }
-                Some(index) => self.get_entry(view, index, &key, visit)?,
+                Some(index) => self.get_entry(snapshot, index, &key, visit)?,
             };
             if flow == Flow::Stop {
                 self.remember(&key);
@@ -342,18 +342,18 @@ impl Scan {
     /// The document of the unique entry that stands under `key`, if one does.
     fn get_entry(
         &mut self,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         index: &Index,
         key: &[u8],
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
         let mut record = None;
-        view.get(key, &mut |value| {
-            record = Some(index_record_key(index, &view.collection, key, value));
+        snapshot.get(key, &mut |value| {
+            record = Some(index_record_key(index, &snapshot.collection, key, value));
         })?;
         match record.transpose()? {
             None => Ok(Flow::Continue),
-            Some(record) => self.visit_entry(view, index, &record, visit),
+            Some(record) => self.visit_entry(snapshot, index, &record, visit),
         }
     }
 
@@ -395,9 +395,14 @@ impl Scan {
     }
 
     /// Goes to the first key of the range that was not read.
-    fn enter(&self, view: &View, cursor: &mut dyn Cursor, range: &KeyRange) -> Result<()> {
+    fn enter(
+        &self,
+        snapshot: &CollectionSnapshot,
+        cursor: &mut dyn Cursor,
+        range: &KeyRange,
+    ) -> Result<()> {
         if let Some(last) = &self.last_key
-            && self.has_lost(view, cursor, last)?
+            && self.has_lost(snapshot, cursor, last)?
         {
             let text = "CollectionScan died due to position in capped collection being deleted";
             return Err(crate::Error::new(ErrorCode::CAPPED_POSITION_LOST, text).into());
@@ -419,9 +424,14 @@ impl Scan {
 
     /// Whether what comes behind the last key may be gone: of a capped collection the oldest documents make room for new
     /// ones, and a reader that was overtaken has to hear of it. One that changes what it reads looks for itself.
-    fn has_lost(&self, view: &View, cursor: &mut dyn Cursor, last: &[u8]) -> Result<bool> {
+    fn has_lost(
+        &self,
+        snapshot: &CollectionSnapshot,
+        cursor: &mut dyn Cursor,
+        last: &[u8],
+    ) -> Result<bool> {
         let is_of_records = matches!(self.plan.access, Access::Collection);
-        if view.collection.is_clustered() || !is_of_records || self.purpose != Purpose::Read {
+        if snapshot.collection.is_clustered() || !is_of_records || self.purpose != Purpose::Read {
             return Ok(false);
         }
         cursor.seek(last)?;
@@ -446,7 +456,7 @@ impl Scan {
 
     fn visit_entry(
         &mut self,
-        view: &View,
+        snapshot: &CollectionSnapshot,
         index: &Index,
         record: &[u8],
         visit: &mut Visit<'_>,
@@ -457,13 +467,18 @@ impl Scan {
             Met::Before => return Ok(Flow::Continue),
             Met::TooMany => return Ok(Flow::Stop),
         }
-        self.fetch(view, record, visit)
+        self.fetch(snapshot, record, visit)
     }
 
-    fn fetch(&mut self, view: &View, record: &[u8], visit: &mut Visit<'_>) -> Result<Flow> {
+    fn fetch(
+        &mut self,
+        snapshot: &CollectionSnapshot,
+        record: &[u8],
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
         let mut outcome = Ok(Flow::Continue);
         let _scope = phase(Phase::EngineRead);
-        let found = view.get(record, &mut |bytes| {
+        let found = snapshot.get(record, &mut |bytes| {
             outcome = match RawDocument::new(bytes) {
                 Ok(document) => visit(record, document),
                 Err(error) => Err(error.into()),

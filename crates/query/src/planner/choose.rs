@@ -3,7 +3,7 @@
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
-    Collection, Detail, Ident, Index, KeyRange, may_meet_cut_keys, meeting_cut_keys,
+    Collection, Ident, Index, IndexCatalog, KeyRange, may_meet_cut_keys, meeting_cut_keys,
 };
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
@@ -77,7 +77,7 @@ type Bounded = SmallVec<[Bound; 12]>;
 /// Chooses the plan for a filter: the best index, or a scan of the collection.
 pub fn choose(
     collection: &Collection,
-    detail: &Detail,
+    index_catalog: &IndexCatalog,
     matcher: &Matcher,
     wanted: Wanted<'_>,
 ) -> Result<Plan> {
@@ -88,13 +88,13 @@ pub fn choose(
     if let Some(direction) = natural_hint(wanted.hint)? {
         return Ok(whole(collection, direction, wanted.sort.is_none()));
     }
-    let mut bounds = FilterBounds::new(matcher.root(), &detail.paths);
-    let best = best(collection, detail, &mut bounds, wanted)?;
+    let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+    let best = best(collection, index_catalog, &mut bounds, wanted)?;
     let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
     let union = if is_bounded || wanted.hint.is_some() {
         None
     } else {
-        union(collection, detail, matcher.root(), wanted)?
+        union(collection, index_catalog, matcher.root(), wanted)?
     };
     let plan = match (union, best) {
         (Some(union), _) => union,
@@ -109,7 +109,7 @@ pub fn choose(
 /// A plan for each branch of an `$or`, if an index bounds every one of them.
 fn union(
     collection: &Collection,
-    detail: &Detail,
+    index_catalog: &IndexCatalog,
     filter: &MatchExpression,
     wanted: Wanted<'_>,
 ) -> Result<Option<Plan>> {
@@ -118,7 +118,7 @@ fn union(
         ..Wanted::default()
     };
     let mut branches = Vec::new();
-    if !collect_branches(collection, detail, filter, of_branch, &mut branches)? {
+    if !collect_branches(collection, index_catalog, filter, of_branch, &mut branches)? {
         return Ok(None);
     }
     Ok(Some(Plan {
@@ -135,7 +135,7 @@ fn union(
 /// Recursion is bounded by the depth of the filter.
 fn collect_branches(
     collection: &Collection,
-    detail: &Detail,
+    index_catalog: &IndexCatalog,
     filter: &MatchExpression,
     wanted: Wanted<'_>,
     branches: &mut Vec<Plan>,
@@ -155,14 +155,16 @@ fn collect_branches(
                 break;
             }
             interrupts::work(UNITS_OF_A_BRANCH)?;
-            let mut bounds = FilterBounds::new(child, &detail.paths);
-            match best(collection, detail, &mut bounds, wanted)? {
+            let mut bounds = FilterBounds::new(child, &index_catalog.paths);
+            match best(collection, index_catalog, &mut bounds, wanted)? {
                 Some(best) => {
                     branches.push(best.plan(&bounds, wanted));
                     let ranges: usize = branches.iter().map(|branch| branch.ranges.len()).sum();
                     are_all = ranges <= UNION_RANGES_MAX;
                 }
-                None => are_all = collect_branches(collection, detail, child, wanted, branches)?,
+                None => {
+                    are_all = collect_branches(collection, index_catalog, child, wanted, branches)?
+                }
             }
         }
         if are_all {
@@ -176,12 +178,12 @@ fn collect_branches(
 /// Like `choose`, for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.
 pub fn choose_for_equalities(
     collection: &Collection,
-    detail: &Detail,
+    index_catalog: &IndexCatalog,
     filter: RawDocument<'_>,
 ) -> Option<Plan> {
-    let mut bounds = FilterBounds::of_equalities(filter, &detail.paths)?;
+    let mut bounds = FilterBounds::of_equalities(filter, &index_catalog.paths)?;
     let wanted = Wanted::default();
-    let best = best(collection, detail, &mut bounds, wanted).ok()??;
+    let best = best(collection, index_catalog, &mut bounds, wanted).ok()??;
     let plan = best.plan(&bounds, wanted);
     plan.answers_filter.then_some(plan)
 }
@@ -189,14 +191,14 @@ pub fn choose_for_equalities(
 /// The first of the best candidates that are of use.
 fn best<'c>(
     collection: &'c Collection,
-    detail: &'c Detail,
+    index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,
     wanted: Wanted<'_>,
 ) -> Result<Option<Scored<'c>>> {
     let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut best: Option<Scored<'_>> = None;
     let mut is_hint_known = false;
-    for candidate in candidates(collection, detail) {
+    for candidate in candidates(collection, index_catalog) {
         if is_by_filter && !bounds.mention(candidate.paths[0]) {
             continue;
         }
@@ -248,12 +250,12 @@ fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
 
 fn candidates<'c>(
     collection: &'c Collection,
-    detail: &'c Detail,
+    index_catalog: &'c IndexCatalog,
 ) -> impl Iterator<Item = Candidate<'c>> {
     let records = collection.is_clustered().then(|| Candidate {
         name: "_id_",
         ident: collection.ident,
-        paths: detail.paths.of_records(),
+        paths: index_catalog.paths.of_records(),
         prefix: collection.prefix.as_bytes(),
         index: None,
         multikey: 0,
@@ -265,11 +267,11 @@ fn candidates<'c>(
         let is_repeated = collection.is_clustered() && index.name == "_id_";
         !index.building && !index.hidden && !is_repeated
     };
-    let indexes = detail.indexes.iter().enumerate().filter(usable);
+    let indexes = index_catalog.indexes.iter().enumerate().filter(usable);
     let indexes = indexes.map(|(position, index)| Candidate {
         name: &index.name,
         ident: index.ident,
-        paths: detail.paths.of_index(position),
+        paths: index_catalog.paths.of_index(position),
         prefix: index.prefix.as_bytes(),
         index: Some(index),
         multikey: index.multikey_components(),

@@ -401,11 +401,11 @@ fn read(database: &Database) -> State {
     let mut state = State::new();
     for collection in 0..COLLECTIONS {
         let namespace = namespace(collection);
-        let Some(view) = database.view(&namespace).unwrap() else {
+        let Some(snapshot) = database.snapshot(&namespace).unwrap() else {
             continue;
         };
-        let mut cursor = view
-            .cursor(KeyRange::prefix(view.collection.prefix.as_bytes()))
+        let mut cursor = snapshot
+            .cursor(KeyRange::prefix(snapshot.collection.prefix.as_bytes()))
             .unwrap();
         cursor.first().unwrap();
         while cursor.valid() {
@@ -420,7 +420,7 @@ fn read(database: &Database) -> State {
             cursor.next().unwrap();
         }
         drop(cursor);
-        drop(view);
+        drop(snapshot);
         let report = database
             .validate(&namespace, true, &Operation::default())
             .unwrap();
