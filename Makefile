@@ -38,7 +38,7 @@ MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --lib mo
 FUZZ_SMOKE_SECONDS := 3
 
 .PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-durability bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
+	bench-durability bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -124,12 +124,16 @@ bench-mdbx: bootstrap ## libmdbx's four sync modes beside its raw C API
 fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
+one-of-each: bootstrap ## do in a copy what CONTRIBUTING.md says of adding an operator, a stage and a command
+	@scripts/step.sh "one of each" scripts/one_of_each.sh
+
 torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
 	@QUARRY_TORTURE=$${MODEL_TIMES:-100} $(MODEL_TESTS)
 	@QUARRY_TORTURE=$${SEEDS:-5000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
 	@QUARRY_TORTURE=$${ENGINE_SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py \
 		tests/drivers/test_history.py
+	@$(MAKE) --no-print-directory one-of-each
 	@cargo run -q --release -p quarry-journal --example order_matching -- power $${SEEDS:-5000}
 	@cargo run -q --release -p quarry-journal --example order_matching -- kill $${ROUNDS:-100}
 
