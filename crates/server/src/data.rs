@@ -1,4 +1,4 @@
-//! What commands ask of documents, wherever those are.
+//! The seam through which commands ask for documents, wherever those are.
 //!
 //! The commands that read and write documents know this trait and `quarry_query`'s requests, and nothing of what answers
 //! them. Today that is the database of this process. A router that asks others can stand here instead, without a command

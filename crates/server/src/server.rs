@@ -84,7 +84,7 @@ impl Server {
         Server::new(config, parameters, engine, database, Arc::default())
     }
 
-    /// What reads and writes documents.
+    /// The part that reads and writes documents.
     pub fn data(&self) -> &dyn Data {
         &self.database
     }

@@ -10,9 +10,9 @@ use super::{Breach, File, Repository};
 /// Words that a doc comment does not open with.
 const OPENINGS: [&str; 5] = ["The same", "Of", "What", "So many", "Whoever"];
 
-/// Doc comments that still open so, by crate: those that were there when the rule came. A number here only falls; a crate
+/// Doc comments that may still open so, by crate. A number here only falls; a crate
 /// that is not named has none.
-const STILL_ALLOWED: [(&str, usize); 3] = [("database", 10), ("query", 10), ("server", 10)];
+const STILL_ALLOWED: [(&str, usize); 3] = [("database", 3), ("query", 3), ("server", 3)];
 
 pub(super) fn check(repository: &Repository, found: &mut Vec<Breach>) {
     let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();

@@ -155,7 +155,7 @@ fn refuse(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
     Err(not_supported(operand.name))
 }
 
-/// What `$and`s within it ask stands beside what it asks itself.
+/// Parses an `$and`. The predicates of `$and`s within it stand beside its own.
 fn and(
     name: &str,
     value: RawValue<'_>,

@@ -30,7 +30,7 @@ fn unknown_top_level(name: &str) -> Error {
     ))
 }
 
-/// What an operator of a field is given.
+/// The input of an operator on a field.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'o> {
     pub path: &'o FieldPath,

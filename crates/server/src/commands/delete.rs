@@ -35,7 +35,7 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// What MongoDB's errors call a statement.
+/// The name that MongoDB's errors give a statement.
 const PARSER: &str = "delete.deletes";
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

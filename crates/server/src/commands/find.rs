@@ -50,7 +50,7 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// What MongoDB's errors call the command.
+/// The name that MongoDB's errors give the command.
 const PARSER: &str = "FindCommandRequest";
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {

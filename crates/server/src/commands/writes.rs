@@ -126,7 +126,7 @@ mod tests {
     use crate::dispatch::dispatcher::answer;
     use crate::server::Server;
 
-    /// What an update of three statements changed and which of them failed, the second of which cannot work.
+    /// Runs an update of three statements, the second of which cannot work; returns what it changed and which failed.
     fn changed_and_failed(is_ordered: bool) -> (Option<i32>, Vec<i32>) {
         let server: &'static Server = Box::leak(Box::new(Server::in_memory()));
         let documents =

@@ -8,15 +8,15 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::error::{CommandError, Result};
 
-/// What a flag may be: a bool, or a number taken as one.
+/// The types that a flag may have: a bool, or a number taken as one.
 const FLAG: &str = "[bool, long, int, decimal, double";
-/// What a number may be, whatever its type.
+/// The types that a number may have.
 const NUMBER: &str = "[long, int, decimal, double";
 
 /// One field of a command or of a document within it.
 #[derive(Clone, Copy)]
 pub struct Argument<'a> {
-    /// What the field is one of, as errors name it: `find`, `update.updates`.
+    /// The command or statement that the field is of, as errors name it: `find`, `update.updates`.
     of: &'static str,
     element: RawElement<'a>,
 }

@@ -1,15 +1,15 @@
-//! What an accumulator is, and what a row of the table of accumulators says.
+//! The trait of accumulators, and the row that each has in their table.
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::error::Result;
 
-/// What is kept of the values of one group. Its default is that of a group that has no values yet.
+/// The state that is kept of the values of one group. Its default is that of a group that has no values yet.
 pub trait Accumulator: Default + Send {
     /// Takes the value of one document, None for Missing; answers by how many bytes it grew.
     fn add(&mut self, value: Option<RawValue<'_>>) -> Result<usize>;
 
-    /// What it takes beside its own size: as much as `add` has answered.
+    /// The bytes that it takes beside its own size: as much as `add` has answered.
     fn held_bytes(&self) -> usize {
         0
     }
@@ -25,7 +25,7 @@ pub struct AccumulatorKind {
     pub operand: Operand,
     /// The column of no groups.
     pub start: fn() -> Box<dyn Column>,
-    /// What the accumulator of a group takes that has no values yet.
+    /// The bytes that the accumulator of a group takes that has no values yet.
     pub start_bytes: usize,
 }
 
@@ -67,7 +67,7 @@ impl<A: Accumulator> Column for Vec<A> {
     }
 }
 
-/// What follows the name of an accumulator.
+/// The argument that follows the name of an accumulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operand {
     /// One expression.
