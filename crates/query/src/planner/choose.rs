@@ -163,7 +163,7 @@ fn collect_branches(
                     are_all = ranges <= UNION_RANGES_MAX;
                 }
                 None => {
-                    are_all = collect_branches(collection, index_catalog, child, wanted, branches)?
+                    are_all = collect_branches(collection, index_catalog, child, wanted, branches)?;
                 }
             }
         }
