@@ -1,4 +1,4 @@
-//! Turns `xtask/error_codes.tsv` into `crates/query/src/error_code.rs`.
+//! Turns `xtask/error_codes.tsv` into `crates/database/src/error_code.rs`.
 //!
 //! The table is the one place where a number and its name stand; the generated file is checked in,
 //! and a test fails when the two differ.
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// Where the table lies, from the root of the repository.
 pub const TABLE_PATH: &str = "xtask/error_codes.tsv";
 /// Where the generated module lies, from the root of the repository.
-pub const OUTPUT_PATH: &str = "crates/query/src/error_code.rs";
+pub const OUTPUT_PATH: &str = "crates/database/src/error_code.rs";
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]

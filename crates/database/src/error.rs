@@ -4,6 +4,8 @@ use std::fmt;
 
 use quarry_bson::Document;
 
+use crate::error_code::ErrorCode;
+
 /// The result of every function of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -21,7 +23,7 @@ pub enum Error {
     /// A failed option, a wrong type or value, with MongoDB's code.
     Invalid {
         /// MongoDB's number.
-        code: i32,
+        code: ErrorCode,
         /// The text for the client.
         message: String,
     },
@@ -72,7 +74,7 @@ pub struct DuplicateKey {
 
 impl Error {
     /// An error with MongoDB's number.
-    pub fn invalid(code: i32, message: impl Into<String>) -> Error {
+    pub fn invalid(code: ErrorCode, message: impl Into<String>) -> Error {
         Error::Invalid {
             code,
             message: message.into(),
@@ -85,31 +87,35 @@ impl Error {
             "the `_id` makes a key longer than {} bytes",
             quarry_storage::KEY_BYTES_MAX
         );
-        Error::invalid(17_280, message)
+        Error::invalid(ErrorCode(17_280), message)
     }
 
     /// MongoDB's error number.
     pub fn code(&self) -> i32 {
+        self.error_code().0
+    }
+
+    fn error_code(&self) -> ErrorCode {
         match self {
-            Error::NamespaceNotFound(_) => 26,
-            Error::NamespaceExists(_) => 48,
-            Error::InvalidNamespace(_) => 73,
-            Error::IndexNotFound(_) => 27,
+            Error::NamespaceNotFound(_) => ErrorCode::NAMESPACE_NOT_FOUND,
+            Error::NamespaceExists(_) => ErrorCode::NAMESPACE_EXISTS,
+            Error::InvalidNamespace(_) => ErrorCode::INVALID_NAMESPACE,
+            Error::IndexNotFound(_) => ErrorCode::INDEX_NOT_FOUND,
             Error::Invalid { code, .. } => *code,
-            Error::DuplicateKey(_) => 11_000,
-            Error::Interrupted => 11_601,
-            Error::Stopped => 11_600,
-            Error::MaxTimeExpired => 50,
-            Error::QueryPlanKilled(_) => 175,
-            Error::WriteConflict => 112,
-            Error::WritesRefused { no_space: true, .. } => 14_031,
-            Error::WritesRefused { .. } => 13_436,
-            Error::OutcomeUnknown(_) => 91,
-            Error::Corrupt(_) => 39,
+            Error::DuplicateKey(_) => ErrorCode::DUPLICATE_KEY,
+            Error::Interrupted => ErrorCode::INTERRUPTED,
+            Error::Stopped => ErrorCode::INTERRUPTED_AT_SHUTDOWN,
+            Error::MaxTimeExpired => ErrorCode::MAX_TIME_MS_EXPIRED,
+            Error::QueryPlanKilled(_) => ErrorCode::QUERY_PLAN_KILLED,
+            Error::WriteConflict => ErrorCode::WRITE_CONFLICT,
+            Error::WritesRefused { no_space: true, .. } => ErrorCode::OUT_OF_DISK_SPACE,
+            Error::WritesRefused { .. } => ErrorCode::NOT_PRIMARY_OR_SECONDARY,
+            Error::OutcomeUnknown(_) => ErrorCode::SHUTDOWN_IN_PROGRESS,
+            Error::Corrupt(_) => ErrorCode::FILE_STREAM_FAILED,
             // The engine has no room for one more reader, or no file descriptor: the same may succeed a moment later.
-            Error::Storage(quarry_storage::Error::Stalled(_)) => 365,
-            Error::Foreign(_) | Error::Storage(_) => 8,
-            Error::ShuttingDown => 91,
+            Error::Storage(quarry_storage::Error::Stalled(_)) => ErrorCode::TEMPORARILY_UNAVAILABLE,
+            Error::Foreign(_) | Error::Storage(_) => ErrorCode::UNKNOWN_ERROR,
+            Error::ShuttingDown => ErrorCode::SHUTDOWN_IN_PROGRESS,
         }
     }
 }
@@ -173,7 +179,9 @@ impl From<quarry_journal::Error> for Error {
             | Journal::UnsupportedVersion { .. }
             | Journal::HistoryMissing { .. } => Error::Foreign(error.to_string()),
             Journal::Closed => Error::ShuttingDown,
-            Journal::RecordTooLarge { .. } => Error::invalid(10_334, error.to_string()),
+            Journal::RecordTooLarge { .. } => {
+                Error::invalid(ErrorCode::BSON_OBJECT_TOO_LARGE, error.to_string())
+            }
             _ => Error::WritesRefused {
                 message: error.to_string(),
                 no_space: error.is_no_space(),

@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 pub mod error;
+pub mod error_code;
 mod operation;
 mod plan_summary;
 
@@ -41,6 +42,7 @@ pub use commit::watches::CommitWatch;
 pub use commit::{Counts, payload};
 pub use database::{Database, Options, Shortcuts};
 pub use error::{DuplicateKey, Error, Result};
+pub use error_code::ErrorCode;
 pub use index::definition::{Index, KeyField, KeyPattern};
 pub use index::entry::{may_meet_cut_keys, meeting_cut_keys, split_unique_value};
 pub use index::keys::KeyGenerator;

@@ -5,7 +5,6 @@
 
 mod empty_timestamps;
 pub mod error;
-pub mod error_code;
 pub mod field_path;
 pub mod interrupts;
 pub mod memory;
@@ -24,5 +23,5 @@ pub mod sort;
 pub mod update;
 
 pub use error::{Error, Result};
-pub use error_code::ErrorCode;
 pub use field_path::FieldPath;
+pub use quarry_database::{ErrorCode, error_code};

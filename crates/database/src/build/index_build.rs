@@ -17,6 +17,7 @@ use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::definitions::{names_id, same_pattern, stage_index_drop};
 use crate::commit::payload::{ALLOCATED, Header, SYSTEM, now_ms};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
@@ -31,10 +32,6 @@ use crate::write::unit::Latest;
 const BUILD_PIECE_DOCUMENTS: usize = 256;
 /// A piece ends behind the document that fills it.
 const BUILD_PIECE_BYTES: usize = 1024 * 1024;
-const INDEX_OPTIONS_CONFLICT: i32 = 85;
-const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
-const CANNOT_CREATE_INDEX: i32 = 67;
-const INDEX_BUILD_ABORTED: i32 = 276;
 
 /// The report of createIndexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +160,7 @@ impl IndexBuilder {
         }
         if before + new.len() > INDEXES_MAX {
             return Err(Error::invalid(
-                CANNOT_CREATE_INDEX,
+                ErrorCode::CANNOT_CREATE_INDEX,
                 format!("add index fails, too many indexes for `{namespace}`"),
             ));
         }
@@ -370,7 +367,7 @@ fn check_all_stand(index_catalog: &IndexCatalog, idents: &[Ident]) -> Result<()>
         return Ok(());
     }
     let message = "the index build was aborted: an index was dropped while it was built";
-    Err(Error::invalid(INDEX_BUILD_ABORTED, message))
+    Err(Error::invalid(ErrorCode::INDEX_BUILD_ABORTED, message))
 }
 
 /// The index of the same definition, if it exists; an error if a different one stands in its way.
@@ -381,7 +378,7 @@ fn known<'i>(
     if candidate.pattern.is_id() {
         if candidate.unique || candidate.sparse {
             return Err(Error::invalid(
-                197,
+                ErrorCode::INVALID_INDEX_SPECIFICATION_OPTION,
                 "the field 'unique' or 'sparse' is not valid for an _id index specification",
             ));
         }
@@ -389,7 +386,7 @@ fn known<'i>(
     }
     if candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
         return Err(Error::invalid(
-            2,
+            ErrorCode::BAD_VALUE,
             "the index name '_id_' is reserved for the _id index",
         ));
     }
@@ -407,7 +404,7 @@ fn known<'i>(
                 "An existing index has the same name as the requested index. When index names are not specified, they are auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
                 candidate.spec, existing.spec
             );
-            return Err(Error::invalid(INDEX_KEY_SPECS_CONFLICT, message));
+            return Err(Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message));
         }
         if same_key {
             let message = if existing.same_options(candidate) {
@@ -421,7 +418,7 @@ fn known<'i>(
                     candidate.spec, existing.spec
                 )
             };
-            return Err(Error::invalid(INDEX_OPTIONS_CONFLICT, message));
+            return Err(Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message));
         }
     }
     Ok(None)

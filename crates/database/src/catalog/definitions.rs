@@ -17,15 +17,13 @@ use crate::catalog::collection_holds::CollectionHolds;
 use crate::commit::commits::Commits;
 use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
 use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 use crate::snapshot::reads::Reads;
-
-const ILLEGAL_OPERATION: i32 = 20;
-const INVALID_OPTIONS: i32 = 72;
 
 /// A dropped collection: how many indexes went with it, `_id_` counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +134,7 @@ impl Definitions {
     ) -> Result<()> {
         if from == to {
             return Err(Error::invalid(
-                ILLEGAL_OPERATION,
+                ErrorCode::ILLEGAL_OPERATION,
                 "can't rename a collection to itself",
             ));
         }
@@ -207,9 +205,17 @@ impl Definitions {
                 Some(index) if Some(index.name.as_str()) != Some("_id_") => {
                     dropped.push(index.ident);
                 }
-                Some(_) => return Err(Error::invalid(INVALID_OPTIONS, "cannot drop _id index")),
+                Some(_) => {
+                    return Err(Error::invalid(
+                        ErrorCode::INVALID_OPTIONS,
+                        "cannot drop _id index",
+                    ));
+                }
                 None if names_id(*value) => {
-                    return Err(Error::invalid(INVALID_OPTIONS, "cannot drop _id index"));
+                    return Err(Error::invalid(
+                        ErrorCode::INVALID_OPTIONS,
+                        "cannot drop _id index",
+                    ));
                 }
                 None => {
                     return Err(Error::IndexNotFound(format!(
@@ -260,7 +266,7 @@ impl Definitions {
         };
         let index_catalog = self.catalog.index_catalog(&collection)?;
         if names_id(which) {
-            return Err(Error::invalid(2, "can't hide _id index"));
+            return Err(Error::invalid(ErrorCode::BAD_VALUE, "can't hide _id index"));
         }
         let Some(chosen) = find_index(&index_catalog.indexes, which)? else {
             return Err(Error::IndexNotFound(format!(
@@ -451,7 +457,7 @@ pub(crate) fn find_index<'i>(
             .find(|index| same_pattern(index.pattern.document.as_raw(), pattern)),
         _ => {
             return Err(Error::invalid(
-                14,
+                ErrorCode::TYPE_MISMATCH,
                 "an index is named by a string or a key pattern",
             ));
         }

@@ -6,6 +6,7 @@ use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_keystring::Direction;
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::keyspace::ident::{Ident, Prefix};
 
 /// MongoDB's bounds.
@@ -13,10 +14,6 @@ pub const INDEX_FIELDS_MAX: usize = 32;
 pub const INDEXES_MAX: usize = 64;
 /// The mark of an index that has cut keys (`index_entry`), behind those of its fields.
 pub(crate) const CUT_KEYS: u64 = 1 << 63;
-
-const CANNOT_CREATE_INDEX: i32 = 67;
-const INVALID_INDEX_OPTION: i32 = 197;
-const BAD_VALUE: i32 = 2;
 
 /// One field of a key pattern.
 #[derive(Debug, Clone)]
@@ -91,7 +88,7 @@ impl KeyPattern {
             }
             if fields.iter().any(|field: &KeyField| field.path == path) {
                 return Err(Error::invalid(
-                    BAD_VALUE,
+                    ErrorCode::BAD_VALUE,
                     format!("the field `{path}` appears more than once in the index key pattern"),
                 ));
             }
@@ -109,7 +106,7 @@ impl KeyPattern {
         }
         if fields.len() > INDEX_FIELDS_MAX {
             return Err(Error::invalid(
-                13_103,
+                ErrorCode(13_103),
                 format!("compound index has more than {INDEX_FIELDS_MAX} fields"),
             ));
         }
@@ -151,7 +148,7 @@ impl Index {
             .and_then(|value| value.as_document())
             .ok_or_else(|| {
                 Error::invalid(
-                    9,
+                    ErrorCode::FAILED_TO_PARSE,
                     "the `key` field of an index specification must be a document",
                 )
             })?;
@@ -164,14 +161,14 @@ impl Index {
             }
             Some(_) => {
                 return Err(Error::invalid(
-                    14,
+                    ErrorCode::TYPE_MISMATCH,
                     "the `name` field of an index specification must be a string",
                 ));
             }
         };
         if name.contains('\0') || (name == "*") {
             return Err(Error::invalid(
-                BAD_VALUE,
+                ErrorCode::BAD_VALUE,
                 format!("the index name `{name}` is not valid"),
             ));
         }
@@ -264,7 +261,7 @@ impl Index {
                 }
                 _ => {
                     return Err(Error::invalid(
-                        INVALID_INDEX_OPTION,
+                        ErrorCode::INVALID_INDEX_SPECIFICATION_OPTION,
                         format!("the field `{option}` is not valid for an index specification"),
                     ));
                 }
@@ -311,7 +308,7 @@ fn truth(option: &str, value: RawValue<'_>) -> Result<bool> {
         RawValue::Boolean(_) => Ok(value.is_truthy()),
         _ if value.is_number() => Ok(value.is_truthy()),
         _ => Err(Error::invalid(
-            14,
+            ErrorCode::TYPE_MISMATCH,
             format!("the index option `{option}` must be a bool"),
         )),
     }
@@ -324,5 +321,5 @@ fn is_simple_collation(value: RawValue<'_>) -> bool {
 }
 
 fn cannot_create(message: String) -> Error {
-    Error::invalid(CANNOT_CREATE_INDEX, message)
+    Error::invalid(ErrorCode::CANNOT_CREATE_INDEX, message)
 }

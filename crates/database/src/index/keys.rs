@@ -10,14 +10,13 @@ use quarry_keystring::{Direction, append_encoded_text, encode_value};
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::index::definition::{CUT_KEYS, Index, KeyField};
 use crate::index::entry::cut;
 use crate::index::found_fields::{Found, Slots, VALUE_BYTES};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::keyspace::varint::write_len;
 
-const CANNOT_INDEX_PARALLEL_ARRAYS: i32 = 171;
-const KEY_TOO_LONG: i32 = 17_280;
 /// The bytes that the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
 const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
 
@@ -331,7 +330,7 @@ impl Emit<'_, '_> {
         if bytes.len() > ENTRIES_BYTES_MAX {
             bytes.truncate(start);
             return Err(Error::invalid(
-                KEY_TOO_LONG,
+                ErrorCode(17_280),
                 format!(
                     "the keys of index `{}` take more than {ENTRIES_BYTES_MAX} bytes",
                     self.index.name
@@ -356,7 +355,7 @@ impl Emit<'_, '_> {
             .map(|(_, field)| format!("[{}]", field.components.last().map_or("", String::as_str)))
             .collect();
         Error::invalid(
-            CANNOT_INDEX_PARALLEL_ARRAYS,
+            ErrorCode::CANNOT_INDEX_PARALLEL_ARRAYS,
             format!("cannot index parallel arrays {}", names.join(" ")),
         )
     }

@@ -29,6 +29,7 @@ use crate::catalog::definitions::Definitions;
 use crate::commit::commits::Commits;
 use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM, now_ms};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
@@ -172,7 +173,7 @@ impl Writer {
         let Some(collection) = self.parts.catalog.get(namespace)? else {
             let message = format!("the collection `{namespace}` is not created in a transaction");
             return Err(Error::invalid(
-                unit::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+                ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
                 message,
             ));
         };

@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 use crate::catalog::collection::Collection;
 use crate::commit::payload::{Delta, OperationKind};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
@@ -31,9 +32,6 @@ use crate::snapshot::reads::{ReadSnapshot, Reads};
 
 /// The bytes that a unit of several pieces may stage, keys and values together.
 const UNIT_BYTES_MAX: usize = 64 << 20;
-const TRANSACTION_TOO_LARGE: i32 = 257;
-const SNAPSHOT_UNAVAILABLE: i32 = 246;
-pub(super) const OPERATION_NOT_SUPPORTED_IN_TRANSACTION: i32 = 263;
 
 /// The changes that one piece of one collection will commit. Deletes come before puts.
 #[derive(Default)]
@@ -190,7 +188,7 @@ impl WriteUnit {
                 "Collection '{namespace}' is a capped collection. Writes in transactions are not allowed on capped collections."
             );
             return Err(Error::invalid(
-                OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+                ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
                 message,
             ));
         }
@@ -207,7 +205,7 @@ impl WriteUnit {
             let message = format!(
                 "Unable to read from a snapshot due to pending collection catalog changes to collection '{namespace}'; please retry the operation."
             );
-            return Err(Error::invalid(SNAPSHOT_UNAVAILABLE, message));
+            return Err(Error::invalid(ErrorCode::SNAPSHOT_UNAVAILABLE, message));
         }
         Ok(())
     }
@@ -252,7 +250,7 @@ impl OwnWrites {
         self.bytes += piece.deletes.bytes_len() + piece.puts.bytes_len();
         if self.bytes > UNIT_BYTES_MAX {
             let message = format!("a transaction writes at most {UNIT_BYTES_MAX} bytes");
-            return Err(Error::invalid(TRANSACTION_TOO_LARGE, message));
+            return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
         }
         let prefix = collection.prefix.as_bytes();
         let is_record = |op: &quarry_storage::Op<'_>| op.key().starts_with(prefix);

@@ -8,7 +8,7 @@ pub type Result<T> = std::result::Result<T, quarry_database::Error>;
 
 impl From<crate::Error> for quarry_database::Error {
     fn from(error: crate::Error) -> quarry_database::Error {
-        quarry_database::Error::invalid(error.code.0, error.message)
+        quarry_database::Error::invalid(error.code, error.message)
     }
 }
 
