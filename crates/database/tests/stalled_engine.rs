@@ -83,3 +83,37 @@ fn a_close_does_not_wait_for_a_stalled_engine() {
     let ended = waits.recv_timeout(WAIT_MAX).unwrap();
     assert!(matches!(ended, Err(Error::ShuttingDown)), "{ended:?}");
 }
+
+/// The engine says that it is ready and then stands still in a write, as one does that fills up in that very moment.
+#[test]
+fn an_engine_that_stands_still_in_a_write_holds_nobody_who_is_called_off() {
+    let setup = Setup::new();
+    setup.engine.hold_writes();
+    // The journal has it, and readers see it: its writer need not wait for the engine.
+    let (_, of_first) = setup.insert(1, Operation::default());
+    of_first.recv_timeout(WAIT_MAX).unwrap().unwrap();
+    let (_, of_patient) = setup.insert(2, Operation::default());
+    let begun = Instant::now();
+    while setup.engine.held_writes() == 0 {
+        assert!(
+            begun.elapsed() < WAIT_MAX,
+            "somebody hands the first one over"
+        );
+        std::thread::yield_now();
+    }
+    let deadline = Instant::now() + Duration::from_millis(50);
+    let (_, of_limited) = setup.insert(3, Operation::new(Some(deadline)));
+    let (killed, of_killed) = setup.insert(4, Operation::default());
+    let limited = of_limited.recv_timeout(WAIT_MAX).unwrap();
+    assert!(matches!(limited, Err(Error::MaxTimeExpired)), "{limited:?}");
+    killed.kill();
+    let killed = of_killed.recv_timeout(WAIT_MAX).unwrap();
+    assert!(matches!(killed, Err(Error::Interrupted)), "{killed:?}");
+    let namespace = Namespace::new("db", "c").unwrap();
+    let found = setup.database.collection(&namespace).unwrap().unwrap();
+    assert_eq!(setup.database.counts(&found).unwrap().documents, 2);
+    assert!(of_patient.try_recv().is_err(), "it waits for the engine");
+    setup.engine.heal();
+    of_patient.recv_timeout(WAIT_MAX).unwrap().unwrap();
+    setup.database.close().unwrap();
+}

@@ -27,6 +27,8 @@ struct Switches {
     get_error: Option<Error>,
     sync_error: Option<Error>,
     hold_writes: bool,
+    /// [`Engine::try_write`] stands still too.
+    hold_tries: bool,
     syncs_writes: bool,
     held: usize,
     hold_syncs: bool,
@@ -73,6 +75,12 @@ impl Faulty {
     /// Writes stand still inside the call until [`Faulty::heal`].
     pub fn hold_writes(&self) {
         self.switches.lock().hold_writes = true;
+    }
+
+    /// Like [`Faulty::hold_writes`], but [`Engine::try_write`] stands still too: an engine that is slow, not stalled.
+    pub fn hold_all_writes(&self) {
+        let mut switches = self.switches.lock();
+        (switches.hold_writes, switches.hold_tries) = (true, true);
     }
 
     /// Writes that stand still now.
@@ -162,7 +170,11 @@ impl Engine for Faulty {
     }
 
     fn try_write(&self, batch: &WriteBatch) -> Result<()> {
-        if self.switches.lock().hold_writes {
+        let (holds, waits) = {
+            let switches = self.switches.lock();
+            (switches.hold_writes, switches.hold_tries)
+        };
+        if holds && !waits {
             return Err(Error::Stalled("held by a test".into()));
         }
         self.write(batch)

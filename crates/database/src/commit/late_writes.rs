@@ -12,6 +12,8 @@
 //!   engine with the batch laid over it, and later writers hand it over first. That holds for a batch that was refused
 //!   before the reply, too: the journal has it, so the write stands. Nothing is skipped, and nothing that was
 //!   acknowledged disappears.
+//! - Nobody waits for the engine with the turn. A leader's batch that the engine does not take immediately is laid over it;
+//!   one of the writers behind it then waits inside the engine (`catch_up`), without the turn, and the others beside it.
 //!
 //! It pays while one connection writes. When another one had to hand the batch over, the next groups are written at
 //! once, as are large ones, those of several writers, and all of an engine whose writes are durable by themselves.
@@ -24,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use quarry_journal::AbortOnPanic;
 use quarry_storage::{
-    BeforeDurable, Engine, EngineCounters, KeyRange, Overlay, Readiness, Reclaimed, Result,
+    BeforeDurable, Engine, EngineCounters, Error, KeyRange, Overlay, Readiness, Reclaimed, Result,
     Snapshot, WriteBatch,
 };
 use quarry_timing::Phase;
@@ -55,7 +57,7 @@ pub struct LateWrites {
     at_once: AtomicU32,
     keeps_refused: AtomicBool,
     held: Mutex<Held>,
-    /// Held by the thread that waits for the engine with a batch that the engine did not take immediately.
+    /// Held by the thread that writes a refused batch: it may wait for the engine, and nobody with the turn waits for it.
     handing_over: Mutex<()>,
 }
 
@@ -110,14 +112,15 @@ impl LateWrites {
         let mut refused = None;
         if may_be_late && self.is_wanted_late(batch) {
             REPLIES.set(Replies::FirstAndHolds);
-        } else {
-            let Err(refusal) = self.engine.write(batch) else {
+        } else if self.keeps_refused.load(Ordering::Relaxed) {
+            // The leader has the turn: it does not wait for an engine that stalls just now.
+            if self.engine.try_write(batch).is_ok() {
                 return Ok(None);
-            };
-            if !self.keeps_refused.load(Ordering::Relaxed) {
-                return Err(refusal);
             }
             refused = Some(Overlay::new(batch));
+        } else {
+            self.engine.write(batch)?;
+            return Ok(None);
         }
         let mut held = self.held.lock();
         std::mem::swap(&mut held.batch, batch);
@@ -164,9 +167,41 @@ impl LateWrites {
         Ok(())
     }
 
-    /// Like `catch_up`, but gives up where it would have to wait.
+    /// Like `catch_up`, but leaves a batch where it is that the engine does not take immediately.
     pub fn catch_up_at_once(&self) {
         drop(self.behind());
+    }
+
+    /// Hands over a refused batch by waiting inside an engine that says that it is ready. Whether the engine took it.
+    pub fn catch_up_inside(&self) -> bool {
+        self.engine.ready() == Readiness::Ready && self.catch_up().is_ok()
+    }
+
+    /// Whether the engine has everything, or takes what it lacks immediately. Asked by a leader, which has the turn: it waits
+    /// neither for the engine nor for another thread that does.
+    fn caught_up(&self) -> Readiness {
+        if self.behind().is_none() {
+            return Readiness::Ready;
+        }
+        let Some(_one) = self.handing_over.try_lock() else {
+            return Readiness::Stalled {
+                cause: "another thread hands over a batch that the engine did not take".into(),
+            };
+        };
+        let mut held = self.held.lock();
+        if held.refused.is_none() {
+            return Readiness::Ready;
+        }
+        let _write = quarry_timing::phase(Phase::EngineWrite);
+        let _abort = AbortOnPanic::new();
+        match self.engine.try_write(&held.batch) {
+            Ok(()) => {
+                self.done(&mut held);
+                Readiness::Ready
+            }
+            Err(Error::Stalled(cause)) => Readiness::Stalled { cause },
+            Err(refusal) => Readiness::Failed(refusal),
+        }
     }
 
     /// Hands a held batch over if the engine takes it at once. Else it comes back, locked, for the caller to look through.
@@ -277,10 +312,7 @@ impl Engine for LateWrites {
 
     fn ready(&self) -> Readiness {
         match self.engine.ready() {
-            Readiness::Ready => match self.catch_up() {
-                Ok(()) => Readiness::Ready,
-                Err(refusal) => Readiness::Failed(refusal),
-            },
+            Readiness::Ready => self.caught_up(),
             other => other,
         }
     }

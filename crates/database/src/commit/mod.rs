@@ -54,9 +54,11 @@
 //! there when its connection is about to reply; the connection hands it over behind the reply. One batch is held at most.
 //! Whoever reads the engine, makes a snapshot, commits, syncs or reclaims hands it over first, under the lock of `held`.
 //!
-//! *Laid over* (`late_writes`). An engine that refuses an accepted batch, live or held, leaves it there with an overlay for
-//! readers. `ready` then refuses every later group until somebody has handed the batch over (`handing_over`). That is the
-//! one place where a refused group is kept: the journal latches when `apply` fails.
+//! *Laid over* (`late_writes`). An engine that does not take an accepted batch immediately, live or held, because it refuses
+//! it or would let the leader wait, leaves it there with an overlay for readers. `ready` then refuses every later group, and
+//! never waits itself, until somebody has handed the batch over (`handing_over`): a reader or a writer that is lucky, or the
+//! one of the writers sent away that waits inside the engine. That is the one place where a refused group is kept: the
+//! journal latches when `apply` fails.
 //!
 //! *Durable*. A sync that began after the append has ended. One sync serves all writers that wait; a writer that comes
 //! during one waits for the next. A writer waits in one of two ways: with `Until::Applied` it wakes when its group is
@@ -232,27 +234,33 @@ impl CommitPath {
 
     /// Waits until the engine takes writes again, `STALL_WAIT` after `begun` at most. The caller has no turn in the
     /// journal, so that nobody waits behind it, and the wait ends when the operation that runs on this thread is killed,
-    /// runs out of time or loses its client, and when the database closes.
+    /// runs out of time or loses its client, and when the database closes. The one exception: an engine that paces writes
+    /// takes a batch that it has refused only from a thread that waits inside it, and one of the waiting writers is that.
     pub fn wait_out_stall(&self, begun: Instant) -> Result<()> {
         let _stall = quarry_timing::phase(Phase::Stall);
+        let mut cause = String::from("another writer waits inside it");
         loop {
             check_running()?;
             if self.is_closing.load(Ordering::Relaxed) {
                 return Err(Error::ShuttingDown);
             }
-            let Some(_asks) = self.asks_engine.try_lock_for(INTERRUPT_TICK) else {
-                continue;
-            };
-            // What else there is to say of the engine the next submission says.
-            let Readiness::Stalled { cause } = self.engine.ready() else {
-                return Ok(());
-            };
-            quarry_timing::name(Work::StallCause, quarry_timing::stall_cause(&cause));
             if begun.elapsed() >= STALL_WAIT {
                 return Err(Error::WritesRefused {
                     message: format!("the engine is stalled: {cause}"),
                     no_space: false,
                 });
+            }
+            let Some(_asks) = self.asks_engine.try_lock_for(INTERRUPT_TICK) else {
+                continue;
+            };
+            // What else there is to say of the engine the next submission says.
+            let Readiness::Stalled { cause: latest } = self.engine.ready() else {
+                return Ok(());
+            };
+            quarry_timing::name(Work::StallCause, quarry_timing::stall_cause(&latest));
+            cause = latest;
+            if self.engine.catch_up_inside() {
+                return Ok(());
             }
             std::thread::sleep(STALL_TICK);
         }

@@ -223,7 +223,7 @@ mod tests {
         insert(&database, &doc! { "_id": 0 });
         let batches = &database.write_locks().large_batches;
         let filler = "x".repeat(LARGE_BATCH_BYTES);
-        faulty.hold_writes();
+        faulty.hold_all_writes();
         std::thread::scope(|scope| {
             let _healed = Healed(&faulty);
             let large: Vec<_> = (1..=LARGE as i32)
@@ -294,7 +294,7 @@ mod tests {
         let database = database_on(&faulty);
         let batches = &database.write_locks().large_batches;
         let large = doc! { "_id": 1, "filler": "x".repeat(LARGE_BATCH_BYTES) };
-        faulty.hold_writes();
+        faulty.hold_all_writes();
         std::thread::scope(|scope| {
             let _healed = Healed(&faulty);
             let first = scope.spawn(|| insert(&database, &large));
