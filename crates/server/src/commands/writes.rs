@@ -89,7 +89,7 @@ pub fn keeps_empty_timestamps(body: RawDocument<'_>) -> bool {
 
 /// Makes the context that all expressions of the command share: its `let`, and the moment that `$$NOW` is.
 pub fn context(invocation: &Invocation<'_>) -> Result<ExpressionContext> {
-    bind(invocation.document("let")?)
+    bind(invocation.generic.variables)
 }
 
 /// Like `context`, for a command that is explained.

@@ -22,11 +22,13 @@ pub struct Argument<'a> {
 }
 
 impl<'a> Argument<'a> {
+    #[inline]
     pub fn new(of: &'static str, element: RawElement<'a>) -> Argument<'a> {
         Argument { of, element }
     }
 
     /// The fields of a document that the command holds, which has no name in front of them.
+    #[inline]
     pub fn each(
         of: &'static str,
         document: RawDocument<'a>,
@@ -35,6 +37,7 @@ impl<'a> Argument<'a> {
     }
 
     /// The fields of a command, behind its name.
+    #[inline]
     pub fn each_of_command(
         of: &'static str,
         body: RawDocument<'a>,
@@ -42,21 +45,25 @@ impl<'a> Argument<'a> {
         Argument::each(of, body).skip(1)
     }
 
+    #[inline]
     pub fn name(&self) -> RawStr<'a> {
         self.element.name()
     }
 
+    #[inline]
     pub fn value(&self) -> RawValue<'a> {
         self.element.value()
     }
 
     /// A document.
+    #[inline]
     pub fn document(&self) -> Result<RawDocument<'a>> {
         let document = self.value().as_document();
         document.ok_or_else(|| self.wrong_type("object"))
     }
 
     /// A document; none where it is null.
+    #[inline]
     pub fn document_or_null(&self) -> Result<Option<RawDocument<'a>>> {
         match self.value() {
             RawValue::Null => Ok(None),
@@ -65,6 +72,7 @@ impl<'a> Argument<'a> {
     }
 
     /// A document that says something; none where it is null or empty.
+    #[inline]
     pub fn some_document(&self) -> Result<Option<RawDocument<'a>>> {
         let document = self.document_or_null()?;
         Ok(document.filter(|document| !document.is_empty()))
@@ -93,6 +101,7 @@ impl<'a> Argument<'a> {
     }
 
     /// A bool, or a number taken as one; false where it is null.
+    #[inline]
     pub fn flag(&self) -> Result<bool> {
         let value = self.value();
         match value {
@@ -109,12 +118,14 @@ impl<'a> Argument<'a> {
     }
 
     /// A number whose fraction is cut off.
+    #[inline]
     pub fn number(&self) -> Result<i64> {
         let number = self.value().as_i64_truncated();
         number.ok_or_else(|| self.wrong_type(NUMBER))
     }
 
     /// A number that is not negative, whose fraction is cut off.
+    #[inline]
     pub fn count(&self) -> Result<u64> {
         let number = self.number()?;
         u64::try_from(number).map_err(|_| {

@@ -113,6 +113,8 @@ pub struct Generic<'a> {
     pub comment: Option<RawElement<'a>>,
     pub read_concern: ReadConcern,
     pub write_concern: WriteConcern,
+    /// The document of `let`, of a command that takes one.
+    pub variables: Option<RawDocument<'a>>,
     /// The reply tells where the time went.
     pub wants_timing: bool,
     pub asked: Asked<'a>,
@@ -150,6 +152,9 @@ impl<'a> Generic<'a> {
                 b"apiStrict" => api.is_strict = value.is_truthy(),
                 b"apiDeprecationErrors" => api.deprecation_errors = true,
                 b"collation" if command.takes(b"collation") => check_collation(value)?,
+                b"let" if command.takes(b"let") => {
+                    generic.variables = argument.document_or_null()?;
+                }
                 known if command.takes(known) => generic.asked.note(known, value),
                 b"$clusterTime"
                 | b"$readPreference"

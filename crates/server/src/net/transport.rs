@@ -28,6 +28,7 @@ impl Transport {
 
     /// Whether `read_ready` sees all that came, so that calling it over and over can stand in for sleeping. It would not
     /// for a stream whose bytes may be here and not yet make a whole record.
+    #[inline]
     pub fn may_be_polled(&self) -> bool {
         match self {
             Transport::Plain(_) => true,
@@ -36,6 +37,7 @@ impl Transport {
 
     /// Sleeps until bytes come and reads up to a buffer of them; 0 at the end of the stream. With a read timeout the
     /// error is `WouldBlock` when nothing came within it.
+    #[inline]
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let Transport::Plain(stream) = self;
         loop {
@@ -48,6 +50,7 @@ impl Transport {
     }
 
     /// Like `read`, but never sleeps; none when nothing is there.
+    #[inline]
     pub fn read_ready(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Transport::Plain(stream) = self;
         match recv(stream, &mut *buffer, RecvFlags::DONTWAIT) {
@@ -65,6 +68,7 @@ impl Transport {
     }
 
     /// Writes all of it, however long the client takes.
+    #[inline]
     pub fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let Transport::Plain(stream) = self;
         (&*stream).write_all(bytes)
@@ -100,6 +104,7 @@ impl Transport {
     }
 
     /// Sleeps until there is something to read, the end of the stream included; false when that takes longer than `limit`.
+    #[inline]
     pub fn has_input_within(&self, limit: Duration) -> bool {
         let Transport::Plain(stream) = self;
         loop {
