@@ -8,11 +8,12 @@
 //! Whoever waits holds its locks and its document as it came, and no copy: a batch is made by whoever was admitted. The
 //! wait wakes for killOp, maxTimeMS and a client that went away.
 //!
-//! A writer of a capped collection holds it exclusively, and everybody who writes there would wait with it. So such a
-//! writer never waits for its turn under that hold. A large insert takes its turn first and the hold afterwards
-//! (`Writer::hold_capped`); a batch that turns out to be large only under the hold (an update, or an insert by its index keys)
-//! goes on without a turn, because the hold lets in one of them at a time. The two orders of turn and hold cannot meet in a
-//! deadlock: a writer that has its turn waits for the exclusive hold for a short time only, and then gives the turn up.
+//! A writer of a capped collection holds it exclusively, and everybody who writes there waits with it. So a large insert
+//! takes its turn first and the hold afterwards (`Writer::hold_capped`). A batch that turns out to be large only under the
+//! hold (an update, or an insert by its index keys) takes its place in the queue then, waits for its turn for a short time,
+//! and goes on when that is over; it keeps its place until it is committed, so that those behind it still wait for it. The two
+//! orders of turn and hold cannot meet in a deadlock, because both waits end: a writer that has its turn waits for the
+//! exclusive hold for a short time too, and then gives the turn up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,8 @@ const TICK: Duration = Duration::from_millis(2);
 /// Who has its turn waits for so long for a collection that it must hold exclusively. Its holders are other writers
 /// there, who are quick, or a definition's change, which need not be.
 pub const HOLD_WAIT: Duration = Duration::from_millis(100);
+/// Who holds its collection exclusively waits for its turn for so long.
+const TURN_WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub struct LargeBatches {
@@ -73,14 +76,29 @@ fn engine_wait(bytes: usize) -> Duration {
     Duration::from_millis((bytes / PRESSED_BYTES_A_MS) as u64).min(ENGINE_WAIT_MAX)
 }
 
-impl LargeBatches {
-    /// Lets a batch of any size go on without a turn: its writer holds its collection exclusively, which is a turn among
-    /// all those that write there.
-    #[inline]
-    pub fn admit_under_exclusive_hold(&self) -> Option<Admitted<'_>> {
-        self.note_small()
+/// Waits for a pressed engine, and for the journal's next segment, before a large batch.
+fn wait_for_room(
+    bytes: usize,
+    engine: &dyn Engine,
+    journal: &Journal,
+    operation: &Operation,
+) -> Result<()> {
+    if bytes < LARGE_BATCH_BYTES {
+        return Ok(());
     }
+    let _wait = quarry_timing::phase(Phase::CommitWait);
+    let begun = Instant::now();
+    let patience = engine_wait(bytes);
+    while engine.is_pressed() && begun.elapsed() < patience {
+        operation.check()?;
+        std::thread::sleep(TICK);
+    }
+    // It may fill the segment: whoever leads should find the next one made. A failure is told where it is needed.
+    let _ = journal.prepare_segment();
+    Ok(())
+}
 
+impl LargeBatches {
     /// Returns when a batch of that size may be made and committed. The caller shares its collection with other writers.
     pub fn admit(
         &self,
@@ -89,29 +107,36 @@ impl LargeBatches {
         journal: &Journal,
         operation: &Operation,
     ) -> Result<Option<Admitted<'_>>> {
-        let admitted = self.wait_for_others(bytes, operation)?;
-        if bytes < LARGE_BATCH_BYTES {
-            return Ok(admitted);
-        }
-        let _wait = quarry_timing::phase(Phase::CommitWait);
-        let begun = Instant::now();
-        let patience = engine_wait(bytes);
-        while engine.is_pressed() && begun.elapsed() < patience {
-            operation.check()?;
-            std::thread::sleep(TICK);
-        }
-        // It may fill the segment: whoever leads should find the next one made. A failure is told where it is needed.
-        let _ = journal.prepare_segment();
+        let admitted = self.wait_for_others(bytes, operation, None)?;
+        wait_for_room(bytes, engine, journal, operation)?;
         Ok(admitted)
     }
 
-    fn wait_for_others(&self, bytes: usize, operation: &Operation) -> Result<Option<Admitted<'_>>> {
+    /// Like `admit`, but waits for the turn for at most `TURN_WAIT`: the caller holds its collection exclusively.
+    pub fn admit_under_exclusive_hold(
+        &self,
+        bytes: usize,
+        engine: &dyn Engine,
+        journal: &Journal,
+        operation: &Operation,
+    ) -> Result<Option<Admitted<'_>>> {
+        let admitted = self.wait_for_others(bytes, operation, Some(TURN_WAIT))?;
+        wait_for_room(bytes, engine, journal, operation)?;
+        Ok(admitted)
+    }
+
+    fn wait_for_others(
+        &self,
+        bytes: usize,
+        operation: &Operation,
+        patience: Option<Duration>,
+    ) -> Result<Option<Admitted<'_>>> {
         if bytes < LARGE_BATCH_BYTES {
             return Ok(self.note_small());
         }
         let _wait = quarry_timing::phase(Phase::CommitWait);
         let admitted = self.take_ticket();
-        self.wait_for_turn(&admitted, operation)?;
+        self.wait_for_turn(&admitted, operation, patience)?;
         Ok(Some(admitted))
     }
 
@@ -139,12 +164,22 @@ impl LargeBatches {
         }
     }
 
-    fn wait_for_turn(&self, admitted: &Admitted<'_>, operation: &Operation) -> Result<()> {
+    /// Returns when it is the turn of `admitted`, or when `patience` is over. Where it is over `admitted` stays in the queue.
+    fn wait_for_turn(
+        &self,
+        admitted: &Admitted<'_>,
+        operation: &Operation,
+        patience: Option<Duration>,
+    ) -> Result<()> {
+        let until = patience.map(|patience| Instant::now() + patience);
         let mut state = self.state.lock();
         while state.tickets.front().copied() != admitted.ticket {
             self.changed
                 .wait_for(&mut state, crate::locks::hold::INTERRUPT_TICK);
             operation.check()?;
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(());
+            }
         }
         let until = Instant::now() + SMALL_ONES_WAIT;
         while state.small > 0 && !self.changed.wait_until(&mut state, until).timed_out() {
@@ -327,7 +362,8 @@ mod tests {
             .unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| insert_into(&database, "db.capped", &large));
-            wait_until("the turn", || batches.state.lock().tickets.len() == 1);
+            // It keeps its turn for `HOLD_WAIT` only, but a ticket that was given is never taken back.
+            wait_until("the turn", || batches.state.lock().next_ticket == 1);
             // The next one has its turn though the collection is still held.
             insert(&database, &large);
             assert!(!waiting.is_finished());
@@ -338,15 +374,82 @@ mod tests {
         assert!(state.tickets.is_empty() && state.small == 0);
     }
 
+    /// Replaces the first document of `db.capped`.
+    fn replace_in_capped(database: &Database, document: &Document) -> u64 {
+        let namespace = Namespace::parse("db.capped").unwrap();
+        let collection = database.collection(&namespace).unwrap().unwrap();
+        let key = [collection.prefix.as_bytes(), &1u64.to_be_bytes()].concat();
+        let modified = database
+            .modify_piece(
+                &Operation::default(),
+                &namespace,
+                collection.ident,
+                &[key],
+                crate::Level::Written,
+                &mut |_, _, new| {
+                    new.extend_from_slice(document.as_raw().as_bytes());
+                    Ok(crate::Change::Replace)
+                },
+            )
+            .unwrap();
+        assert_eq!(modified.modified, 1);
+        modified.lsn.unwrap()
+    }
+
+    #[test]
+    fn a_large_change_of_a_capped_collection_takes_its_place_among_large_ones() {
+        let faulty = Arc::new(Faulty::new(Arc::new(Memory::new())));
+        let database = database_on(&faulty);
+        let batches = &database.write_locks().large_batches;
+        insert_into(&database, "db.capped", &doc! { "_id": 1 });
+        let large = doc! { "_id": 1, "filler": "x".repeat(LARGE_BATCH_BYTES) };
+        faulty.hold_all_writes();
+        std::thread::scope(|scope| {
+            let _healed = Healed(&faulty);
+            let first = scope.spawn(|| insert(&database, &large));
+            wait_until("the engine", || faulty.held_writes() == 1);
+            let change = scope.spawn(|| replace_in_capped(&database, &large));
+            wait_until("the change", || batches.state.lock().next_ticket == 2);
+            let third = scope.spawn(|| insert(&database, &doc_of(2, LARGE_BATCH_BYTES)));
+            wait_until("the third", || batches.state.lock().next_ticket == 3);
+            faulty.heal();
+            let [first, change, third] = [first, change, third].map(|one| one.join().unwrap());
+            assert!(first < change && change < third, "{first} {change} {third}");
+        });
+    }
+
+    fn doc_of(id: i32, filler: usize) -> Document {
+        doc! { "_id": id, "filler": "x".repeat(filler) }
+    }
+
+    #[test]
+    fn whoever_holds_its_collection_exclusively_waits_for_its_turn_for_a_short_time() {
+        let batches = LargeBatches::default();
+        let free = Operation::default();
+        let first = batches.take_ticket();
+        let begun = Instant::now();
+        let second = batches.wait_for_others(LARGE_BATCH_BYTES, &free, Some(TURN_WAIT));
+        let second = second.unwrap();
+        assert!(begun.elapsed() >= TURN_WAIT);
+        drop(first);
+        // It goes on without its turn, and those behind it wait for it nevertheless.
+        let third = batches.take_ticket();
+        assert_ne!(batches.state.lock().tickets.front().copied(), third.ticket);
+        drop(second);
+        batches.wait_for_turn(&third, &free, None).unwrap();
+    }
+
     #[test]
     fn whoever_waits_can_be_interrupted_and_holds_up_nobody_behind_it() {
         let batches = LargeBatches::default();
         let admit = |operation: &Operation| {
-            let admitted = batches.wait_for_others(LARGE_BATCH_BYTES, operation);
+            let admitted = batches.wait_for_others(LARGE_BATCH_BYTES, operation, None);
             admitted.map(|admitted| admitted.is_some())
         };
         let free = Operation::default();
-        let first = batches.wait_for_others(LARGE_BATCH_BYTES, &free).unwrap();
+        let first = batches
+            .wait_for_others(LARGE_BATCH_BYTES, &free, None)
+            .unwrap();
         let killed = Operation::default();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| admit(&killed));
@@ -359,6 +462,6 @@ mod tests {
             drop(first);
             assert!(third.join().unwrap().unwrap());
         });
-        assert!(batches.wait_for_others(1, &free).unwrap().is_none());
+        assert!(batches.wait_for_others(1, &free, None).unwrap().is_none());
     }
 }

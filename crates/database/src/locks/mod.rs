@@ -19,7 +19,8 @@ use large_batches::LargeBatches;
 use record_locks::LockTable;
 
 /// The locks that a writer of documents or index entries takes, in this order: an epoch; the hold of its collection; record locks,
-/// sorted; then unique-key locks, sorted; then the turn of a large batch.
+/// sorted; then unique-key locks, sorted; then the turn of a large batch. A large insert into a capped collection has its turn
+/// before the hold; there the waits for either end after a short time (`large_batches`).
 pub(crate) struct WriteLocks {
     pub epochs: Arc<Epochs>,
     pub holds: Arc<Holds>,

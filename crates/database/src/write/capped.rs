@@ -23,7 +23,8 @@ use crate::operation::Operation;
 const RECORD_IDS_KNOWN_MAX: usize = 65_536;
 
 impl Writer {
-    /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch.
+    /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch
+    /// and the collection becomes free soon. Without a turn the caller is still to be admitted.
     pub(super) fn hold_capped(
         &self,
         ident: Ident,
@@ -39,9 +40,7 @@ impl Writer {
             }
             // The collection does not become free soon: the next large batch has the turn meanwhile.
         }
-        let hold = holds.exclusive(ident, operation)?;
-        let admitted = self.parts.locks.large_batches.admit_under_exclusive_hold();
-        Ok((hold, admitted))
+        Ok((holds.exclusive(ident, operation)?, None))
     }
 
     /// Gives so many RecordIds and returns the one before them. The caller holds the collection exclusively. A number

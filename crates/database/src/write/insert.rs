@@ -52,7 +52,8 @@ impl Writer {
         let large = insert.bytes_len();
         let admitted = match collection.is_clustered() {
             true => self.admit(large, operation)?,
-            false => turn,
+            false if turn.is_some() => turn,
+            false => self.admit_under_exclusive_hold(large, operation)?,
         };
         let mut piece = insert.stage();
         let inserted = piece.documents.unsigned_abs();
@@ -114,7 +115,7 @@ impl Writer {
     }
 
     /// Holds the collection, which is made if there is none, for a unit of one piece. Returns with a capped one the
-    /// insert's place among large batches.
+    /// insert's turn among large batches, if it has one already.
     fn hold_to_insert<'w>(
         &'w self,
         unit: &mut Unit<&'w WriteLocks>,

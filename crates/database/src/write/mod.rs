@@ -91,6 +91,19 @@ impl Writer {
             .admit(bytes, self.parts.engine.as_ref(), journal, operation)
     }
 
+    /// Like `admit`, for a writer that holds its collection exclusively: returns after a bounded time.
+    fn admit_under_exclusive_hold(
+        &self,
+        bytes: usize,
+        operation: &Operation,
+    ) -> Result<Option<Admitted<'_>>> {
+        let (journal, engine) = (self.parts.commits.journal(), self.parts.engine.as_ref());
+        self.parts
+            .locks
+            .large_batches
+            .admit_under_exclusive_hold(bytes, engine, journal, operation)
+    }
+
     /// Commits a piece, if it changes anything. `until` matters to a writer that waits for its sync afterwards. With
     /// `Until::Applied` the next writer of a record goes on before the sync. With `Until::Synced` this writer is woken once
     /// instead of twice, and its locks are held over the sync: a writer that wants to change the same document, or wants the

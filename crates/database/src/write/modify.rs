@@ -72,7 +72,7 @@ impl Writer {
         let bytes = change.bytes_len();
         let _admitted = match collection.is_clustered() {
             true => self.admit(bytes, operation)?,
-            false => self.parts.locks.large_batches.admit_under_exclusive_hold(),
+            false => self.admit_under_exclusive_hold(bytes, operation)?,
         };
         let mut piece = change.stage();
         if !collection.is_clustered() {
