@@ -187,6 +187,27 @@ fn update(collection: &'static str, update: Document) -> Work {
     })
 }
 
+/// The variables of a command, bound before anything is read.
+fn bind(variables: Document) -> Work {
+    Box::new(move |_, _| {
+        let mut context = quarry_query::expression::ExpressionContext::default();
+        Ok(context.bind_let(variables.as_raw())?)
+    })
+}
+
+/// Variables that multiply one another, and then the largest of them named by each of many.
+fn multiplying() -> Document {
+    let hundred = |name: &str| Value::from(vec![Value::from(name); 100]);
+    let mut variables = doc! {
+        "a": ("x".repeat(1000)), "b": (hundred("$$a")), "c": (hundred("$$b")),
+    };
+    for n in 0..900 {
+        let size = doc! { "$size": { "$concatArrays": ["$$c", "$$c"] } };
+        variables.append(format!("v{n}").as_str(), size);
+    }
+    variables
+}
+
 fn distinct(collection: &'static str, key: &'static str) -> Work {
     Box::new(move |fixture, operation| {
         let namespace = namespace(collection);
@@ -363,6 +384,7 @@ fn table() -> Vec<(&'static str, Work)> {
                 "[{$unwind: '$a'}, {$lookup: {from: 'arrays', localField: 'y', foreignField: 'a', as: 'found'}}]",
             ),
         ),
+        ("let", bind(multiplying())),
         // Filters.
         (
             "a filter over an array",

@@ -35,7 +35,7 @@ impl ExpressionContext {
                 return Err(Error::location(4_890_500, text));
             }
             let value = expression.evaluate(&mut Context::new(RawDocument::EMPTY))?;
-            self.bind(name, value.into_value());
+            self.bind(name, value.into_value())?;
         }
         Ok(())
     }

@@ -7,11 +7,11 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder, RawDocument, RawValue, Value};
 
 use super::path::{Parsed, check_name};
 use super::tree::{Arguments, Operator};
-use super::{Evaluated, Expression, ExpressionContext, Path, Variables, operators};
+use super::{Evaluated, Expression, ExpressionContext, Path, Variables, bounds, operators};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::interrupts::{self, units_of};
-use crate::memory::Counted;
+use crate::memory::{self, Counted};
 
 /// Levels of operators, documents and arrays in one expression.
 pub const EXPRESSION_DEPTH_MAX: usize = 100;
@@ -105,7 +105,7 @@ fn parse_value(value: RawValue<'_>, variables: &mut Variables<'_>) -> Result<Exp
                 .iter()
                 .map(|item| Expression::read(item, variables))
                 .collect::<Result<_>>()?;
-            Ok(fold_array(items))
+            fold_array(items)
         }
         literal => Ok(Expression::Literal(literal.to_value())),
     }
@@ -157,12 +157,12 @@ fn parse_members(document: RawDocument<'_>, variables: &mut Variables<'_>) -> Re
         }
         fields.push((name.into(), Expression::read(element.value(), variables)?));
     }
-    Ok(fold_object(fields))
+    fold_object(fields)
 }
 
-fn fold_object(fields: Vec<(Box<str>, Expression)>) -> Expression {
+fn fold_object(fields: Vec<(Box<str>, Expression)>) -> Result<Expression> {
     if fields.iter().any(|(_, field)| field.constant().is_none()) {
-        return Expression::Object(fields);
+        return Ok(Expression::Object(fields));
     }
     let mut built = Counted::default();
     let mut builder = DocumentBuilder::new(&mut built.bytes);
@@ -170,23 +170,29 @@ fn fold_object(fields: Vec<(Box<str>, Expression)>) -> Expression {
         .iter()
         .filter_map(|(name, field)| Some((name, field.constant()?)))
     {
+        bounds::check_depth(value.as_raw(), 1)?;
+        let bytes = builder.len_bytes() + memory::bytes_of(value.as_raw());
+        built.charge.cover(bytes)?;
         builder.append(&**name, value);
     }
     builder.finish();
-    literal(Evaluated::document(built))
+    Ok(literal(Evaluated::document(built)))
 }
 
-fn fold_array(items: Vec<Expression>) -> Expression {
+fn fold_array(items: Vec<Expression>) -> Result<Expression> {
     if items.iter().any(|item| item.constant().is_none()) {
-        return Expression::Array(items);
+        return Ok(Expression::Array(items));
     }
     let mut built = Counted::default();
     let mut builder = ArrayBuilder::new(&mut built.bytes);
     for value in items.iter().filter_map(Expression::constant) {
+        bounds::check_depth(value.as_raw(), 1)?;
+        let bytes = builder.len_bytes() + memory::bytes_of(value.as_raw());
+        built.charge.cover(bytes)?;
         builder.push(value);
     }
     builder.finish();
-    literal(Evaluated::array(built))
+    Ok(literal(Evaluated::array(built)))
 }
 
 fn literal(value: Evaluated<'_>) -> Expression {

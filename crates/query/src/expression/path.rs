@@ -1,15 +1,21 @@
 //! `"$a.b"`: the field of a document, mapped over the arrays on the way. A path never picks an array's element
 //! by number, and elements that are not documents (arrays among them) are passed over.
 
+use std::sync::Arc;
+
 use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::{Context, Evaluated, Variables, variables::check_readable};
 use crate::error::{Error, Result};
 use crate::interrupts;
-use crate::memory::Counted;
+use crate::memory::{self, Counted};
 
 /// Deeper paths can name nothing: documents are at most 180 levels deep.
 pub const PATH_COMPONENTS_MAX: usize = 200;
+
+/// A constant of at most so many bytes is copied into the expression that names it. A larger one is shared, so that a request
+/// of a few bytes, which names it again and again, does not multiply it.
+const COPIED_BYTES_MAX: usize = 64;
 
 /// A field path, from a document or from a variable.
 #[derive(Debug, Clone)]
@@ -18,17 +24,19 @@ pub struct Path {
     names: Box<[Box<str>]>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Base {
     Root,
     Remove,
     Slot(usize),
+    /// A variable of the command, whose value all its readers share.
+    Constant(Arc<Value>),
 }
 
 /// The meaning of a path once it is parsed.
 pub(super) enum Parsed {
     Path(Path),
-    /// It leads into a constant of the command.
+    /// It leads to a small constant of the command.
     Constant(Value),
 }
 
@@ -45,10 +53,13 @@ impl Path {
             let base = match (variables.slot(name), name) {
                 (Some(slot), _) => Base::Slot(slot),
                 (None, "ROOT" | "CURRENT") => Base::Root,
-                (None, "NOW") => return constant(RawValue::DateTime(context.now_ms()), &names),
+                (None, "NOW") => {
+                    let now = RawValue::DateTime(context.now_ms()).to_value();
+                    return constant(&Arc::new(now), names);
+                }
                 (None, "REMOVE") => Base::Remove,
                 _ => match context.variable(name) {
-                    Some(Some(value)) => return constant(value.as_raw(), &names),
+                    Some(Some(value)) => return constant(value, names),
                     Some(None) => Base::Remove,
                     None => {
                         let text = format!("Use of undefined variable: {name}");
@@ -78,11 +89,12 @@ impl Path {
     }
 
     /// The values that the path leads to.
-    pub fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Evaluated<'a>> {
-        match self.base {
+    pub fn evaluate<'a>(&'a self, context: &Context<'a>) -> Result<Evaluated<'a>> {
+        match &self.base {
             Base::Root => follow(RawValue::Document(context.root), &self.names),
             Base::Remove => Ok(Evaluated::Missing),
-            Base::Slot(slot) => match context.variable(slot) {
+            Base::Constant(value) => follow(value.as_raw(), &self.names),
+            Base::Slot(slot) => match context.variable(*slot) {
                 value if self.names.is_empty() => Ok(value),
                 Evaluated::Raw(value) => follow(value, &self.names),
                 value => self.follow_made(&value),
@@ -108,28 +120,34 @@ impl Path {
     pub fn root_field(&self) -> Option<&str> {
         match self.base {
             Base::Root => self.names.first().map(|name| &**name),
-            Base::Remove | Base::Slot(_) => Some(""),
+            Base::Remove | Base::Slot(_) | Base::Constant(_) => Some(""),
         }
     }
 
     /// The path if it names a field of the document (not of a variable).
     pub fn root_path(&self) -> Option<&[Box<str>]> {
-        (self.base == Base::Root && !self.names.is_empty()).then_some(&*self.names)
+        (matches!(self.base, Base::Root) && !self.names.is_empty()).then_some(&*self.names)
     }
 }
 
-/// Follows the names from a constant.
-fn constant(value: RawValue<'_>, names: &[Box<str>]) -> Result<Parsed> {
-    let found = follow(value, names)?.into_value();
-    Ok(found.map_or_else(
-        || {
-            Parsed::Path(Path {
+/// Follows the names from a constant: a copy of what they lead to where that is small, else a path from the constant.
+fn constant(value: &Arc<Value>, names: Box<[Box<str>]>) -> Result<Parsed> {
+    let copied = match follow(value.as_raw(), &names)?.as_raw() {
+        None => {
+            return Ok(Parsed::Path(Path {
                 base: Base::Remove,
                 names: Box::default(),
-            })
-        },
-        Parsed::Constant,
-    ))
+            }));
+        }
+        Some(found) => (memory::bytes_of(found) <= COPIED_BYTES_MAX)
+            .then(|| Parsed::Constant(found.to_value())),
+    };
+    Ok(copied.unwrap_or_else(|| {
+        Parsed::Path(Path {
+            base: Base::Constant(Arc::clone(value)),
+            names,
+        })
+    }))
 }
 
 /// Splits a dotted path, refusing what no expression may name.

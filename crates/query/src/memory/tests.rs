@@ -12,6 +12,7 @@ use quarry_database::Operation;
 use super::OPERATION_BYTES_MAX;
 use crate::error::Result;
 use crate::expression::bounds::VALUE_BYTES_MAX;
+use crate::expression::{Context, Expression, ExpressionContext};
 use crate::interrupts::run_as;
 use crate::matcher::Matcher;
 use crate::pipeline::{ForeignCollections, Pipeline, Run, Source};
@@ -183,6 +184,76 @@ fn what_is_hoarded_ends_at_the_bound() {
             taken <= OPERATION_BYTES_MAX + BEYOND_BYTES_MAX,
             "{taken} bytes: {stages:.300}"
         );
+    }
+}
+
+/// Binds variables and gives them to expressions; the code with which that failed, the most bytes that it took at a time,
+/// and the most that the expressions kept.
+fn bind(variables: &Document, expressions: &[Value]) -> (Option<i32>, usize, usize) {
+    let _running = run_as(Arc::new(Operation::new(None)));
+    let (mut outcome, mut kept) = (Ok(()), 0);
+    let taken = measure(|| {
+        let mut context = ExpressionContext::default();
+        outcome = context.bind_let(variables.as_raw()).and_then(|()| {
+            let mut parsed = Vec::new();
+            let taken = measure(|| {
+                let all = expressions.iter();
+                parsed = all
+                    .map(|text| Expression::parse(text.as_raw(), &context))
+                    .collect();
+            });
+            kept = usize::try_from(taken.bytes_current).unwrap();
+            for expression in parsed {
+                expression?.evaluate(&mut Context::new(RawDocument::EMPTY))?;
+            }
+            Ok(())
+        });
+    });
+    assert_eq!(super::HELD.get(), 0, "all is given back");
+    let failed = outcome.err().map(|error| error.code());
+    (failed, usize::try_from(taken.bytes_max).unwrap(), kept)
+}
+
+/// A request of a few bytes that names a variable again and again holds its value once, and cannot multiply it.
+#[test]
+fn variables_of_a_command_end_at_the_bound() {
+    let hundred = |name: &str| Value::from(vec![Value::from(name); 100]);
+    let mut chain = doc! { "a": ("x".repeat(1000)) };
+    for [name, earlier] in [["b", "$$a"], ["c", "$$b"], ["d", "$$c"], ["e", "$$d"]] {
+        chain.append(name, hundred(earlier));
+    }
+    let mut ranges = Document::new();
+    for n in 0..1000 {
+        let range: Value = [0, 40_000].into_iter().map(Value::from).collect();
+        ranges.append(format!("v{n}").as_str(), doc! { "$range": range });
+    }
+    for (variables, code) in [(chain, 146), (ranges, 146)] {
+        let (failed, taken, _) = bind(&variables, &[]);
+        assert_eq!(failed, Some(code), "{variables:.200}");
+        assert!(taken <= VALUE_BYTES_MAX + BEYOND_BYTES_MAX, "{taken} bytes");
+    }
+
+    let large = doc! { "v": { "t": ("x".repeat(VALUE_BYTES_MAX / 2)) } };
+    for path in ["$$v", "$$v.t"] {
+        let (failed, _, kept) = bind(&large, &vec![Value::from(path); 400]);
+        assert_eq!(failed, None);
+        assert!(kept < VALUE_BYTES_MAX / 2, "{path} keeps {kept} bytes");
+    }
+}
+
+/// Each variable has the one before within it: no value of an expression nests deeper than a document may.
+#[test]
+fn variables_of_a_command_nest_no_deeper_than_documents() {
+    for step in [1, 90] {
+        let mut variables = doc! { "v0": { "a": 1 } };
+        for n in 1..=quarry_bson::DEPTH_MAX / step + 1 {
+            let before = Value::from(format!("$$v{}", n - 1));
+            let nest = |inner, _| Value::from(doc! { "a": inner });
+            let value = (0..step).fold(before, nest);
+            variables.append(format!("v{n}").as_str(), value);
+        }
+        let (failed, ..) = bind(&variables, &[]);
+        assert_eq!(failed, Some(15), "{step} levels a variable");
     }
 }
 

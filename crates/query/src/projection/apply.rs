@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::expression::{Context, bounds};
 use crate::interrupts;
 use crate::matcher::{MatchDetails, Matcher};
+use crate::memory::bytes_of;
 
 /// One projection of one document.
 pub(super) struct Run<'p, 'd> {
@@ -173,8 +174,9 @@ impl Run<'_, '_> {
                     let mut context = Context::new(self.root);
                     let value = expression.evaluate(&mut context)?;
                     if let Some(value) = value.as_raw() {
+                        bounds::check_depth(value, 1)?;
+                        bounds::check_bytes(out.len_bytes() + bytes_of(value))?;
                         out.append(name, value);
-                        bounds::check_bytes(out.len_bytes())?;
                     }
                 }
                 Node::ElemMatch(filter) => {
