@@ -417,7 +417,7 @@ impl Reading {
         if self.is_finished || self.left == 0 {
             return Ok(());
         }
-        if !self.scan.plan().is_sorted {
+        if self.sorted.is_some() || !self.scan.plan().is_sorted {
             return self.fill_sorted(snapshot, operation);
         }
         let chunk = self.next_chunk();

@@ -376,6 +376,7 @@ impl Totals {
 mod tests {
     //! Changes of more documents than a scan can remember; the bound is small here.
 
+    use proptest::prelude::*;
     use super::super::request::{DeleteRequest, FindRequest, InsertRequest, UpdateRequest};
     use super::super::{delete, find, insert, update};
     use super::*;
@@ -458,8 +459,17 @@ mod tests {
         }
 
         fn find(&self, filter: &Document) -> Vec<Document> {
+            self.find_with(filter, |_| {})
+        }
+
+        fn find_with<'f>(
+            &'f self,
+            filter: &'f Document,
+            adjust: impl FnOnce(&mut FindRequest<'f>),
+        ) -> Vec<Document> {
             let mut request = FindRequest::new(&self.namespace);
             request.filter = filter.as_raw();
+            adjust(&mut request);
             let mut executor = find(&self.database, &self.operation, request).unwrap();
             let (mut found, mut document) = (Vec::new(), Vec::new());
             while executor.next(&self.operation, &mut document).unwrap() {
@@ -552,6 +562,49 @@ mod tests {
             .collect();
         ids.sort_unstable();
         assert_eq!(ids, (0..DOCUMENTS).collect::<Vec<_>>());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever it can remember, and whether it is sorted or not.
+        #[test]
+        fn a_union_finds_what_a_scan_finds(
+            (from_a, from_list, below) in (0..DOCUMENTS, 0..DOCUMENTS, 0..DOCUMENTS),
+            sort in prop::sample::select(vec!["", "list.2", "absent"]),
+            skip in 0..40u64,
+            limit in prop::option::of(1..2000u64),
+        ) {
+            let fixture = fixture();
+            let filter = doc! { "$or": [
+                { "a": { "$gte": from_a } }, { "list": { "$gte": from_list } }, { "s": { "$gte": 0, "$lt": below } },
+            ] };
+            let (order, natural) = (doc! { sort: (-1), "n": 1 }, doc! { "$natural": 1 });
+            let ids = |hint: Option<RawValue<'static>>, is_whole: bool| {
+                let found = fixture.find_with(&filter, |request| {
+                    request.hint = hint;
+                    if !is_whole {
+                        (request.skip, request.limit) = (skip, limit);
+                    }
+                    if !sort.is_empty() {
+                        request.sort = Some(Box::leak(Box::new(order.clone())).as_raw());
+                    }
+                });
+                found.iter().map(|found| found.get("_id").unwrap().as_i32().unwrap()).collect::<Vec<_>>()
+            };
+            let natural: &'static Document = Box::leak(Box::new(natural));
+            let mut wanted = ids(Some(RawValue::Document(natural.as_raw())), true);
+            let mut all = ids(None, true);
+            if sort == "list.2" {
+                prop_assert_eq!(&all, &wanted);
+            }
+            let some = ids(None, false);
+            let left = (wanted.len() as u64).saturating_sub(skip);
+            prop_assert_eq!(some.len() as u64, left.min(limit.unwrap_or(u64::MAX)));
+            wanted.sort_unstable();
+            all.sort_unstable();
+            prop_assert_eq!(all, wanted);
+        }
     }
 
     #[test]

@@ -208,7 +208,11 @@ impl Scan {
         loop {
             if self.run_ranges(snapshot, operation, visit)? {
                 if self.is_full && self.is_union() && self.purpose == Purpose::Read {
-                    let whole = Plan::of_collection(&snapshot.collection);
+                    // Whoever sorts what the union gives sorts what the collection gives, too.
+                    let whole = Plan {
+                        is_sorted: self.plan.is_sorted,
+                        ..Plan::of_collection(&snapshot.collection)
+                    };
                     self.replaced =
                         Some(Box::new(std::mem::replace(&mut self.plan, whole.clone())));
                     self.go_on_over_collection(whole);
