@@ -90,16 +90,14 @@ pub fn choose(
     }
     let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
     let best = best(collection, index_catalog, &mut bounds, wanted)?;
-    let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
-    let union = if is_bounded || wanted.hint.is_some() {
-        None
-    } else {
-        union(collection, index_catalog, matcher.root(), wanted)?
-    };
-    let plan = match (union, best) {
-        (Some(union), _) => union,
-        (None, Some(best)) => best.plan(&bounds, wanted),
-        (None, None) => whole(collection, Direction::Ascending, wanted.sort.is_none()),
+    let plan = match best {
+        // An index that only gives the order is kept, too: what a union finds would have to be held and sorted, all of it
+        // before the first document, however few are asked for.
+        Some(best) => best.plan(&bounds, wanted),
+        None => {
+            let union = union(collection, index_catalog, matcher.root(), wanted)?;
+            union.unwrap_or_else(|| whole(collection, Direction::Ascending, wanted.sort.is_none()))
+        }
     };
     // Bounds were cut short where the operation is to end.
     interrupts::work(1)?;

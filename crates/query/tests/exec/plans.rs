@@ -31,7 +31,7 @@ fn plans_follow_the_shape_of_the_filter() {
             Some(r#"{"b": 1}"#),
             "SORT SUBPLAN FETCH OR [IXSCAN a_1, IXSCAN _id_, IXSCAN s_1]",
         ),
-        // An index for the whole filter is better than a union; one that only gives the order is not.
+        // An index for the whole filter is better than a union, and so is one that gives the order.
         (
             r#"{"a": 1, "$or": [{"u": 1}, {"s": 1}]}"#,
             None,
@@ -40,6 +40,16 @@ fn plans_follow_the_shape_of_the_filter() {
         (
             r#"{"$or": [{"a": 1}, {"s": 1}]}"#,
             Some(r#"{"a": 1}"#),
+            "FETCH IXSCAN a_1",
+        ),
+        (
+            r#"{"$or": [{"a": 1}, {"s": 1}]}"#,
+            Some(r#"{"_id": -1}"#),
+            "FETCH IXSCAN _id_",
+        ),
+        (
+            r#"{"$or": [{"a": 1}, {"s": 1}]}"#,
+            Some(r#"{"b": 1}"#),
             "SORT SUBPLAN FETCH OR [IXSCAN a_1, IXSCAN s_1]",
         ),
         (r#"{"a": 1}"#, Some(r#"{"b": 1}"#), "FETCH IXSCAN a_1_b_-1"),
