@@ -177,6 +177,13 @@ impl Executor {
 
     /// Gives up the snapshot, and what was read ahead from it.
     pub fn save(&mut self, operation: &Operation) -> Result<()> {
+        let outer = self.held.enter();
+        let saved = self.save_counted(operation);
+        self.held.leave(outer);
+        saved
+    }
+
+    fn save_counted(&mut self, operation: &Operation) -> Result<()> {
         if let Input::Reading(viewed) = &mut self.input
             && let Some(snapshot) = viewed.snapshot.take()
         {

@@ -19,16 +19,23 @@ use quarry_timing::{Phase, phase};
 
 use super::error::{Result, memory_exceeded};
 use crate::error_code::ErrorCode;
+use crate::memory::Charge;
 use crate::planner::{Access, Plan};
 
-/// The bytes that a scan of an index may hold to know documents again.
+/// The bytes that a scan may hold to know documents again.
 const SEEN_BYTES_MAX: usize = if cfg!(test) {
-    8 * 1024
+    24 * 1024
 } else {
-    100 * 1024 * 1024
+    192 * 1024 * 1024
 };
-/// The bytes that one record key takes beyond its own.
-const SEEN_ENTRY_BYTES: usize = 32;
+/// The bytes that a read of a union may hold: it keeps them as long as its cursor is open, and can do with less.
+const SEEN_BYTES_MAX_OF_UNIONS: usize = if cfg!(test) {
+    SEEN_BYTES_MAX
+} else {
+    16 * 1024 * 1024
+};
+/// The bytes that one record key takes beyond its own: in a list and a table of which half may be empty, and of the allocator.
+const SEEN_ENTRY_BYTES: usize = 88;
 
 /// Whether the scan goes on behind a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +84,8 @@ pub struct Scan {
     before: Position,
     /// In the order in which they were met.
     seen: IndexSet<Box<[u8]>, DefaultHashBuilder>,
-    seen_bytes: usize,
+    /// For what was met.
+    held: Charge,
     purpose: Purpose,
     /// It could remember no more.
     is_full: bool,
@@ -101,7 +109,7 @@ impl Scan {
             is_done: false,
             before: Position::default(),
             seen: IndexSet::default(),
-            seen_bytes: 0,
+            held: Charge::default(),
             purpose: Purpose::Read,
             is_full: false,
             replaced: None,
@@ -164,7 +172,7 @@ impl Scan {
         self.last_key = before.last_key;
         self.is_done = before.is_done;
         for forgotten in self.seen.drain(before.seen..) {
-            self.seen_bytes -= forgotten.len() + SEEN_ENTRY_BYTES;
+            self.held.shrink(forgotten.len() + SEEN_ENTRY_BYTES);
         }
     }
 
@@ -507,7 +515,11 @@ impl Scan {
             return Ok(Met::Before);
         }
         let bytes = record.len() + SEEN_ENTRY_BYTES;
-        if self.seen_bytes + bytes > SEEN_BYTES_MAX {
+        let bytes_max = match self.purpose {
+            Purpose::Read if self.is_union() => SEEN_BYTES_MAX_OF_UNIONS,
+            _ => SEEN_BYTES_MAX,
+        };
+        if self.held.bytes() + bytes > bytes_max {
             match self.purpose {
                 Purpose::Read if !self.is_union() => {
                     return Err(memory_exceeded("Index scan", SEEN_BYTES_MAX));
@@ -519,14 +531,14 @@ impl Scan {
                 }
             }
         }
-        self.seen_bytes += bytes;
+        self.held.grow(bytes)?;
         self.seen.insert(record.into());
         Ok(Met::New)
     }
 
     fn forget(&mut self) {
         self.seen.clear();
-        self.seen_bytes = 0;
+        self.held = Charge::default();
     }
 }
 
@@ -536,4 +548,39 @@ enum Met {
     Before,
     /// It may have, and cannot remember this one.
     TooMany,
+}
+
+#[cfg(test)]
+mod tests {
+    use allocation_counter::measure;
+
+    use super::*;
+
+    #[test]
+    fn what_a_scan_remembers_is_charged() {
+        let plan = Plan {
+            access: Access::Collection,
+            ranges: Vec::new(),
+            is_of_whole_keys: false,
+            answers_filter: false,
+            is_reversed: false,
+            is_sorted: true,
+        };
+        for keys in [1u64, 7, 8, 57, 113, 180] {
+            let mut scan = Scan::new(plan.clone());
+            let taken = measure(|| {
+                for key in 0..keys {
+                    let key = [&key.to_be_bytes()[..], &[7; 6]].concat();
+                    assert!(matches!(scan.meet(&key), Ok(Met::New)));
+                }
+            });
+            let taken = usize::try_from(taken.bytes_current).unwrap();
+            let charged = scan.held.bytes();
+            // The smallest table has room for a few.
+            assert!(
+                taken <= charged + 512,
+                "{keys} keys take {taken} bytes, {charged} are charged"
+            );
+        }
+    }
 }
