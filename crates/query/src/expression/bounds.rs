@@ -1,7 +1,7 @@
 //! Bounds that keep expressions and stages from building without end: no result nests deeper than a document may, and
 //! no single value outgrows `VALUE_BYTES_MAX`.
 
-use quarry_bson::{DOCUMENT_BYTES_MAX, ElementType, RawValue};
+use quarry_bson::{DOCUMENT_BYTES_INTERNAL_MAX, ElementType, RawValue};
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -26,13 +26,14 @@ pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
     }
 }
 
-/// Checks the size of a document that leaves for the client.
+/// Checks the size of a document that leaves for the client. A stored one may be larger than what a client may store, by
+/// the `_id` that it was given.
 pub(crate) fn check_document_bytes(bytes: usize) -> Result<()> {
-    if bytes <= DOCUMENT_BYTES_MAX {
+    if bytes <= DOCUMENT_BYTES_INTERNAL_MAX {
         return Ok(());
     }
     let text = format!(
-        "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {DOCUMENT_BYTES_MAX}(16MB)"
+        "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {DOCUMENT_BYTES_INTERNAL_MAX}(16MB)"
     );
     Err(Error::new(ErrorCode::BSON_OBJECT_TOO_LARGE, text))
 }

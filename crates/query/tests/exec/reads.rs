@@ -375,3 +375,28 @@ fn counts_distinct_values_and_pipelines() {
         [r#"{"_id":3,"x":[{"_id":1},{"_id":2},{"_id":3}]}"#]
     );
 }
+
+/// An insert takes a document of the full size without an `_id`, and makes one.
+#[test]
+fn the_largest_document_can_be_read_through_every_stage() {
+    let room = DOCUMENT_BYTES_MAX - doc! {"t": ""}.as_bytes().len();
+    let fixture = with_documents(&[doc! {"t": ("x".repeat(room))}]);
+    let context = quarry_query::expression::ExpressionContext::default();
+    for pipeline in [
+        r#"{"p": [{"$match": {}}, {"$unset": "n"}]}"#,
+        r#"{"p": [{"$addFields": {"n": 1}}]}"#,
+        r#"{"p": [{"$group": {"_id": "$_id", "t": {"$first": "$t"}}}]}"#,
+    ] {
+        let pipeline = json(pipeline);
+        let over = Over::Collection(&fixture.namespace);
+        let mut request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
+        request.context = Some(&context);
+        let executor = exec::aggregate(&fixture.database, &fixture.operation, request).unwrap();
+        assert_eq!(fixture.drain(executor).len(), 1, "{pipeline}");
+    }
+    let projection = json(r#"{"n": 0}"#);
+    let mut request = FindRequest::new(&fixture.namespace);
+    request.projection = Some(projection.as_raw());
+    let executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+    assert_eq!(fixture.drain(executor).len(), 1);
+}
