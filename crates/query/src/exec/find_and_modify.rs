@@ -2,7 +2,7 @@
 //!
 //! Keeps true: what is answered is made before anything is written, so that nothing is refused after the write.
 
-use quarry_bson::{Document, RawDocument};
+use quarry_bson::{DateTime, Document, RawDocument};
 use quarry_database::{Change, Database, Error, Level, Operation};
 
 use super::error::Result;
@@ -46,13 +46,12 @@ pub fn find_and_modify(
         target.check_upsert()?;
     }
     let parsed = target.parsed()?;
-    let now_ms = target.context().now_ms();
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut image = None;
         let mut totals = target.modify_one(&mut |document, details, out| {
             let change = match &update {
                 None => Change::Delete,
-                Some(update) => applying(update, now_ms)(document, details, out)?,
+                Some(update) => applying(update)(document, details, out)?,
             };
             let is_new = request.returns_new && change == Change::Replace;
             image = Some(if is_new {
@@ -73,7 +72,7 @@ pub fn find_and_modify(
         let Some(update) = update.as_ref().filter(|_| request.is_upsert) else {
             return Ok(FindAndModifyOutcome::default());
         };
-        let document = update.upsert_document(&parsed.matcher, now_ms)?;
+        let document = update.upsert_document(&parsed.matcher, DateTime::now().0)?;
         let returned = request
             .returns_new
             .then(|| shown(parsed, document.as_raw()));

@@ -1,6 +1,6 @@
 //! `update`: one statement. An upsert that loses a race for its own key becomes an update.
 
-use quarry_bson::{Document, RawDocument, RawValue, Value};
+use quarry_bson::{DateTime, Document, RawDocument, RawValue, Value};
 use quarry_database::{Change, Database, DuplicateKey, Error, Level, Operation};
 
 use super::error::Result;
@@ -43,8 +43,7 @@ pub fn update(
         let text = "multi update is not supported for replacement-style update";
         return Err(QueryError::failed_to_parse(text).into());
     }
-    let now_ms = target.context().now_ms();
-    let mut apply = applying(&update, now_ms);
+    let mut apply = applying(&update);
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut totals = if request.is_multi {
             target.modify_all(Effect::Update(&update), &mut apply)?
@@ -59,7 +58,7 @@ pub fn update(
                 upserted: None,
             });
         }
-        let document = update.upsert_document(&target.parsed()?.matcher, now_ms)?;
+        let document = update.upsert_document(&target.parsed()?.matcher, DateTime::now().0)?;
         if insert_upserted(&target, &document, level)? {
             return Ok(UpdateOutcome {
                 upserted: id_of(&document),
@@ -70,14 +69,14 @@ pub fn update(
     Err(Error::WriteConflict)
 }
 
-/// Computes the updated document.
+/// Computes the updated document. `$currentDate` is the moment at which this is done, document by document; only `$$NOW` is one
+/// moment for the whole command.
 pub(super) fn applying(
     update: &Update,
-    now_ms: i64,
 ) -> impl FnMut(RawDocument<'_>, &MatchDetails, &mut Vec<u8>) -> Result<Change> + '_ {
     move |document, details, out| {
         out.reserve(document.as_bytes().len() + GROWTH_BYTES);
-        let outcome = update.apply(document, details, false, now_ms, out)?;
+        let outcome = update.apply(document, details, false, DateTime::now().0, out)?;
         Ok(if outcome.modified {
             Change::Replace
         } else {

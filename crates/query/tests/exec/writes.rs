@@ -500,3 +500,48 @@ fn a_document_may_have_16_mib_and_no_byte_more() {
     );
     assert_eq!(outcome.unwrap_err().code(), 17419);
 }
+
+/// `$currentDate` is the moment of the change; `$$NOW` alone is one moment for the whole command.
+#[test]
+fn the_current_date_is_taken_when_a_document_is_changed() {
+    let fixture = with(&[r#"{"_id": 1}"#, r#"{"_id": 2}"#]);
+    let context = quarry_query::expression::ExpressionContext::at(1000);
+    let change = doc! {"$currentDate": {"d": true}};
+    let before = quarry_bson::DateTime::now();
+    for id in [1, 3] {
+        let filter = doc! {"_id": id};
+        let request = UpdateRequest {
+            namespace: &fixture.namespace,
+            context: Some(&context),
+            filter: filter.as_raw(),
+            update: RawValue::Document(change.as_raw()),
+            is_upsert: true,
+            is_multi: false,
+            hint: None,
+            keeps_empty_timestamps: false,
+        };
+        exec::update(
+            &fixture.database,
+            &fixture.operation,
+            request,
+            Level::Written,
+        )
+        .unwrap();
+    }
+    for id in [2, 4] {
+        let filter = doc! {"_id": id};
+        let mut request = FindAndModifyRequest::new(&fixture.namespace);
+        request.context = Some(&context);
+        request.filter = filter.as_raw();
+        request.update = Some(RawValue::Document(change.as_raw()));
+        request.is_upsert = true;
+        let level = Level::Written;
+        exec::find_and_modify(&fixture.database, &fixture.operation, request, level).unwrap();
+    }
+    let since = Value::from(before);
+    let since = doc! {"d": {"$gte": since}};
+    let mut request = FindRequest::new(&fixture.namespace);
+    request.filter = since.as_raw();
+    let executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+    assert_eq!(fixture.drain(executor).len(), 4);
+}
