@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_bson::{DateTime, DocumentBuilder, RawDocument};
 use quarry_database::{CollectionSnapshot, Database, Operation};
 use quarry_timing::{Phase, phase};
 
@@ -252,7 +252,6 @@ impl<'a> Read<'a> {
             }
             _ => None,
         };
-        let now_ms = context.now_ms();
         let before = quarry_timing::breakdown();
         let started = Instant::now();
         let reading = Reading::new(Scan::new(plan), parsed, self.find.skip, self.find.limit);
@@ -268,7 +267,8 @@ impl<'a> Read<'a> {
                     .and_then(|matcher| matcher.matches_with_position(document))
                     .unwrap_or_default();
                 changed.clear();
-                let outcome = update.apply(document, &details, false, now_ms, &mut changed)?;
+                let outcome =
+                    update.apply(document, &details, false, DateTime::now().0, &mut changed)?;
                 would_modify += u64::from(outcome.modified);
             }
             document.clear();
@@ -311,6 +311,7 @@ impl<'a> Read<'a> {
         };
         let find = &self.find;
         let mut stages: Vec<Stage<'_>> = self.above.map(Stage::Named).into_iter().collect();
+        stages.extend(plan.is_of_branches().then_some(Stage::Named("SUBPLAN")));
         if self.above.is_none() {
             let projection = find.projection.map(Stage::Projection);
             stages.extend(projection);
@@ -333,7 +334,7 @@ enum Stage<'a> {
     Sort(RawDocument<'a>, Option<u64>),
 }
 
-/// Five stages deep at most.
+/// Six stages deep at most.
 fn nest(
     stages: &[Stage<'_>],
     plan: &Plan,

@@ -323,8 +323,8 @@ impl Effect<'_> {
     /// Why a plan's scan reads what the change is for.
     fn purpose(self, plan: &Plan) -> Purpose {
         match (self, &plan.access) {
-            (_, Access::Or(branches)) => {
-                let mut purposes = branches.iter().map(|branch| self.purpose(branch));
+            (_, Access::Or(union)) => {
+                let mut purposes = union.branches.iter().map(|branch| self.purpose(branch));
                 let moving = purposes.find(|purpose| *purpose != Purpose::ChangeInPlace);
                 moving.unwrap_or(Purpose::ChangeInPlace)
             }

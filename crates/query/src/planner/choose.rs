@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
-use super::plan::{Access, IndexAccess, Plan};
+use super::plan::{Access, IndexAccess, Plan, Union};
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
@@ -120,7 +120,10 @@ fn union(
         return Ok(None);
     }
     Ok(Some(Plan {
-        access: Access::Or(branches),
+        access: Access::Or(Union {
+            branches,
+            is_whole_filter: matches!(filter, MatchExpression::Or(_)),
+        }),
         ranges: Vec::new(),
         is_of_whole_keys: false,
         answers_filter: false,

@@ -60,22 +60,24 @@ impl Plan {
                 self.describe_index(access, measured, &mut input);
                 input.finish();
             }
-            Access::Or(branches) => {
-                out.append("stage", "SUBPLAN");
+            Access::Or(union) => {
+                out.append("stage", "FETCH");
+                out.append("filter", filter);
                 append_returned(measured, out);
-                let mut fetch = out.document("inputStage");
-                fetch.append("stage", "FETCH");
-                fetch.append("filter", filter);
-                append_returned(measured, &mut fetch);
                 if let Some(measured) = measured {
-                    fetch.append("docsExamined", number(measured.docs_examined));
+                    out.append("docsExamined", number(measured.docs_examined));
                 }
-                let mut union = fetch.document("inputStage");
-                describe_union(self.stage(), branches, measured, &mut union);
-                union.finish();
-                fetch.finish();
+                let mut input = out.document("inputStage");
+                describe_union(self.stage(), &union.branches, measured, &mut input);
+                input.finish();
             }
         }
+    }
+
+    /// Whether the filter was an `$or` whose branches were planned one by one: explain shows SUBPLAN above all that the read
+    /// does with the documents.
+    pub fn is_of_branches(&self) -> bool {
+        matches!(&self.access, Access::Or(union) if union.is_whole_filter)
     }
 
     fn describe_index(

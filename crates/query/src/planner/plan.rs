@@ -29,9 +29,17 @@ pub enum Access {
     Records(IndexAccess),
     /// The entries of an index; the documents are fetched.
     Index(IndexAccess),
-    /// A plan for each branch of an `$or`, of records or of an index, one after the other; a document that several of them
-    /// lead to is read once. The plan itself has no ranges.
-    Or(Vec<Plan>),
+    /// A plan for each branch of an `$or`. The plan itself has no ranges.
+    Or(Union),
+}
+
+/// The plans for the branches of an `$or`, run one after the other; a document that several of them lead to is read once.
+#[derive(Debug, Clone)]
+pub struct Union {
+    /// Each of records or of an index.
+    pub branches: Vec<Plan>,
+    /// Whether the filter is the `$or` and nothing else, so that explain calls its branches planned one by one (SUBPLAN).
+    pub is_whole_filter: bool,
 }
 
 /// The use of one index, or of records by `_id`.
@@ -77,9 +85,9 @@ impl Plan {
             Access::Records(access) | Access::Index(access) => {
                 PlanSummary::IndexScan(access.pattern.clone())
             }
-            Access::Or(branches) => {
+            Access::Or(union) => {
                 let mut patterns: Vec<Document> = Vec::new();
-                for branch in branches {
+                for branch in &union.branches {
                     if let Some(access) = branch.index()
                         && !patterns.contains(&access.pattern)
                     {
@@ -102,7 +110,7 @@ impl Plan {
     /// The plans that are run one after the other: the branches, or the plan itself.
     pub fn branches(&self) -> &[Plan] {
         match &self.access {
-            Access::Or(branches) => branches,
+            Access::Or(union) => &union.branches,
             _ => std::slice::from_ref(self),
         }
     }
