@@ -5,6 +5,7 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, Explained, Verbosity};
 
+use super::find::some_hint;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -42,7 +43,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         return explain(invocation, body, verbosity, reply);
     }
     let namespace = Namespace::new(invocation.generic.database, collection)?;
-    let context = &writes::context_of(body)?;
+    let command = super::find(name).map_or(COMMAND.name, |command| command.name);
+    let context = &writes::context_of(command, body)?;
     let explained = match name {
         "find" => Explained::Find(super::find::parse(&namespace, context, body)?.0),
         "count" => Explained::Count(super::count::parse(&namespace, body)?),
@@ -94,10 +96,11 @@ fn explain(
     let pipeline = body.get_array("pipeline").ok_or_else(|| {
         CommandError::type_mismatch("'pipeline' option must be specified as an array")
     })?;
-    let context = writes::context_of(body)?;
+    let context = writes::context_of(super::aggregate::COMMAND.name, body)?;
     let over = exec::Over::Collection(&namespace);
     let mut request = exec::AggregateRequest::new(over, pipeline);
     request.context = Some(&context);
+    request.hint = body.get("hint").map(some_hint).transpose()?.flatten();
     invocation.server.data().explain(
         invocation.operation,
         Explained::Aggregate(request),
@@ -146,4 +149,58 @@ fn append_command(
     info.append("port", i32::from(invocation.server.port()));
     info.append("version", super::build_info::MONGODB_VERSION);
     info.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, doc};
+
+    use crate::dispatch::dispatcher::answer;
+    use crate::server::Server;
+
+    fn explained(server: &'static Server, command: &Document) -> Document {
+        let explain =
+            doc! { "explain": (command.clone()), "verbosity": "queryPlanner", "$db": "db" };
+        answer(server, &explain)
+    }
+
+    #[test]
+    fn an_explained_command_is_read_as_it_is_when_it_runs() {
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory()));
+        let documents = doc! { "insert": "c", "documents": [{ "_id": 1, "a": 1 }], "$db": "db" };
+        answer(server, &documents);
+        let index = doc! {
+            "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a_1" }], "$db": "db",
+        };
+        answer(server, &index);
+        for command in [
+            doc! { "find": "c", "let": 5 },
+            doc! { "aggregate": "c", "pipeline": [], "cursor": {}, "let": "x" },
+        ] {
+            let mut run = command.clone();
+            run.append("$db", "db");
+            let code = |reply: Document| {
+                (
+                    reply.get_i32("code"),
+                    reply.get_str("errmsg").map(str::to_owned),
+                )
+            };
+            let wanted = code(answer(server, &run));
+            assert_eq!(wanted.0, Some(14), "{command}");
+            assert_eq!(code(explained(server, &command)), wanted, "{command}");
+        }
+        for (hint, index) in [("a_1", Some("a_1")), ("none", None)] {
+            let command = doc! { "aggregate": "c", "pipeline": [], "cursor": {}, "hint": hint };
+            let reply = explained(server, &command);
+            let found = reply
+                .as_raw()
+                .get_path("queryPlanner.winningPlan.inputStage.indexName");
+            assert_eq!(found.and_then(|name| name.as_str()), index, "{reply}");
+            assert_eq!(
+                reply.get_i32("code"),
+                index.is_none().then_some(2),
+                "{reply}"
+            );
+        }
+    }
 }

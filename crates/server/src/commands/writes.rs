@@ -8,6 +8,7 @@ use quarry_query::expression::ExpressionContext;
 
 use crate::commands::WRITE_BATCH_DOCUMENTS_MAX;
 use crate::commands::write_errors::WriteErrors;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 
@@ -92,9 +93,11 @@ pub fn context(invocation: &Invocation<'_>) -> Result<ExpressionContext> {
     bind(invocation.generic.variables)
 }
 
-/// Like `context`, for a command that is explained.
-pub fn context_of(explained: RawDocument<'_>) -> Result<ExpressionContext> {
-    bind(explained.get("let").and_then(|value| value.as_document()))
+/// Like `context`, for a command that is explained, whose name is given.
+pub fn context_of(name: &'static str, explained: RawDocument<'_>) -> Result<ExpressionContext> {
+    let variables = explained.get_element("let");
+    let variables = variables.map(|variables| Argument::new(name, variables));
+    bind(variables.map_or(Ok(None), |variables| variables.document_or_null())?)
 }
 
 fn bind(variables: Option<RawDocument<'_>>) -> Result<ExpressionContext> {
