@@ -376,10 +376,10 @@ impl Totals {
 mod tests {
     //! Changes of more documents than a scan can remember; the bound is small here.
 
-    use proptest::prelude::*;
     use super::super::request::{DeleteRequest, FindRequest, InsertRequest, UpdateRequest};
     use super::super::{delete, find, insert, update};
     use super::*;
+    use proptest::prelude::*;
     use quarry_bson::{Document, doc};
 
     /// Several times what a scan remembers.

@@ -2,8 +2,9 @@
 //! expression: its filter, its projection, its update, each stage of its pipeline.
 //!
 //! Keeps true: `$$NOW` is one moment for the whole command, its later batches included, because it and the variables of
-//! `let` are constants by the time that an expression is evaluated. All readers of a variable share its value. How long an operation may run and what it may hold are
-//! not here: they belong to the thread that runs it (`interrupts`, `memory`), so that loops without a context see them too.
+//! `let` are constants by the time that an expression is evaluated. All readers of a variable share its value. How long an
+//! operation may run and what it may hold are not here: they belong to the thread that runs it (`interrupts`, `memory`), so
+//! that loops without a context see them too.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
