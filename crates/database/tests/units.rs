@@ -258,17 +258,18 @@ fn an_empty_unit_commits_nothing() {
         .insert_in(&mut unit, &doc! { "_id": 1, "u": 1 })
         .unwrap();
     fixture.change_in(&mut unit, 1, None).unwrap();
-    // Of the document nothing is left, and of its entries only that they are not there.
-    fixture.database.commit(unit, &fixture.operation).unwrap();
+    // Of the document nothing is left, and of its entries only that they are not there, which is a record.
+    let committed = fixture.database.commit(unit, &fixture.operation).unwrap();
+    assert_eq!(committed, Some(last + 1));
     assert!(fixture.committed().is_empty());
-    let unit = fixture.begin(UnitReads::Latest);
-    let now = fixture.database.journal().accepted_lsn();
-    assert_eq!(
-        fixture.database.commit(unit, &fixture.operation).unwrap(),
-        None
-    );
-    assert_eq!(fixture.database.journal().accepted_lsn(), now);
-    assert!(now >= last);
+    assert_eq!(fixture.database.count(&fixture.collection()).unwrap(), 0);
+    for reads in BOTH {
+        let mut unit = fixture.begin(reads);
+        assert!(!fixture.change_in(&mut unit, 1, None).unwrap());
+        let committed = fixture.database.commit(unit, &fixture.operation).unwrap();
+        assert_eq!(committed, None, "{reads:?}");
+    }
+    assert_eq!(fixture.database.journal().accepted_lsn(), last + 1);
     fixture.check();
 }
 
@@ -329,13 +330,15 @@ fn what_another_unit_has_locked_is_a_conflict_at_once() {
             .unwrap();
         let same = fixture.insert_in(&mut second, &doc! { "_id": 3, "u": 4 });
         assert!(is_conflict(&same), "the `_id`");
-        // A failed statement has staged nothing, and the unit goes on.
+        // The unit can only be given up.
         fixture
             .insert_in(&mut second, &doc! { "_id": 9, "u": 9 })
             .unwrap();
         drop(first);
-        fixture.database.commit(second, &fixture.operation).unwrap();
-        assert_eq!(fixture.committed().len(), 2);
+        let committed = fixture.database.commit(second, &fixture.operation);
+        assert!(is_conflict(&committed));
+        assert_eq!(fixture.committed().len(), 1);
+        fixture.insert(&doc! { "_id": 9, "u": 9 }).unwrap();
         fixture.check();
     }
 }
@@ -407,6 +410,46 @@ fn what_was_changed_since_the_snapshot_is_a_conflict() {
     assert!(!fixture.change_in(&mut latest, 2, None).unwrap());
     fixture.database.commit(latest, &fixture.operation).unwrap();
     assert_eq!(fixture.committed().len(), 1);
+    fixture.check();
+}
+
+#[test]
+fn what_was_changed_and_changed_back_since_the_snapshot_is_a_conflict() {
+    let documents = [doc! { "_id": 1, "u": 1 }, doc! { "_id": 2, "u": 2 }];
+    let fixture = Fixture::new(&documents);
+    let change = |id, new: Option<&Document>| {
+        fixture.change(id, new, &fixture.operation).unwrap();
+    };
+    // What the snapshot has is no conflict.
+    let older = fixture.begin(UnitReads::Snapshot);
+    change(2, Some(&documents[1]));
+    let mut unit = fixture.begin(UnitReads::Snapshot);
+    assert!(fixture.change_in(&mut unit, 2, None).unwrap());
+    drop(older);
+    change(1, Some(&doc! { "_id": 1, "u": 11 }));
+    change(1, Some(&documents[0]));
+    fixture.insert(&doc! { "_id": 3, "u": 3 }).unwrap();
+    change(3, None);
+    for id in [1, 3] {
+        assert!(is_conflict(&fixture.change_in(&mut unit, id, None)), "{id}");
+    }
+    for (id, u, what) in [
+        (3, 30, "an `_id` that came and went"),
+        (4, 11, "a unique key that came and went"),
+    ] {
+        let inserted = fixture.insert_in(&mut unit, &doc! { "_id": id, "u": u });
+        assert!(is_conflict(&inserted), "{what}");
+    }
+    // So is what another unit has changed.
+    drop(unit);
+    let mut second = fixture.begin(UnitReads::Snapshot);
+    for new in [doc! { "_id": 1, "u": 12 }, documents[0].clone()] {
+        let mut first = fixture.begin(UnitReads::Latest);
+        fixture.change_in(&mut first, 1, Some(&new)).unwrap();
+        fixture.database.commit(first, &fixture.operation).unwrap();
+    }
+    assert!(is_conflict(&fixture.change_in(&mut second, 1, None)));
+    drop(second);
     fixture.check();
 }
 
@@ -504,6 +547,13 @@ fn a_unit_is_bounded() {
         fixture.insert_in(&mut unit, &document).err()
     });
     assert_eq!(refused.unwrap().code(), 257);
+    // What was refused does not count; the unit is to be given up nevertheless.
+    fixture
+        .insert_in(&mut unit, &doc! { "_id": 10, "u": 10 })
+        .unwrap();
+    let committed = fixture.database.commit(unit, &fixture.operation);
+    assert_eq!(committed.unwrap_err().code(), 257);
+    assert!(fixture.committed().is_empty());
 }
 
 /// Random statements, each compared with a model of what the unit should see; some fail, and must leave nothing.

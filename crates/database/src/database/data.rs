@@ -123,7 +123,8 @@ impl Database {
             .modify_in(unit, operation, namespace, expected, record_keys, compute)
     }
 
-    /// Commits what a unit has staged, and ends it; none if it has changed nothing.
+    /// Commits what a unit has staged, and ends it; none if it has changed nothing. Answers the error of a statement that has
+    /// ended with one, and commits nothing.
     pub fn commit(&self, unit: WriteUnit, operation: &Operation) -> Result<Option<u64>> {
         self.writer.commit(unit, operation)
     }

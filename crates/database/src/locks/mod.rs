@@ -8,6 +8,7 @@
 
 pub(crate) mod hold;
 pub(crate) mod large_batches;
+pub(crate) mod recent_changes;
 pub(crate) mod record_locks;
 pub(crate) mod unit_locks;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use crate::snapshot::epochs::Epochs;
 use hold::Holds;
 use large_batches::LargeBatches;
+use recent_changes::RecentChanges;
 use record_locks::LockTable;
 
 /// The locks that a writer of documents or index entries takes, in this order: an epoch; the hold of its collection; record locks,
@@ -27,6 +29,7 @@ pub(crate) struct WriteLocks {
     pub records: LockTable,
     pub uniques: LockTable,
     pub large_batches: LargeBatches,
+    pub recent_changes: RecentChanges,
 }
 
 impl WriteLocks {
@@ -37,6 +40,7 @@ impl WriteLocks {
             records: LockTable::default(),
             uniques: LockTable::default(),
             large_batches: LargeBatches::default(),
+            recent_changes: RecentChanges::default(),
         }
     }
 }

@@ -9,13 +9,17 @@ use std::ops::Deref;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;
 use crate::locks::WriteLocks;
 use crate::locks::hold::Hold;
 use crate::locks::record_locks::LockTable;
 use crate::operation::Operation;
 use crate::snapshot::epochs::Epochs;
+
+/// Records that a unit of several pieces may lock, and as many unique keys.
+const UNIT_LOCKS_MAX: usize = if cfg!(test) { 1000 } else { 1 << 20 };
 
 /// The locks of a unit. `L` is a borrow of the tables, or a share in them.
 pub(crate) struct UnitLocks<L: Deref<Target = WriteLocks>> {
@@ -84,6 +88,15 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
         self.records.lock(&self.tables.records, hashes, operation)
     }
 
+    /// Tells units that read a snapshot what was committed at this LSN, before the locks end.
+    #[inline]
+    pub fn note_commit(&self, lsn: u64) {
+        let changes = &self.tables.recent_changes;
+        if changes.are_noted() {
+            changes.note(self.records.iter().chain(self.uniques.iter()), lsn);
+        }
+    }
+
     /// Locks unique keys, behind all records.
     #[inline]
     pub fn lock_uniques(
@@ -110,10 +123,23 @@ impl Hashes {
             }
             Hashes::Growing(known) => {
                 hashes.retain(|hash| !known.contains(hash));
+                if known.len() + hashes.len() > UNIT_LOCKS_MAX {
+                    let message = format!("a transaction locks at most {UNIT_LOCKS_MAX} keys");
+                    return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
+                }
                 known.extend(table.try_lock(hashes)?.into_hashes());
             }
         }
         Ok(())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let (once, growing) = match self {
+            Hashes::Once(once) => (Some(once), None),
+            Hashes::Growing(known) => (None, Some(known)),
+        };
+        let once = once.into_iter().flatten().copied();
+        once.chain(growing.into_iter().flatten().copied())
     }
 
     #[inline]
@@ -134,5 +160,31 @@ impl<L: Deref<Target = WriteLocks>> Drop for UnitLocks<L> {
             tables.holds.release(ident, exclusive);
         }
         tables.epochs.leave(self.epoch.0, self.epoch.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::hold::Holds;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_locks_of_a_unit_are_bounded_and_one_refused_call_takes_none() {
+        let tables = WriteLocks::new(Arc::new(Epochs::default()), Arc::new(Holds::default()));
+        let tables = Arc::new(tables);
+        let operation = Operation::default();
+        let mut locks = UnitLocks::of_many_pieces(Arc::clone(&tables));
+        let half = UNIT_LOCKS_MAX as u64 / 2;
+        locks.lock_records((0..half).collect(), &operation).unwrap();
+        let refused = locks.lock_records((half..=2 * half).collect(), &operation);
+        assert_eq!(refused.unwrap_err().code(), 257);
+        // Locks that it has do not count twice.
+        locks
+            .lock_records((0..2 * half).collect(), &operation)
+            .unwrap();
+        let mut other = UnitLocks::of_many_pieces(tables);
+        let beyond = std::iter::once(2 * half).collect();
+        other.lock_records(beyond, &operation).unwrap();
     }
 }

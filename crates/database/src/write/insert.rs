@@ -69,6 +69,9 @@ impl Writer {
             false => Until::Applied,
         };
         let mut lsn = self.commit_piece(level, &collection, piece, until)?;
+        if let Some(lsn) = lsn {
+            unit.locks.note_commit(lsn);
+        }
         drop(admitted);
         if let Some(capped) = collection.capped {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
@@ -100,17 +103,19 @@ impl Writer {
         documents: &[RawDocument<'_>],
         ordered: bool,
     ) -> Result<Inserted> {
-        let collection = self.hold_in_unit(unit, namespace)?;
-        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
-        let mut insert = InsertPiece::new(self, &collection, index_catalog, documents, ordered);
-        insert.prepare(&mut unit.unit, operation)?;
-        let piece = insert.stage();
-        let inserted = piece.documents.unsigned_abs();
-        unit.add(&collection, piece)?;
-        Ok(Inserted {
-            inserted,
-            errors: insert.into_errors(),
-            lsn: None,
+        unit.run(|unit| {
+            let collection = self.hold_in_unit(unit, namespace)?;
+            let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+            let mut insert = InsertPiece::new(self, &collection, index_catalog, documents, ordered);
+            insert.prepare(&mut unit.unit, operation)?;
+            let piece = insert.stage();
+            let inserted = piece.documents.unsigned_abs();
+            unit.add(&collection, piece)?;
+            Ok(Inserted {
+                inserted,
+                errors: insert.into_errors(),
+                lsn: None,
+            })
         })
     }
 

@@ -152,7 +152,15 @@ impl Writer {
     /// Begins a unit of several pieces.
     pub fn begin(&self, operation: &Operation, over: UnitReads, level: Level) -> Result<WriteUnit> {
         operation.check()?;
-        WriteUnit::begin(&self.parts.locks, &self.parts.reads, over, level)
+        let commits = &self.parts.commits;
+        let applied_lsn = || commits.path().applied_lsn();
+        WriteUnit::begin(
+            &self.parts.locks,
+            &self.parts.reads,
+            applied_lsn,
+            over,
+            level,
+        )
     }
 
     /// The reader of a unit.
@@ -161,7 +169,9 @@ impl Writer {
     }
 
     /// Commits everything that a unit has staged as one record, and gives its locks back. None if it has changed nothing.
+    /// Where one of its statements has ended with an error, nothing is committed and that error is answered.
     pub fn commit(&self, mut unit: WriteUnit, operation: &Operation) -> Result<Option<u64>> {
+        unit.check()?;
         let Some(whole) = unit.take_whole() else {
             return Ok(None);
         };
@@ -178,23 +188,26 @@ impl Writer {
             .parts
             .commits
             .commit_whole(syncing, &header, whole.batch)?;
+        unit.unit.locks.note_commit(lsn);
         Ok(Some(lsn))
     }
 
     /// A collection that exists, held for the rest of the unit.
     fn hold_in_unit(&self, unit: &mut WriteUnit, namespace: &Namespace) -> Result<Arc<Collection>> {
-        let Some(collection) = self.parts.catalog.get(namespace)? else {
-            let message = format!("the collection `{namespace}` is not created in a transaction");
-            return Err(Error::invalid(
-                ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
-                message,
-            ));
-        };
-        unit.hold(&collection)?;
-        // It went between the two, or its indexes changed: the unit holds what is no more, and can only be given up.
-        match self.parts.catalog.is_current(&collection)? {
-            true => Ok(collection),
-            false => Err(Error::WriteConflict),
+        loop {
+            let Some(collection) = self.parts.catalog.get(namespace)? else {
+                let message =
+                    format!("the collection `{namespace}` is not created in a transaction");
+                return Err(Error::invalid(
+                    ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+                    message,
+                ));
+            };
+            unit.hold(&collection)?;
+            // Otherwise it went or changed before the hold, or the catalog's cache has forgotten it meanwhile.
+            if self.parts.catalog.is_current(&collection)? {
+                return Ok(collection);
+            }
         }
     }
 }

@@ -80,6 +80,9 @@ impl Writer {
         }
         let mut outcome = change.outcome;
         outcome.lsn = self.commit_piece(level, &collection, piece, Until::Applied)?;
+        if let Some(lsn) = outcome.lsn {
+            unit.locks.note_commit(lsn);
+        }
         Ok(outcome)
     }
 
@@ -93,16 +96,18 @@ impl Writer {
         record_keys: &[Vec<u8>],
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
-        let collection = self.hold_in_unit(unit, namespace)?;
-        if collection.ident != expected {
-            return Err(has_gone(namespace));
-        }
-        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
-        let mut change = ModifyPiece::new(&collection, index_catalog, record_keys);
-        change.prepare(self, &mut unit.unit, compute, operation)?;
-        let piece = change.stage();
-        unit.add(&collection, piece)?;
-        Ok(change.outcome)
+        unit.run(|unit| {
+            let collection = self.hold_in_unit(unit, namespace)?;
+            if collection.ident != expected {
+                return Err(has_gone(namespace));
+            }
+            let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+            let mut change = ModifyPiece::new(&collection, index_catalog, record_keys);
+            change.prepare(self, &mut unit.unit, compute, operation)?;
+            let piece = change.stage();
+            unit.add(&collection, piece)?;
+            Ok(change.outcome)
+        })
     }
 }
 

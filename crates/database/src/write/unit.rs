@@ -6,10 +6,20 @@
 //! A unit of one piece is what a single command commits: it lives on the stack of its writer, waits for locks, and reads the
 //! latest state. A unit of several pieces (`WriteUnit`) outlives commands and threads. It reads the latest state or one
 //! snapshot, and its own writes over that; it never waits for a lock; and where it reads a snapshot, a document or a unique
-//! key that somebody has changed since is a WriteConflict, so that of two units that change it the first one wins.
+//! key that somebody has changed since is a WriteConflict, even if it was changed back (`recent_changes`), so that of two
+//! units that change it the first one wins. A statement that ends with an error has staged nothing, and the unit can then
+//! only be given up: its commit answers that error. A refused document (a unique key that is taken) is no such error; whoever
+//! runs the unit decides about it.
 //!
-//! Left out: creating collections and writing to capped ones from a unit of several pieces, and counts that see what it
-//! has staged.
+//! Left out, and wanted by transactions:
+//! - creating collections and writing to capped ones from a unit of several pieces;
+//! - counts that see what it has staged;
+//! - its own multikey marks: they are in what it commits, and a plan made before that does not know them, so that an index
+//!   scan over its own new arrays would take the index for one without;
+//! - reads of `query`: they run over a `CollectionSnapshot`, not yet over the reader of a unit;
+//! - a place for a session's record in the same journal record: only what a unit stages in collections is there, and a unit
+//!   of one piece has no place for it at all;
+//! - a bound on the age of a unit: its locks, epoch and snapshot last until somebody drops it.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -27,6 +37,8 @@ use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
 use crate::locks::WriteLocks;
+use crate::locks::recent_changes::OpenSnapshot;
+use crate::locks::record_locks::lock_hash;
 use crate::locks::unit_locks::UnitLocks;
 use crate::snapshot::reads::{ReadSnapshot, Reads};
 
@@ -96,12 +108,14 @@ pub struct WriteUnit {
     pub(super) unit: Unit<Arc<WriteLocks>>,
     /// The level that its commit will be waited for.
     pub(super) level: Level,
+    /// The error of the first statement that ended with one.
+    failed: Option<Error>,
 }
 
 /// The writes that the pieces of a unit have staged so far, and the state that it reads beneath.
 struct OwnWrites {
     overlay: Overlay,
-    snapshot: Option<ReadSnapshot>,
+    snapshot: Option<(ReadSnapshot, OpenSnapshot)>,
     /// Whether each record that was touched existed before the unit.
     existed: BTreeMap<Vec<u8>, bool>,
     deltas: SmallVec<[Delta; 2]>,
@@ -143,6 +157,7 @@ impl WriteUnit {
     pub(super) fn begin(
         tables: &Arc<WriteLocks>,
         reads: &Reads,
+        applied_lsn: impl Fn() -> u64,
         over: UnitReads,
         level: Level,
     ) -> Result<WriteUnit> {
@@ -150,7 +165,11 @@ impl WriteUnit {
         let locks = UnitLocks::of_many_pieces(Arc::clone(tables));
         let snapshot = match over {
             UnitReads::Latest => None,
-            UnitReads::Snapshot => Some(reads.snapshot()?),
+            UnitReads::Snapshot => {
+                // In this order: a commit that is not in the snapshot has a higher LSN, and its writer sees it counted.
+                let open = OpenSnapshot::begin(Arc::clone(tables), applied_lsn());
+                Some((reads.snapshot()?, open))
+            }
         };
         let own = OwnWrites {
             overlay: Overlay::default(),
@@ -167,7 +186,25 @@ impl WriteUnit {
                 own: Some(own),
             },
             level,
+            failed: None,
         })
+    }
+
+    /// Runs a statement, and keeps its error for the commit.
+    pub(super) fn run<T>(
+        &mut self,
+        statement: impl FnOnce(&mut WriteUnit) -> Result<T>,
+    ) -> Result<T> {
+        let outcome = statement(self);
+        if let Err(error) = &outcome {
+            self.failed.get_or_insert_with(|| error.clone());
+        }
+        outcome
+    }
+
+    /// Answers the error of the first statement that ended with one.
+    pub(super) fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     fn own(&self) -> &OwnWrites {
@@ -193,7 +230,7 @@ impl WriteUnit {
             ));
         }
         self.unit.locks.try_hold(collection.ident)?;
-        let Some(snapshot) = self.own().snapshot.as_ref() else {
+        let Some((snapshot, _)) = self.own().snapshot.as_ref() else {
             return Ok(());
         };
         let mut is_same = false;
@@ -224,7 +261,7 @@ impl WriteUnit {
     pub(crate) fn reader<'u>(&'u self, reads: &Reads) -> Result<UnitReader<'u>> {
         let own = self.own();
         let base = match &own.snapshot {
-            Some(snapshot) => Base::Kept(snapshot),
+            Some((snapshot, _)) => Base::Kept(snapshot),
             None => Base::Fresh(reads.snapshot()?),
         };
         Ok(UnitReader {
@@ -247,11 +284,16 @@ impl<L: Deref<Target = WriteLocks>> Unit<L> {
 
 impl OwnWrites {
     fn add(&mut self, collection: &Collection, piece: Piece) -> Result<()> {
-        self.bytes += piece.deletes.bytes_len() + piece.puts.bytes_len();
-        if self.bytes > UNIT_BYTES_MAX {
+        // Else the record would name a collection in which nothing has changed, and wake its readers.
+        if piece.deletes.is_empty() && piece.puts.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.bytes + piece.deletes.bytes_len() + piece.puts.bytes_len();
+        if bytes > UNIT_BYTES_MAX {
             let message = format!("a transaction writes at most {UNIT_BYTES_MAX} bytes");
             return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
         }
+        self.bytes = bytes;
         let prefix = collection.prefix.as_bytes();
         let is_record = |op: &quarry_storage::Op<'_>| op.key().starts_with(prefix);
         for op in piece.deletes.iter().filter(is_record) {
@@ -323,7 +365,8 @@ impl OwnWrites {
         })
     }
 
-    /// Reads a key that the unit has locked: from its own writes, or the latest state, which must be what its snapshot has.
+    /// Reads a key that the unit has locked: from its own writes, or the latest state, where nobody has changed it since the
+    /// unit's snapshot.
     fn get(
         &self,
         key: &[u8],
@@ -338,19 +381,10 @@ impl OwnWrites {
             Some(None) => return Ok(false),
             None => {}
         }
-        let Some(snapshot) = &self.snapshot else {
-            return latest(read);
-        };
-        let (mut now, mut before) = (None, None);
-        latest(&mut |value| now = Some(value.to_vec()))?;
-        snapshot.get(key, &mut |value| before = Some(value.to_vec()))?;
-        if now != before {
-            return Err(Error::WriteConflict);
+        match &self.snapshot {
+            Some((_, open)) if open.is_changed(lock_hash(key)) => Err(Error::WriteConflict),
+            _ => latest(read),
         }
-        if let Some(value) = &now {
-            read(value);
-        }
-        Ok(now.is_some())
     }
 }
 
@@ -435,5 +469,46 @@ impl UnitReader<'_> {
             Base::Kept(snapshot) => snapshot,
             Base::Fresh(snapshot) => snapshot,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::doc;
+
+    use super::*;
+    use crate::database::Database;
+    use crate::keyspace::namespace::Namespace;
+    use crate::operation::Operation;
+
+    #[test]
+    fn a_piece_that_changes_nothing_leaves_no_trace_in_the_record() {
+        let database = Database::open_in_memory().unwrap();
+        let operation = Operation::default();
+        let names = ["db.changed", "db.looked_at"].map(|name| Namespace::parse(name).unwrap());
+        let [changed, looked_at] = &names;
+        let collections = names
+            .each_ref()
+            .map(|name| database.collection_or_create(name, &operation).unwrap());
+        let mut unit = (database.begin(&operation, UnitReads::Latest, Level::Written)).unwrap();
+        let document = doc! { "_id": 1 };
+        database
+            .insert_in(&mut unit, &operation, changed, &[document.as_raw()], true)
+            .unwrap();
+        let keys = [b"nothing".to_vec()];
+        let ident = collections[1].ident;
+        database
+            .modify_in(
+                &mut unit,
+                &operation,
+                looked_at,
+                ident,
+                &keys,
+                &mut |_, _, _| panic!("there is no such record"),
+            )
+            .unwrap();
+        let whole = unit.take_whole().unwrap();
+        assert_eq!(whole.deltas.len(), 1);
+        assert_eq!(whole.collection, Some(collections[0].uuid));
     }
 }
