@@ -10,8 +10,9 @@ use super::Call;
 use super::{Context, Expression};
 use crate::error::Result;
 
-/// A larger value is made again for every document: an expression of a few bytes must not keep megabytes.
-const FOLDED_BYTES_MAX: usize = 16 * 1024;
+/// A larger value is made again for every document: a request that makes many of them with a few bytes each must not keep
+/// hundreds of times its size.
+const FOLDED_BYTES_MAX: usize = 256;
 
 impl Expression {
     /// The expression with its constant parts evaluated; fails as the evaluation of one of them does, even of one that no

@@ -16,6 +16,7 @@ use crate::expression::{Context, Expression, ExpressionContext};
 use crate::interrupts::run_as;
 use crate::matcher::Matcher;
 use crate::pipeline::{ForeignCollections, Pipeline, Run, Source};
+use crate::projection::Projection;
 
 /// The bytes that may be taken beyond the bound: the document that a stage is writing, and a value that grows beyond its own bound,
 /// in its old buffer and in one of twice the size.
@@ -239,6 +240,20 @@ fn variables_of_a_command_end_at_the_bound() {
         assert_eq!(failed, None);
         assert!(kept < VALUE_BYTES_MAX / 2, "{path} keeps {kept} bytes");
     }
+}
+
+/// What is computed where a projection is parsed is kept only where it is small.
+#[test]
+fn a_projection_keeps_about_what_its_request_has() {
+    let mut fields = Document::new();
+    for n in 0..2000 {
+        let range: Value = [0, 1000].into_iter().map(Value::from).collect();
+        fields.append(format!("f{n}").as_str(), doc! { "$range": range });
+    }
+    let mut parsed = None;
+    let taken = measure(|| parsed = Some(Projection::parse(fields.as_raw(), None).unwrap()));
+    let (kept, asked) = (taken.bytes_current as usize, fields.as_bytes().len());
+    assert!(kept < 32 * asked, "{asked} bytes of a request keep {kept}");
 }
 
 /// Each variable has the one before within it: no value of an expression nests deeper than a document may.
