@@ -22,6 +22,9 @@ pub static COMMAND: Command = Command {
     )
 };
 
+/// The commands beside an aggregate that take `let`, as errors name them.
+const WITH_LET: [&str; 4] = ["find", "update", "delete", "findAndModify"];
+
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let Some(RawValue::Document(body)) = invocation.subject() else {
         return Err(CommandError::type_mismatch(
@@ -43,8 +46,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         return explain(invocation, body, verbosity, reply);
     }
     let namespace = Namespace::new(invocation.generic.database, collection)?;
-    let command = super::find(name).map_or(COMMAND.name, |command| command.name);
-    let context = &writes::context_of(command, body)?;
+    let reader = WITH_LET.into_iter().find(|command| *command == name);
+    let context = &writes::context_of(reader.unwrap_or(COMMAND.name), body)?;
     let explained = match name {
         "find" => Explained::Find(super::find::parse(&namespace, context, body)?.0),
         "count" => Explained::Count(super::count::parse(&namespace, body)?),
@@ -96,7 +99,7 @@ fn explain(
     let pipeline = body.get_array("pipeline").ok_or_else(|| {
         CommandError::type_mismatch("'pipeline' option must be specified as an array")
     })?;
-    let context = writes::context_of(super::aggregate::COMMAND.name, body)?;
+    let context = writes::context_of("aggregate", body)?;
     let over = exec::Over::Collection(&namespace);
     let mut request = exec::AggregateRequest::new(over, pipeline);
     request.context = Some(&context);
