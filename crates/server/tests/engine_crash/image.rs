@@ -1,10 +1,12 @@
 //! The copies of one moment, and what a crash makes of them.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use quarry_storage::copy_directory;
 
+use crate::forgetting::Kernel;
 use crate::history::Random;
 use crate::power_loss;
 
@@ -20,6 +22,10 @@ pub struct CrashPoint {
     /// The engine's files as a killed process leaves them.
     pub engine: PathBuf,
     pub journal: PathBuf,
+    /// The system's knowledge of the journal's files.
+    pub kernel: Kernel,
+    /// The kernel had forgotten bytes of the journal before this life began.
+    pub is_reborn: bool,
     /// Every write up to here was acknowledged before the copy began, at one level or the other.
     pub acknowledged_lsn: u64,
     /// Everything up to here was durable before the copy began: told so to a writer, or by the journal.
@@ -31,12 +37,17 @@ pub struct CrashPoint {
 }
 
 /// The state that the next life finds.
-#[derive(Debug)]
 pub struct Fallen {
     pub engine: EngineImage,
     pub journal: PathBuf,
+    /// The system's knowledge of the journal's files that is left: none after a power loss.
+    pub kernel: Kernel,
     pub is_kill: bool,
     pub is_mixed: bool,
+    /// The kernel has forgotten bytes of the journal that the next life still sees.
+    pub is_forgotten: bool,
+    /// A power loss behind a life that saw such bytes.
+    pub is_forgotten_lost: bool,
     /// Everything up to here must be found.
     pub must_lsn: u64,
     pub acknowledged_lsn: u64,
@@ -46,6 +57,8 @@ pub struct Fallen {
 pub struct Outcome {
     pub is_kill: bool,
     pub is_mixed: bool,
+    pub is_forgotten: bool,
+    pub is_forgotten_lost: bool,
     pub is_engine_ahead: bool,
     pub replayed: u64,
     /// Acknowledged before the crash, at the lower level.
@@ -58,10 +71,13 @@ impl CrashPoint {
         let journal = place.join("journal");
         fs::create_dir_all(&journal).unwrap();
         copy_directory(&self.journal, &journal).unwrap();
-        if random.one_in(3) {
-            return self.kill(random, journal);
+        let is_forgotten = self.kernel.has_forgotten(&journal);
+        // What is forgotten is mostly lost by a power loss behind the start that saw it.
+        if random.one_in(3) || is_forgotten && random.one_in(2) {
+            return self.kill(random, journal, is_forgotten);
         }
         power_loss::damage(&journal, self.durable_after_lsn, random);
+        self.kernel.lose_power(&journal);
         let (first_lsn, _) = power_loss::extent(&journal);
         let mut usable = self.usable(first_lsn);
         if !may_lose_pages {
@@ -89,13 +105,16 @@ impl CrashPoint {
             acknowledged_lsn: self.acknowledged_lsn,
             engine,
             journal,
+            kernel: Kernel::default(),
             is_kill: false,
             is_mixed,
+            is_forgotten: false,
+            is_forgotten_lost: self.is_reborn,
         }
     }
 
     /// A killed process leaves what it handed to the system.
-    fn kill(&self, random: &mut Random, journal: PathBuf) -> Fallen {
+    fn kill(&self, random: &mut Random, journal: PathBuf, is_forgotten: bool) -> Fallen {
         let (first_lsn, _) = power_loss::extent(&journal);
         let mut usable = self.usable(first_lsn);
         let engine = match usable.len() as u64 {
@@ -106,12 +125,16 @@ impl CrashPoint {
         Fallen {
             engine,
             journal,
+            kernel: self.kernel.clone(),
             is_kill: true,
             is_mixed: false,
+            is_forgotten,
+            is_forgotten_lost: false,
             must_lsn: self.acknowledged_lsn,
             acknowledged_lsn: self.acknowledged_lsn,
         }
     }
+
     /// The durable points that a journal which begins at `first_lsn` can follow, oldest first.
     fn usable(&self, first_lsn: u64) -> Vec<EngineImage> {
         let follows = |image: &&EngineImage| image.lsn + 1 >= first_lsn;
@@ -123,5 +146,20 @@ impl CrashPoint {
             lsn: 0,
             directory: self.engine.clone(),
         }
+    }
+}
+
+impl fmt::Debug for Fallen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Fallen")
+            .field("engine", &self.engine)
+            .field("journal", &self.journal)
+            .field("is_kill", &self.is_kill)
+            .field("is_mixed", &self.is_mixed)
+            .field("is_forgotten", &self.is_forgotten)
+            .field("is_forgotten_lost", &self.is_forgotten_lost)
+            .field("must_lsn", &self.must_lsn)
+            .field("acknowledged_lsn", &self.acknowledged_lsn)
+            .finish()
     }
 }

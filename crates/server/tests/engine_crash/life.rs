@@ -9,9 +9,9 @@ use std::thread;
 
 use quarry_bson::{Document, doc};
 use quarry_database::{Change as DatabaseChange, Database, Level, Namespace, Operation, Options};
-use quarry_journal::RealFiles;
 use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, copy_directory};
 
+use crate::forgetting::{ForgettingFiles, Kernel};
 use crate::history::{Change, History, Key, Random, State, Write};
 use crate::image::{CrashPoint, EngineImage, Fallen, Outcome};
 use crate::power_loss;
@@ -35,10 +35,16 @@ pub struct Life {
     engine: Arc<ImagedEngine>,
     images: Arc<FlushImages>,
     journal: PathBuf,
+    /// The files of the journal.
+    files: Arc<ForgettingFiles>,
+    /// The kernel had forgotten bytes of the journal before this life began.
+    is_reborn: bool,
     /// Where the copies of this life go.
     place: PathBuf,
-    /// The durable points of this life; the first is what it began with.
-    durable_points: Vec<EngineImage>,
+    /// The engine's files that this life began with.
+    begun_with: EngineImage,
+    /// How many images there were before the first durable point of this life, which its start may have made.
+    images_before: usize,
     writers: u64,
 }
 
@@ -49,6 +55,10 @@ struct Written {
     count: AtomicU64,
     acknowledged_lsn: AtomicU64,
     durable_lsn: AtomicU64,
+    /// Writes may be refused from now on.
+    syncs_forget: AtomicBool,
+    /// One has been.
+    is_refusing: AtomicBool,
 }
 
 impl Life {
@@ -57,7 +67,7 @@ impl Life {
         let engine = images.open().unwrap();
         let place = scratch.join("first");
         let journal = place.join("journal");
-        let database = open(&engine, &journal, writers);
+        let (database, files) = open(&engine, &journal, &Kernel::default(), writers);
         // The second image, made with the database: an engine without its UUID is another database's.
         let directory = images.directory(1).expect("an engine of files");
         let life = Life {
@@ -65,8 +75,11 @@ impl Life {
             engine,
             images: Arc::clone(images),
             journal,
+            files,
+            is_reborn: false,
             place,
-            durable_points: vec![EngineImage { lsn: 0, directory }],
+            begun_with: EngineImage { lsn: 0, directory },
+            images_before: 2,
             writers,
         };
         life.make_indexes();
@@ -86,7 +99,7 @@ impl Life {
             .unwrap_or_else(|error| panic!("{fallen:?}: {error}"));
         let engine_lsn = engine.durable_lsn().unwrap();
         let (_, journal_lsn) = power_loss::extent(&fallen.journal);
-        let database = open(&engine, &fallen.journal, writers);
+        let (database, files) = open(&engine, &fallen.journal, &fallen.kernel, writers);
         let found = read(&database);
         let Some(kept) = history.beginning(&found, fallen.must_lsn) else {
             let difference = history.difference(&found, fallen.must_lsn);
@@ -95,6 +108,8 @@ impl Life {
         let outcome = Outcome {
             is_kill: fallen.is_kill,
             is_mixed: fallen.is_mixed,
+            is_forgotten: fallen.is_forgotten,
+            is_forgotten_lost: fallen.is_forgotten_lost,
             is_engine_ahead: engine_lsn > journal_lsn,
             replayed: database.journal().replayed(),
             lost_writes: history
@@ -103,16 +118,19 @@ impl Life {
         };
         let journal = place.join("journal-again");
         fs::create_dir_all(&journal).unwrap();
-        engine
-            .while_standing(|_| copy_directory(&fallen.journal, &journal))
-            .unwrap();
+        let kernel = engine.while_standing(|_| {
+            let kernel = files.kernel();
+            copy_directory(&fallen.journal, &journal).unwrap();
+            kernel
+        });
         let looked_at = engine.while_standing(own_path);
         drop(database);
         drop(engine);
         fs::remove_dir_all(looked_at).unwrap();
 
+        let images_before = images.lsns().len();
         let engine = images.reopen_directory(&fallen.engine.directory).unwrap();
-        let database = open(&engine, &journal, writers);
+        let (database, files) = open(&engine, &journal, &kernel, writers);
         assert_eq!(
             read(&database),
             found,
@@ -123,11 +141,14 @@ impl Life {
             engine,
             images: Arc::clone(images),
             journal,
+            files,
+            is_reborn: fallen.is_forgotten,
             place: place.to_owned(),
-            durable_points: vec![EngineImage {
+            begun_with: EngineImage {
                 lsn: engine_lsn,
                 directory: fallen.engine.directory.clone(),
-            }],
+            },
+            images_before,
             writers,
         };
         life.make_indexes();
@@ -145,35 +166,57 @@ impl Life {
     /// Writes, and copies the moments of `CRASHES_A_LIFE` crashes on the way. What was written goes to `history`.
     pub fn live(&mut self, random: &mut Random, history: &mut History) -> Vec<CrashPoint> {
         let written = Written::default();
+        // In half of the lives syncs forget from one of the crashes on.
+        let forgets_from = match random.one_in(2) {
+            true => random.below(CRASHES_A_LIFE as u64) as usize,
+            false => CRASHES_A_LIFE,
+        };
         let crashes = if self.writers == 1 {
-            self.live_alone(random, &written)
+            self.live_alone(random, &written, forgets_from)
         } else {
-            self.live_together(random, &written)
+            self.live_together(random, &written, forgets_from)
         };
         history.add(written.writes.into_inner().unwrap());
         crashes
     }
 
-    fn live_alone(&mut self, random: &mut Random, written: &Written) -> Vec<CrashPoint> {
+    fn live_alone(
+        &mut self,
+        random: &mut Random,
+        written: &Written,
+        forgets_from: usize,
+    ) -> Vec<CrashPoint> {
         let database = Arc::clone(&self.database);
         let mut crashes = Vec::new();
         while crashes.len() < CRASHES_A_LIFE {
+            let forgets = crashes.len() >= forgets_from;
+            if forgets {
+                written.syncs_forget.store(true, Ordering::SeqCst);
+                self.files.forget_syncs();
+            }
             // Half of the crashes find a write that is acknowledged and not in the engine.
             let replying_first = random.one_in(2).then(|| database.reply_first());
             for _ in 0..=random.below(WRITES_BETWEEN_CRASHES) {
                 match random.below(24) {
-                    0 => self.drop_collection(random, written),
+                    0 if !forgets => self.drop_collection(random, written),
                     _ => write(&self.database, 0, random, written),
                 }
             }
-            self.make_durable_point(random);
+            if !forgets {
+                self.make_durable_point(random);
+            }
             crashes.push(self.crash(crashes.len(), written));
             drop(replying_first);
         }
         crashes
     }
 
-    fn live_together(&mut self, random: &mut Random, written: &Written) -> Vec<CrashPoint> {
+    fn live_together(
+        &mut self,
+        random: &mut Random,
+        written: &Written,
+        forgets_from: usize,
+    ) -> Vec<CrashPoint> {
         let is_over = AtomicBool::new(false);
         let database = Arc::clone(&self.database);
         thread::scope(|scope| {
@@ -189,11 +232,19 @@ impl Life {
             }
             let mut crashes = Vec::new();
             while crashes.len() < CRASHES_A_LIFE {
+                let forgets = crashes.len() >= forgets_from;
+                if forgets {
+                    written.syncs_forget.store(true, Ordering::SeqCst);
+                    self.files.forget_syncs();
+                }
                 let enough = written.count.load(Ordering::Relaxed) + random.below(30);
-                while written.count.load(Ordering::Relaxed) < enough {
+                let is_refusing = || written.is_refusing.load(Ordering::Relaxed);
+                while written.count.load(Ordering::Relaxed) < enough && !is_refusing() {
                     thread::yield_now();
                 }
-                self.make_durable_point(random);
+                if !forgets {
+                    self.make_durable_point(random);
+                }
                 crashes.push(self.crash(crashes.len(), written));
             }
             is_over.store(true, Ordering::Relaxed);
@@ -206,13 +257,20 @@ impl Life {
         match random.below(6) {
             0 => self.engine.sync().unwrap(),
             1 | 2 => self.engine.leap().unwrap(),
-            _ => return,
+            _ => {}
         }
-        let index = self.images.lsns().len() - 1;
-        self.durable_points.push(EngineImage {
-            lsn: self.images.lsns()[index],
+    }
+
+    /// The files that this life began with, and its durable points, those too that the database made by itself and has freed segments
+    /// of the journal for. No point is made meanwhile.
+    fn durable_points(&self) -> Vec<EngineImage> {
+        let mut points = vec![self.begun_with.clone()];
+        let lsns = self.images.lsns();
+        points.extend((self.images_before..lsns.len()).map(|index| EngineImage {
+            lsn: lsns[index],
             directory: self.images.directory(index).expect("an engine of files"),
-        });
+        }));
+        points
     }
 
     fn crash(&self, number: usize, written: &Written) -> CrashPoint {
@@ -226,17 +284,21 @@ impl Life {
             .load(Ordering::SeqCst)
             .max(self.database.journal().durable_lsn());
         // The leader that waits to write to the engine has written to the journal, and no other has.
-        self.engine.while_standing(|life| {
+        let (kernel, images) = self.engine.while_standing(|life| {
             copy_directory(life.expect("an engine of files"), &engine).unwrap();
+            let kernel = self.files.kernel();
             copy_directory(&self.journal, &journal).unwrap();
+            (kernel, self.durable_points())
         });
         CrashPoint {
             engine,
             journal,
+            kernel,
+            is_reborn: self.is_reborn,
             acknowledged_lsn,
             durable_before_lsn,
             durable_after_lsn: self.database.journal().durable_lsn(),
-            images: self.durable_points.clone(),
+            images,
         }
     }
 
@@ -279,9 +341,24 @@ impl Written {
         self.writes.lock().unwrap().push(Write { lsn, change });
         self.count.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// None if the write was refused because of a sync that failed: nothing of it may ever be found.
+    fn taken<T>(&self, done: quarry_database::Result<T>) -> Option<T> {
+        done.map_err(|error| self.refused(&error)).ok()
+    }
+
+    fn refused(&self, error: &quarry_database::Error) {
+        assert!(self.syncs_forget.load(Ordering::SeqCst), "{error}");
+        self.is_refusing.store(true, Ordering::Relaxed);
+    }
 }
 
-fn open(engine: &Arc<ImagedEngine>, journal: &Path, writers: u64) -> Arc<Database> {
+fn open(
+    engine: &Arc<ImagedEngine>,
+    journal: &Path,
+    kernel: &Kernel,
+    writers: u64,
+) -> (Arc<Database>, Arc<ForgettingFiles>) {
     let options = Options {
         journal_directory: None,
         commit_interval_ms: if writers == 1 { 0 } else { COMMIT_INTERVAL_MS },
@@ -289,8 +366,10 @@ fn open(engine: &Arc<ImagedEngine>, journal: &Path, writers: u64) -> Arc<Databas
         record_cache_bytes: 256 << 10,
         ..Options::default()
     };
-    let files = RealFiles::open(journal).unwrap();
-    Arc::new(Database::open_on(Arc::clone(engine) as _, Arc::new(files), options).unwrap())
+    fs::create_dir_all(journal).unwrap();
+    let files = Arc::new(ForgettingFiles::open(journal, kernel));
+    let database = Database::open_on(Arc::clone(engine) as _, files.clone(), options).unwrap();
+    (Arc::new(database), files)
 }
 
 fn own_path(life: Option<&Path>) -> PathBuf {
@@ -308,9 +387,9 @@ fn write(database: &Database, writer: u64, random: &mut Random, written: &Writte
     let ids: Vec<i32> = (first..=first + random.below(PIECE_DOCUMENTS_MAX) as i32).collect();
     let n = random.below(1_000) as i32;
     let done = match random.below(6) {
-        0..3 => insert(database, collection, &ids, n),
-        3..5 => modify(database, collection, &ids, Some(n)),
-        _ => modify(database, collection, &ids, None),
+        0..3 => insert(database, collection, &ids, n, written),
+        3..5 => modify(database, collection, &ids, Some(n), written),
+        _ => modify(database, collection, &ids, None, written),
     };
     let Some((lsn, change)) = done else {
         return;
@@ -321,25 +400,33 @@ fn write(database: &Database, writer: u64, random: &mut Random, written: &Writte
     } else {
         Level::Written
     };
-    database.acknowledge(lsn, level).unwrap();
+    if let Err(error) = database.acknowledge(lsn, level) {
+        written.refused(&error);
+        return;
+    }
     written.acknowledged_lsn.fetch_max(lsn, Ordering::SeqCst);
     if level == Level::Durable {
         written.durable_lsn.fetch_max(lsn, Ordering::SeqCst);
     }
 }
 
-fn insert(database: &Database, collection: usize, ids: &[i32], n: i32) -> Option<(u64, Change)> {
+fn insert(
+    database: &Database,
+    collection: usize,
+    ids: &[i32],
+    n: i32,
+    written: &Written,
+) -> Option<(u64, Change)> {
     let documents: Vec<Document> = ids.iter().map(|id| document(*id, n)).collect();
     let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
-    let done = database
-        .insert_piece(
-            &Operation::default(),
-            &namespace(collection),
-            &raw,
-            false,
-            Level::Written,
-        )
-        .unwrap();
+    let done = database.insert_piece(
+        &Operation::default(),
+        &namespace(collection),
+        &raw,
+        false,
+        Level::Written,
+    );
+    let done = written.taken(done)?;
     let refused: BTreeSet<usize> = done.errors.iter().map(|(position, _)| *position).collect();
     let keys: BTreeSet<Key> = (0..ids.len())
         .filter(|position| !refused.contains(position))
@@ -355,6 +442,7 @@ fn modify(
     collection: usize,
     ids: &[i32],
     n: Option<i32>,
+    written: &Written,
 ) -> Option<(u64, Change)> {
     let namespace = namespace(collection);
     let found = database.collection(&namespace).unwrap()?;
@@ -378,7 +466,7 @@ fn modify(
             Ok(DatabaseChange::Replace)
         },
     );
-    let done = done.unwrap();
+    let done = written.taken(done)?;
     assert!(done.error.is_none());
     let change = match n {
         Some(n) => Change::Put(changed, n),

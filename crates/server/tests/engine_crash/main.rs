@@ -6,9 +6,13 @@
 //! written, in the order of the log, that holds every write acknowledged at its level; indexes and counters must agree;
 //! replaying twice must be replaying once; writing goes on, and the next crash comes.
 //!
+//! In some lives a sync of the journal fails and the kernel forgets what it was to write (`forgetting`). The next life sees
+//! it all the same; a power loss behind that takes it, unless that life has written it again.
+//!
 //! `QUARRY_TORTURE=N` runs N seeds (a push runs few); `QUARRY_TORTURE_SEED=S` begins at seed S. Even seeds write from
 //! one thread and repeat exactly; odd ones write from several, so that groups have many writers.
 
+mod forgetting;
 mod history;
 mod image;
 mod life;
@@ -38,6 +42,10 @@ struct Tally {
     replayed: u64,
     mixed_pages: u64,
     lost_writes: u64,
+    /// Kills behind a sync that failed and forgot.
+    forgotten: u64,
+    /// Power losses in a life that began with such a kill.
+    forgotten_lost: u64,
 }
 
 impl Tally {
@@ -48,6 +56,8 @@ impl Tally {
         self.replayed += u64::from(outcome.replayed > 0);
         self.mixed_pages += u64::from(outcome.is_mixed);
         self.lost_writes += u64::from(outcome.lost_writes > 0);
+        self.forgotten += u64::from(outcome.is_forgotten);
+        self.forgotten_lost += u64::from(outcome.is_forgotten_lost);
     }
 }
 
@@ -147,13 +157,15 @@ fn torture(subject: Subject) {
     }
     println!(
         "{name}: {} crash points: {} kills; {} with the engine ahead of the journal, {} replayed, {} with mixed pages, \
-         {} that lost writes which were not yet durable",
+         {} that lost writes which were not yet durable, {} kills behind a sync that forgot, {} power losses behind those",
         tally.points,
         tally.killed,
         tally.engine_ahead,
         tally.replayed,
         tally.mixed_pages,
-        tally.lost_writes
+        tally.lost_writes,
+        tally.forgotten,
+        tally.forgotten_lost
     );
     if seeds < SEEDS_A_PUSH || subject.seeds_a_push < SEEDS_A_PUSH {
         return;
@@ -164,6 +176,8 @@ fn torture(subject: Subject) {
         tally.engine_ahead,
         tally.replayed,
         tally.lost_writes,
+        tally.forgotten,
+        tally.forgotten_lost,
     ];
     for kind in kinds {
         assert!(kind >= seeds / 2, "a kind of crash has become rare: {kind}");

@@ -40,9 +40,10 @@ pub fn damage(journal: &Path, durable_lsn: u64, random: &mut Random) {
     }
 }
 
-/// The first and the last record that the journal holds; 1 and 0 if it holds none.
+/// The first and the last record that the journal holds. If it holds none, the first is the one that it goes on with, where
+/// a segment says so, and the last is 0.
 pub fn extent(journal: &Path) -> (u64, u64) {
-    let (mut first, mut last) = (1, 0);
+    let (mut first, mut last) = (begins_with(journal).unwrap_or(1), 0);
     read(journal, |group| {
         if group.header.count > 0 {
             if last == 0 {
@@ -52,6 +53,14 @@ pub fn extent(journal: &Path) -> (u64, u64) {
         }
     });
     (first, last)
+}
+
+/// The record that the journal's first segment says that it begins with.
+fn begins_with(journal: &Path) -> Option<u64> {
+    let files = RealFiles::open(journal).unwrap();
+    let verified = inspect::verify(&files).ok()?;
+    let first_lsn = verified.segments.first()?.header.first_lsn;
+    (first_lsn != 0).then_some(first_lsn)
 }
 
 fn unsynced(journal: &Path, durable_lsn: u64) -> Vec<Group> {
