@@ -135,8 +135,12 @@ impl CrashPoint {
         }
     }
 
-    /// The durable points that a journal which begins at `first_lsn` can follow, oldest first.
-    fn usable(&self, first_lsn: u64) -> Vec<EngineImage> {
+    /// The durable points that a journal which begins at `first_lsn` can follow, oldest first. A journal that does not say
+    /// where it begins follows only the newest: what older ones miss was freed.
+    fn usable(&self, first_lsn: Option<u64>) -> Vec<EngineImage> {
+        let Some(first_lsn) = first_lsn else {
+            return self.images.last().cloned().into_iter().collect();
+        };
         let follows = |image: &&EngineImage| image.lsn + 1 >= first_lsn;
         self.images.iter().filter(follows).cloned().collect()
     }

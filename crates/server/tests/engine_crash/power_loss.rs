@@ -40,27 +40,19 @@ pub fn damage(journal: &Path, durable_lsn: u64, random: &mut Random) {
     }
 }
 
-/// The first and the last record that the journal holds. If it holds none, the first is the one that it goes on with, where
-/// a segment says so, and the last is 0.
-pub fn extent(journal: &Path) -> (u64, u64) {
-    let (mut first, mut last) = (begins_with(journal).unwrap_or(1), 0);
-    read(journal, |group| {
-        if group.header.count > 0 {
-            if last == 0 {
-                first = group.header.first_lsn;
-            }
-            last = group.header.next_lsn() - 1;
-        }
-    });
-    (first, last)
-}
-
-/// The record that the journal's first segment says that it begins with.
-fn begins_with(journal: &Path) -> Option<u64> {
+/// The first record that the journal has room for and the last one that it holds. The first is unknown where the journal
+/// holds no record and its segment does not begin an incarnation; the last is 0 where there is none.
+pub fn extent(journal: &Path) -> (Option<u64>, u64) {
     let files = RealFiles::open(journal).unwrap();
-    let verified = inspect::verify(&files).ok()?;
-    let first_lsn = verified.segments.first()?.header.first_lsn;
-    (first_lsn != 0).then_some(first_lsn)
+    let verified = inspect::verify(&files).unwrap();
+    let stated = verified
+        .segments
+        .first()
+        .map_or(0, |segment| segment.header.first_lsn);
+    let first = [stated, verified.first_lsn]
+        .into_iter()
+        .find(|lsn| *lsn != 0);
+    (first, verified.last_lsn)
 }
 
 fn unsynced(journal: &Path, durable_lsn: u64) -> Vec<Group> {
