@@ -376,6 +376,40 @@ fn a_definition_that_waits_for_the_collection_is_a_conflict() {
 }
 
 #[test]
+fn a_definition_behind_one_that_waits_for_a_unit_can_be_called_off() {
+    let fixture = Fixture::new(&[]);
+    let mut unit = fixture.begin(UnitReads::Latest);
+    let document = doc! { "_id": 1, "u": 1 };
+    fixture.insert_in(&mut unit, &document).unwrap();
+    std::thread::scope(|scope| {
+        let (namespace, operation) = (&fixture.namespace, &fixture.operation);
+        let database = &fixture.database;
+        let drops = scope.spawn(|| database.drop_collection(namespace, operation, Level::Written));
+        let begun = Instant::now();
+        while !is_conflict(
+            &fixture.insert_in(&mut fixture.begin(UnitReads::Latest), &document_of(2)),
+        ) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the drop");
+        }
+        let limited = Operation::new(Some(Instant::now() + Duration::from_millis(30)));
+        let other = Namespace::parse("db.other").unwrap();
+        let (made, is_made) = std::sync::mpsc::channel();
+        scope.spawn(move || made.send(database.collection_or_create(&other, &limited).map(drop)));
+        let outcome = is_made.recv_timeout(Duration::from_secs(20));
+        drop(unit);
+        assert_eq!(
+            outcome.expect("it hears its deadline").unwrap_err().code(),
+            50
+        );
+        drops.join().unwrap().unwrap();
+    });
+}
+
+fn document_of(id: i32) -> Document {
+    doc! { "_id": id, "u": id }
+}
+
+#[test]
 fn what_was_changed_since_the_snapshot_is_a_conflict() {
     let documents = [doc! { "_id": 1, "u": 1 }, doc! { "_id": 2, "u": 2 }];
     let fixture = Fixture::new(&documents);

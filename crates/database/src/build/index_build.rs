@@ -119,7 +119,7 @@ impl IndexBuilder {
         specs: &[Document],
         operation: &Operation,
     ) -> Result<Register<'_>> {
-        let _ddl = self.parts.holds.lock_ddl(namespace.database());
+        let _ddl = self.parts.holds.lock_ddl(namespace.database(), operation)?;
         let Some((collection, _hold)) = self.parts.holds.hold_exclusive(namespace, operation)?
         else {
             return Err(Error::QueryPlanKilled(format!(
@@ -330,7 +330,7 @@ impl IndexBuilder {
         idents: &[Ident],
         operation: &Operation,
     ) -> Result<u64> {
-        let _ddl = self.parts.holds.lock_ddl(namespace.database());
+        let _ddl = self.parts.holds.lock_ddl(namespace.database(), operation)?;
         let Some((collection, _hold)) = self.parts.holds.hold_exclusive(namespace, operation)?
         else {
             return Err(Error::QueryPlanKilled(format!(

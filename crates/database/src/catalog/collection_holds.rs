@@ -2,6 +2,7 @@
 //! writers of documents have in common. A record lock cannot be taken from here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -9,7 +10,7 @@ use crate::catalog::cache::Catalog;
 use crate::catalog::collection::Collection;
 use crate::error::Result;
 use crate::keyspace::namespace::Namespace;
-use crate::locks::hold::{Hold, Holds};
+use crate::locks::hold::{Hold, Holds, INTERRUPT_TICK};
 use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
@@ -83,9 +84,32 @@ impl CollectionHolds {
         Ok(())
     }
 
-    /// Serialises changes of one database's catalog.
-    pub fn lock_ddl(&self, database: &str) -> MutexGuard<'_, ()> {
-        self.ddl[ddl_shard(database)].lock()
+    /// Like `wait_for_writers`, but gives up after `patience`; false if some have not ended.
+    pub fn wait_for_writers_within(
+        &self,
+        collection: &Collection,
+        operation: &Operation,
+        patience: Duration,
+    ) -> Result<bool> {
+        let hold = self
+            .holds
+            .exclusive_within(collection.ident, operation, patience)?;
+        Ok(hold.is_some())
+    }
+
+    /// Serialises changes of one database's catalog. Whoever has the mutex may wait for writers for long, so that a wait
+    /// for the mutex ends when the operation is interrupted.
+    pub fn lock_ddl(&self, database: &str, operation: &Operation) -> Result<MutexGuard<'_, ()>> {
+        self.lock_shard(ddl_shard(database), operation)
+    }
+
+    fn lock_shard(&self, shard: usize, operation: &Operation) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(ddl) = self.ddl[shard].try_lock_for(INTERRUPT_TICK) {
+                return Ok(ddl);
+            }
+            operation.check()?;
+        }
     }
 
     /// Serialises changes of the catalogs of two databases, which may be one.
@@ -93,11 +117,15 @@ impl CollectionHolds {
         &'h self,
         one: &str,
         other: &str,
-    ) -> (MutexGuard<'h, ()>, Option<MutexGuard<'h, ()>>) {
+        operation: &Operation,
+    ) -> Result<(MutexGuard<'h, ()>, Option<MutexGuard<'h, ()>>)> {
         let (one, other) = (ddl_shard(one), ddl_shard(other));
-        let first = self.ddl[one.min(other)].lock();
-        let second = (one != other).then(|| self.ddl[one.max(other)].lock());
-        (first, second)
+        let first = self.lock_shard(one.min(other), operation)?;
+        let second = match one == other {
+            true => None,
+            false => Some(self.lock_shard(one.max(other), operation)?),
+        };
+        Ok((first, second))
     }
 }
 

@@ -10,12 +10,16 @@
 //! deletes the mark. The first piece runs before dropDatabase answers, so that a small database is gone whole; the
 //! others in a thread (`database_cleaner`), which starts again with the database. A piece takes each collection's exclusive hold for a
 //! moment: a writer that held the collection before the mark has ended then, and no other one can have come, since
-//! the catalog does not show it any more. Such a writer counts as having come before the drop.
+//! the catalog does not show it any more. Such a writer counts as having come before the drop. A piece ends before a
+//! collection whose writers do not end soon, so that the mutex does not wait for them.
 //!
 //! Who needs a name that a dropped collection still has an entry under (create, rename) drops that one in the same
 //! commit. A collection that is renamed into the database from another one may have a low ident: the rename cleans up
 //! first.
 
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
 use quarry_storage::WriteBatch;
 
 use crate::catalog::collection::Collection;
@@ -31,6 +35,8 @@ use crate::operation::Operation;
 const PIECE_COLLECTIONS: usize = 256;
 /// Entries that one piece looks at under the DDL mutex.
 const PIECE_ENTRIES: usize = 4096;
+/// So long a piece waits for the writers of a collection under the DDL mutex. Then it ends before that collection.
+const WRITERS_WAIT: Duration = Duration::from_millis(100);
 
 /// A database that was dropped, at this LSN.
 pub struct DroppedDatabase {
@@ -53,7 +59,7 @@ impl Definitions {
         operation: &Operation,
     ) -> Result<Option<DroppedDatabase>> {
         check_database(name)?;
-        let _ddl = self.holds().lock_ddl(name);
+        let _ddl = self.holds().lock_ddl(name, operation)?;
         if !is_there(&self.reads().snapshot()?, name)? {
             return Ok(None);
         }
@@ -118,9 +124,20 @@ impl Definitions {
         }
         operation.check()?;
         let mut batch = WriteBatch::new();
-        let (dead, is_end) = self.next_dead(name, cleaned)?;
+        let mut last = cleaned.behind.clone();
+        let (dead, mut is_end) = self.next_dead(name, cleaned)?;
         for collection in &dead {
-            self.stage_dead_drop(collection, operation, &mut batch)?;
+            let ended =
+                self.holds()
+                    .wait_for_writers_within(collection, operation, WRITERS_WAIT)?;
+            if !ended {
+                // The next piece begins with it, and somebody else has the mutex in between.
+                is_end = false;
+                cleaned.behind = last;
+                break;
+            }
+            self.stage_drop(collection, &mut batch)?;
+            last = Some(collection.namespace.collection().to_owned());
         }
         if is_end {
             batch.delete(&layout::dropped_database_key(name));
@@ -166,16 +183,20 @@ impl Definitions {
     pub fn clean_in_turns(&self, name: &str, operation: &Operation) -> Result<()> {
         let mut cleaned = Cleaned::default();
         loop {
-            let _ddl = self.holds().lock_ddl(name);
+            let ddl = self.holds().lock_ddl(name, operation)?;
             if self.clean_piece(name, &mut cleaned, operation)? {
                 return Ok(());
             }
+            // This thread would have it again before anybody who waits for it has woken.
+            MutexGuard::unlock_fair(ddl);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use quarry_bson::{RawDocument, doc};
     use quarry_journal::Level;
 
@@ -263,6 +284,35 @@ mod tests {
             let report = database.validate(&namespace(name), true, &operation);
             assert_eq!(report.unwrap().errors, Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn a_writer_that_does_not_end_keeps_nobody_from_the_ddl_mutex() {
+        let (database, [first, second]) = dropped();
+        let free = Operation::default();
+        let holds = database.definitions().holds().holds();
+        let writer = holds.shared(first, &free).unwrap();
+        std::thread::scope(|scope| {
+            let cleans = scope.spawn(|| {
+                database
+                    .definitions()
+                    .clean_in_turns("db", &Operation::default())
+            });
+            // The cleaner has come to the collection.
+            while holds.try_shared(first).is_ok() {
+                std::thread::yield_now();
+            }
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let limited = Operation::new(Some(deadline));
+            let made = namespace("db.new");
+            database.collection_or_create(&made, &limited).unwrap();
+            assert!(!cleans.is_finished());
+            drop(writer);
+            cleans.join().unwrap().unwrap();
+        });
+        assert!(is_marked(&database, first) && is_marked(&database, second));
+        assert!(!database.definitions().catalog().is_dropping("db"));
+        assert_eq!(names(&database, "db"), ["new"]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
-        let ddl = self.holds.lock_ddl(namespace.database());
+        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
         if let Some(existing) = self.catalog.get(namespace)? {
             if existing.options().as_bytes() == options.as_bytes() {
                 drop(ddl);
@@ -104,7 +104,7 @@ impl Definitions {
             if let Some(collection) = self.catalog.get(namespace)? {
                 return Ok(collection);
             }
-            let _ddl = self.holds.lock_ddl(namespace.database());
+            let _ddl = self.holds.lock_ddl(namespace.database(), operation)?;
             if self.catalog.get(namespace)?.is_none() {
                 self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
             }
@@ -117,7 +117,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<Option<Dropped>> {
-        let ddl = self.holds.lock_ddl(namespace.database());
+        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
         let (dropped, lsn) = self.drop_unlocked(namespace, operation)?.unzip();
         drop(ddl);
         self.commits.settle(lsn, level)?;
@@ -138,7 +138,9 @@ impl Definitions {
                 "can't rename a collection to itself",
             ));
         }
-        let ddl = self.holds.lock_ddl_of_both(from.database(), to.database());
+        let ddl = self
+            .holds
+            .lock_ddl_of_both(from.database(), to.database(), operation)?;
         if from.database() != to.database() {
             // The source may be older than the drop of a database of that name.
             self.clean_database(to.database(), operation)?;
@@ -193,7 +195,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<usize> {
-        let ddl = self.holds.lock_ddl(namespace.database());
+        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
         let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
@@ -239,7 +241,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<usize> {
-        let ddl = self.holds.lock_ddl(namespace.database());
+        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
         let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
@@ -260,7 +262,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<bool> {
-        let ddl = self.holds.lock_ddl(namespace.database());
+        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
         let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
             return Err(not_found(namespace));
         };
