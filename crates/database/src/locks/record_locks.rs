@@ -2,11 +2,13 @@
 //!
 //! Two keys with one hash share a lock, which costs a wait and nothing else. A writer takes all its record locks in
 //! one sorted call, then all its unique-key locks (another table, the second class), so that no two writers can wait
-//! for each other. Locks end after apply and before sync, but for those of one new document (`Until::Synced`).
+//! for each other. A lock that does not come soon is waited for without those of the same call: a unit of several pieces may
+//! hold it for long, and others want what was taken. Locks end after apply and before sync, but for those of one new document (`Until::Synced`).
 
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use hashbrown::DefaultHashBuilder;
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +21,8 @@ use crate::locks::hold::INTERRUPT_TICK;
 use crate::operation::Operation;
 
 const SHARDS: usize = 64;
+/// So long a writer waits for a lock while it has others of the same call.
+const PATIENCE: Duration = Duration::from_millis(40);
 
 #[derive(Default)]
 struct Shard {
@@ -63,9 +67,20 @@ impl LockTable {
             table: self,
             hashes: SmallVec::with_capacity(hashes.len()),
         };
-        for hash in hashes {
-            self.lock_one(hash, operation)?;
-            locks.hashes.push(hash);
+        let mut next = 0;
+        while let Some(&hash) = hashes.get(next) {
+            let patience = (next > 0).then_some(PATIENCE);
+            if self.lock_one(hash, operation, patience)? {
+                locks.hashes.push(hash);
+                next += 1;
+                continue;
+            }
+            // Nothing was read under these locks yet.
+            for hash in locks.hashes.drain(..) {
+                self.release(hash);
+            }
+            self.wait_until_free(hash, operation)?;
+            next = 0;
         }
         Ok(locks)
     }
@@ -96,29 +111,52 @@ impl LockTable {
         shard.released.notify_all();
     }
 
-    fn lock_one(&self, hash: u64, operation: &Operation) -> Result<()> {
+    /// Takes a lock; false if it did not come within `patience`.
+    fn lock_one(
+        &self,
+        hash: u64,
+        operation: &Operation,
+        patience: Option<Duration>,
+    ) -> Result<bool> {
         let shard = self.shard(hash);
         let mut taken = shard.taken.lock();
         let mut holder = match taken.entry(hash) {
             Entry::Vacant(free) => {
                 free.insert(quarry_timing::tag());
-                return Ok(());
+                return Ok(true);
             }
             Entry::Occupied(held) => *held.get(),
         };
         let _wait = quarry_timing::phase(Phase::LockWait);
+        let until = patience.map(|patience| Instant::now() + patience);
         loop {
             quarry_timing::name(Work::LockHolder, holder);
             shard.released.wait_for(&mut taken, INTERRUPT_TICK);
             holder = match taken.entry(hash) {
                 Entry::Vacant(free) => {
                     free.insert(quarry_timing::tag());
-                    return Ok(());
+                    return Ok(true);
                 }
                 Entry::Occupied(held) => *held.get(),
             };
             operation.check()?;
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(false);
+            }
         }
+    }
+
+    /// Returns when nobody has a lock, and does not take it.
+    fn wait_until_free(&self, hash: u64, operation: &Operation) -> Result<()> {
+        let shard = self.shard(hash);
+        let mut taken = shard.taken.lock();
+        let _wait = quarry_timing::phase(Phase::LockWait);
+        while let Some(holder) = taken.get(&hash) {
+            quarry_timing::name(Work::LockHolder, *holder);
+            shard.released.wait_for(&mut taken, INTERRUPT_TICK);
+            operation.check()?;
+        }
+        Ok(())
     }
 
     fn shard(&self, hash: u64) -> &Shard {
@@ -146,7 +184,6 @@ impl Drop for Locks<'_> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::time::{Duration, Instant};
 
     use smallvec::smallvec;
 
@@ -180,6 +217,32 @@ mod tests {
             }
         });
         assert_eq!(counter.lock().0.get(), 4000);
+    }
+
+    #[test]
+    fn a_lock_that_stays_away_is_waited_for_without_the_others() {
+        let table = LockTable::default();
+        let free = Operation::default();
+        let held = table.lock(smallvec![5], &free).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| table.lock(smallvec![1, 5], &free).map(drop));
+            // Most of the time it is seen with the first lock; it need not be.
+            let begun = Instant::now();
+            while table.try_lock(smallvec![1]).is_ok() && begun.elapsed() < PATIENCE {
+                std::thread::yield_now();
+            }
+            let limited = Operation::new(Some(Instant::now() + Duration::from_secs(10)));
+            let first = table.lock(smallvec![1], &limited);
+            assert!(
+                first.is_ok(),
+                "the first lock is kept while the second one is away"
+            );
+            drop(first);
+            assert!(!waits.is_finished());
+            drop(held);
+            waits.join().unwrap().unwrap();
+        });
+        drop(table.try_lock(smallvec![1, 5]).unwrap());
     }
 
     #[test]
