@@ -410,6 +410,48 @@ fn document_of(id: i32) -> Document {
 }
 
 #[test]
+fn a_database_is_dropped_behind_a_unit_that_writes_to_it() {
+    let fixture = Fixture::new(&[]);
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    let other = Namespace::parse("db.other").unwrap();
+    let ours = Namespace::parse("else.where").unwrap();
+    for namespace in [&other, &ours] {
+        database.collection_or_create(namespace, operation).unwrap();
+    }
+    let mut unit = fixture.begin(UnitReads::Latest);
+    fixture.insert_in(&mut unit, &document_of(1)).unwrap();
+    let limited = Operation::new(Some(Instant::now() + Duration::from_millis(30)));
+    let dropped = database.drop_database("db", &limited, Level::Written);
+    assert_eq!(dropped.unwrap_err().code(), 50);
+    assert!(
+        database.collection(&other).unwrap().is_some(),
+        "nothing is dropped"
+    );
+    std::thread::scope(|scope| {
+        let drops = scope.spawn(|| database.drop_database("db", operation, Level::Written));
+        // Until the drop waits for the first unit, another one can have the database.
+        let begun = Instant::now();
+        while !is_conflict(
+            &fixture.insert_in(&mut fixture.begin(UnitReads::Latest), &document_of(2)),
+        ) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the drop");
+        }
+        // The first one has it; what it writes elsewhere is its own; and a writer outside of units waits for nobody.
+        fixture.insert_in(&mut unit, &document_of(3)).unwrap();
+        let elsewhere = document_of(4);
+        database
+            .insert_in(&mut unit, operation, &ours, &[elsewhere.as_raw()], true)
+            .unwrap();
+        fixture.insert(&document_of(5)).unwrap();
+        assert!(database.commit(unit, operation).unwrap().is_some());
+        assert!(drops.join().unwrap().unwrap());
+    });
+    assert_eq!(database.list_databases().unwrap(), ["else"]);
+    let ours = database.collection(&ours).unwrap().unwrap();
+    assert_eq!(database.count(&ours).unwrap(), 1);
+}
+
+#[test]
 fn what_was_changed_since_the_snapshot_is_a_conflict() {
     let documents = [doc! { "_id": 1, "u": 1 }, doc! { "_id": 2, "u": 2 }];
     let fixture = Fixture::new(&documents);

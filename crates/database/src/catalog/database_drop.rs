@@ -10,7 +10,8 @@
 //! deletes the mark. The first piece runs before dropDatabase answers, so that a small database is gone whole; the
 //! others in a thread (`database_cleaner`), which starts again with the database. A piece takes each collection's exclusive hold for a
 //! moment: a writer that held the collection before the mark has ended then, and no other one can have come, since
-//! the catalog does not show it any more. Such a writer counts as having come before the drop. A piece ends before a
+//! the catalog does not show it any more. A unit of several pieces holds the database as well, so that the drop waits for it
+//! and does not come between two of its collections. Any other such a writer counts as having come before the drop. A piece ends before a
 //! collection whose writers do not end soon, so that the mutex does not wait for them.
 //!
 //! Who needs a name that a dropped collection still has an entry under (create, rename) drops that one in the same
@@ -63,8 +64,11 @@ impl Definitions {
         if !is_there(&self.reads().snapshot()?, name)? {
             return Ok(None);
         }
+        // A unit of several pieces that has written to one of the collections comes before the drop with all that it writes.
+        let units = self.holds().holds().exclusive_database(name, operation)?;
         operation.check()?;
         let lsn = self.mark_dropped(name)?;
+        drop(units);
         // The database is dropped: what keeps a piece from going through is no error of this operation.
         let is_clean = self.clean_piece(name, &mut Cleaned::default(), operation);
         Ok(Some(DroppedDatabase {

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
+use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
 const SHARDS: usize = 64;
@@ -58,7 +59,27 @@ impl Default for Holds {
     }
 }
 
+impl Ident {
+    /// What a hold of a database is by: its name's hash, where no collection's ident is, since those count up from the
+    /// lowest. Two databases with one hash share a hold, which costs a wait.
+    fn of_database(name: &str) -> Ident {
+        Ident(lock_hash(name.as_bytes()) | 1 << 63)
+    }
+}
+
 impl Holds {
+    /// Holds a database for a unit of several pieces; whoever drops the database waits for it. A single piece does not
+    /// need it: it is visible as a whole before the drop or not at all after it. Answers WriteConflict instead of waiting.
+    pub fn try_shared_database(&self, name: &str) -> Result<Hold<'_>> {
+        self.try_shared(Ident::of_database(name))
+    }
+
+    /// Waits for the units of several pieces that write to a database, and lets no other one in. Taken behind the DDL
+    /// mutex and before the hold of a collection.
+    pub fn exclusive_database(&self, name: &str, operation: &Operation) -> Result<Hold<'_>> {
+        self.exclusive(Ident::of_database(name), operation)
+    }
+
     pub fn shared(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
         let shard = self.shard(ident);
         let mut states = shard.states.lock();

@@ -20,7 +20,8 @@ use large_batches::LargeBatches;
 use recent_changes::RecentChanges;
 use record_locks::LockTable;
 
-/// The locks that a writer of documents or index entries takes, in this order: an epoch; the hold of its collection; record locks,
+/// The locks that a writer of documents or index entries takes, in this order: an epoch; in a unit of several pieces the
+/// hold of the database; the hold of its collection; record locks,
 /// sorted; then unique-key locks, sorted; then the turn of a large batch. A large insert into a capped collection has its turn
 /// before the hold; there the waits for either end after a short time (`large_batches`).
 pub(crate) struct WriteLocks {

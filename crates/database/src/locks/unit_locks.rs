@@ -63,13 +63,16 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
         }
     }
 
-    /// Shares the collection with other writers; for a unit of several pieces, at most once.
-    pub fn try_hold(&mut self, ident: Ident) -> Result<()> {
+    /// Shares the collection and its database with other writers; for a unit of several pieces, at most once.
+    pub fn try_hold(&mut self, database: &str, ident: Ident) -> Result<()> {
         if self.holds.iter().any(|(held, _)| *held == ident) {
             return Ok(());
         }
-        let hold = self.tables.holds.try_shared(ident)?.into_parts();
-        self.holds.push(hold);
+        // Once a collection: each counts, and each is given back.
+        let database = self.tables.holds.try_shared_database(database)?;
+        let collection = self.tables.holds.try_shared(ident)?;
+        self.holds.push(database.into_parts());
+        self.holds.push(collection.into_parts());
         Ok(())
     }
 

@@ -229,7 +229,9 @@ impl WriteUnit {
                 message,
             ));
         }
-        self.unit.locks.try_hold(collection.ident)?;
+        self.unit
+            .locks
+            .try_hold(namespace.database(), collection.ident)?;
         let Some((snapshot, _)) = self.own().snapshot.as_ref() else {
             return Ok(());
         };
