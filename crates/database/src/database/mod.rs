@@ -44,8 +44,9 @@ const CLOSE_TICK: Duration = Duration::from_millis(10);
 
 /// An open database: the parts, each with its fields private to its wing, and the threads that work for it.
 ///
-/// Lock order: a DDL mutex, the hold of a database, a hold, record locks, unique-key locks, the turn of a large batch, then the commit path. A
-/// large insert into a capped collection has its turn before the hold, and waits for the hold for a short time only.
+/// Lock order: a DDL mutex, the hold of a database, a hold, record locks, unique-key locks, the turn of a large batch, then
+/// the commit path. A large insert into a capped collection has its turn before the hold, and waits for the hold for a
+/// short time only.
 pub struct Database {
     /// The engine, with what is still to be written to it.
     engine: Arc<dyn Engine>,
