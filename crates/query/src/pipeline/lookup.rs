@@ -30,6 +30,13 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     Lookup::parse(specification.value).map(one)
 }
 
+/// The collections that the specification gives as `from`, of which the last one is read.
+pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
+    let options = value.as_document().into_iter().flat_map(|it| it.iter());
+    let from = options.filter(|option| option.name() == "from");
+    from.filter_map(|option| option.value().as_str()).collect()
+}
+
 impl Lookup {
     fn parse(value: RawValue<'_>) -> Result<Lookup> {
         let RawValue::Document(options) = value else {

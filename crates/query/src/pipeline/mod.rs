@@ -41,6 +41,7 @@ pub use execution::{
 };
 pub use leading::Leading;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
+pub use stages::collections_named;
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;

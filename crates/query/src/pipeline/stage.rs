@@ -53,6 +53,9 @@ pub struct StageKind {
     pub position: Position,
     /// Parses one element of a pipeline, which may stand for several stages.
     pub parse: fn(Specification<'_>) -> Result<Stages>,
+    /// Names the collections of the same database that a specification of the stage reads beside its input, without
+    /// parsing it. They are at least those that `Stage::foreign_collection` tells of what is parsed.
+    pub collections: for<'v> fn(RawValue<'v>) -> Vec<&'v str>,
 }
 
 /// A first stage that the owner of a pipeline adds to those of the table, because only the owner can make its documents.

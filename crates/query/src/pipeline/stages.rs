@@ -10,15 +10,25 @@ use super::{
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
-use quarry_bson::RawDocument;
+use quarry_bson::{RawArray, RawDocument, RawValue};
 
 type Parse = fn(Specification<'_>) -> Result<Stages>;
+type Collections = for<'v> fn(RawValue<'v>) -> Vec<&'v str>;
 
 const fn row(name: &'static str, parse: Parse) -> StageKind {
     StageKind {
         name,
         position: Position::Anywhere,
         parse,
+        collections: no_collections,
+    }
+}
+
+/// A stage that reads collections beside its input, which `collections` names.
+const fn joining(name: &'static str, parse: Parse, collections: Collections) -> StageKind {
+    StageKind {
+        collections,
+        ..row(name, parse)
     }
 }
 
@@ -27,6 +37,7 @@ const fn source(name: &'static str, parse: Parse) -> StageKind {
         name,
         position: Position::First,
         parse,
+        collections: no_collections,
     }
 }
 
@@ -56,7 +67,7 @@ static STAGES: &[StageKind] = &[
     row("$limit", limit::parse),
     unsupported("$listLocalSessions"),
     unsupported("$listSessions"),
-    row("$lookup", lookup::parse),
+    joining("$lookup", lookup::parse, lookup::collections),
     row("$match", match_stage::parse),
     unsupported("$merge"),
     unsupported("$out"),
@@ -102,15 +113,47 @@ pub(super) fn parse(
         stages.push((source.parse)(specification(source.name))?);
         return Ok(());
     }
-    let Ok(place) = STAGES.binary_search_by_key(&&*name, |kind| kind.name) else {
+    let Some(kind) = find(&name) else {
         let text = format!("Unrecognized pipeline stage name: '{name}'");
         return Err(Error::location(40324, text));
     };
-    let kind = &STAGES[place];
     let parsed = (kind.parse)(specification(kind.name))?;
     check_position(kind.name, kind.position, stages)?;
+    debug_assert!(
+        names_what_it_reads(kind, value, &parsed),
+        "{name} reads a collection that its row does not name"
+    );
     stages.extend(parsed);
     Ok(())
+}
+
+/// The collections of the same database that the stages read beside their input. It does not parse: what it returns of
+/// stages that cannot be parsed means nothing, and of the others it is at least what they read.
+pub fn collections_named(pipeline: RawArray<'_>) -> Vec<&str> {
+    let stages = pipeline.iter().filter_map(|stage| stage.as_document());
+    stages
+        .flat_map(|stage| stage.iter())
+        .filter_map(|element| {
+            let kind = find(element.name().as_str().ok()?)?;
+            Some((kind.collections)(element.value()))
+        })
+        .flatten()
+        .collect()
+}
+
+fn find(name: &str) -> Option<&'static StageKind> {
+    let place = STAGES.binary_search_by_key(&name, |kind| kind.name).ok()?;
+    STAGES.get(place)
+}
+
+fn no_collections(_: RawValue<'_>) -> Vec<&str> {
+    Vec::new()
+}
+
+fn names_what_it_reads(kind: &StageKind, value: RawValue<'_>, parsed: &Stages) -> bool {
+    let named = (kind.collections)(value);
+    let mut read = parsed.iter().filter_map(|stage| stage.foreign_collection());
+    read.all(|collection| named.contains(&collection))
 }
 
 fn check_position(name: &str, position: Position, before: &[Arc<dyn Stage>]) -> Result<()> {
@@ -128,6 +171,8 @@ fn refuse(specification: Specification<'_>) -> Result<Stages> {
 
 #[cfg(test)]
 mod tests {
+    use quarry_bson::doc;
+
     use super::*;
 
     #[test]
@@ -135,5 +180,16 @@ mod tests {
         for pair in STAGES.windows(2) {
             assert!(pair[0].name < pair[1].name, "{}", pair[1].name);
         }
+    }
+
+    #[test]
+    fn the_collections_are_named_of_a_pipeline_that_may_not_parse() {
+        let pipeline = doc! { "p": [
+            { "$match": { "from": "no" } }, 1, { "$none": { "from": "no" } },
+            { "$lookup": { "from": "a", "from": "b" } }, { "$lookup": { "from": 1 } },
+            { "$limit": 1, "$lookup": { "from": "c" } },
+        ] };
+        let stages = pipeline.get_array("p").unwrap();
+        assert_eq!(collections_named(stages), ["a", "b", "c"]);
     }
 }

@@ -15,7 +15,7 @@ use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
+use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::sessions::client_cursor::ClientCursor;
 
 /// The collection of a pipeline that reads none.
@@ -55,6 +55,7 @@ pub static COMMAND: Command = Command {
                 When::FirstStage("$collStats"),
             ),
             need_when(Action::Inprog, On::Cluster, When::FirstStage("$currentOp")),
+            need(Action::Find, On::CollectionsOfStages),
             need_when(
                 Action::BypassDocumentValidation,
                 On::Collection,

@@ -7,7 +7,7 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["to", "dropTarget", "stayTemp"]),
@@ -23,6 +23,11 @@ pub static COMMAND: Command = Command {
                 On::DatabaseIn("renameCollection"),
             ),
             need(Action::RenameCollectionSameDb, On::DatabaseIn("to")),
+            need_when(
+                Action::DropCollection,
+                On::CollectionIn("to"),
+                When::Field("dropTarget"),
+            ),
         ]),
         run,
     )

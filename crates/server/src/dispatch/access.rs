@@ -60,9 +60,9 @@ fn is_permitted(user: Option<&User>, asked: &Asked<'_>, explains_left: usize) ->
         Requires::Nothing => true,
         Requires::Each(requirements) => {
             let missing = requirements.iter().find(|requirement| {
-                let resource = requirement.resource(asked.body, asked.database, asked.collection);
-                requirement.applies(asked.body, asked.sequences)
-                    && !is_authorized(user, requirement.action, resource)
+                let may = |resource| is_authorized(user, requirement.action, resource);
+                let resources = requirement.resources(asked.body, asked.database, asked.collection);
+                requirement.applies(asked.body, asked.sequences) && !resources.into_iter().all(may)
             });
             if let Some(missing) = missing {
                 let line = [
@@ -324,5 +324,80 @@ mod tests {
             .is_none()
         };
         assert!(may("a.y") && !may("b.y"));
+    }
+
+    #[test]
+    fn a_rename_that_drops_its_target_needs_to_drop_it() {
+        let renamer = ("a", "", &[Action::RenameCollectionSameDb][..]);
+        let dropper = ("a", "y", &[Action::DropCollection][..]);
+        let may = |granted: &[_], drops: bool| {
+            let rename = doc! { "renameCollection": "a.x", "to": "a.y", "dropTarget": drops };
+            error_of(Some(&user(granted)), &rename, "").is_none()
+        };
+        assert!(may(&[renamer], false));
+        assert!(!may(&[renamer], true));
+        assert!(may(&[renamer, dropper], true));
+        assert!(!may(
+            &[renamer, ("a", "x", &[Action::DropCollection])],
+            true
+        ));
+    }
+
+    #[test]
+    fn a_pipeline_needs_to_read_each_collection_that_it_names() {
+        let reader = user(&[
+            ("db", "c", &[Action::Find]),
+            ("db", "other", &[Action::Find]),
+        ]);
+        let may = |body: &Document| error_of(Some(&reader), body, "c").is_none();
+        let lookup = |from: &str| doc! { "$lookup": { "from": from, "localField": "a", "foreignField": "b", "as": "c" } };
+        let aggregate = |stages: [Document; 2]| doc! { "aggregate": "c", "pipeline": [(stages[0].clone()), (stages[1].clone())] };
+        let fine = aggregate([doc! { "$match": {} }, lookup("other")]);
+        let hidden = aggregate([lookup("other"), lookup("hidden")]);
+        assert!(may(&fine) && !may(&hidden));
+        assert!(!may(&doc! { "explain": (hidden) }));
+        let twice = doc! { "$lookup": { "from": "other", "from": "hidden" } };
+        assert!(!may(&doc! { "aggregate": "c", "pipeline": [(twice)] }));
+    }
+
+    #[test]
+    fn what_any_field_of_a_name_asks_for_is_needed() {
+        let updater = user(&[("db", "c", &[Action::Update, Action::Find])]);
+        let remover = user(&[("db", "c", &[Action::Remove, Action::Find])]);
+        for remove in [[false, true], [true, false]] {
+            let body = doc! {
+                "findAndModify": "c", "update": {}, "remove": (remove[0]), "remove": (remove[1]),
+            };
+            for user in [&updater, &remover] {
+                assert!(error_of(Some(user), &body, "c").is_some(), "{body}");
+            }
+        }
+        let upsert = doc! { "q": {}, "u": {}, "upsert": false, "upsert": true };
+        let collection_stats = doc! { "$collStats": {} };
+        let statistician = user(&[("db", "c", &[Action::CollStats])]);
+        for (user, body) in [
+            (
+                &updater,
+                doc! { "update": "c", "updates": [(upsert.clone())] },
+            ),
+            (
+                &updater,
+                doc! { "update": "c", "updates": [], "updates": [(upsert)] },
+            ),
+            (
+                &updater,
+                doc! { "findAndModify": "c", "update": {}, "upsert": false, "upsert": true },
+            ),
+            (
+                &updater,
+                doc! { "aggregate": "c", "pipeline": [], "pipeline": [(collection_stats.clone())] },
+            ),
+            (
+                &statistician,
+                doc! { "aggregate": "c", "pipeline": [(collection_stats)], "pipeline": [] },
+            ),
+        ] {
+            assert!(error_of(Some(user), &body, "c").is_some(), "{body}");
+        }
     }
 }

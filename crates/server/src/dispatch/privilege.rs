@@ -4,8 +4,12 @@
 //! Access control does not exist yet: no connection has a user, and [`is_authorized`] says yes to all of them. What is
 //! declared is checked nevertheless wherever there is a user, so that switching access control on is giving connections
 //! one. Actions and resources are those of the manual's pages "Privilege Actions" and "Resource Document".
+//!
+//! A document may have several fields of one name, of which some readers take the first and others the last. What any of
+//! them asks for is needed, so that a field that is not looked at here cannot be one that the command acts on.
 
-use quarry_bson::{RawArray, RawDocument, RawValue};
+use quarry_bson::{RawDocument, RawElement, RawValue};
+use quarry_query::pipeline::collections_named;
 use quarry_wire::DocumentSequence;
 
 /// An action, by MongoDB's name.
@@ -56,6 +60,10 @@ pub enum On {
     Collection,
     /// The database of the namespace that the field spells out.
     DatabaseIn(&'static str),
+    /// The collection whose namespace the field spells out.
+    CollectionIn(&'static str),
+    /// Each of the collections that the stages of the pipeline read beside the command's own.
+    CollectionsOfStages,
 }
 
 /// Which calls of the command need it.
@@ -64,7 +72,7 @@ pub enum When {
     Always,
     /// Those where the field is true.
     Field(&'static str),
-    /// Those where it is not.
+    /// Those where it is false or not there.
     Without(&'static str),
     /// Those where the field is true in a document of the list.
     Statement {
@@ -108,59 +116,83 @@ pub enum Requires {
 impl Requirement {
     /// Whether a call with this body and these sequences needs it.
     pub fn applies(&self, body: RawDocument<'_>, sequences: &[DocumentSequence<'_>]) -> bool {
-        let is_set = |document: RawDocument<'_>, field: &str| {
-            document.get(field).is_some_and(|value| value.is_truthy())
+        let is_set = |document: RawDocument<'_>, field: &'static str| {
+            values(document, field).any(|value| value.is_truthy())
         };
         match self.when {
             When::Always => true,
             When::Field(field) => is_set(body, field),
-            When::Without(field) => !is_set(body, field),
+            When::Without(field) => {
+                let mut flags = values(body, field).peekable();
+                flags.peek().is_none() || flags.any(|value| !value.is_truthy())
+            }
             When::Statement { list, field } => {
                 let has = |statement: RawDocument<'_>| is_set(statement, field);
-                let in_body = body.get(list).and_then(|value| value.as_array());
-                in_body.is_some_and(|statements| {
-                    let mut documents = statements.iter().filter_map(|value| value.as_document());
-                    documents.any(has)
-                }) || sequences
-                    .iter()
-                    .filter(|sequence| sequence.identifier == list)
-                    .any(|sequence| sequence.documents().any(has))
+                let in_body = values(body, list).filter_map(|value| value.as_array());
+                let mut in_body = in_body.flat_map(|statements| statements.iter());
+                in_body.any(|statement| statement.as_document().is_some_and(has))
+                    || sequences
+                        .iter()
+                        .filter(|sequence| sequence.identifier == list)
+                        .any(|sequence| sequence.documents().any(has))
             }
-            When::FirstStage(name) => first_stage_is(body, &[name]),
-            When::OtherFirstStage(names) => !first_stage_is(body, names),
+            When::FirstStage(name) => first_stages(body).any(|first| first == Some(name)),
+            When::OtherFirstStage(names) => {
+                let mut firsts = first_stages(body).peekable();
+                let is_other =
+                    |first: Option<&str>| first.is_none_or(|name| !names.contains(&name));
+                firsts.peek().is_none() || firsts.any(is_other)
+            }
         }
     }
 
-    /// The resource of the action in a call on this database and collection.
-    pub fn resource<'a>(
+    /// The resources of the action in a call on this database and collection.
+    pub fn resources<'a>(
         &self,
         body: RawDocument<'a>,
         database: &'a str,
         collection: &'a str,
-    ) -> Resource<'a> {
+    ) -> Vec<Resource<'a>> {
+        let spelled_out = |field| {
+            let names = values(body, field).map(|value| value.as_str().unwrap_or_default());
+            names.map(|namespace| namespace.split_once('.').unwrap_or((namespace, "")))
+        };
         match self.on {
-            On::Cluster => Resource::Cluster,
-            On::Database => Resource::Database(database),
+            On::Cluster => vec![Resource::Cluster],
+            On::Database => vec![Resource::Database(database)],
             // A command on a whole database, such as an aggregate over none of its collections.
-            On::Collection if collection.is_empty() => Resource::Database(database),
-            On::Collection => Resource::Collection(database, collection),
-            On::DatabaseIn(field) => {
-                let namespace = body.get_str(field).unwrap_or_default();
-                Resource::Database(namespace.split('.').next().unwrap_or_default())
-            }
+            On::Collection if collection.is_empty() => vec![Resource::Database(database)],
+            On::Collection => vec![Resource::Collection(database, collection)],
+            On::DatabaseIn(field) => spelled_out(field)
+                .map(|(database, _)| Resource::Database(database))
+                .collect(),
+            On::CollectionIn(field) => spelled_out(field)
+                .map(|(database, collection)| Resource::Collection(database, collection))
+                .collect(),
+            On::CollectionsOfStages => values(body, "pipeline")
+                .filter_map(|value| value.as_array())
+                .flat_map(collections_named)
+                .map(|collection| Resource::Collection(database, collection))
+                .collect(),
         }
     }
 }
 
-fn first_stage_is(body: RawDocument<'_>, names: &[&str]) -> bool {
-    let stages: Option<RawArray<'_>> = body.get("pipeline").and_then(|value| value.as_array());
-    let first = stages.and_then(|stages| stages.iter().next());
-    let Some(RawValue::Document(stage)) = first else {
-        return false;
-    };
-    stage
-        .first()
-        .is_some_and(|element| names.iter().any(|name| element.name() == *name))
+/// The values of all fields of that name.
+fn values<'a>(
+    document: RawDocument<'a>,
+    field: &'static str,
+) -> impl Iterator<Item = RawValue<'a>> {
+    let fields = document.iter().filter(move |other| other.name() == field);
+    fields.map(|field: RawElement<'a>| field.value())
+}
+
+/// The name of the first stage of each `pipeline`; none where a pipeline has no stage.
+fn first_stages(body: RawDocument<'_>) -> impl Iterator<Item = Option<&str>> {
+    values(body, "pipeline").map(|pipeline| {
+        let stage = pipeline.as_array()?.iter().next()?.as_document()?;
+        stage.first()?.name().as_str().ok()
+    })
 }
 
 /// The resource of one call.
