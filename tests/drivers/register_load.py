@@ -3,7 +3,8 @@
 Every operation is noted with its interval and its result, so that `register_history` can judge the whole. Reads go all the
 ways that a server has to a document: by `_id`, by a unique index, by a plain one, by an index alone, through a pipeline, by a
 scan of the whole collection, and in batches, each of which must be as new as its own getMore. The server is killed by a client, at once after one of its replies: what the server does
-behind a reply is then still to be done.
+behind a reply is then still to be done. Nothing else may end a client: one that waits in vain, or that loses its server before
+that was ended, fails the test.
 """
 
 import multiprocessing
@@ -12,7 +13,7 @@ import random
 import signal
 import time
 import traceback
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import bson
 
@@ -34,6 +35,11 @@ VALUES_A_CLIENT = 10_000_000
 # Larger than what `add` adds, so that a value tells which operation made it.
 VALUE_STEP = 10
 NEVER_A_VALUE = -1
+# So long a client waits for one reply, and the test for its clients.
+REPLY_SECONDS_MAX = 60
+LIFE_SECONDS_MAX = 300
+# As long as another client has waited this long for one reply, the server is not ended: that client shall see its reply or miss it.
+LONG_WAIT_NS = 250_000_000
 
 WRITE_CONCERNS = [None, {"w": 1, "j": True}, {"w": "majority"}]
 WRITE_CONCERN_WEIGHTS = [14, 3, 1]
@@ -60,6 +66,17 @@ SHAPES = {
     "one writer and its readers": Shape(1, 4, 1200),
     "many connections": Shape(8, 1, 400),
 }
+
+
+class Told(NamedTuple):
+    """What a client says at its end. The moments are of the monotonic clock, None for what did not happen."""
+
+    operations: list
+    failure: Any
+    # When it ended the server.
+    ended: Any
+    # When the server was lost to it.
+    lost: Any
 
 
 def live_and_die(quarry, shape, lives, seed):
@@ -121,10 +138,12 @@ def look(quarry):
 def work_until_the_end(quarry, shape, life, ending, chance):
     """What all clients did and saw until the server's process was gone."""
     fork = multiprocessing.get_context("fork")
+    waits = fork.RawArray("q", shape.clients)
     clients = []
     for number in range(shape.clients):
         client = Client(quarry.port, shape.connections, f"{life}/{number}", chance.random())
         client.value = (life * shape.clients + number + 1) * VALUES_A_CLIENT
+        client.waits, client.number = waits, number
         clients.append(client)
     clients[0].will_end(quarry.process.pid, ending, after=chance.randrange(20, shape.operations_max))
     workers = []
@@ -132,26 +151,51 @@ def work_until_the_end(quarry, shape, life, ending, chance):
         hears, tells = fork.Pipe(duplex=False)
         worker = fork.Process(target=client.work, args=(tells, quarry.process.pid), daemon=True)
         worker.start()
+        # A client that dies without a word is the end of what is heard.
+        tells.close()
         workers.append((worker, hears))
     for client in clients:
         client.close()
-    told = [hears.recv() for _, hears in workers]
-    for worker, _ in workers:
-        worker.join()
+    told = [hear(client, *worker) for client, worker in zip(clients, workers)]
+    failures = [one.failure for one in told if one.failure] or lost_too_early(clients, told)
+    assert not failures, "\n".join([*failures, quarry.tail()])
     code = quarry.process.wait(30)
     dead = time.monotonic_ns()
-    failures = [failure for _, failure in told if failure]
-    assert not failures, "\n".join([*failures, quarry.tail()])
     assert code == (0 if ending == signal.SIGTERM else -signal.SIGKILL), (code, quarry.tail())
-    operations = [one for of_client, _ in told for one in of_client]
+    operations = [one for of_client in told for one in of_client.operations]
     return [one._replace(returned=dead) if one.result is UNKNOWN else one for one in operations]
+
+
+def hear(client, worker, hears):
+    """What the client tells at its end."""
+    try:
+        if hears.poll(LIFE_SECONDS_MAX):
+            told = hears.recv()
+        else:
+            told = Told([], f"{client.name} did not end within {LIFE_SECONDS_MAX} s", None, None)
+    except EOFError:
+        told = Told([], f"{client.name} died without a word", None, None)
+    if told.failure:
+        worker.kill()
+    worker.join()
+    return told
+
+
+def lost_too_early(clients, told):
+    """A line for each client that lost the server before the first client had ended it."""
+    ended = told[0].ended
+    return [
+        f"{client.name} lost the server before that was ended"
+        for client, one in zip(clients, told)
+        if one.lost is not None and (ended is None or one.lost < ended)
+    ]
 
 
 class Client:
     """The first connection writes; where there are others, they read."""
 
     def __init__(self, port, connections, name, seed):
-        self.connections = [WireClient(port) for _ in range(connections)]
+        self.connections = [WireClient(port, REPLY_SECONDS_MAX) for _ in range(connections)]
         self.name = name
         self.random = random.Random(seed)
         self.operations = []
@@ -162,11 +206,30 @@ class Client:
         self.seen = {}
         self.end = None
         self.replies_left = None
+        self.ended = None
+        self.lost = None
+        # Since when each client waits for a reply, 0 if it does not; shared by the clients' processes.
+        self.waits = [0]
+        self.number = 0
 
     def will_end(self, process, ending, after):
         """The client sends this signal to the server's process at once after so many of its replies."""
         self.end = lambda: os.kill(process, ending)
         self.replies_left = after
+
+    def end_when_due(self):
+        """Ends the server behind the last reply, or behind the first later one at which no other client waits for long."""
+        self.replies_left -= 1
+        if self.replies_left > 0 or self.ended is not None:
+            return
+        now = time.monotonic_ns()
+        if all(since == 0 or now - since < LONG_WAIT_NS for since in self.waits):
+            self.ended = now
+            self.end()
+
+    def note_loss(self):
+        if self.lost is None:
+            self.lost = time.monotonic_ns()
 
     def close(self):
         for connection in self.connections:
@@ -178,12 +241,13 @@ class Client:
         try:
             while True:
                 self.step()
-        except (ConnectionError, TimeoutError):
-            pass
-        except Exception:  # any other end fails the test
-            failure = traceback.format_exc()
+        except ConnectionError:
+            self.note_loss()
+            self.waits[self.number] = 0
+        except Exception:  # any other end fails the test, a reply that does not come among them
+            failure = f"{self.name}: {traceback.format_exc()}"
             os.kill(server, signal.SIGKILL)
-        tells.send((self.operations, failure))
+        tells.send(Told(self.operations, failure, self.ended, self.lost))
         # Nothing that the test's process would do at its end is done here.
         os._exit(0)
 
@@ -261,7 +325,7 @@ class Client:
         invoked = time.monotonic_ns()
         try:
             reply, invoked, returned = self.ask(self.connections[0], command, DATABASE)
-        except (ConnectionError, TimeoutError):
+        except ConnectionError:
             self.note(key, kind, arguments, UNKNOWN, invoked, invoked, "")
             raise
         assert reply is None or kind == "insert" or "writeErrors" not in reply, (kind, reply)
@@ -277,16 +341,17 @@ class Client:
     def ask(self, connection, command, database):
         """The reply, or none where the server is going down, and the moments before and after."""
         invoked = time.monotonic_ns()
+        self.waits[self.number] = invoked
         connection.send(command, database)
         message = connection.receive_message()
+        self.waits[self.number] = 0
         if self.replies_left is not None:
-            self.replies_left -= 1
-            if self.replies_left == 0:
-                self.end()
+            self.end_when_due()
         returned = time.monotonic_ns()
         reply = bson.decode(message[BODY_AT:])
         codes = {error["code"] for error in reply.get("writeErrors", [])} | {reply.get("code")} - {None}
         if codes & GOING_DOWN:
+            self.note_loss()
             return None, invoked, returned
         if "writeConcernError" in reply or codes - {DUPLICATE_KEY}:
             raise CommandFailed(reply)

@@ -7,13 +7,19 @@ history that has no explanation prints the operation that does not fit and what 
 import itertools
 import os
 import random
+import signal
+import socket
+import subprocess
+import threading
 
 import pytest
 
+import register_load
 from crash_load import given_seed
 from quarry_process import Quarry
 from register_history import KINDS, UNKNOWN, NotLinearizable, Operation, check
-from register_load import SHAPES, live_and_die, live_once
+from register_load import SHAPES, Shape, live_and_die, live_once, work_until_the_end
+from register_recording import FAULTS, history as noted, play, script
 
 ENGINES = os.environ.get("QUARRY_ENGINES", "rocksdb,mdbx,memory").split(",")
 LIVES = int(os.environ.get("QUARRY_CRASH_ROUNDS", "4"))
@@ -117,6 +123,72 @@ def test_the_checker_says_what_trying_every_order_says():
         assert verdict == expected, operations
         verdicts[verdict] += 1
     assert min(verdicts) > 200, verdicts
+
+
+# So many scripts are recorded, and so many faults put into them at the least.
+RECORDINGS = 60
+FAULTS_MIN = 20
+
+
+def test_recordings_without_a_fault_are_accepted():
+    for seed in range(RECORDINGS):
+        check(noted(play(script(random.Random(seed)))))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_put_into_a_recording_is_caught(fault):
+    count = 0
+    for seed in range(RECORDINGS):
+        for operations in FAULTS[fault](script(random.Random(seed))):
+            count += 1
+            with pytest.raises(NotLinearizable):
+                check(operations)
+    assert count >= FAULTS_MIN, count
+
+
+class PaperServer:
+    """A process that does nothing, beside a port at which `answer` is called with every connection."""
+
+    def __init__(self, answer):
+        self.process = subprocess.Popen(["sleep", "60"])
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.connections = []
+        self.answer = answer
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            self.answer(connection)
+
+    def tail(self):
+        return ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+        for connection in self.connections:
+            connection.close()
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [(lambda connection: None, "TimeoutError"), (socket.socket.close, "lost the server before")],
+    ids=["hangs", "hangs up"],
+)
+def test_a_client_that_gets_no_reply_from_a_living_server_fails_the_test(answer, failure, monkeypatch):
+    monkeypatch.setattr(register_load, "REPLY_SECONDS_MAX", 0.1)
+    with PaperServer(answer) as server, pytest.raises(AssertionError, match=failure):
+        work_until_the_end(server, Shape(2, 1, 50), 0, signal.SIGKILL, random.Random(1))
 
 
 def random_history(chance):
