@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -45,6 +45,8 @@ const DISK_BYTES: &str = "rocksdb.total-sst-files-size";
 const WRITES_STOPPED: &str = "rocksdb.is-write-stopped";
 const MEMTABLES_WAITING: &str = "rocksdb.num-immutable-mem-table";
 const DELAYED_RATE: &str = "rocksdb.actual-delayed-write-rate";
+/// The option that bounds the memtables which wait for their flush.
+const MEMTABLES_MAX: &str = "max_write_buffer_number";
 
 /// RocksDB in one directory. Lock order: `writes`, then whatever `write_ahead` and RocksDB hold.
 pub struct RocksDb {
@@ -58,10 +60,14 @@ pub struct RocksDb {
     write_ahead: Arc<WriteAhead>,
     iterators: Arc<IteratorPool>,
     free_space: FreeSpace,
+    /// With so many memtables that wait for their flush RocksDB takes no write.
+    memtables_max: u32,
     /// With so many memtables that wait for their flush large writes wait too.
     memtables_waiting_pressed: u64,
     progress: Progress,
     resuming: Mutex<()>,
+    /// Threads that may be waiting inside RocksDB, which then tells its listener of a stall only when that is over.
+    waiting_writes: AtomicU32,
     /// Shared by writes, taken whole by the close, which drains them so.
     writes: RwLock<()>,
     closed: AtomicBool,
@@ -84,6 +90,7 @@ impl RocksDb {
             write_ahead: Arc::clone(&write_ahead),
             iterators: Arc::clone(&iterators),
         };
+        let memtables_max = options.write_buffers_max;
         let memtables_waiting_pressed = u64::from(options.write_buffers_max / 2).max(1);
         let options = options.to_rocksdb(&cache, count_tables(directory)?, listener)?;
         let db = DB::open(&options, directory).map_err(from_rocksdb)?;
@@ -100,9 +107,11 @@ impl RocksDb {
             write_ahead,
             iterators,
             free_space,
+            memtables_max,
             memtables_waiting_pressed,
             progress: Progress::default(),
             resuming: Mutex::new(()),
+            waiting_writes: AtomicU32::new(0),
             writes: RwLock::new(()),
             closed: AtomicBool::new(false),
             counters: Arc::default(),
@@ -187,8 +196,29 @@ impl RocksDb {
         };
         let failures = self.write_ahead.failures();
         check_descriptors(DESCRIPTORS_OF_A_JOB).is_ok()
-            && self.begin_flush(true).is_ok()
+            && self.begin_flush_again().is_ok()
             && self.write_ahead.clear_failures(failures)
+    }
+
+    /// RocksDB takes no request for a flush while it stops writes. If it stops them because of the memtables that this flush
+    /// would write, nothing would ever end that: for the request, one more memtable may wait. Under `resuming`.
+    fn begin_flush_again(&self) -> Result<()> {
+        let begun = self.begin_flush(true);
+        let is_full = || self.property(MEMTABLES_WAITING) >= u64::from(self.memtables_max);
+        if !matches!(begun, Err(Error::Stalled(_))) || !is_full() {
+            return begun;
+        }
+        self.set_memtables_max(self.memtables_max + 1)?;
+        let begun = self.begin_flush(true);
+        // If this fails, one more memtable may wait from now on, which holds up nobody.
+        let _ = self.set_memtables_max(self.memtables_max);
+        begun
+    }
+
+    fn set_memtables_max(&self, max: u32) -> Result<()> {
+        self.db
+            .set_options(&[(MEMTABLES_MAX, &max.to_string())])
+            .map_err(from_rocksdb)
     }
 
     /// After a full disk: goes on once there is room for what waits in memory and the bound above.
@@ -292,6 +322,7 @@ impl Engine for RocksDb {
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
+        let _waiting = Waiting::begin(&self.waiting_writes);
         self.write_with(batch, &self.write_options)
     }
 
@@ -312,14 +343,17 @@ impl Engine for RocksDb {
         if let Err(error) = self.free_space.check() {
             return Readiness::Failed(error);
         }
-        if self.write_ahead.writes_stopped() {
+        let says_stopped = self.write_ahead.writes_stopped();
+        if says_stopped || self.waiting_writes.load(Ordering::Relaxed) > 0 {
             if self.property(WRITES_STOPPED) != 0 {
                 return Readiness::Stalled {
                     cause: "memtables or level 0 are full and wait for flushes and compactions"
                         .into(),
                 };
             }
-            self.write_ahead.set_writes_going();
+            if says_stopped {
+                self.write_ahead.set_writes_going();
+            }
         }
         Readiness::Ready
     }
@@ -358,6 +392,7 @@ impl Engine for RocksDb {
             return Ok(Reclaimed { done: true });
         }
         self.write_ahead.ask()?;
+        let _waiting = Waiting::begin(&self.waiting_writes);
         let reclaimed = reclaim::step(
             &self.db,
             &self.progress,
@@ -434,6 +469,22 @@ impl Drop for RocksDb {
     }
 }
 
+/// One thread that may wait inside RocksDB, counted as long as this lives.
+struct Waiting<'e>(&'e AtomicU32);
+
+impl<'e> Waiting<'e> {
+    fn begin(count: &'e AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn count_tables(directory: &Path) -> Result<usize> {
     let mut tables = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -478,4 +529,75 @@ fn persisted_only() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_read_tier(ReadTier::Persisted);
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    const WAIT_MAX: Duration = Duration::from_secs(10);
+
+    fn batch(lsn: u64) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        batch.put(&lsn.to_be_bytes(), &[lsn as u8; 4_000]);
+        batch.put_applied_lsn(lsn);
+        batch
+    }
+
+    /// No test beside this one opens a file: the limit of descriptors is the process's.
+    #[test]
+    fn a_flush_that_misses_descriptors_while_writes_are_stopped_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options {
+            cache_bytes: 8 << 20,
+            write_buffer_bytes: 64 << 10,
+            write_buffers_max: 2,
+            free_bytes_min: 1 << 20,
+            background_bytes_per_s: 0,
+            ..Options::default()
+        };
+        let engine = RocksDb::open(directory.path(), &options).unwrap();
+        let before = getrlimit(Resource::Nofile);
+        let is_full = Arc::<AtomicBool>::default();
+        let waits = Arc::clone(&is_full);
+        *engine.write_ahead.before_table.lock() = Some(Box::new(move || {
+            while !waits.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            let none = Rlimit {
+                current: Some(0),
+                ..getrlimit(Resource::Nofile)
+            };
+            setrlimit(Resource::Nofile, none).unwrap();
+        }));
+        let mut lsn = 0;
+        let begun = Instant::now();
+        while engine.ready() == Readiness::Ready {
+            assert!(begun.elapsed() < WAIT_MAX, "writes are never stopped");
+            if engine.try_write(&batch(lsn + 1)).is_ok() {
+                lsn += 1;
+            }
+        }
+        is_full.store(true, Ordering::SeqCst);
+        while engine.write_ahead.trouble().is_none() {
+            assert!(begun.elapsed() < WAIT_MAX, "no flush misses descriptors");
+            thread::yield_now();
+        }
+        assert!(matches!(engine.ready(), Readiness::Stalled { .. }));
+        // Whatever flush comes next finds descriptors.
+        *engine.write_ahead.before_table.lock() = None;
+        setrlimit(Resource::Nofile, before).unwrap();
+        while engine.ready() != Readiness::Ready {
+            assert!(begun.elapsed() < WAIT_MAX, "{:?}", engine.ready());
+            thread::yield_now();
+        }
+        engine.write(&batch(lsn + 1)).unwrap();
+        engine.sync().unwrap();
+        assert_eq!(engine.durable_lsn(), Ok(lsn + 1));
+        engine.close().unwrap();
+    }
 }

@@ -53,6 +53,9 @@ pub(crate) struct WriteAhead {
     stalled_since: Mutex<Option<Instant>>,
     /// The time that stalls took which have ended.
     stalled_ns: AtomicU64,
+    /// Runs in a flush that goes on, when it has seen descriptors and before it opens its table.
+    #[cfg(test)]
+    pub(crate) before_table: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     pub(crate) flushes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_bytes_read: AtomicU64,
@@ -226,6 +229,10 @@ impl WriteAhead {
         }
         if refused {
             self.set_refusal(None);
+        }
+        #[cfg(test)]
+        if let Some(before_table) = self.before_table.lock().as_ref() {
+            before_table();
         }
     }
 
