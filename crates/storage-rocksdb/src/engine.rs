@@ -360,8 +360,13 @@ impl Engine for RocksDb {
 
     fn is_pressed(&self) -> bool {
         self.property(MEMTABLES_WAITING) >= self.memtables_waiting_pressed
-            || self.property(DELAYED_RATE) != 0
+            || self.paces_writes()
             || self.property(WRITES_STOPPED) != 0
+    }
+
+    /// RocksDB takes the bytes of a write off its credit before it looks whether the write may wait.
+    fn paces_writes(&self) -> bool {
+        self.property(DELAYED_RATE) != 0
     }
 
     fn sync(&self) -> Result<()> {

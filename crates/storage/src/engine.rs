@@ -65,6 +65,12 @@ pub trait Engine: Send + Sync + 'static {
         false
     }
 
+    /// Whether the engine makes each write wait a little because its background work falls behind. It may then count a
+    /// [`Engine::try_write`] that it refuses as if it had been written.
+    fn paces_writes(&self) -> bool {
+        false
+    }
+
     /// Makes everything written before the call durable.
     fn sync(&self) -> Result<()>;
 

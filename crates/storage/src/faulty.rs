@@ -5,6 +5,7 @@
 //! Reads go through, unless gets are told to fail.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -29,11 +30,31 @@ struct Switches {
     hold_writes: bool,
     /// [`Engine::try_write`] stands still too.
     hold_tries: bool,
+    pace: Option<Pace>,
     syncs_writes: bool,
     held: usize,
     hold_syncs: bool,
     held_syncs: usize,
     panic_in_sync: bool,
+}
+
+/// Writes are as far apart as their bytes take at a rate. Like RocksDB's, it charges before it looks whether the writer waits.
+struct Pace {
+    bytes_per_s: u64,
+    charged_bytes: u64,
+    /// Everything that was charged is paid then.
+    is_paid: Instant,
+}
+
+impl Pace {
+    /// Until when a write of so many bytes waits.
+    fn charge(&mut self, bytes: usize) -> Instant {
+        let bytes = bytes as u64;
+        self.charged_bytes += bytes;
+        let costs = Duration::from_nanos(bytes * 1_000_000_000 / self.bytes_per_s);
+        self.is_paid = self.is_paid.max(Instant::now()) + costs;
+        self.is_paid
+    }
 }
 
 impl Faulty {
@@ -83,6 +104,27 @@ impl Faulty {
         (switches.hold_writes, switches.hold_tries) = (true, true);
     }
 
+    /// From now on writes are paced, and [`Engine::try_write`] is charged and refused, until [`Faulty::heal`].
+    ///
+    /// # Panics
+    ///
+    /// Without a rate.
+    pub fn pace_writes(&self, bytes_per_s: u64) {
+        assert!(bytes_per_s > 0, "a pace needs a rate");
+        self.switches.lock().pace = Some(Pace {
+            bytes_per_s,
+            charged_bytes: 0,
+            is_paid: Instant::now(),
+        });
+    }
+
+    /// The bytes of all writes since [`Faulty::pace_writes`], refused ones included.
+    #[must_use]
+    pub fn charged_bytes(&self) -> u64 {
+        let switches = self.switches.lock();
+        switches.pace.as_ref().map_or(0, |pace| pace.charged_bytes)
+    }
+
     /// Writes that stand still now.
     #[must_use]
     pub fn held_writes(&self) -> usize {
@@ -126,6 +168,15 @@ impl Faulty {
         self.released.notify_all();
     }
 
+    /// Charges a write of so many bytes; how long it has to wait.
+    fn charge(&self, bytes: usize) -> Duration {
+        let mut switches = self.switches.lock();
+        let until = switches.pace.as_mut().map(|pace| pace.charge(bytes));
+        until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        })
+    }
+
     fn pass_write(&self) -> Result<()> {
         let mut switches = self.switches.lock();
         switches.held += 1;
@@ -165,6 +216,7 @@ impl Engine for Faulty {
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
+        std::thread::sleep(self.charge(batch.bytes_len()));
         self.pass_write()?;
         self.inner.write(batch)
     }
@@ -177,7 +229,11 @@ impl Engine for Faulty {
         if holds && !waits {
             return Err(Error::Stalled("held by a test".into()));
         }
-        self.write(batch)
+        if !self.charge(batch.bytes_len()).is_zero() {
+            return Err(Error::Stalled("paced by a test".into()));
+        }
+        self.pass_write()?;
+        self.inner.write(batch)
     }
 
     fn syncs_writes(&self) -> bool {
@@ -191,6 +247,10 @@ impl Engine for Faulty {
 
     fn is_pressed(&self) -> bool {
         self.inner.is_pressed()
+    }
+
+    fn paces_writes(&self) -> bool {
+        self.switches.lock().pace.is_some() || self.inner.paces_writes()
     }
 
     fn sync(&self) -> Result<()> {

@@ -2,7 +2,6 @@
 //! The comment at the head of `commit` tells the whole way.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use quarry_journal::{CommitReport, Journal, Level, Until};
 use quarry_storage::WriteBatch;
@@ -11,6 +10,7 @@ use quarry_timing::{Phase, Work};
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::Header;
 use crate::commit::refusals::Refusals;
+use crate::commit::standstill::Standstill;
 use crate::commit::{CommitPath, Counts};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
@@ -92,7 +92,7 @@ impl Commits {
         let _wait = quarry_timing::phase(Phase::CommitWait);
         self.late_writes.catch_up_at_once();
         let ended = self.checkpoints.ended();
-        let mut stalled_since = None;
+        let mut standstill = None;
         let submitted = loop {
             let submitted = match syncing {
                 Some(until) => self.journal.submit_syncing(&record, until),
@@ -100,8 +100,8 @@ impl Commits {
             };
             match submitted {
                 Err(error) if error.is_stalled() => {
-                    let begun = *stalled_since.get_or_insert_with(Instant::now);
-                    let waited = self.path.wait_out_stall(begun);
+                    let standstill = standstill.get_or_insert_with(Standstill::default);
+                    let waited = self.path.wait_out_stall(standstill);
                     waited.map_err(|error| self.refusals.failed(error))?;
                 }
                 submitted => break submitted.map_err(Error::from),

@@ -14,6 +14,8 @@
 //!   acknowledged disappears.
 //! - Nobody waits for the engine with the turn. A leader's batch that the engine does not take immediately is laid over it;
 //!   one of the writers behind it then waits inside the engine (`catch_up`), without the turn, and the others beside it.
+//! - A batch is offered once where the engine counts refused offers as writes: what waited in an engine that paces its writers
+//!   shows that the next ones would be refused, so they are laid over it without an offer.
 //!
 //! It pays while one connection writes. When another one had to hand the batch over, the next groups are written at
 //! once, as are large ones, those of several writers, and all of an engine whose writes are durable by themselves.
@@ -22,6 +24,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use quarry_journal::AbortOnPanic;
@@ -35,6 +38,13 @@ use quarry_timing::Phase;
 const HELD_BYTES_MAX: usize = 256 << 10;
 /// After another thread had to hand over a held batch, this many groups are written to the engine immediately.
 const GROUPS_AT_ONCE: u32 = 64;
+/// After a batch had to wait in an engine that paces writes, this many groups are laid over it without being offered. More
+/// would cost small groups the way through another writer; fewer, an offer in vain for each few that fit into a millisecond.
+const GROUPS_PACED: u32 = 16;
+/// RocksDB makes no writer wait less.
+const PACED_WAIT_MIN: Duration = Duration::from_millis(1);
+/// A leader offers a refused batch again after so long, in case no writer waits inside the engine.
+const OFFERED_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 thread_local! {
     static REPLIES: Cell<Replies> = const { Cell::new(Replies::AfterWrites) };
@@ -55,6 +65,8 @@ pub struct LateWrites {
     /// Changes under `held`.
     is_held: AtomicBool,
     at_once: AtomicU32,
+    /// So many groups more are laid over the engine without an offer.
+    paced: AtomicU32,
     keeps_refused: AtomicBool,
     held: Mutex<Held>,
     /// Held by the thread that writes a refused batch: it may wait for the engine, and nobody with the turn waits for it.
@@ -65,7 +77,22 @@ pub struct LateWrites {
 struct Held {
     batch: WriteBatch,
     /// The batch as readers see it, once the engine did not take it. From then on it is written under `handing_over` alone.
-    refused: Option<Overlay>,
+    refused: Option<Refused>,
+}
+
+struct Refused {
+    overlay: Overlay,
+    /// When the engine said last that it is stalled, if it was that.
+    stalled_at: Option<Instant>,
+}
+
+impl Refused {
+    fn new(batch: &WriteBatch, stalled_at: Option<Instant>) -> Refused {
+        Refused {
+            overlay: Overlay::new(batch),
+            stalled_at,
+        }
+    }
 }
 
 /// While it lives its thread may reply before the engine has what the thread commits; the engine has it when this is
@@ -82,6 +109,7 @@ impl LateWrites {
             engine,
             is_held: AtomicBool::new(false),
             at_once: AtomicU32::new(0),
+            paced: AtomicU32::new(0),
             keeps_refused: AtomicBool::new(false),
             held: Mutex::default(),
             handing_over: Mutex::default(),
@@ -110,14 +138,16 @@ impl LateWrites {
     ) -> Result<Option<MappedMutexGuard<'_, WriteBatch>>> {
         self.catch_up()?;
         let mut refused = None;
-        if may_be_late && self.is_wanted_late(batch) {
+        if take_one(&self.paced) {
+            refused = Some(Refused::new(batch, Some(Instant::now())));
+        } else if may_be_late && self.is_wanted_late(batch) {
             REPLIES.set(Replies::FirstAndHolds);
         } else if self.keeps_refused.load(Ordering::Relaxed) {
             // The leader has the turn: it does not wait for an engine that stalls just now.
-            if self.engine.try_write(batch).is_ok() {
+            let Err(refusal) = self.engine.try_write(batch) else {
                 return Ok(None);
-            }
-            refused = Some(Overlay::new(batch));
+            };
+            refused = Some(Refused::new(batch, stalled_at(&refusal)));
         } else {
             self.engine.write(batch)?;
             return Ok(None);
@@ -133,16 +163,7 @@ impl LateWrites {
         REPLIES.get() != Replies::AfterWrites
             && batch.bytes_len() <= HELD_BYTES_MAX
             && !self.engine.syncs_writes()
-            && !self.count_at_once()
-    }
-
-    /// Whether this group is one of those to be written at once.
-    fn count_at_once(&self) -> bool {
-        let left = self.at_once.load(Ordering::Relaxed);
-        if left > 0 {
-            self.at_once.store(left - 1, Ordering::Relaxed);
-        }
-        left > 0
+            && !take_one(&self.at_once)
     }
 
     /// Hands a held batch over, waiting for the engine if it must, and no reader with it. Fails if the engine refuses it.
@@ -162,7 +183,11 @@ impl LateWrites {
         };
         let _write = quarry_timing::phase(Phase::EngineWrite);
         let _abort = AbortOnPanic::new();
+        let begun = Instant::now();
         self.engine.write(&batch)?;
+        if begun.elapsed() >= PACED_WAIT_MIN && self.engine.paces_writes() {
+            self.paced.store(GROUPS_PACED, Ordering::Relaxed);
+        }
         self.done(&mut self.held.lock());
         Ok(())
     }
@@ -172,13 +197,13 @@ impl LateWrites {
         drop(self.behind());
     }
 
-    /// Hands over a refused batch by waiting inside an engine that says that it is ready. Whether the engine took it.
+    /// Hands a batch over by waiting, if need be, inside an engine that says that it is ready. Whether the engine has all.
     pub fn catch_up_inside(&self) -> bool {
         self.engine.ready() == Readiness::Ready && self.catch_up().is_ok()
     }
 
     /// Whether the engine has everything, or takes what it lacks immediately. Asked by a leader, which has the turn: it waits
-    /// neither for the engine nor for another thread that does.
+    /// neither for the engine nor for another thread that does. What an engine that stalls has refused just now is not offered.
     fn caught_up(&self) -> Readiness {
         if self.behind().is_none() {
             return Readiness::Ready;
@@ -189,18 +214,26 @@ impl LateWrites {
             };
         };
         let mut held = self.held.lock();
-        if held.refused.is_none() {
+        let Held { batch, refused } = &mut *held;
+        let Some(refused) = refused else {
             return Readiness::Ready;
+        };
+        let refused_at = refused.stalled_at;
+        if refused_at.is_some_and(|at| at.elapsed() < OFFERED_AGAIN_AFTER) {
+            return Readiness::Stalled {
+                cause: "it did not take the last batch immediately".into(),
+            };
         }
         let _write = quarry_timing::phase(Phase::EngineWrite);
         let _abort = AbortOnPanic::new();
-        match self.engine.try_write(&held.batch) {
-            Ok(()) => {
-                self.done(&mut held);
-                Readiness::Ready
-            }
-            Err(Error::Stalled(cause)) => Readiness::Stalled { cause },
-            Err(refusal) => Readiness::Failed(refusal),
+        let Err(refusal) = self.engine.try_write(batch) else {
+            self.done(&mut held);
+            return Readiness::Ready;
+        };
+        refused.stalled_at = stalled_at(&refusal);
+        match refusal {
+            Error::Stalled(cause) => Readiness::Stalled { cause },
+            refusal => Readiness::Failed(refusal),
         }
     }
 
@@ -236,17 +269,34 @@ impl LateWrites {
         let _abort = AbortOnPanic::new();
         match self.engine.try_write(&held.batch) {
             Ok(()) => self.done(held),
-            Err(_) => {
-                held.refused = Some(Overlay::new(&held.batch));
+            Err(refusal) => {
+                held.refused = Some(Refused::new(&held.batch, stalled_at(&refusal)));
                 self.at_once.store(GROUPS_AT_ONCE, Ordering::Relaxed);
             }
         }
     }
 
+    /// The engine has the batch.
     fn done(&self, held: &mut Held) {
         held.refused = None;
+        if held.batch.bytes_len() > HELD_BYTES_MAX {
+            held.batch = WriteBatch::new();
+        }
         self.is_held.store(false, Ordering::Release);
     }
+}
+
+/// Whether something was left of the count, of which one is taken. Called by leaders, one at a time.
+fn take_one(left: &AtomicU32) -> bool {
+    let count = left.load(Ordering::Relaxed);
+    if count > 0 {
+        left.store(count - 1, Ordering::Relaxed);
+    }
+    count > 0
+}
+
+fn stalled_at(refusal: &Error) -> Option<Instant> {
+    matches!(refusal, Error::Stalled(_)).then(Instant::now)
 }
 
 impl Drop for ReplyFirst<'_> {
@@ -271,7 +321,8 @@ impl Engine for LateWrites {
     }
 
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let refused = self.behind().and_then(|held| held.refused.clone());
+        let refused = self.behind();
+        let refused = refused.and_then(|held| Some(held.refused.as_ref()?.overlay.clone()));
         match refused {
             None => self.engine.get(key, read),
             Some(refused) => refused.get(key, read, |read| self.engine.get(key, read)),
@@ -297,7 +348,7 @@ impl Engine for LateWrites {
         let refused = behind.as_ref().and_then(|held| held.refused.as_ref());
         Ok(match refused {
             None => snapshot,
-            Some(refused) => refused.over(snapshot),
+            Some(refused) => refused.overlay.over(snapshot),
         })
     }
 
@@ -319,6 +370,10 @@ impl Engine for LateWrites {
 
     fn is_pressed(&self) -> bool {
         self.engine.is_pressed()
+    }
+
+    fn paces_writes(&self) -> bool {
+        self.engine.paces_writes()
     }
 
     fn sync(&self) -> Result<()> {
@@ -351,8 +406,11 @@ impl Engine for LateWrites {
     }
 
     fn close(&self) -> Result<()> {
-        // What the engine does not take at once the next start replays: a close does not wait for an engine that stalls.
-        self.catch_up_at_once();
+        // An engine that says that it is ready gets what it has refused, after the moment for which it makes writers wait.
+        // What it does not take then the next start replays: a close does not wait for an engine that stalls.
+        if !self.catch_up_inside() {
+            self.catch_up_at_once();
+        }
         self.engine.close()
     }
 

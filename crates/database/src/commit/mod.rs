@@ -37,7 +37,8 @@
 //! sizes of the collections that the group touches, exact after any crash because they are in the group, and the
 //! high-water mark when idents were given out. A refusal by either, or by the append, is answered to the whole group,
 //! which has left nothing behind. A group that meets a stalled engine is given back too: each of its writers then waits by
-//! itself and without the turn (`wait_out_stall`), where killOp, maxTimeMS and a stop reach it, and comes again.
+//! itself and without the turn (`wait_out_stall`), where killOp, maxTimeMS and a stop reach it unless it is the one that
+//! waits inside the engine, and comes again.
 //!
 //! *Accepted*. The journal has written the group with one call. This is the moment of the commit: the group survives a
 //! killed process from here on, and stands whatever the engine says. If the group has writers that will wait for its sync
@@ -56,9 +57,10 @@
 //!
 //! *Laid over* (`late_writes`). An engine that does not take an accepted batch immediately, live or held, because it refuses
 //! it or would let the leader wait, leaves it there with an overlay for readers. `ready` then refuses every later group, and
-//! never waits itself, until somebody has handed the batch over (`handing_over`): a reader or a writer that is lucky, or the
-//! one of the writers sent away that waits inside the engine. That is the one place where a refused group is kept: the
-//! journal latches when `apply` fails.
+//! never waits itself, until somebody has handed the batch over (`handing_over`): the one of the writers sent away that waits
+//! inside the engine, or, when no writer came, the checkpoint thread, which asks `ready` each half second, a sync or the
+//! close. An engine that paces its writers is not even offered the next batches: it would count them twice. That is the one
+//! place where a refused group is kept: the journal latches when `apply` fails.
 //!
 //! *Durable*. A sync that began after the append has ended. One sync serves all writers that wait; a writer that comes
 //! during one waits for the next. A writer waits in one of two ways: with `Until::Applied` it wakes when its group is
@@ -128,6 +130,7 @@ pub(crate) mod commits;
 pub(crate) mod late_writes;
 pub mod payload;
 pub(crate) mod refusals;
+mod standstill;
 pub(crate) mod watches;
 
 use std::sync::Arc;
@@ -144,6 +147,7 @@ use crate::catalog::cache::Catalog;
 use crate::commit::changed_records::ChangedRecords;
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::{ALLOCATED, Delta, Header, Payload, SYSTEM};
+use crate::commit::standstill::Standstill;
 use crate::commit::watches::{CommitWatch, Watches};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::{FIRST_IDENT, Ident};
@@ -152,8 +156,6 @@ use crate::locks::hold::INTERRUPT_TICK;
 use crate::operation::check_running;
 use crate::record_cache::RecordCache;
 
-/// How long a writer waits for an engine that says it is stalled before its write is refused.
-const STALL_WAIT: Duration = Duration::from_secs(30);
 /// How often a stalled engine is asked, by one of those who wait for it.
 const STALL_TICK: Duration = Duration::from_millis(1);
 /// A larger batch of a group gives its memory back.
@@ -233,11 +235,12 @@ impl CommitPath {
         })
     }
 
-    /// Waits until the engine takes writes again, `STALL_WAIT` after `begun` at most. The caller has no turn in the
+    /// Waits until the engine takes writes again, or has stood still for too long. The caller has no turn in the
     /// journal, so that nobody waits behind it, and the wait ends when the operation that runs on this thread is killed,
     /// runs out of time or loses its client, and when the database closes. The one exception: an engine that paces writes
-    /// takes a batch that it has refused only from a thread that waits inside it, and one of the waiting writers is that.
-    pub fn wait_out_stall(&self, begun: Instant) -> Result<()> {
+    /// takes a batch that it has refused only from a thread that waits inside it. One of the waiting writers is that, and
+    /// hears nothing before the engine goes on.
+    pub fn wait_out_stall(&self, standstill: &mut Standstill) -> Result<()> {
         let _stall = quarry_timing::phase(Phase::Stall);
         let mut cause = String::from("another writer waits inside it");
         loop {
@@ -245,7 +248,7 @@ impl CommitPath {
             if self.is_closing.load(Ordering::Relaxed) {
                 return Err(Error::ShuttingDown);
             }
-            if begun.elapsed() >= STALL_WAIT {
+            if standstill.is_too_long(self.applied_lsn(), Instant::now()) {
                 return Err(Error::WritesRefused {
                     message: format!("the engine is stalled: {cause}"),
                     no_space: false,
@@ -261,6 +264,7 @@ impl CommitPath {
             quarry_timing::name(Work::StallCause, quarry_timing::stall_cause(&latest));
             cause = latest;
             if self.engine.catch_up_inside() {
+                standstill.end();
                 return Ok(());
             }
             std::thread::sleep(STALL_TICK);
