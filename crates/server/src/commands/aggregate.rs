@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quarry_bson::{DateTime, Document, DocumentBuilder, RawArray, RawValue};
+use quarry_bson::{DateTime, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::ErrorCode;
 use quarry_query::exec::{AggregateRequest, Over};
@@ -76,24 +76,33 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ));
     }
     let batch = FirstBatch::parse(invocation)?;
-    let Some(RawValue::Array(pipeline)) = invocation.get("pipeline") else {
-        return Err(CommandError::type_mismatch(
-            "'pipeline' option must be specified as an array",
-        ));
-    };
-    let namespace = namespace(invocation)?;
-    let database = invocation.generic.database;
-    let (over, shown) = match &namespace {
-        Some(namespace) => (Over::Collection(namespace), namespace.as_str().to_owned()),
-        None => (
-            Over::Database(database),
-            format!("{database}.{COLLECTIONLESS}"),
-        ),
-    };
-    let context = writes::context(invocation)?;
     let shared: &Invocation<'_> = invocation;
+    let cursor = with_request(shared, shared.body, |request| {
+        let namespace = match request.over {
+            Over::Collection(namespace) => namespace.as_str().to_owned(),
+            Over::Database(database) => format!("{database}.{COLLECTIONLESS}"),
+        };
+        let source = shared.server.data().aggregate(shared.operation, request)?;
+        let session = shared.generic.session;
+        Ok(ClientCursor::new(namespace, session, source))
+    })?;
+    answer(cursor, invocation, batch, reply)
+}
+
+/// Reads the aggregate that `body` is and hands its request to `answer`, which runs or explains it. `body` is the
+/// invocation's own, or what an `explain` holds. The request borrows what is made here, and so cannot be returned.
+pub fn with_request<T>(
+    invocation: &Invocation<'_>,
+    body: RawDocument<'_>,
+    answer: impl FnOnce(AggregateRequest<'_>) -> Result<T>,
+) -> Result<T> {
+    let pipeline = body.get_array("pipeline").ok_or_else(|| {
+        CommandError::type_mismatch("'pipeline' option must be specified as an array")
+    })?;
+    let namespace = namespace(invocation, body)?;
+    let context = writes::context_of(COMMAND.name, body)?;
     let current_op = |specification: Specification<'_>| {
-        let documents = operations(shared, pipeline, specification)?;
+        let documents = operations(invocation, pipeline, specification)?;
         Ok(stage(Documents::new(
             specification,
             documents,
@@ -101,7 +110,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         )))
     };
     let coll_stats = |specification: Specification<'_>| {
-        let documents = vec![stats(shared, namespace.as_ref(), specification)?];
+        let documents = vec![stats(invocation, namespace.as_ref(), specification)?];
         Ok(stage(Documents::new(
             specification,
             documents,
@@ -118,13 +127,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             parse: &current_op,
         },
     ];
+    let over = match &namespace {
+        Some(namespace) => Over::Collection(namespace),
+        None => Over::Database(invocation.generic.database),
+    };
     let mut request = AggregateRequest::new(over, pipeline);
     request.context = Some(&context);
     request.sources = &sources;
-    request.hint = shared.get("hint").map(some_hint).transpose()?.flatten();
-    let source = shared.server.data().aggregate(shared.operation, request)?;
-    let cursor = ClientCursor::new(shown, invocation.generic.session, source);
-    answer(cursor, invocation, batch, reply)
+    request.hint = body.get("hint").map(some_hint).transpose()?.flatten();
+    answer(request)
 }
 
 fn stage(documents: Documents) -> Arc<dyn Stage> {
@@ -230,9 +241,13 @@ fn operations(
 }
 
 /// The collection, or none for `aggregate: 1`.
-fn namespace(invocation: &Invocation<'_>) -> Result<Option<Namespace>> {
-    match invocation.subject() {
-        Some(RawValue::String(_)) => invocation.namespace().map(Some),
+fn namespace(invocation: &Invocation<'_>, body: RawDocument<'_>) -> Result<Option<Namespace>> {
+    let subject = body.first().map(|first| first.value());
+    match subject {
+        Some(RawValue::String(name)) => {
+            let namespace = Namespace::new(invocation.generic.database, name.as_str()?)?;
+            Ok(Some(namespace))
+        }
         Some(value) if value.as_i64_exact() == Some(1) => Ok(None),
         _ => Err(CommandError::failed_to_parse(
             "Invalid command format: the 'aggregate' field must specify a collection name or 1",

@@ -3,9 +3,8 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
-use quarry_query::exec::{self, Explained, Verbosity};
+use quarry_query::exec::{Explained, Verbosity};
 
-use super::find::some_hint;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -41,10 +40,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             ));
         }
     };
-    let (name, collection) = target(body)?;
-    if name == "aggregate" {
+    let first = body
+        .first()
+        .ok_or_else(|| CommandError::failed_to_parse("explain of an empty command"))?;
+    let name = first.name().as_str()?;
+    // An aggregate may be over no collection.
+    if name == super::aggregate::COMMAND.name {
         return explain(invocation, body, verbosity, reply);
     }
+    let collection = first.value().as_str().ok_or_else(|| {
+        CommandError::new(
+            quarry_query::ErrorCode::INVALID_NAMESPACE,
+            "the explained command names no collection",
+        )
+    })?;
     let namespace = Namespace::new(invocation.generic.database, collection)?;
     let reader = WITH_LET.into_iter().find(|command| *command == name);
     let context = &writes::context_of(reader.unwrap_or(COMMAND.name), body)?;
@@ -94,37 +103,13 @@ fn explain(
     verbosity: Verbosity,
     reply: &mut DocumentBuilder<'_>,
 ) -> Result<()> {
-    let (_, collection) = target(body)?;
-    let namespace = Namespace::new(invocation.generic.database, collection)?;
-    let pipeline = body.get_array("pipeline").ok_or_else(|| {
-        CommandError::type_mismatch("'pipeline' option must be specified as an array")
+    super::aggregate::with_request(invocation, body, |request| {
+        let explained = Explained::Aggregate(request);
+        let data = invocation.server.data();
+        Ok(data.explain(invocation.operation, explained, verbosity, reply)?)
     })?;
-    let context = writes::context_of("aggregate", body)?;
-    let over = exec::Over::Collection(&namespace);
-    let mut request = exec::AggregateRequest::new(over, pipeline);
-    request.context = Some(&context);
-    request.hint = body.get("hint").map(some_hint).transpose()?.flatten();
-    invocation.server.data().explain(
-        invocation.operation,
-        Explained::Aggregate(request),
-        verbosity,
-        reply,
-    )?;
     append_command(invocation, body, reply);
     Ok(())
-}
-
-fn target(body: RawDocument<'_>) -> Result<(&str, &str)> {
-    let first = body
-        .first()
-        .ok_or_else(|| CommandError::failed_to_parse("explain of an empty command"))?;
-    let collection = first.value().as_str().ok_or_else(|| {
-        CommandError::new(
-            quarry_query::ErrorCode::INVALID_NAMESPACE,
-            "the explained command names no collection",
-        )
-    })?;
-    Ok((first.name().as_str()?, collection))
 }
 
 fn only_statement<'a>(body: RawDocument<'a>, field: &str) -> Result<RawDocument<'a>> {
@@ -156,7 +141,7 @@ fn append_command(
 
 #[cfg(test)]
 mod tests {
-    use quarry_bson::{Document, doc};
+    use quarry_bson::{Document, Value, doc};
 
     use crate::dispatch::dispatcher::answer;
     use crate::server::Server;
@@ -204,6 +189,54 @@ mod tests {
                 index.is_none().then_some(2),
                 "{reply}"
             );
+        }
+    }
+
+    #[test]
+    fn an_aggregate_that_runs_can_be_explained() {
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory()));
+        for (database, over, stage) in [
+            (
+                "db",
+                Value::from("c"),
+                doc! { "$collStats": { "count": {} } },
+            ),
+            ("db", Value::from(1), doc! { "$documents": [{ "a": 1 }] }),
+            ("admin", Value::from(1), doc! { "$currentOp": {} }),
+        ] {
+            let behind = doc! { "$limit": 5 };
+            let aggregate =
+                doc! { "aggregate": over, "pipeline": [(stage.clone()), behind], "cursor": {} };
+            let mut run = aggregate.clone();
+            run.append("$db", database);
+            assert_eq!(answer(server, &run).get_f64("ok"), Some(1.0), "{run}");
+            let mut short = run.clone();
+            short.append("explain", true);
+            let explain = doc! { "explain": aggregate, "$db": database };
+            for command in [short, explain] {
+                let reply = answer(server, &command);
+                let stages = reply.get_array("stages");
+                let first = stages.and_then(|stages| stages.get(0));
+                let first = first.and_then(|first| first.as_document());
+                assert_eq!(first, Some(stage.as_raw()), "{reply}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_aggregate_that_does_not_run_is_not_explained() {
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory()));
+        for aggregate in [
+            doc! { "aggregate": 1, "pipeline": [{ "$match": {} }], "cursor": {} },
+            doc! { "aggregate": 2, "pipeline": [], "cursor": {} },
+            doc! { "aggregate": "c", "pipeline": [{ "$currentOp": {} }], "cursor": {} },
+            doc! { "aggregate": "c", "pipeline": {}, "cursor": {} },
+        ] {
+            let mut run = aggregate.clone();
+            run.append("$db", "db");
+            let wanted = answer(server, &run);
+            assert_eq!(wanted.get_f64("ok"), Some(0.0), "{run}");
+            assert_eq!(explained(server, &aggregate), wanted, "{run}");
         }
     }
 }
