@@ -85,7 +85,7 @@ fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
             | (b"keyPattern", value @ RawValue::Document(_)) => {
                 index = Some(value);
             }
-            (b"hidden", _) => hidden = Some(argument.flag()?),
+            (b"hidden", _) => hidden = argument.optional(Argument::flag)?,
             (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
                 return Err(CommandError::not_supported(format_args!(
                     "the option 'index.{name}'"

@@ -51,13 +51,14 @@ pub fn parse<'a>(namespace: &'a Namespace, body: RawDocument<'a>) -> Result<Coun
     let mut request = CountRequest::new(namespace);
     for argument in Argument::each_of_command(COMMAND.name, body) {
         match argument.name().as_bytes() {
-            b"query" if !argument.value().is_nullish() => request.filter = argument.document()?,
+            b"query" => request.filter = argument.document_or_null()?.unwrap_or(RawDocument::EMPTY),
             b"limit" => {
-                let limit = argument.whole()?.unsigned_abs();
-                request.limit = Some(limit).filter(|&limit| limit > 0);
+                let limit = argument.optional(Argument::whole)?.map(i64::unsigned_abs);
+                request.limit = limit.filter(|&limit| limit > 0);
             }
             b"skip" => {
-                request.skip = u64::try_from(argument.whole()?)
+                let skip = argument.optional(Argument::whole)?.unwrap_or(0);
+                request.skip = u64::try_from(skip)
                     .map_err(|_| CommandError::bad_value("BSON field 'skip' value must be >= 0"))?;
             }
             b"hint" => request.hint = some_hint(argument.value())?,

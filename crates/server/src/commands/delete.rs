@@ -76,7 +76,7 @@ pub fn parse<'a>(
     let (mut filter, mut limit, mut hint) = (None, None, None);
     for argument in Argument::each(PARSER, statement) {
         match argument.name().as_bytes() {
-            b"q" => filter = Some(argument.document()?),
+            b"q" => filter = argument.document_or_null()?,
             b"limit" => limit = argument.value().as_i64_exact(),
             b"hint" => hint = some_hint(argument.value())?,
             b"collation" => check_collation(argument.value())?,

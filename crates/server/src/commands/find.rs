@@ -5,7 +5,7 @@ use quarry_query::exec::FindRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
-use crate::commands::first_batch::{FirstBatch, answer};
+use crate::commands::first_batch::{FIRST_BATCH_DOCUMENTS, FirstBatch, answer};
 use crate::commands::writes;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -97,9 +97,15 @@ pub fn parse<'a>(
             b"projection" => request.projection = some_document(argument)?,
             b"sort" => request.sort = some_document(argument)?,
             b"hint" => request.hint = some_hint(argument.value())?,
-            b"skip" => request.skip = argument.count()?,
-            b"limit" => request.limit = Some(argument.count()?).filter(|&limit| limit != 0),
-            b"batchSize" => options.first_batch.documents_max = argument.count()?,
+            b"skip" => request.skip = argument.optional(Argument::count)?.unwrap_or(0),
+            b"limit" => {
+                let limit = argument.optional(Argument::count)?;
+                request.limit = limit.filter(|&limit| limit != 0);
+            }
+            b"batchSize" => {
+                let size = argument.optional(Argument::count)?;
+                options.first_batch.documents_max = size.unwrap_or(FIRST_BATCH_DOCUMENTS);
+            }
             b"singleBatch" => options.first_batch.is_only = argument.flag()?,
             b"tailable" => options.is_tailable = argument.flag()?,
             b"awaitData" => options.is_await_data = argument.flag()?,
@@ -129,7 +135,7 @@ pub fn parse<'a>(
     Ok((request, options))
 }
 
-/// A document that says something; unlike most, these are not null where they are not there.
+/// A document that says something. MongoDB's generated parser leaves its type to other code, which refuses Null.
 fn some_document(argument: Argument<'_>) -> Result<Option<RawDocument<'_>>> {
     Ok(Some(argument.document()?).filter(|document| !document.is_empty()))
 }
@@ -143,5 +149,74 @@ pub fn some_hint(value: RawValue<'_>) -> Result<Option<RawValue<'_>>> {
         _ => Err(CommandError::failed_to_parse(
             "Hint must be a string or an object",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, RawValue, doc};
+
+    use crate::dispatch::dispatcher::answer;
+    use crate::server::Server;
+
+    fn server() -> &'static Server {
+        Box::leak(Box::new(Server::in_memory()))
+    }
+
+    /// The reply, or the code of the error.
+    fn reply(server: &'static Server, mut command: Document) -> Result<Document, i32> {
+        command.append("$db", "db");
+        let reply = answer(server, &command);
+        reply.get_i32("code").map_or(Ok(reply.clone()), Err)
+    }
+
+    #[test]
+    fn a_null_is_a_field_that_is_not_there_where_mongodbs_parsers_say_so() {
+        let (server, null) = (server(), || RawValue::Null);
+        let insert =
+            doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }], "ordered": (null()) };
+        assert!(reply(server, insert).is_ok());
+        let found = reply(
+            server,
+            doc! {
+                "find": "c", "skip": (null()), "limit": (null()), "batchSize": (null()),
+                "singleBatch": (null()), "let": (null()),
+            },
+        );
+        let found = found.unwrap();
+        let batch = found.as_raw().get_path("cursor.firstBatch").unwrap();
+        assert_eq!(batch.as_array().unwrap().len(), 2);
+        let count = doc! { "count": "c", "query": (null()), "skip": (null()), "limit": (null()) };
+        assert_eq!(reply(server, count).unwrap().get_i32("n"), Some(2));
+        let cursor = doc! { "batchSize": (null()) };
+        let aggregate = doc! { "aggregate": "c", "pipeline": [], "cursor": cursor };
+        assert!(reply(server, aggregate).is_ok());
+    }
+
+    #[test]
+    fn a_null_is_refused_where_it_is_required_or_of_a_type_that_other_code_checks() {
+        let (server, null) = (server(), || RawValue::Null);
+        let update = doc! { "q": (null()), "u": {} };
+        let delete = doc! { "q": (null()), "limit": 1 };
+        for command in [
+            doc! { "update": "c", "updates": [update] },
+            doc! { "delete": "c", "deletes": [delete] },
+            doc! { "distinct": "c", "key": (null()) },
+            doc! { "insert": "c", "documents": (null()) },
+        ] {
+            assert_eq!(
+                reply(server, command.clone()).err(),
+                Some(40_414),
+                "{command}"
+            );
+        }
+        // MongoDB's generated parsers leave the types of these to other code.
+        for field in ["filter", "sort", "projection"] {
+            let mut find = doc! { "find": "c" };
+            find.append(field, null());
+            assert_eq!(reply(server, find).err(), Some(14), "{field}");
+        }
+        let hint = doc! { "find": "c", "hint": (null()) };
+        assert_eq!(reply(server, hint).err(), Some(9));
     }
 }

@@ -10,7 +10,7 @@ use crate::observe::counters::Counter;
 use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
 
 /// Documents of a first batch when the client names no size.
-const FIRST_BATCH_DOCUMENTS: u64 = 101;
+pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
 
 /// The contents of a cursor's first reply.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,9 @@ impl FirstBatch {
             if name != "batchSize" {
                 let path = format!("{}.cursor", invocation.command.name);
                 return Err(CommandError::unknown_field(&path, &name.to_string_lossy()));
+            }
+            if element.value().is_nullish() {
+                continue;
             }
             let size = element
                 .value()

@@ -48,6 +48,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = format!("{}.{collection}", invocation.generic.database);
     let batch_size = match invocation
         .get("batchSize")
+        .filter(|size| !size.is_nullish())
         .map(|value| value.as_i64_exact().map(u64::try_from))
     {
         None | Some(Some(Ok(0))) => u64::MAX,

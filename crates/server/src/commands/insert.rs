@@ -1,11 +1,12 @@
 //! `insert`: stores documents.
 
-use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_bson::DocumentBuilder;
 use quarry_query::exec::InsertRequest;
 use quarry_timing::OperationKind;
 
 use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
@@ -72,8 +73,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 
 /// A batch stops at its first error unless the client says otherwise.
 pub fn is_ordered(invocation: &Invocation<'_>) -> Result<bool> {
-    match invocation.argument("ordered") {
-        Some(argument) if !matches!(argument.value(), RawValue::Null) => argument.flag(),
-        _ => Ok(true),
-    }
+    let given = invocation.argument("ordered");
+    let given = given.map_or(Ok(None), |argument| argument.optional(Argument::flag))?;
+    Ok(given.unwrap_or(true))
 }

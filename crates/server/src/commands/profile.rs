@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
@@ -77,5 +78,5 @@ fn level(invocation: &Invocation<'_>) -> Result<Option<ProfileLevel>> {
 
 fn number(invocation: &Invocation<'_>, field: &str) -> Result<Option<f64>> {
     let argument = invocation.argument(field);
-    argument.map(|argument| argument.double()).transpose()
+    argument.map_or(Ok(None), |argument| argument.optional(Argument::double))
 }

@@ -112,13 +112,15 @@ pub fn parse<'a>(
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
     for argument in Argument::each(PARSER, statement) {
         match argument.name().as_bytes() {
-            b"q" => filter = Some(argument.document()?),
+            b"q" => filter = argument.document_or_null()?,
             b"u" => update = Some(argument.value()),
             b"upsert" => is_upsert = argument.flag()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
             b"collation" => check_collation(argument.value())?,
-            b"arrayFilters" if argument.array().is_ok_and(|filters| filters.is_empty()) => {}
+            b"arrayFilters"
+                if argument.is_absent()
+                    || argument.array().is_ok_and(|filters| filters.is_empty()) => {}
             b"arrayFilters" | b"c" | b"sort" => {
                 return Err(CommandError::not_supported(format_args!(
                     "the option '{}' of an update",

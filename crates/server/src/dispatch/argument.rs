@@ -1,7 +1,9 @@
 //! One field of a command, read as the type that the command wants, with MongoDB's errors where it is another.
 //!
-//! As in MongoDB an optional field that is null is a field that is not there. The texts are those of its generated parsers;
-//! a list of types ends in `']`, which is how those print it.
+//! MongoDB's generated parsers take a field of a declared type that is Null or Undefined for one that is not there, required
+//! fields included, which then are missing; `optional` reads a field so. Fields that those parsers leave to other code refuse
+//! Null, among them a find's filter, sort and projection, and every hint. The texts are those of the generated parsers; a list
+//! of types ends in `']`, which is how those print it.
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawStr, RawValue};
 use quarry_query::ErrorCode;
@@ -55,6 +57,21 @@ impl<'a> Argument<'a> {
         self.element.value()
     }
 
+    /// Whether MongoDB's generated parsers take the field for one that is not there: it is Null or Undefined.
+    #[inline]
+    pub fn is_absent(&self) -> bool {
+        self.value().is_nullish()
+    }
+
+    /// The field as `read` reads it; none where it is Null or Undefined.
+    #[inline]
+    pub fn optional<T>(&self, read: impl FnOnce(&Self) -> Result<T>) -> Result<Option<T>> {
+        if self.is_absent() {
+            return Ok(None);
+        }
+        read(self).map(Some)
+    }
+
     /// A document.
     #[inline]
     pub fn document(&self) -> Result<RawDocument<'a>> {
@@ -62,16 +79,13 @@ impl<'a> Argument<'a> {
         document.ok_or_else(|| self.wrong_type("object"))
     }
 
-    /// A document; none where it is null.
+    /// A document; none where it is Null or Undefined.
     #[inline]
     pub fn document_or_null(&self) -> Result<Option<RawDocument<'a>>> {
-        match self.value() {
-            RawValue::Null => Ok(None),
-            _ => self.document().map(Some),
-        }
+        self.optional(Argument::document)
     }
 
-    /// A document that says something; none where it is null or empty.
+    /// A document that says something; none where it is Null, Undefined or empty.
     #[inline]
     pub fn some_document(&self) -> Result<Option<RawDocument<'a>>> {
         let document = self.document_or_null()?;
@@ -100,12 +114,13 @@ impl<'a> Argument<'a> {
             .ok_or_else(|| self.wrong_type("string"))
     }
 
-    /// A bool, or a number taken as one; false where it is null.
+    /// A bool, or a number taken as one; false where it is Null or Undefined.
     #[inline]
     pub fn flag(&self) -> Result<bool> {
         let value = self.value();
         match value {
-            RawValue::Boolean(_) | RawValue::Null => Ok(value.is_truthy()),
+            RawValue::Boolean(is_set) => Ok(is_set),
+            _ if value.is_nullish() => Ok(false),
             _ if value.is_number() => Ok(value.is_truthy()),
             _ => Err(self.wrong_type(FLAG)),
         }
@@ -232,6 +247,8 @@ mod tests {
         let argument = Argument::each("c", null.as_raw()).next().unwrap();
         assert_eq!(argument.document_or_null().unwrap(), None);
         assert!(!argument.flag().unwrap());
+        assert_eq!(argument.optional(Argument::count).unwrap(), None);
+        assert_eq!(argument.optional(Argument::text).unwrap(), None);
         assert!(argument.document().is_err());
         let empty = doc! { "a": {} };
         let argument = Argument::each("c", empty.as_raw()).next().unwrap();

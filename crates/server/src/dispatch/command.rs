@@ -268,10 +268,13 @@ impl<'a> Invocation<'a> {
         Some(Argument::new(self.command.name, element))
     }
 
-    /// Like `argument`, for a command that cannot do without.
+    /// Like `argument`, for a command that cannot do without: a field that is Null or Undefined is missing.
     pub fn required(&self, field: &str) -> Result<Argument<'a>> {
         let missing = || CommandError::missing_field(self.command.name, field);
-        self.argument(field).ok_or_else(missing)
+        let argument = self.argument(field);
+        argument
+            .filter(|argument| !argument.is_absent())
+            .ok_or_else(missing)
     }
 
     pub fn document(&self, field: &str) -> Result<Option<RawDocument<'a>>> {
@@ -281,8 +284,7 @@ impl<'a> Invocation<'a> {
 
     pub fn text(&self, field: &str) -> Result<Option<&'a str>> {
         self.argument(field)
-            .map(|argument| argument.text())
-            .transpose()
+            .map_or(Ok(None), |argument| argument.optional(Argument::text))
     }
 
     /// A field that holds a bool, or a number taken as one.
