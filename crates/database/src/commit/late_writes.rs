@@ -65,7 +65,7 @@ pub struct LateWrites {
     /// Changes under `held`.
     is_held: AtomicBool,
     at_once: AtomicU32,
-    /// So many groups more are laid over the engine without an offer.
+    /// The number of groups that are still to be laid over the engine without an offer.
     paced: AtomicU32,
     keeps_refused: AtomicBool,
     held: Mutex<Held>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// How long an engine may stand still before a write that waits for it is refused.
 const STALL_WAIT: Duration = Duration::from_secs(30);
 
-/// What a writer saw of the engine while it waited. Begins with its first look.
+/// One writer's view of an engine that it waits for. It begins with the first look.
 #[derive(Default)]
 pub struct Standstill {
     seen: Option<Seen>,

@@ -60,8 +60,8 @@ impl Default for Holds {
 }
 
 impl Ident {
-    /// What a hold of a database is by: its name's hash, where no collection's ident is, since those count up from the
-    /// lowest. Two databases with one hash share a hold, which costs a wait.
+    /// The ident by which a database is held: its name's hash, where no collection's ident is, since those count up from
+    /// the lowest. Two databases with one hash share a hold, which costs a wait.
     fn of_database(name: &str) -> Ident {
         Ident(lock_hash(name.as_bytes()) | 1 << 63)
     }

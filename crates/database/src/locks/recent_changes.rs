@@ -1,4 +1,4 @@
-//! What was changed while a unit reads a snapshot: the locks of every commit since, by the LSN of the last one.
+//! The changes made while a unit reads a snapshot: the locks of every commit since, by the LSN of the last one.
 //!
 //! A unit that reads a snapshot must not change a document that somebody has changed since, even if the document is again
 //! what it was. The bytes do not tell that, so a writer that commits while such a unit is open notes the hashes of its locks
