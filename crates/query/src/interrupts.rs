@@ -100,9 +100,7 @@ pub(crate) fn units_of(value: RawValue<'_>) -> usize {
     match value {
         RawValue::Document(document) => 1 + document.len_bytes() / NESTED_BYTES_A_UNIT,
         RawValue::Array(array) => 1 + array.as_bytes().len() / NESTED_BYTES_A_UNIT,
-        RawValue::String(text) => units_of_bytes(text.as_bytes().len()),
-        RawValue::Binary(binary) => units_of_bytes(binary.bytes.len()),
-        _ => 1,
+        flat => units_of_bytes(memory::bytes_of(flat)),
     }
 }
 

@@ -136,7 +136,21 @@ pub(crate) fn bytes_of(value: RawValue<'_>) -> usize {
             text.as_bytes().len()
         }
         RawValue::Binary(binary) => binary.bytes.len(),
-        _ => SCALAR_BYTES_MAX,
+        RawValue::Regex(regex) => regex.pattern.as_bytes().len() + regex.options.as_bytes().len(),
+        RawValue::DbPointer(pointer) => pointer.namespace.as_bytes().len() + SCALAR_BYTES_MAX,
+        RawValue::JavaScriptWithScope(code) => code.code.as_bytes().len() + code.scope.len_bytes(),
+        RawValue::Double(_)
+        | RawValue::Undefined
+        | RawValue::ObjectId(_)
+        | RawValue::Boolean(_)
+        | RawValue::DateTime(_)
+        | RawValue::Null
+        | RawValue::Int32(_)
+        | RawValue::Timestamp(_)
+        | RawValue::Int64(_)
+        | RawValue::Decimal128(_)
+        | RawValue::MinKey
+        | RawValue::MaxKey => SCALAR_BYTES_MAX,
     }
 }
 

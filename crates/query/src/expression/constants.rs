@@ -4,11 +4,12 @@
 //! Keeps true: a folded expression has the value of the one it was made from. Calls that bind variables stay calls, and
 //! so do those whose value is missing or large.
 
-use quarry_bson::{RawDocument, RawValue};
+use quarry_bson::RawDocument;
 
 use super::Call;
 use super::{Context, Expression};
 use crate::error::Result;
+use crate::memory::bytes_of;
 
 /// A larger value is made again for every document: a request that makes many of them with a few bytes each must not keep
 /// hundreds of times its size.
@@ -63,14 +64,4 @@ fn call_folded(call: Call) -> Result<Expression> {
         }
     }
     Ok(Expression::Call(Box::new(call)))
-}
-
-fn bytes_of(value: RawValue<'_>) -> usize {
-    match value {
-        RawValue::Document(document) => document.as_bytes().len(),
-        RawValue::Array(array) => array.as_bytes().len(),
-        RawValue::String(text) => text.as_bytes().len(),
-        RawValue::Binary(binary) => binary.bytes.len(),
-        _ => 0,
-    }
 }

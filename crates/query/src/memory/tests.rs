@@ -234,9 +234,18 @@ fn variables_of_a_command_end_at_the_bound() {
         assert!(taken <= VALUE_BYTES_MAX + BEYOND_BYTES_MAX, "{taken} bytes");
     }
 
-    let large = doc! { "v": { "t": ("x".repeat(VALUE_BYTES_MAX / 2)) } };
-    for path in ["$$v", "$$v.t"] {
-        let (failed, _, kept) = bind(&large, &vec![Value::from(path); 400]);
+    let text = "x".repeat(VALUE_BYTES_MAX / 4);
+    let regex = quarry_bson::RawRegex {
+        pattern: text.as_str().into(),
+        options: "".into(),
+    };
+    let large = [
+        doc! { "v": { "t": (text.clone()) } },
+        doc! { "v": (RawValue::JavaScript(text.as_str().into()).to_value()) },
+        doc! { "v": (RawValue::Regex(regex).to_value()) },
+    ];
+    for (n, path) in [(0, "$$v"), (0, "$$v.t"), (1, "$$v"), (2, "$$v")] {
+        let (failed, _, kept) = bind(&large[n], &vec![Value::from(path); 400]);
         assert_eq!(failed, None);
         assert!(kept < VALUE_BYTES_MAX / 2, "{path} keeps {kept} bytes");
     }
