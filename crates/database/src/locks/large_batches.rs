@@ -25,6 +25,7 @@ use quarry_storage::Engine;
 use quarry_timing::Phase;
 
 use crate::error::Result;
+use crate::locks::hold::INTERRUPT_TICK;
 use crate::operation::Operation;
 
 /// A batch from this size on is a large one. Pieces of many documents are smaller, and so is a group of the journal: a
@@ -174,15 +175,15 @@ impl LargeBatches {
         let until = patience.map(|patience| Instant::now() + patience);
         let mut state = self.state.lock();
         while state.tickets.front().copied() != admitted.ticket {
-            self.changed
-                .wait_for(&mut state, crate::locks::hold::INTERRUPT_TICK);
+            self.changed.wait_for(&mut state, INTERRUPT_TICK);
             operation.check()?;
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(());
             }
         }
         let until = Instant::now() + SMALL_ONES_WAIT;
-        while state.small > 0 && !self.changed.wait_until(&mut state, until).timed_out() {
+        while state.small > 0 && Instant::now() < until {
+            self.changed.wait_for(&mut state, INTERRUPT_TICK);
             operation.check()?;
         }
         Ok(())
