@@ -69,6 +69,15 @@ impl Reader {
     pub(crate) fn txn(&self) -> &ReadTxn {
         self.txn.as_ref().expect("taken only by the drop")
     }
+
+    /// Another read transaction on the same commit.
+    pub(crate) fn share(&mut self) -> Result<Reader> {
+        let txn = self.txn.as_mut().expect("taken only by the drop");
+        Ok(Reader {
+            txn: Some(txn.share()?),
+            readers: Arc::clone(&self.readers),
+        })
+    }
 }
 
 impl Drop for Reader {

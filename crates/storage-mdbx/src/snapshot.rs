@@ -32,4 +32,9 @@ impl Snapshot for MdbxSnapshot {
             &self.counters,
         )))
     }
+
+    fn share(&mut self) -> Result<Box<dyn Snapshot>> {
+        let reader = self.reader.share()?;
+        Ok(Box::new(MdbxSnapshot::new(reader, &self.counters)))
+    }
 }

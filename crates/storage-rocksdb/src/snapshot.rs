@@ -14,9 +14,38 @@ use crate::{
 };
 
 pub(crate) struct RocksSnapshot {
-    snapshot: OwnedSnapshot,
+    held: Held,
     pool: Arc<IteratorPool>,
     counters: Arc<CounterCells>,
+}
+
+/// The engine's snapshot. Most are read by one owner, who allocates nothing beside them.
+enum Held {
+    Alone(OwnedSnapshot),
+    Shared(Arc<OwnedSnapshot>),
+    /// Only while `share` makes the one out of the other.
+    Changing,
+}
+
+impl Held {
+    #[inline]
+    fn get(&self) -> &OwnedSnapshot {
+        match self {
+            Held::Alone(snapshot) => snapshot,
+            Held::Shared(snapshot) => snapshot,
+            Held::Changing => unreachable!("`share` has the snapshot to itself"),
+        }
+    }
+
+    fn share(&mut self) -> Arc<OwnedSnapshot> {
+        let shared = match std::mem::replace(self, Held::Changing) {
+            Held::Alone(snapshot) => Arc::new(snapshot),
+            Held::Shared(snapshot) => snapshot,
+            Held::Changing => unreachable!("`share` has the snapshot to itself"),
+        };
+        *self = Held::Shared(Arc::clone(&shared));
+        shared
+    }
 }
 
 impl RocksSnapshot {
@@ -26,7 +55,7 @@ impl RocksSnapshot {
         counters: &Arc<CounterCells>,
     ) -> Self {
         Self {
-            snapshot: OwnedSnapshot::new(db),
+            held: Held::Alone(OwnedSnapshot::new(db)),
             pool: Arc::clone(pool),
             counters: Arc::clone(counters),
         }
@@ -52,8 +81,9 @@ impl RocksSnapshot {
     }
 
     fn is_newest(&self) -> bool {
-        let newest = self.snapshot.db().latest_sequence_number();
-        self.snapshot.get().sequence_number() == Some(newest)
+        let snapshot = self.held.get();
+        let newest = snapshot.db().latest_sequence_number();
+        snapshot.get().sequence_number() == Some(newest)
     }
 }
 
@@ -62,9 +92,10 @@ impl Snapshot for RocksSnapshot {
         thread_local! {
             static OPTIONS: RefCell<ReadOptions> = RefCell::default();
         }
-        let db = self.snapshot.db();
+        let snapshot = self.held.get();
+        let db = snapshot.db();
         let value = OPTIONS.with_borrow_mut(|options| {
-            options.set_snapshot(self.snapshot.get());
+            options.set_snapshot(snapshot.get());
             db.get_pinned_opt(key, options)
         });
         let value = value.map_err(from_rocksdb)?;
@@ -85,8 +116,16 @@ impl Snapshot for RocksSnapshot {
         let (era, idle) = self.pool.take();
         let iterator = match self.renewed(idle, &range)? {
             Some(iterator) => iterator,
-            None => OwnedIterator::new(&self.snapshot, range),
+            None => OwnedIterator::new(self.held.get(), range),
         };
         cursor(Some(iterator), era)
+    }
+
+    fn share(&mut self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(RocksSnapshot {
+            held: Held::Shared(self.held.share()),
+            pool: Arc::clone(&self.pool),
+            counters: Arc::clone(&self.counters),
+        }))
     }
 }

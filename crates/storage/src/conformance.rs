@@ -30,6 +30,7 @@ const CHECKS: &[Check] = &[
     cursors::seek_with_keys_longer_than_any,
     snapshots::never_change,
     snapshots::outlive_many_writes,
+    snapshots::are_shared,
     snapshots::move_between_threads,
     snapshots::readers_see_whole_batches,
     snapshots::read_a_range_that_is_reclaimed,

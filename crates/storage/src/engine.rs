@@ -108,6 +108,10 @@ pub trait Snapshot: Send {
 
     /// A cursor over `range`, on no key until it is moved.
     fn cursor<'s>(&'s self, range: KeyRange) -> Result<Box<dyn Cursor + 's>>;
+
+    /// Another view of the same state. Each lasts as long as its own owner, on whatever thread that is: a snapshot that
+    /// several reads need is shared once for each, since two threads may not read through one view at the same time.
+    fn share(&mut self) -> Result<Box<dyn Snapshot>>;
 }
 
 /// A position in a range of a snapshot. All moves stay inside the range; a move that finds no key

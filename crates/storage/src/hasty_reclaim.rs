@@ -154,6 +154,13 @@ impl Snapshot for HastySnapshot {
             gone: &self.gone,
         }))
     }
+
+    fn share(&mut self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(HastySnapshot {
+            inner: self.inner.share()?,
+            gone: self.gone.clone(),
+        }))
+    }
 }
 
 struct HastyCursor<'s> {

@@ -243,6 +243,13 @@ impl Snapshot for MemorySnapshot {
             &self.counters,
         )))
     }
+
+    fn share(&mut self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(MemorySnapshot {
+            map: self.map.clone(),
+            counters: Arc::clone(&self.counters),
+        }))
+    }
 }
 
 fn hand_out(value: Option<&[u8]>, counters: &CounterCells, read: &mut dyn FnMut(&[u8])) -> bool {

@@ -141,6 +141,13 @@ impl Snapshot for MirrorSnapshot {
             second: self.second.cursor(range)?,
         }))
     }
+
+    fn share(&mut self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(MirrorSnapshot {
+            first: self.first.share()?,
+            second: self.second.share()?,
+        }))
+    }
 }
 
 struct MirrorCursor<'s> {

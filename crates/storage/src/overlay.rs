@@ -56,6 +56,17 @@ impl Overlay {
             .map(|(key, value)| (key.as_slice(), value.as_deref()))
     }
 
+    /// Whether some operation is of a key in `range`.
+    #[must_use]
+    pub fn touches(&self, range: &KeyRange) -> bool {
+        let high = match range.end.as_slice() {
+            [] => Bound::Unbounded,
+            end => Bound::Excluded(end),
+        };
+        let low = Bound::Included(range.start.as_slice());
+        in_order(&self.0, low, high).next().is_some()
+    }
+
     /// A cursor over `range` that sees the overlay over what `engine`, a cursor over the same range, sees.
     #[must_use]
     pub fn cursor_over<'s>(
@@ -113,6 +124,10 @@ impl Snapshot for OverlaidSnapshot {
     fn cursor<'s>(&'s self, range: KeyRange) -> Result<Box<dyn Cursor + 's>> {
         let engine = self.snapshot.cursor(range.clone())?;
         Ok(self.overlay.cursor_over(range, engine))
+    }
+
+    fn share(&mut self) -> Result<Box<dyn Snapshot>> {
+        Ok(self.overlay.over(self.snapshot.share()?))
     }
 }
 

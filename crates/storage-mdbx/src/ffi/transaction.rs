@@ -77,7 +77,7 @@ impl Drop for Txn {
 /// A read transaction that may be reset and renewed, so that its slot and memory are reused.
 pub(crate) struct ReadTxn {
     txn: Txn,
-    _env: Arc<Env>,
+    env: Arc<Env>,
 }
 
 // SAFETY: under `MDBX_NOSTICKYTHREADS` a read transaction may move between threads; `ReadTxn` is
@@ -89,7 +89,7 @@ impl ReadTxn {
         let txn = Txn(env.begin(mdbx_sys::MDBX_TXN_RDONLY)?);
         Ok(Self {
             txn,
-            _env: Arc::clone(env),
+            env: Arc::clone(env),
         })
     }
 
@@ -106,6 +106,22 @@ impl ReadTxn {
         // SAFETY: the transaction was reset.
         check("renew a transaction", unsafe {
             mdbx_sys::mdbx_txn_renew(self.txn.as_ptr())
+        })
+    }
+
+    /// Another read transaction on the same commit.
+    pub(crate) fn share(&mut self) -> Result<Self> {
+        let mut txn = ptr::null_mut();
+        // SAFETY: the transaction is live, and `&mut self` keeps every other use of it away for the call; `txn` is a place
+        // for one pointer, null, so that a new transaction is made; no context.
+        let code =
+            unsafe { mdbx_sys::mdbx_txn_clone(self.txn.as_ptr(), &raw mut txn, ptr::null_mut()) };
+        check("share a transaction", code)?;
+        let txn = NonNull::new(txn);
+        let txn = txn.ok_or_else(|| Error::Engine("libmdbx made no transaction".into()))?;
+        Ok(Self {
+            txn: Txn(txn),
+            env: Arc::clone(&self.env),
         })
     }
 

@@ -54,6 +54,32 @@ pub fn outlive_many_writes(engine: &dyn Engine) {
     assert!(!cursor.valid());
 }
 
+/// A view of a snapshot sees what the snapshot sees, after other writes and after the snapshot has gone.
+pub fn are_shared(engine: &dyn Engine) {
+    put(engine, b"a", b"1");
+    let mut snapshot = engine.snapshot().expect("a snapshot opens");
+    let first = snapshot.share().expect("a snapshot is shared");
+    put(engine, b"a", b"2");
+    put(engine, b"b", b"2");
+    let mut second = snapshot.share().expect("a snapshot is shared later");
+    drop(snapshot);
+    let third = second.share().expect("a view is shared");
+    let seen = [(b"a".to_vec(), b"1".to_vec())];
+    std::thread::scope(|scope| {
+        for view in [first, second, third] {
+            let seen = &seen;
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    assert_eq!(get_at(view.as_ref(), b"a").as_deref(), Some(&b"1"[..]));
+                    assert_eq!(scan(view.as_ref(), KeyRange::all()), seen);
+                }
+            });
+        }
+    });
+    engine.sync().expect("a sync is made");
+    assert_eq!(get(engine, b"a").as_deref(), Some(&b"2"[..]));
+}
+
 pub fn move_between_threads(engine: &dyn Engine) {
     put(engine, b"a", b"1");
     let snapshot = engine.snapshot().expect("a snapshot opens");
