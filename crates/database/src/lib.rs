@@ -40,7 +40,7 @@ pub use commit::late_writes::ReplyFirst;
 pub use commit::refusals::{RefusedWrites, WritesNow};
 pub use commit::watches::CommitWatch;
 pub use commit::{Counts, payload};
-pub use database::{Database, Options, Shortcuts};
+pub use database::{Database, Options, Scope, Shortcuts};
 pub use error::{DuplicateKey, Error, Result};
 pub use error_code::ErrorCode;
 pub use index::definition::{Index, KeyField, KeyPattern};
@@ -58,6 +58,6 @@ pub use record_cache::RecordCacheCounters;
 pub use snapshot::collection_snapshot::{CollectionSnapshot, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
-    Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, UnitReader, UnitReads,
-    WriteUnit,
+    Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, STAGED_BYTES_MAX,
+    TRANSACTION_BYTES_MAX, Transaction, TransactionCounters, UnitReads, WriteUnit,
 };

@@ -46,9 +46,7 @@ impl Fixture {
     }
 
     fn begin(&self, reads: UnitReads) -> WriteUnit {
-        self.database
-            .begin(&self.operation, reads, Level::Written)
-            .unwrap()
+        self.database.begin(&self.operation, reads).unwrap()
     }
 
     fn collection(&self) -> Arc<Collection> {
@@ -130,8 +128,11 @@ impl Fixture {
     }
 
     /// Everything that a unit sees of the collection, by record key.
-    fn seen_in(&self, unit: &WriteUnit) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let reader = self.database.unit_reader(unit).unwrap();
+    fn seen_in(&self, unit: &mut WriteUnit) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let reader = (self.database).snapshot_in(unit, &self.namespace, &self.operation);
+        let Some(reader) = reader.unwrap() else {
+            return BTreeMap::new();
+        };
         let range = KeyRange::prefix(self.collection().prefix.as_bytes());
         let mut cursor = reader.cursor(range).unwrap();
         let mut seen = BTreeMap::new();
@@ -154,7 +155,7 @@ impl Fixture {
 
     /// Everything that is committed.
     fn committed(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        self.seen_in(&self.begin(UnitReads::Latest))
+        self.seen_in(&mut self.begin(UnitReads::Latest))
     }
 
     fn check(&self) {
@@ -173,6 +174,11 @@ fn compute(
         }
         None => Ok(Change::Delete),
     }
+}
+
+/// A definition is being changed, and has waited for longer than a unit does.
+fn is_shut_out(result: &Result<impl Sized, Error>) -> bool {
+    matches!(result, Err(error) if error.code() == 24)
 }
 
 fn is_conflict(result: &Result<impl Sized, Error>) -> bool {
@@ -221,9 +227,12 @@ fn a_unit_reads_its_own_writes_and_nobody_else_does_before_the_commit() {
             .zip(&documents)
             .map(|(id, document)| (fixture.key(id), document.as_bytes().to_vec()))
             .collect();
-        assert_eq!(fixture.seen_in(&unit), own);
+        assert_eq!(fixture.seen_in(&mut unit), own);
         assert_eq!(fixture.committed(), before);
-        let committed = fixture.database.commit(unit, &fixture.operation).unwrap();
+        let committed = fixture
+            .database
+            .commit(unit, &fixture.operation, Level::Written)
+            .unwrap();
         assert!(committed.is_some());
         assert_eq!(fixture.committed(), own);
         assert_eq!(fixture.database.count(&fixture.collection()).unwrap(), 3);
@@ -259,14 +268,20 @@ fn an_empty_unit_commits_nothing() {
         .unwrap();
     fixture.change_in(&mut unit, 1, None).unwrap();
     // Of the document nothing is left, and of its entries only that they are not there, which is a record.
-    let committed = fixture.database.commit(unit, &fixture.operation).unwrap();
+    let committed = fixture
+        .database
+        .commit(unit, &fixture.operation, Level::Written)
+        .unwrap();
     assert_eq!(committed, Some(last + 1));
     assert!(fixture.committed().is_empty());
     assert_eq!(fixture.database.count(&fixture.collection()).unwrap(), 0);
     for reads in BOTH {
         let mut unit = fixture.begin(reads);
         assert!(!fixture.change_in(&mut unit, 1, None).unwrap());
-        let committed = fixture.database.commit(unit, &fixture.operation).unwrap();
+        let committed = fixture
+            .database
+            .commit(unit, &fixture.operation, Level::Written)
+            .unwrap();
         assert_eq!(committed, None, "{reads:?}");
     }
     assert_eq!(fixture.database.journal().accepted_lsn(), last + 1);
@@ -300,7 +315,10 @@ fn a_unit_goes_on_with_its_locks_on_another_thread() {
             fixture
                 .insert_in(&mut unit, &doc! { "_id": 3, "u": 3 })
                 .unwrap();
-            fixture.database.commit(unit, &fixture.operation).unwrap()
+            fixture
+                .database
+                .commit(unit, &fixture.operation, Level::Written)
+                .unwrap()
         });
         assert!(goes_on.join().unwrap().is_some());
         waits.join().unwrap().unwrap();
@@ -335,7 +353,9 @@ fn what_another_unit_has_locked_is_a_conflict_at_once() {
             .insert_in(&mut second, &doc! { "_id": 9, "u": 9 })
             .unwrap();
         drop(first);
-        let committed = fixture.database.commit(second, &fixture.operation);
+        let committed = fixture
+            .database
+            .commit(second, &fixture.operation, Level::Written);
         assert!(is_conflict(&committed));
         assert_eq!(fixture.committed().len(), 1);
         fixture.insert(&doc! { "_id": 9, "u": 9 }).unwrap();
@@ -344,7 +364,7 @@ fn what_another_unit_has_locked_is_a_conflict_at_once() {
 }
 
 #[test]
-fn a_definition_that_waits_for_the_collection_is_a_conflict() {
+fn a_definition_that_waits_for_the_collection_is_a_lock_timeout() {
     let fixture = Fixture::new(&[]);
     let mut first = fixture.begin(UnitReads::Latest);
     fixture
@@ -358,7 +378,7 @@ fn a_definition_that_waits_for_the_collection_is_a_conflict() {
         let begun = Instant::now();
         loop {
             let mut other = fixture.begin(UnitReads::Latest);
-            if is_conflict(&fixture.insert_in(&mut other, &doc! { "_id": 2, "u": 2 })) {
+            if is_shut_out(&fixture.insert_in(&mut other, &doc! { "_id": 2, "u": 2 })) {
                 break;
             }
             assert!(
@@ -386,7 +406,7 @@ fn a_definition_behind_one_that_waits_for_a_unit_can_be_called_off() {
         let database = &fixture.database;
         let drops = scope.spawn(|| database.drop_collection(namespace, operation, Level::Written));
         let begun = Instant::now();
-        while !is_conflict(
+        while !is_shut_out(
             &fixture.insert_in(&mut fixture.begin(UnitReads::Latest), &document_of(2)),
         ) {
             assert!(begun.elapsed() < Duration::from_secs(20), "the drop");
@@ -431,7 +451,7 @@ fn a_database_is_dropped_behind_a_unit_that_writes_to_it() {
         let drops = scope.spawn(|| database.drop_database("db", operation, Level::Written));
         // Until the drop waits for the first unit, another one can have the database.
         let begun = Instant::now();
-        while !is_conflict(
+        while !is_shut_out(
             &fixture.insert_in(&mut fixture.begin(UnitReads::Latest), &document_of(2)),
         ) {
             assert!(begun.elapsed() < Duration::from_secs(20), "the drop");
@@ -443,7 +463,12 @@ fn a_database_is_dropped_behind_a_unit_that_writes_to_it() {
             .insert_in(&mut unit, operation, &ours, &[elsewhere.as_raw()], true)
             .unwrap();
         fixture.insert(&document_of(5)).unwrap();
-        assert!(database.commit(unit, operation).unwrap().is_some());
+        assert!(
+            database
+                .commit(unit, operation, Level::Written)
+                .unwrap()
+                .is_some()
+        );
         assert!(drops.join().unwrap().unwrap());
     });
     assert_eq!(database.list_databases().unwrap(), ["else"]);
@@ -462,7 +487,7 @@ fn what_was_changed_since_the_snapshot_is_a_conflict() {
         .unwrap();
     fixture.insert(&doc! { "_id": 3, "u": 3 }).unwrap();
     fixture.change(2, None, &fixture.operation).unwrap();
-    assert_eq!(fixture.seen_in(&old).len(), 2, "it reads what was");
+    assert_eq!(fixture.seen_in(&mut old).len(), 2, "it reads what was");
     for (id, what) in [(1, "changed"), (2, "deleted"), (3, "inserted")] {
         assert!(
             is_conflict(&fixture.change_in(&mut old, id, None)),
@@ -484,7 +509,10 @@ fn what_was_changed_since_the_snapshot_is_a_conflict() {
     drop(old);
     assert!(fixture.change_in(&mut latest, 1, None).unwrap());
     assert!(!fixture.change_in(&mut latest, 2, None).unwrap());
-    fixture.database.commit(latest, &fixture.operation).unwrap();
+    fixture
+        .database
+        .commit(latest, &fixture.operation, Level::Written)
+        .unwrap();
     assert_eq!(fixture.committed().len(), 1);
     fixture.check();
 }
@@ -522,7 +550,10 @@ fn what_was_changed_and_changed_back_since_the_snapshot_is_a_conflict() {
     for new in [doc! { "_id": 1, "u": 12 }, documents[0].clone()] {
         let mut first = fixture.begin(UnitReads::Latest);
         fixture.change_in(&mut first, 1, Some(&new)).unwrap();
-        fixture.database.commit(first, &fixture.operation).unwrap();
+        fixture
+            .database
+            .commit(first, &fixture.operation, Level::Written)
+            .unwrap();
     }
     assert!(is_conflict(&fixture.change_in(&mut second, 1, None)));
     drop(second);
@@ -545,12 +576,32 @@ fn a_collection_that_came_or_changed_after_the_snapshot_is_unavailable() {
     let changed = fixture.insert_in(&mut unit, &doc! { "_id": 1, "u": 1 });
     assert_eq!(changed.unwrap_err().code(), 246);
     drop(unit);
-    let mut unit = fixture.begin(UnitReads::Latest);
-    let absent = Namespace::parse("db.absent").unwrap();
     let document = doc! { "_id": 1 };
-    let absent =
-        (fixture.database).insert_in(&mut unit, operation, &absent, &[document.as_raw()], true);
-    assert_eq!(absent.unwrap_err().code(), 263);
+    let absent = Namespace::parse("db.absent").unwrap();
+    let mut unit = fixture.begin(UnitReads::Snapshot);
+    let database = &fixture.database;
+    let read = database.snapshot_in(&mut unit, &absent, operation);
+    assert!(read.unwrap().is_none());
+    database.collection_or_create(&absent, operation).unwrap();
+    let read = database.snapshot_in(&mut unit, &absent, operation);
+    assert_eq!(
+        read.err().unwrap().code(),
+        246,
+        "it came after the snapshot"
+    );
+    drop(unit);
+    let mut unit = fixture.begin(UnitReads::Snapshot);
+    database
+        .drop_collection(&absent, operation, Level::Written)
+        .unwrap();
+    let read = database.snapshot_in(&mut unit, &absent, operation);
+    assert_eq!(
+        read.err().unwrap().code(),
+        246,
+        "it went after the snapshot"
+    );
+    drop(unit);
+    let mut unit = fixture.begin(UnitReads::Latest);
     let capped = Namespace::parse("db.capped").unwrap();
     let options = doc! { "capped": true, "size": 4096 };
     (fixture.database)
@@ -595,7 +646,10 @@ fn a_unit_over_several_collections_is_one_record_and_comes_back_whole() {
     (fixture.database)
         .insert_in(&mut unit, operation, &other, &documents, true)
         .unwrap();
-    let lsn = fixture.database.commit(unit, operation).unwrap();
+    let lsn = fixture
+        .database
+        .commit(unit, operation, Level::Written)
+        .unwrap();
     assert_eq!(lsn, Some(accepted + 1));
     let committed = fixture.committed();
     fixture.database.close().unwrap();
@@ -611,25 +665,6 @@ fn a_unit_over_several_collections_is_one_record_and_comes_back_whole() {
     assert_eq!(fixture.database.count(&other).unwrap(), 1);
     fixture.check();
     fixture.database.close().unwrap();
-}
-
-#[test]
-fn a_unit_is_bounded() {
-    let fixture = Fixture::new(&[]);
-    let mut unit = fixture.begin(UnitReads::Latest);
-    let filler = "x".repeat(15 << 20);
-    let refused = (0..10).find_map(|id| {
-        let document = doc! { "_id": id, "u": id, "filler": filler.as_str() };
-        fixture.insert_in(&mut unit, &document).err()
-    });
-    assert_eq!(refused.unwrap().code(), 257);
-    // What was refused does not count; the unit is to be given up nevertheless.
-    fixture
-        .insert_in(&mut unit, &doc! { "_id": 10, "u": 10 })
-        .unwrap();
-    let committed = fixture.database.commit(unit, &fixture.operation);
-    assert_eq!(committed.unwrap_err().code(), 257);
-    assert!(fixture.committed().is_empty());
 }
 
 /// Random statements, each compared with a model of what the unit should see; some fail, and must leave nothing.
@@ -678,9 +713,12 @@ fn a_unit_sees_what_a_model_sees() {
                     model.remove(&fixture.key(id));
                 }
             }
-            assert_eq!(fixture.seen_in(&unit), model);
+            assert_eq!(fixture.seen_in(&mut unit), model);
         }
-        fixture.database.commit(unit, &fixture.operation).unwrap();
+        fixture
+            .database
+            .commit(unit, &fixture.operation, Level::Written)
+            .unwrap();
         assert_eq!(fixture.committed(), model);
         let count = fixture.database.count(&fixture.collection()).unwrap();
         assert_eq!(count, model.len() as u64);

@@ -88,7 +88,8 @@ impl Fixture {
             ..InsertRequest::new(&namespace, &documents)
         };
         let operation = Operation::new(None);
-        let outcome = exec::insert(&self.database, &operation, request, Level::Written).unwrap();
+        let outcome =
+            exec::insert((&self.database).into(), &operation, request, Level::Written).unwrap();
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
     }
 }
@@ -119,7 +120,7 @@ fn aggregate(collection: &'static str, pipeline: Value) -> Work {
         let pipeline: RawArray<'_> = pipeline.as_array().unwrap();
         let request = AggregateRequest::new(Over::Collection(&namespace), pipeline);
         drain(
-            exec::aggregate(&fixture.database, operation, request)?,
+            exec::aggregate((&fixture.database).into(), operation, request)?,
             operation,
         )
     })
@@ -147,7 +148,7 @@ fn find(collection: &'static str, filter: Document) -> Work {
             let mut request = FindRequest::new(&namespace);
             request.filter = filter.as_raw();
             drain(
-                exec::find(&fixture.database, operation, request)?,
+                exec::find((&fixture.database).into(), operation, request)?,
                 operation,
             )?;
         }
@@ -161,7 +162,7 @@ fn find_shown(collection: &'static str, projection: Document, sort: Document) ->
         request.projection = Some(projection.as_raw());
         request.sort = Some(sort.as_raw());
         drain(
-            exec::find(&fixture.database, operation, request)?,
+            exec::find((&fixture.database).into(), operation, request)?,
             operation,
         )
     })
@@ -182,7 +183,12 @@ fn update(collection: &'static str, update: Document) -> Work {
                 hint: None,
                 keeps_empty_timestamps: false,
             };
-            exec::update(&fixture.database, operation, request, Level::Written)?;
+            exec::update(
+                (&fixture.database).into(),
+                operation,
+                request,
+                Level::Written,
+            )?;
         }
     })
 }
@@ -213,7 +219,7 @@ fn distinct(collection: &'static str, key: &'static str) -> Work {
         let namespace = namespace(collection);
         loop {
             let request = DistinctRequest::new(&namespace, key);
-            exec::distinct(&fixture.database, operation, request)?;
+            exec::distinct((&fixture.database).into(), operation, request)?;
         }
     })
 }
@@ -224,7 +230,7 @@ fn count(collection: &'static str, filter: Document) -> Work {
             let namespace = namespace(collection);
             let mut request = CountRequest::new(&namespace);
             request.filter = filter.as_raw();
-            exec::count(&fixture.database, operation, request)?;
+            exec::count((&fixture.database).into(), operation, request)?;
         }
     })
 }

@@ -28,7 +28,7 @@ impl Fixture {
             is_ordered: false,
             ..InsertRequest::new(&self.namespace, &raw)
         };
-        exec::insert(database, operation, request, Level::Written).unwrap()
+        exec::insert(database.into(), operation, request, Level::Written).unwrap()
     }
 
     fn index(&self, spec: Document) -> Result<()> {
@@ -48,7 +48,7 @@ impl Fixture {
         request.filter = filter.as_raw();
         request.hint = hint.map(Value::as_raw);
         request.sort = sort.map(Document::as_raw);
-        let mut executor = exec::find(&self.database, &self.operation, request).unwrap();
+        let mut executor = exec::find((&self.database).into(), &self.operation, request).unwrap();
         let (mut found, mut out) = (Vec::new(), Vec::new());
         while executor.next(&self.operation, &mut out).unwrap() {
             found.push(Document::from_bytes(std::mem::take(&mut out)).unwrap());
@@ -67,7 +67,13 @@ impl Fixture {
             hint: None,
             keeps_empty_timestamps: false,
         };
-        exec::update(&self.database, &self.operation, request, Level::Written).unwrap()
+        exec::update(
+            (&self.database).into(),
+            &self.operation,
+            request,
+            Level::Written,
+        )
+        .unwrap()
     }
 
     fn delete(&self, filter: &Document) -> u64 {
@@ -78,7 +84,13 @@ impl Fixture {
             is_multi: true,
             hint: None,
         };
-        exec::delete(&self.database, &self.operation, request, Level::Written).unwrap()
+        exec::delete(
+            (&self.database).into(),
+            &self.operation,
+            request,
+            Level::Written,
+        )
+        .unwrap()
     }
 
     fn errors(&self) -> Vec<String> {
@@ -95,7 +107,13 @@ impl Fixture {
         let shown = Document::build(|reply| {
             let explained = Explained::Find(request);
             let verbosity = Verbosity::QueryPlanner;
-            failure = exec::explain(&self.database, &self.operation, explained, verbosity, reply);
+            failure = exec::explain(
+                (&self.database).into(),
+                &self.operation,
+                explained,
+                verbosity,
+                reply,
+            );
         });
         failure.unwrap();
         let stage = shown
@@ -332,7 +350,7 @@ fn a_document_whose_id_is_too_long_is_refused_by_name() {
     let raw = [doc! { "_id": (long.as_str()) }];
     let raw = [raw[0].as_raw()];
     let request = InsertRequest::new(&capped, &raw);
-    let refused = exec::insert(database, operation, request, Level::Written).unwrap();
+    let refused = exec::insert(database.into(), operation, request, Level::Written).unwrap();
     assert_eq!(refused.errors[0].1.code(), 17_280);
 }
 

@@ -37,7 +37,7 @@ impl Fixture {
         let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
         let request = InsertRequest::new(&fixture.namespace, &raw);
         exec::insert(
-            &fixture.database,
+            (&fixture.database).into(),
             &fixture.operation,
             request,
             Level::Written,
@@ -74,7 +74,7 @@ impl Fixture {
         let mut request = FindRequest::new(&self.namespace);
         request.filter = filter.as_raw();
         request.hint = Some(quarry_bson::RawValue::Document(hint.as_raw()));
-        exec::find(&self.database, &self.operation, request)
+        exec::find((&self.database).into(), &self.operation, request)
     }
 
     fn next(&self, executor: &mut Executor) -> bool {
@@ -151,7 +151,7 @@ fn a_saved_read_holds_nothing_and_hears_of_the_drop() {
     fixture.drop_index();
     fixture.wait_for_reclaim();
     executor
-        .restore(&fixture.database, &fixture.operation)
+        .restore((&fixture.database).into(), &fixture.operation)
         .unwrap();
     let error = loop {
         match executor.next(&fixture.operation, &mut Vec::new()) {

@@ -1,12 +1,12 @@
 //! The seam through which commands ask for documents, wherever those are.
 //!
 //! The commands that read and write documents know this trait and `quarry_query`'s requests, and nothing of what answers
-//! them. Today that is the database of this process. A router that asks others can stand here instead, without a command
+//! them. Today that is the database of this process, or a transaction in it. A router that asks others can stand here instead, without a command
 //! being written again; its cursors are a [`Source::Stream`]. What defines collections and indexes still asks the database
 //! itself.
 
 use quarry_bson::{DocumentBuilder, Value};
-use quarry_database::{Database, Operation};
+use quarry_database::{Operation, Scope};
 use quarry_journal::Level;
 use quarry_query::exec::{
     self, AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, Explained,
@@ -73,23 +73,23 @@ pub trait Data: Sync {
     ) -> Result<()>;
 }
 
-impl Data for Database {
+impl Data for Scope<'_> {
     fn find(&self, operation: &Operation, request: FindRequest<'_>) -> Result<Source> {
-        let executor = exec::find(self, operation, request)?;
+        let executor = exec::find(*self, operation, request)?;
         Ok(Source::Executor(Box::new(executor)))
     }
 
     fn aggregate(&self, operation: &Operation, request: AggregateRequest<'_>) -> Result<Source> {
-        let executor = exec::aggregate(self, operation, request)?;
+        let executor = exec::aggregate(*self, operation, request)?;
         Ok(Source::Executor(Box::new(executor)))
     }
 
     fn count(&self, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
-        exec::count(self, operation, request)
+        exec::count(*self, operation, request)
     }
 
     fn distinct(&self, operation: &Operation, request: DistinctRequest<'_>) -> Result<Vec<Value>> {
-        exec::distinct(self, operation, request)
+        exec::distinct(*self, operation, request)
     }
 
     fn insert(
@@ -98,7 +98,7 @@ impl Data for Database {
         request: InsertRequest<'_>,
         level: Level,
     ) -> Result<InsertOutcome> {
-        exec::insert(self, operation, request, level)
+        exec::insert(*self, operation, request, level)
     }
 
     fn update(
@@ -107,7 +107,7 @@ impl Data for Database {
         request: UpdateRequest<'_>,
         level: Level,
     ) -> Result<UpdateOutcome> {
-        exec::update(self, operation, request, level)
+        exec::update(*self, operation, request, level)
     }
 
     fn delete(
@@ -116,7 +116,7 @@ impl Data for Database {
         request: DeleteRequest<'_>,
         level: Level,
     ) -> Result<u64> {
-        exec::delete(self, operation, request, level)
+        exec::delete(*self, operation, request, level)
     }
 
     fn find_and_modify(
@@ -125,7 +125,7 @@ impl Data for Database {
         request: FindAndModifyRequest<'_>,
         level: Level,
     ) -> Result<FindAndModifyOutcome> {
-        exec::find_and_modify(self, operation, request, level)
+        exec::find_and_modify(*self, operation, request, level)
     }
 
     fn explain(
@@ -135,6 +135,6 @@ impl Data for Database {
         verbosity: Verbosity,
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
-        exec::explain(self, operation, explained, verbosity, reply)
+        exec::explain(*self, operation, explained, verbosity, reply)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Instant;
 
 use quarry_bson::ObjectId;
-use quarry_database::Database;
+use quarry_database::{Database, Scope};
 use quarry_storage::Engine;
 
 use crate::data::Data;
@@ -85,8 +85,8 @@ impl Server {
     }
 
     /// The part that reads and writes documents.
-    pub fn data(&self) -> &dyn Data {
-        &self.database
+    pub fn data(&self) -> impl Data + '_ {
+        Scope::from(&self.database)
     }
 
     /// The port that is listened on, once it is.

@@ -264,7 +264,7 @@ impl Setup {
         let operation = Operation::default();
         let namespace = namespace();
         let request = InsertRequest::new(&namespace, &documents);
-        let outcome = exec::insert((&self.database).into(), &operation, request, level);
+        let outcome = exec::insert((&*self.database).into(), &operation, request, level);
         assert!(outcome.unwrap().errors.is_empty());
     }
 
@@ -273,7 +273,7 @@ impl Setup {
         let namespace = namespace();
         let mut request = FindRequest::new(&namespace);
         request.filter = filter.as_raw();
-        let mut executor = exec::find((&self.database).into(), &operation, request).unwrap();
+        let mut executor = exec::find((&*self.database).into(), &operation, request).unwrap();
         let (mut found, mut document) = (0, Vec::new());
         while executor.next(&operation, &mut document).unwrap() {
             found += 1;
@@ -295,8 +295,13 @@ impl Setup {
             keeps_empty_timestamps: false,
         };
         let operation = Operation::default();
-        let outcome =
-            exec::update((&self.database).into(), &operation, request, Level::Written).unwrap();
+        let outcome = exec::update(
+            (&*self.database).into(),
+            &operation,
+            request,
+            Level::Written,
+        )
+        .unwrap();
         assert_eq!(outcome.modified, 1);
     }
 

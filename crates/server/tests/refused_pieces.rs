@@ -16,7 +16,13 @@ fn insert(database: &Database, documents: &[Document], is_ordered: bool) -> Inse
         is_ordered,
         ..InsertRequest::new(&namespace, &raw)
     };
-    exec::insert(database, &Operation::default(), request, Level::Written).unwrap()
+    exec::insert(
+        database.into(),
+        &Operation::default(),
+        request,
+        Level::Written,
+    )
+    .unwrap()
 }
 
 /// The engine refuses the first piece, which the journal has: it stands. The next one is refused before the journal, and

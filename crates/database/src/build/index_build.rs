@@ -60,7 +60,7 @@ struct Registered<'b> {
 }
 
 /// An index of the definition that is asked for.
-enum Known<'i> {
+pub(crate) enum Known<'i> {
     /// The one on `_id`, which is always there.
     Id,
     Index(&'i Index),
@@ -371,7 +371,7 @@ fn check_all_stand(index_catalog: &IndexCatalog, idents: &[Ident]) -> Result<()>
 }
 
 /// The index of the same definition, if it exists; an error if a different one stands in its way.
-fn known<'i>(
+pub(crate) fn known<'i>(
     candidate: &Index,
     indexes: impl Iterator<Item = &'i Index>,
 ) -> Result<Option<Known<'i>>> {

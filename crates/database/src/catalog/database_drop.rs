@@ -303,7 +303,9 @@ mod tests {
                     .clean_in_turns("db", &Operation::default())
             });
             // The cleaner has come to the collection.
-            while holds.try_shared(first).is_ok() {
+            let now = Some(Duration::ZERO);
+            let free = Operation::default();
+            while holds.shared_within(first, &free, now).unwrap().is_some() {
                 std::thread::yield_now();
             }
             let deadline = Instant::now() + Duration::from_secs(20);

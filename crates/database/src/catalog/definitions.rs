@@ -80,9 +80,10 @@ impl Definitions {
         level: Level,
     ) -> Result<()> {
         let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
+        let name = (self.holds.holds()).exclusive_name(namespace.as_str(), operation)?;
         if let Some(existing) = self.catalog.get(namespace)? {
             if existing.options().as_bytes() == options.as_bytes() {
-                drop(ddl);
+                drop((name, ddl));
                 return self.commits.settle(None, level);
             }
             return Err(Error::NamespaceExists(format!(
@@ -90,7 +91,7 @@ impl Definitions {
             )));
         }
         let lsn = self.create_unlocked(namespace, options, operation)?;
-        drop(ddl);
+        drop((name, ddl));
         self.commits.settle(Some(lsn), level)
     }
 
@@ -105,6 +106,8 @@ impl Definitions {
                 return Ok(collection);
             }
             let _ddl = self.holds.lock_ddl(namespace.database(), operation)?;
+            // A transaction that makes this collection is waited for.
+            let _name = (self.holds.holds()).exclusive_name(namespace.as_str(), operation)?;
             if self.catalog.get(namespace)?.is_none() {
                 self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
             }
@@ -145,6 +148,7 @@ impl Definitions {
             // The source may be older than the drop of a database of that name.
             self.clean_database(to.database(), operation)?;
         }
+        let name = (self.holds.holds()).exclusive_name(to.as_str(), operation)?;
         let Some((source, hold)) = self.holds.hold_exclusive(from, operation)? else {
             return Err(Error::NamespaceNotFound(format!(
                 "source namespace `{from}` does not exist"
@@ -171,7 +175,7 @@ impl Definitions {
             stage_mark(index, to, &mut batch);
         }
         let lsn = self.commits.commit(&Header::SYSTEM_ONLY, &batch)?;
-        drop((target, hold, ddl));
+        drop((target, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
     }
 
@@ -365,6 +369,7 @@ impl Definitions {
         self.put_entry(collection, &kept, 0, batch)
     }
 
+    /// The caller has the DDL mutex of the database and holds the name.
     fn create_unlocked(
         &self,
         namespace: &Namespace,
@@ -373,18 +378,7 @@ impl Definitions {
     ) -> Result<u64> {
         let mut batch = WriteBatch::new();
         self.stage_dead(namespace, operation, &mut batch)?;
-        let ident = self.commits.allocate_ident();
-        let capped = options.get("capped").is_some_and(|value| value.is_truthy());
-        let id_index = if capped {
-            let ident = self.commits.allocate_ident();
-            let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
-            index.unique = true;
-            Some(index)
-        } else {
-            None
-        };
-        let indexes: Vec<&Index> = id_index.iter().collect();
-        let entry = new_entry(ident, new_uuid(), options, &indexes);
+        let entry = self.first_entry(options)?;
         batch.put(
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
@@ -396,6 +390,23 @@ impl Definitions {
             },
             &batch,
         )
+    }
+
+    /// The catalog entry of a collection that is made with these options. Its idents are given out here: whoever commits the
+    /// entry says so (`ALLOCATED`), and those of an entry that is not committed stay unused.
+    pub(crate) fn first_entry(&self, options: RawDocument<'_>) -> Result<Document> {
+        let ident = self.commits.allocate_ident();
+        let capped = options.get("capped").is_some_and(|value| value.is_truthy());
+        let id_index = if capped {
+            let ident = self.commits.allocate_ident();
+            let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
+            index.unique = true;
+            Some(index)
+        } else {
+            None
+        };
+        let indexes: Vec<&Index> = id_index.iter().collect();
+        Ok(new_entry(ident, new_uuid(), options, &indexes))
     }
 
     fn drop_unlocked(

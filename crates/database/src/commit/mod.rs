@@ -91,7 +91,8 @@
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! A DDL mutex; the hold of a database (units of several pieces, dropDatabase); the hold of a collection; record locks,
+//! A DDL mutex; the hold of a database (units of several pieces, dropDatabase); the hold of a name under which a collection
+//! is made; the hold of a collection; record locks,
 //! sorted; unique-key locks, sorted; the turn of a large batch. A large insert into a capped collection, which is held
 //! exclusively, takes its turn before the hold; there the wait for either ends after a short time (`large_batches`). Then
 //! inside the journal: the turn with the appender, the queue, those of the log. Then in `apply`: this struct's batch, the

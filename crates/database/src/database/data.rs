@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_journal::Level;
+use quarry_storage::WriteBatch;
 use quarry_timing::Phase;
 
 use super::Database;
@@ -17,7 +18,9 @@ use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 use crate::snapshot::collection_snapshot::CollectionSnapshot;
 use crate::upkeep::validate::{ValidateReport, validate};
-use crate::write::{Compute, Inserted, Modified, UnitReader, UnitReads, WriteUnit};
+use crate::write::{
+    Compute, Inserted, Modified, Transaction, TransactionCounters, UnitReads, WriteUnit,
+};
 
 impl Database {
     /// The collection that the name means now, if there is one.
@@ -80,23 +83,52 @@ impl Database {
             .modify_piece(operation, namespace, expected, record_keys, level, compute)
     }
 
-    /// Begins a unit of several pieces, which is committed as a whole by `commit`. It may outlive the operation and its
-    /// thread; dropped, it has changed nothing. It waits for nobody: what others have locked is a WriteConflict.
-    pub fn begin(
+    /// Begins a transaction, in which operations work by a [`Scope`](crate::Scope). Its snapshot is made here.
+    pub fn begin_transaction(&self, operation: &Operation) -> Result<Arc<Transaction>> {
+        self.writer.begin_transaction(operation).map(Arc::new)
+    }
+
+    /// Commits a transaction and ends it, whatever comes of that; none if it has changed nothing. `session` are puts of
+    /// system keys for the same batch, which are left out with a transaction that has changed nothing. Answers
+    /// NoSuchTransaction for one that has ended, and the error of a statement that ended with one. The caller settles.
+    pub fn commit_transaction(
         &self,
+        transaction: &Transaction,
         operation: &Operation,
-        reads: UnitReads,
         level: Level,
-    ) -> Result<WriteUnit> {
-        self.writer.begin(operation, reads, level)
+        session: &WriteBatch,
+    ) -> Result<Option<u64>> {
+        transaction.commit(|unit| self.writer.commit(unit, operation, level, session))
     }
 
-    /// The reader of the unit: it sees the unit's own writes over the latest state or its snapshot.
-    pub fn unit_reader<'u>(&self, unit: &'u WriteUnit) -> Result<UnitReader<'u>> {
-        self.writer.reader(unit)
+    /// The figures of transactions since the start.
+    pub fn transaction_counters(&self) -> TransactionCounters {
+        self.writer.transaction_counters()
     }
 
-    /// Like `insert_piece`, but stages in a unit; the collection must exist.
+    /// Sets MongoDB's `maxTransactionLockRequestTimeoutMillis`: how long a transaction waits for a collection whose
+    /// definition is being changed. Below zero it waits without an end.
+    pub fn set_transaction_lock_patience_ms(&self, ms: i64) {
+        self.writer.set_patience_ms(ms);
+    }
+
+    /// Begins a unit of several pieces, which is committed as a whole by `commit`. It may outlive the operation and its
+    /// thread; dropped, it has changed nothing. What others have locked is a WriteConflict.
+    pub fn begin(&self, operation: &Operation, reads: UnitReads) -> Result<WriteUnit> {
+        self.writer.begin(operation, reads)
+    }
+
+    /// A snapshot of a collection as a unit sees it now; none if there is no such collection.
+    pub fn snapshot_in(
+        &self,
+        unit: &mut WriteUnit,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Option<CollectionSnapshot>> {
+        self.writer.snapshot_in(unit, namespace, operation)
+    }
+
+    /// Like `insert_piece`, but stages in a unit, which makes the collection if there is none.
     pub fn insert_in(
         &self,
         unit: &mut WriteUnit,
@@ -124,9 +156,15 @@ impl Database {
     }
 
     /// Commits what a unit has staged, and ends it; none if it has changed nothing. Answers the error of a statement that has
-    /// ended with one, and commits nothing.
-    pub fn commit(&self, unit: WriteUnit, operation: &Operation) -> Result<Option<u64>> {
-        self.writer.commit(unit, operation)
+    /// ended with one, and commits nothing. `level` says how the record is handed to the journal; the caller settles.
+    pub fn commit(
+        &self,
+        unit: WriteUnit,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<Option<u64>> {
+        let session = WriteBatch::new();
+        self.writer.commit(unit, operation, level, &session)
     }
 
     /// Returns when what is committed up to `lsn` has reached `level`.

@@ -4,6 +4,7 @@ mod data;
 mod definitions;
 mod identity;
 mod options;
+mod scope;
 mod state;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use crate::write::{WriteParts, Writer};
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
 pub use options::{Options, Shortcuts};
+pub use scope::Scope;
 
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
 /// The engine's last flush, and what it waits for, may take so long.
@@ -44,7 +46,7 @@ const CLOSE_TICK: Duration = Duration::from_millis(10);
 
 /// An open database: the parts, each with its fields private to its wing, and the threads that work for it.
 ///
-/// Lock order: a DDL mutex, the hold of a database, a hold, record locks, unique-key locks, the turn of a large batch, then
+/// Lock order: a DDL mutex, the hold of a database, that of a name, a hold, record locks, unique-key locks, the turn of a large batch, then
 /// the commit path. A large insert into a capped collection has its turn before the hold, and waits for the hold for a
 /// short time only.
 pub struct Database {

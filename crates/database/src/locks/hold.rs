@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
@@ -59,28 +59,81 @@ impl Default for Holds {
     }
 }
 
+/// How long one wait lasts: to the next look at the operation, or to the end of the patience.
+fn tick(until: Option<Instant>) -> Duration {
+    until.map_or(INTERRUPT_TICK, |until| {
+        let left = until.saturating_duration_since(Instant::now());
+        left.min(INTERRUPT_TICK)
+    })
+}
+
 impl Ident {
-    /// The ident by which a database is held: its name's hash, where no collection's ident is, since those count up from
-    /// the lowest. Two databases with one hash share a hold, which costs a wait.
-    fn of_database(name: &str) -> Ident {
+    /// The ident by which a database or the name of a collection is held: the name's hash, where no collection's ident
+    /// is, since those count up from the lowest. Two names with one hash share a hold, which costs a wait.
+    fn of_name(name: &str) -> Ident {
         Ident(lock_hash(name.as_bytes()) | 1 << 63)
     }
 }
 
 impl Holds {
     /// Holds a database for a unit of several pieces; whoever drops the database waits for it. A single piece does not
-    /// need it: it is visible as a whole before the drop or not at all after it. Answers WriteConflict instead of waiting.
-    pub fn try_shared_database(&self, name: &str) -> Result<Hold<'_>> {
-        self.try_shared(Ident::of_database(name))
+    /// need it: it is visible as a whole before the drop or not at all after it. None where the patience was over first.
+    pub fn shared_database_within(
+        &self,
+        name: &str,
+        operation: &Operation,
+        patience: Option<Duration>,
+    ) -> Result<Option<Hold<'_>>> {
+        self.shared_within(Ident::of_name(name), operation, patience)
+    }
+
+    /// Holds the name under which nothing is yet, so that nobody else makes a collection there. Taken behind the DDL mutex,
+    /// and before the hold of a collection.
+    pub fn exclusive_name(&self, namespace: &str, operation: &Operation) -> Result<Hold<'_>> {
+        self.exclusive(Ident::of_name(namespace), operation)
+    }
+
+    /// Like `exclusive_name`, but gives up after `patience`, if that has an end.
+    pub fn exclusive_name_within(
+        &self,
+        namespace: &str,
+        operation: &Operation,
+        patience: Option<Duration>,
+    ) -> Result<Option<Hold<'_>>> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        self.exclusive_until(Ident::of_name(namespace), operation, until)
     }
 
     /// Waits for the units of several pieces that write to a database, and lets no other one in. Taken behind the DDL
     /// mutex and before the hold of a collection.
     pub fn exclusive_database(&self, name: &str, operation: &Operation) -> Result<Hold<'_>> {
-        self.exclusive(Ident::of_database(name), operation)
+        self.exclusive(Ident::of_name(name), operation)
     }
 
     pub fn shared(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
+        let hold = self.shared_until(ident, operation, None)?;
+        Ok(hold.expect("a wait without an end is over only when the hold is there"))
+    }
+
+    /// Like `shared`, but gives up after `patience`, if that has an end: two who hold one collection each and wait for the
+    /// other's would wait for ever.
+    pub fn shared_within(
+        &self,
+        ident: Ident,
+        operation: &Operation,
+        patience: Option<Duration>,
+    ) -> Result<Option<Hold<'_>>> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        self.shared_until(ident, operation, until)
+    }
+
+    #[inline]
+    fn shared_until(
+        &self,
+        ident: Ident,
+        operation: &Operation,
+        until: Option<Instant>,
+    ) -> Result<Option<Hold<'_>>> {
         let shard = self.shard(ident);
         let mut states = shard.states.lock();
         let mut waits = None;
@@ -89,33 +142,20 @@ impl Holds {
             if !state.exclusive && state.exclusive_waiting == 0 {
                 state.shared += 1;
                 state.holder = quarry_timing::tag();
-                return Ok(Hold {
+                return Ok(Some(Hold {
                     holds: self,
                     ident,
                     exclusive: false,
-                });
+                }));
             }
             waits.get_or_insert_with(|| quarry_timing::phase(Phase::LockWait));
             quarry_timing::name(Work::LockHolder, state.holder);
-            shard.released.wait_for(&mut states, INTERRUPT_TICK);
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+            shard.released.wait_for(&mut states, tick(until));
             operation.check()?;
         }
-    }
-
-    /// Like `shared`, but answers WriteConflict instead of waiting.
-    pub fn try_shared(&self, ident: Ident) -> Result<Hold<'_>> {
-        let mut states = self.shard(ident).states.lock();
-        let state = states.entry(ident).or_default();
-        if state.exclusive || state.exclusive_waiting > 0 {
-            return Err(Error::WriteConflict);
-        }
-        state.shared += 1;
-        state.holder = quarry_timing::tag();
-        Ok(Hold {
-            holds: self,
-            ident,
-            exclusive: false,
-        })
     }
 
     pub fn exclusive(&self, ident: Ident, operation: &Operation) -> Result<Hold<'_>> {
@@ -157,7 +197,7 @@ impl Holds {
             }
             waits.get_or_insert_with(|| quarry_timing::phase(Phase::LockWait));
             quarry_timing::name(Work::LockHolder, state.holder);
-            shard.released.wait_for(&mut states, INTERRUPT_TICK);
+            shard.released.wait_for(&mut states, tick(until));
             let checked = operation.check();
             if checked.is_err() || until.is_some_and(|until| Instant::now() >= until) {
                 let state = states.entry(ident).or_default();

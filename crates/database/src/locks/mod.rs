@@ -13,6 +13,8 @@ pub(crate) mod record_locks;
 pub(crate) mod unit_locks;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use crate::snapshot::epochs::Epochs;
 use hold::Holds;
@@ -31,7 +33,12 @@ pub(crate) struct WriteLocks {
     pub uniques: LockTable,
     pub large_batches: LargeBatches,
     pub recent_changes: RecentChanges,
+    /// How long a unit of several pieces waits for the hold of a collection; below zero without an end.
+    patience_ms: AtomicI64,
 }
+
+/// MongoDB's default of `maxTransactionLockRequestTimeoutMillis`.
+const PATIENCE_MS: i64 = 5;
 
 impl WriteLocks {
     pub fn new(epochs: Arc<Epochs>, holds: Arc<Holds>) -> WriteLocks {
@@ -42,6 +49,17 @@ impl WriteLocks {
             uniques: LockTable::default(),
             large_batches: LargeBatches::default(),
             recent_changes: RecentChanges::default(),
+            patience_ms: AtomicI64::new(PATIENCE_MS),
         }
+    }
+
+    /// How long a unit of several pieces waits for the hold of a collection; none is without an end.
+    pub fn patience(&self) -> Option<Duration> {
+        let ms = self.patience_ms.load(Ordering::Relaxed);
+        u64::try_from(ms).ok().map(Duration::from_millis)
+    }
+
+    pub fn set_patience_ms(&self, ms: i64) {
+        self.patience_ms.store(ms, Ordering::Relaxed);
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! They end together when this is dropped, on whatever thread that happens. A unit of one piece borrows the tables and
 //! waits for what others have. A unit of several pieces shares them, so that it can outlive the command that began it, and
-//! the thread; it never waits for a lock, since two such units could wait for each other: it answers WriteConflict.
+//! the thread; it never waits for a lock, since two such units could wait for each other: it answers WriteConflict. For
+//! the hold of a collection, which only a change of its definition keeps from it, it waits a few milliseconds
+//! (`WriteLocks::patience`), and then answers LockTimeout.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -12,6 +15,7 @@ use smallvec::SmallVec;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;
+use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
 use crate::locks::hold::Hold;
 use crate::locks::record_locks::LockTable;
@@ -63,16 +67,42 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
         }
     }
 
-    /// Shares the collection and its database with other writers; for a unit of several pieces, at most once.
-    pub fn try_hold(&mut self, database: &str, ident: Ident) -> Result<()> {
+    /// Shares the collection and its database with other writers; for a unit of several pieces, at most once each.
+    pub fn hold_within_patience(
+        &mut self,
+        database: &str,
+        ident: Ident,
+        operation: &Operation,
+    ) -> Result<()> {
         if self.holds.iter().any(|(held, _)| *held == ident) {
             return Ok(());
         }
-        // Once a collection: each counts, and each is given back.
-        let database = self.tables.holds.try_shared_database(database)?;
-        let collection = self.tables.holds.try_shared(ident)?;
-        self.holds.push(database.into_parts());
-        self.holds.push(collection.into_parts());
+        self.hold_database(database, operation)?;
+        let (holds, patience) = (&self.tables.holds, self.tables.patience());
+        let held = holds.shared_within(ident, operation, patience)?;
+        let held = held.ok_or_else(|| lock_timeout(patience))?.into_parts();
+        self.holds.push(held);
+        Ok(())
+    }
+
+    /// Keeps others from making a collection of that name, in which there is none.
+    pub fn hold_name(&mut self, namespace: &Namespace, operation: &Operation) -> Result<()> {
+        self.hold_database(namespace.database(), operation)?;
+        let patience = self.tables.patience();
+        let held =
+            (self.tables.holds).exclusive_name_within(namespace.as_str(), operation, patience)?;
+        // Only somebody who makes the collection can be in the way.
+        let held = held.ok_or(Error::WriteConflict)?.into_parts();
+        self.holds.push(held);
+        Ok(())
+    }
+
+    /// Each hold counts, and each is given back: once a collection is simpler than once a database, and costs little.
+    fn hold_database(&mut self, database: &str, operation: &Operation) -> Result<()> {
+        let (holds, patience) = (&self.tables.holds, self.tables.patience());
+        let held = holds.shared_database_within(database, operation, patience)?;
+        let held = held.ok_or_else(|| lock_timeout(patience))?.into_parts();
+        self.holds.push(held);
         Ok(())
     }
 
@@ -109,6 +139,14 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
     ) -> Result<()> {
         self.uniques.lock(&self.tables.uniques, hashes, operation)
     }
+}
+
+fn lock_timeout(patience: Option<Duration>) -> Error {
+    let ms = patience.map_or(0, |patience| patience.as_millis());
+    let message = format!(
+        "Unable to acquire the lock of a collection within a max lock request timeout of '{ms}ms' milliseconds."
+    );
+    Error::invalid(ErrorCode::LOCK_TIMEOUT, message)
 }
 
 impl Hashes {

@@ -1,9 +1,12 @@
 //! One snapshot of one collection, for as long as a batch of results takes.
+//!
+//! Every plan reads through this type, inside a transaction and outside of one. In a transaction the snapshot is the
+//! transaction's, and what the transaction has staged lies over it.
 
 use std::sync::Arc;
 
 use quarry_bson::RawValue;
-use quarry_storage::{Cursor, KeyRange};
+use quarry_storage::{Cursor, KeyRange, Overlay};
 
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, IndexCatalog};
@@ -20,6 +23,8 @@ pub struct CollectionSnapshot {
     pub collection: Arc<Collection>,
     catalog: Arc<Catalog>,
     snapshot: ReadSnapshot,
+    /// What the transaction that reads has staged; none outside of one.
+    staged: Option<Overlay>,
 }
 
 impl CollectionSnapshot {
@@ -42,8 +47,24 @@ impl CollectionSnapshot {
                     collection,
                     catalog: Arc::clone(catalog),
                     snapshot,
+                    staged: None,
                 }));
             }
+        }
+    }
+
+    /// A collection that a transaction holds, in the transaction's snapshot and with what it has staged so far.
+    pub(crate) fn in_transaction(
+        collection: Arc<Collection>,
+        catalog: &Arc<Catalog>,
+        snapshot: ReadSnapshot,
+        staged: Overlay,
+    ) -> CollectionSnapshot {
+        CollectionSnapshot {
+            collection,
+            catalog: Arc::clone(catalog),
+            snapshot,
+            staged: Some(staged),
         }
     }
 
@@ -54,6 +75,11 @@ impl CollectionSnapshot {
 
     /// Reads a record or an index entry.
     pub fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        if let Some(staged) = &self.staged
+            && let Some(value) = staged.peek(key)
+        {
+            return Ok(value.map(read).is_some());
+        }
         match key.starts_with(self.collection.prefix.as_bytes()) {
             true => self.snapshot.get_record(key, read),
             false => self.snapshot.get(key, read),
@@ -62,7 +88,14 @@ impl CollectionSnapshot {
 
     /// A cursor over the records or index entries in `range`.
     pub fn cursor(&self, range: KeyRange) -> Result<Box<dyn Cursor + '_>> {
-        self.snapshot.cursor(range)
+        match &self.staged {
+            // Another collection's staged writes, or another index's, cost this cursor nothing.
+            Some(staged) if staged.touches(&range) => {
+                let beneath = self.snapshot.cursor(range.clone())?;
+                Ok(staged.cursor_over(range, beneath))
+            }
+            _ => self.snapshot.cursor(range),
+        }
     }
 
     /// The record key of the document with this `_id`, if it is there.

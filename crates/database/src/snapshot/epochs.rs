@@ -78,6 +78,20 @@ impl Epochs {
     }
 }
 
+impl Epoch {
+    /// Another membership in the generation that this one keeps open, however long ago that began.
+    pub fn share(&self) -> Epoch {
+        let counter = self.epochs.counter(self.generation, self.shard);
+        let before = counter.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "this membership is counted");
+        Epoch {
+            epochs: Arc::clone(&self.epochs),
+            generation: self.generation,
+            shard: self.shard,
+        }
+    }
+}
+
 impl Epoch<&Epochs> {
     /// Leaves the membership to somebody who keeps it longer than a borrow lasts, and who must call `Epochs::leave` with
     /// what this returns: generation and shard.
@@ -122,6 +136,21 @@ mod tests {
         assert!(epochs.old_is_empty());
         drop(new);
         assert!(epochs.advance());
+    }
+
+    #[test]
+    fn a_shared_epoch_holds_open_the_generation_that_it_is_of() {
+        let epochs = Arc::new(Epochs::default());
+        let old = Epochs::enter(Arc::clone(&epochs));
+        assert!(epochs.advance());
+        let shared = old.share();
+        drop(old);
+        assert!(
+            !epochs.old_is_empty(),
+            "its generation began before the current one"
+        );
+        drop(shared);
+        assert!(epochs.old_is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) struct ReadSnapshot {
     // Dropped in this order: the snapshot before the epoch that protects it.
     snapshot: Box<dyn Snapshot>,
     records: Option<CachedRecords>,
-    _epoch: Epoch,
+    epoch: Epoch,
 }
 
 /// The cache of records as one snapshot reads it.
@@ -91,7 +91,7 @@ impl Reads {
         Ok(ReadSnapshot {
             snapshot: self.engine.snapshot()?,
             records,
-            _epoch: epoch,
+            epoch,
         })
     }
 
@@ -116,6 +116,16 @@ impl Reads {
 }
 
 impl ReadSnapshot {
+    /// Another snapshot of the same moment, which may be read on another thread and outlive this one.
+    pub fn share(&mut self) -> Result<ReadSnapshot> {
+        let records = self.records.as_ref().map(CachedRecords::share);
+        Ok(ReadSnapshot {
+            snapshot: self.snapshot.share()?,
+            records,
+            epoch: self.epoch.share(),
+        })
+    }
+
     /// Reads the value of an index entry or a system key; false if there is none.
     pub fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
         Ok(self.snapshot.get(key, read)?)
@@ -141,6 +151,14 @@ impl CachedRecords {
         CachedRecords {
             cache: Arc::clone(cache),
             reader: cache.snapshot(),
+            left: Cell::new(READS_KEPT_MAX),
+        }
+    }
+
+    fn share(&self) -> CachedRecords {
+        CachedRecords {
+            cache: Arc::clone(&self.cache),
+            reader: self.reader,
             left: Cell::new(READS_KEPT_MAX),
         }
     }

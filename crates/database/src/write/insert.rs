@@ -94,7 +94,8 @@ impl Writer {
 }
 
 impl Writer {
-    /// Stages an insert of documents, each with its `_id` first, in a unit; what is refused is left out of it.
+    /// Stages an insert of documents, each with its `_id` first, in a unit, which makes the collection if there is none;
+    /// what is refused is left out of it.
     pub fn insert_in(
         &self,
         unit: &mut WriteUnit,
@@ -104,13 +105,15 @@ impl Writer {
         ordered: bool,
     ) -> Result<Inserted> {
         unit.run(|unit| {
-            let collection = self.hold_in_unit(unit, namespace)?;
+            let collection = self.collection_to_write(unit, namespace, operation)?;
             let index_catalog = self.parts.catalog.index_catalog(&collection)?;
             let mut insert = InsertPiece::new(self, &collection, index_catalog, documents, ordered);
             insert.prepare(&mut unit.unit, operation)?;
+            let marks = insert.marks.iter().copied();
+            self.mark_now(unit, &collection, index_catalog, marks)?;
             let piece = insert.stage();
             let inserted = piece.documents.unsigned_abs();
-            unit.add(&collection, piece)?;
+            unit.add(&collection, index_catalog, piece)?;
             Ok(Inserted {
                 inserted,
                 errors: insert.into_errors(),

@@ -11,27 +11,30 @@ mod hostile_keys;
 mod insert;
 mod modified_keys;
 mod modify;
+mod open_transactions;
+mod transaction;
 pub(crate) mod unique_check;
 pub(crate) mod unit;
+mod unit_collections;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quarry_journal::{Level, Until};
-use quarry_storage::Engine;
+use quarry_storage::{Engine, WriteBatch};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::build::builds::Builds;
 use crate::catalog::cache::Catalog;
-use crate::catalog::collection::Collection;
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::definitions::Definitions;
+use crate::commit::Counts;
 use crate::commit::commits::Commits;
-use crate::commit::payload::{Delta, Header, OperationKind, SYSTEM, now_ms};
-use crate::error::{Error, Result};
-use crate::error_code::ErrorCode;
+use crate::commit::payload::{ALLOCATED, Delta, Header, OperationKind, SYSTEM, now_ms};
+use crate::error::Result;
 use crate::keyspace::ident::Ident;
-use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
 use crate::locks::large_batches::Admitted;
 use crate::operation::Operation;
@@ -39,8 +42,11 @@ use crate::snapshot::reads::Reads;
 
 pub use insert::Inserted;
 pub use modify::{Change, Compute, Modified};
+use open_transactions::OpenTransactions;
+pub use open_transactions::{STAGED_BYTES_MAX, TransactionCounters};
+pub use transaction::Transaction;
 use unit::Piece;
-pub use unit::{UnitReader, UnitReads, WriteUnit};
+pub use unit::{TRANSACTION_BYTES_MAX, UnitReads, WriteUnit};
 
 /// Documents and bytes that one commit takes at most.
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
@@ -66,6 +72,7 @@ pub struct Writer {
     /// The last RecordId that each capped collection has given. Read and changed under its exclusive hold.
     record_ids: Mutex<FxHashMap<Ident, u64>>,
     keeps_locks_over_sync: bool,
+    transactions: Arc<OpenTransactions>,
 }
 
 impl Writer {
@@ -74,7 +81,18 @@ impl Writer {
             parts,
             record_ids: Mutex::default(),
             keeps_locks_over_sync,
+            transactions: Arc::default(),
         }
+    }
+
+    /// The figures of transactions since the start.
+    pub fn transaction_counters(&self) -> TransactionCounters {
+        self.transactions.counters()
+    }
+
+    /// Sets how long a unit of several pieces waits for the hold of a collection; below zero it waits without an end.
+    pub fn set_patience_ms(&self, ms: i64) {
+        self.parts.locks.set_patience_ms(ms);
     }
 
     #[cfg(test)]
@@ -150,40 +168,65 @@ impl Writer {
     }
 
     /// Begins a unit of several pieces.
-    pub fn begin(&self, operation: &Operation, over: UnitReads, level: Level) -> Result<WriteUnit> {
+    pub fn begin(&self, operation: &Operation, over: UnitReads) -> Result<WriteUnit> {
         operation.check()?;
         let commits = &self.parts.commits;
         let applied_lsn = || commits.path().applied_lsn();
-        WriteUnit::begin(
-            &self.parts.locks,
-            &self.parts.reads,
-            applied_lsn,
-            over,
-            level,
-        )
+        WriteUnit::begin(&self.parts.locks, &self.parts.reads, applied_lsn, over)
     }
 
-    /// The reader of a unit.
-    pub fn reader<'u>(&self, unit: &'u WriteUnit) -> Result<UnitReader<'u>> {
-        unit.reader(&self.parts.reads)
+    /// Begins a transaction, whose snapshot is made here.
+    pub fn begin_transaction(&self, operation: &Operation) -> Result<Transaction> {
+        // Not above what the snapshot has.
+        let lsn = self.parts.commits.path().applied_lsn();
+        let unit = self.begin(operation, UnitReads::Snapshot)?;
+        Ok(Transaction::new(unit, lsn, &self.transactions))
+    }
+
+    /// The documents of a collection and their bytes, as a unit sees them.
+    pub fn counts_in(&self, unit: &WriteUnit, ident: Ident) -> Result<Counts> {
+        unit.counts(ident, || self.parts.commits.counts(ident))
+    }
+
+    /// Reads a record of a collection that a unit holds; false if there is none.
+    pub fn get_record_in(
+        &self,
+        unit: &WriteUnit,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        unit.get_record(&self.parts.reads, key, read)
     }
 
     /// Commits everything that a unit has staged as one record, and gives its locks back. None if it has changed nothing.
-    /// Where one of its statements has ended with an error, nothing is committed and that error is answered.
-    pub fn commit(&self, mut unit: WriteUnit, operation: &Operation) -> Result<Option<u64>> {
+    /// `session` are puts of system keys that go with it into the same batch; with a unit that has changed nothing they are
+    /// left out. Where one of its statements has ended with an error, nothing is committed and that error is answered.
+    pub fn commit(
+        &self,
+        mut unit: WriteUnit,
+        operation: &Operation,
+        level: Level,
+        session: &WriteBatch,
+    ) -> Result<Option<u64>> {
         unit.check()?;
-        let Some(whole) = unit.take_whole() else {
+        operation.check()?;
+        let Some(mut whole) = unit.take_whole() else {
             return Ok(None);
         };
+        whole.batch.append(session);
         let header = Header {
-            flags: if whole.has_marks { SYSTEM } else { 0 },
+            flags: if whole.makes_collections {
+                SYSTEM | ALLOCATED
+            } else {
+                0
+            },
             wall_ms: now_ms(),
             collection: whole.collection,
             deltas: &whole.deltas,
             operations: &whole.operations,
         };
         let _admitted = self.admit(whole.batch.bytes_len(), operation)?;
-        let syncing = (unit.level == Level::Durable).then_some(Until::Applied);
+        let syncing = (level == Level::Durable).then_some(Until::Applied);
         let lsn = self
             .parts
             .commits
@@ -192,22 +235,31 @@ impl Writer {
         Ok(Some(lsn))
     }
 
-    /// A collection that exists, held for the rest of the unit.
-    fn hold_in_unit(&self, unit: &mut WriteUnit, namespace: &Namespace) -> Result<Arc<Collection>> {
-        loop {
-            let Some(collection) = self.parts.catalog.get(namespace)? else {
-                let message =
-                    format!("the collection `{namespace}` is not created in a transaction");
-                return Err(Error::invalid(
-                    ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
-                    message,
-                ));
-            };
-            unit.hold(&collection)?;
-            // Otherwise it went or changed before the hold, or the catalog's cache has forgotten it meanwhile.
-            if self.parts.catalog.is_current(&collection)? {
-                return Ok(collection);
+    /// Commits, apart from the unit that is about to put the entries, that indexes of a collection meet arrays or cut keys.
+    /// Every plan from here on knows it, in the unit too. A collection that the unit makes has its marks in the unit:
+    /// nobody else plans over it.
+    fn mark_now(
+        &self,
+        unit: &WriteUnit,
+        collection: &Collection,
+        index_catalog: &IndexCatalog,
+        marks: impl Iterator<Item = (usize, u64)>,
+    ) -> Result<()> {
+        let mut new: SmallVec<[(usize, u64); 4]> = SmallVec::new();
+        for (number, components) in marks {
+            match new.iter_mut().find(|(known, _)| *known == number) {
+                Some((_, known)) => *known |= components,
+                None => new.push((number, components)),
             }
         }
+        if unit.made(&collection.namespace).is_some() {
+            return Ok(());
+        }
+        let mut piece = Piece::default();
+        for (number, components) in new {
+            piece.mark_multikey(&index_catalog.indexes[number], components);
+        }
+        self.commit_piece(Level::Written, collection, piece, Until::Applied)
+            .map(drop)
     }
 }

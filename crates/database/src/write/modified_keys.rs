@@ -111,6 +111,12 @@ impl ModifiedKeys {
         self.old.bytes.len() + self.new.bytes.len()
     }
 
+    /// The components that the new entries mark, by the number of the index.
+    pub(super) fn marks(&self) -> impl Iterator<Item = (usize, u64)> {
+        let marks = self.marks.iter();
+        marks.map(|(_, number, components)| (*number, *components))
+    }
+
     /// The hashes of all unique keys, to be locked by one call.
     pub(super) fn lock_hashes(&self, index_catalog: &IndexCatalog) -> SmallVec<[u64; 4]> {
         lock_hashes(index_catalog, &[&self.old, &self.new])

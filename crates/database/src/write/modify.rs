@@ -97,15 +97,17 @@ impl Writer {
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
         unit.run(|unit| {
-            let collection = self.hold_in_unit(unit, namespace)?;
+            let collection = self.collection_to_write(unit, namespace, operation)?;
             if collection.ident != expected {
                 return Err(has_gone(namespace));
             }
             let index_catalog = self.parts.catalog.index_catalog(&collection)?;
             let mut change = ModifyPiece::new(&collection, index_catalog, record_keys);
             change.prepare(self, &mut unit.unit, compute, operation)?;
+            let marks = change.keys.marks();
+            self.mark_now(unit, &collection, index_catalog, marks)?;
             let piece = change.stage();
-            unit.add(&collection, piece)?;
+            unit.add(&collection, index_catalog, piece)?;
             Ok(change.outcome)
         })
     }

@@ -11,39 +11,43 @@
 //! only be given up: its commit answers that error. A refused document (a unique key that is taken) is no such error; whoever
 //! runs the unit decides about it.
 //!
-//! Left out, and wanted by transactions:
-//! - creating collections and writing to capped ones from a unit of several pieces;
-//! - counts that see what it has staged;
-//! - its own multikey marks: they are in what it commits, and a plan made before that does not know them, so that an index
-//!   scan over its own new arrays would take the index for one without;
-//! - reads of `query`: they run over a `CollectionSnapshot`, not yet over the reader of a unit;
-//! - a place for a session's record in the same journal record: only what a unit stages in collections is there, and a unit
-//!   of one piece has no place for it at all;
-//! - a bound on the age of a unit: its locks, epoch and snapshot last until somebody drops it.
+//! What a unit of several pieces does not stage:
+//! - *Multikey marks* of a collection that others see. They are committed at once and apart from the unit
+//!   (`Writer::mark_now`), so that every plan made in the unit knows them; a mark too many, of a unit that is given up,
+//!   only makes plans more careful.
+//! - Writes to capped collections, which are refused as MongoDB refuses them.
+//!
+//! A collection that a unit makes is its own until the commit (`unit_collections`): nobody else finds it, and its name is
+//! held, so that nobody makes another one there.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use quarry_journal::Level;
-use quarry_storage::{Cursor, KeyRange, Overlay, WriteBatch};
+use quarry_bson::Document;
+use quarry_storage::{Overlay, WriteBatch};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::catalog::collection::Collection;
+use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::commit::payload::{Delta, OperationKind};
+use crate::commit::{Counts, decode_counts};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
 use crate::locks::recent_changes::OpenSnapshot;
 use crate::locks::record_locks::lock_hash;
 use crate::locks::unit_locks::UnitLocks;
+use crate::operation::Operation;
 use crate::snapshot::reads::{ReadSnapshot, Reads};
 
-/// The bytes that a unit of several pieces may stage, keys and values together.
-const UNIT_BYTES_MAX: usize = 64 << 20;
+/// The bytes that a transaction may stage, keys and values together. The journal takes records of 256 MiB: the rest is for
+/// what a record says beside its batch.
+pub const TRANSACTION_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 240 << 20 };
 
 /// The changes that one piece of one collection will commit. Deletes come before puts.
 #[derive(Default)]
@@ -106,8 +110,6 @@ pub(super) struct Unit<L: Deref<Target = WriteLocks>> {
 /// A unit of several pieces. Dropped, it has changed nothing and gives its locks back.
 pub struct WriteUnit {
     pub(super) unit: Unit<Arc<WriteLocks>>,
-    /// The level that its commit will be waited for.
-    pub(super) level: Level,
     /// The error of the first statement that ended with one.
     failed: Option<Error>,
 }
@@ -121,7 +123,10 @@ struct OwnWrites {
     deltas: SmallVec<[Delta; 2]>,
     /// The UUIDs of the collections in `deltas`.
     uuids: SmallVec<[[u8; 16]; 2]>,
-    has_marks: bool,
+    /// The collections that it makes.
+    made: BTreeMap<Namespace, Arc<Collection>>,
+    /// The collections that are in its snapshot what they are now. They stay so while it holds them.
+    compared: FxHashSet<Ident>,
     bytes: usize,
 }
 
@@ -141,7 +146,7 @@ pub(super) struct Whole {
     pub operations: Vec<OperationKind>,
     /// The UUID of the only collection; none where there are several.
     pub collection: Option<[u8; 16]>,
-    pub has_marks: bool,
+    pub makes_collections: bool,
 }
 
 impl<'w> Unit<&'w WriteLocks> {
@@ -159,7 +164,6 @@ impl WriteUnit {
         reads: &Reads,
         applied_lsn: impl Fn() -> u64,
         over: UnitReads,
-        level: Level,
     ) -> Result<WriteUnit> {
         // The epoch of the locks comes first: what the catalog names from here on is not reclaimed.
         let locks = UnitLocks::of_many_pieces(Arc::clone(tables));
@@ -177,7 +181,8 @@ impl WriteUnit {
             existed: BTreeMap::new(),
             deltas: SmallVec::new(),
             uuids: SmallVec::new(),
-            has_marks: false,
+            made: BTreeMap::new(),
+            compared: FxHashSet::default(),
             bytes: 0,
         };
         Ok(WriteUnit {
@@ -185,7 +190,6 @@ impl WriteUnit {
                 locks,
                 own: Some(own),
             },
-            level,
             failed: None,
         })
     }
@@ -217,60 +221,168 @@ impl WriteUnit {
         own.expect("a unit of several pieces is made with it")
     }
 
-    /// Holds a collection for the rest of the unit. Its definition must be the one that the unit's snapshot has.
-    pub(super) fn hold(&mut self, collection: &Collection) -> Result<()> {
-        let namespace = &collection.namespace;
-        if !collection.is_clustered() {
-            let message = format!(
-                "Collection '{namespace}' is a capped collection. Writes in transactions are not allowed on capped collections."
-            );
-            return Err(Error::invalid(
-                ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
-                message,
-            ));
-        }
-        self.unit
-            .locks
-            .try_hold(namespace.database(), collection.ident)?;
-        let Some((snapshot, _)) = self.own().snapshot.as_ref() else {
+    /// Holds a collection for the rest of the unit.
+    pub(super) fn hold(&mut self, collection: &Collection, operation: &Operation) -> Result<()> {
+        let database = collection.namespace.database();
+        (self.unit.locks).hold_within_patience(database, collection.ident, operation)
+    }
+
+    /// Keeps others from making a collection of that name, in which there is none, for the rest of the unit.
+    pub(super) fn hold_name(&mut self, namespace: &Namespace, operation: &Operation) -> Result<()> {
+        self.unit.locks.hold_name(namespace, operation)
+    }
+
+    /// Fails where the unit's snapshot has another collection under that name than the one that the unit holds, or none.
+    pub(super) fn compare(&mut self, collection: &Collection) -> Result<()> {
+        let own = self.own_mut();
+        if own.compared.contains(&collection.ident) {
             return Ok(());
-        };
-        let mut is_same = false;
-        let key = layout::catalog_key(namespace.database(), namespace.collection());
-        snapshot.get(&key, &mut |entry| {
-            is_same = entry == collection.entry.as_bytes();
-        })?;
-        if !is_same {
-            let message = format!(
-                "Unable to read from a snapshot due to pending collection catalog changes to collection '{namespace}'; please retry the operation."
-            );
-            return Err(Error::invalid(ErrorCode::SNAPSHOT_UNAVAILABLE, message));
         }
+        if let Some((snapshot, _)) = &own.snapshot {
+            let entry = entry_in(snapshot, &collection.namespace)?;
+            if entry.as_deref() != Some(collection.entry.as_bytes()) {
+                return Err(snapshot_unavailable(&collection.namespace));
+            }
+        }
+        own.compared.insert(collection.ident);
         Ok(())
     }
 
+    /// Fails where the unit's snapshot has a collection under a name that means none now.
+    pub(super) fn compare_absent(&self, namespace: &Namespace) -> Result<()> {
+        match &self.own().snapshot {
+            Some((snapshot, _)) if entry_in(snapshot, namespace)?.is_some() => {
+                Err(snapshot_unavailable(namespace))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The collection of that name that the unit makes.
+    pub(super) fn made(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
+        self.own().made.get(namespace)
+    }
+
+    /// Stages a collection that the unit makes, or the new entry of one that it has made.
+    pub(super) fn make(&mut self, collection: Collection) -> Result<Arc<Collection>> {
+        let namespace = collection.namespace.clone();
+        let key = layout::catalog_key(namespace.database(), namespace.collection());
+        let own = self.own_mut();
+        let mut batch = WriteBatch::new();
+        batch.put(&key, collection.entry.as_bytes());
+        own.grow(batch.bytes_len())?;
+        own.overlay.extend(&batch);
+        let collection = Arc::new(collection);
+        own.made.insert(namespace, Arc::clone(&collection));
+        Ok(collection)
+    }
+
+    /// The documents of a collection and their bytes, as the unit sees them. `latest` asks for what is committed.
+    pub(super) fn counts(
+        &self,
+        ident: Ident,
+        latest: impl FnOnce() -> Result<Counts>,
+    ) -> Result<Counts> {
+        let own = self.own();
+        let mut counts = Counts::default();
+        match &own.snapshot {
+            None => counts = latest()?,
+            Some((snapshot, _)) => {
+                // Every group carries the counts of the collections that it changes.
+                snapshot.get(&layout::counters_key(ident), &mut |value| {
+                    counts = decode_counts(value);
+                })?;
+            }
+        }
+        if let Some(delta) = own.deltas.iter().find(|delta| delta.ident == ident) {
+            counts.documents = counts.documents.saturating_add_signed(delta.documents);
+            counts.bytes = counts.bytes.saturating_add_signed(delta.bytes);
+        }
+        Ok(counts)
+    }
+
+    /// The bytes that are staged.
+    pub(super) fn staged_bytes(&self) -> usize {
+        self.own().bytes
+    }
+
+    /// The state that reads of the unit see from now until it stages something more: the one beneath, and its own writes.
+    pub(super) fn state(&mut self, reads: &Reads) -> Result<(ReadSnapshot, Overlay)> {
+        let own = self.own_mut();
+        let beneath = match &mut own.snapshot {
+            Some((snapshot, _)) => snapshot.share()?,
+            None => reads.snapshot()?,
+        };
+        Ok((beneath, own.overlay.clone()))
+    }
+
+    /// Reads a record of a collection that the unit holds; false if there is none.
+    pub(super) fn get_record(
+        &self,
+        reads: &Reads,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        let own = self.own();
+        match (own.overlay.peek(key), &own.snapshot) {
+            (Some(value), _) => Ok(value.map(read).is_some()),
+            (None, Some((snapshot, _))) => snapshot.get_record(key, read),
+            (None, None) => reads.get_record(key, read),
+        }
+    }
+
     /// Adds a piece to what the unit will commit.
-    pub(super) fn add(&mut self, collection: &Collection, piece: Piece) -> Result<()> {
-        self.own_mut().add(collection, piece)
+    pub(super) fn add(
+        &mut self,
+        collection: &Collection,
+        index_catalog: &IndexCatalog,
+        piece: Piece,
+    ) -> Result<()> {
+        let own = self.own_mut();
+        debug_assert!(
+            piece.marks.is_empty() || own.made.contains_key(&collection.namespace),
+            "marks that others need are committed before"
+        );
+        // Of a collection that only the unit knows: no record tells its plans.
+        for (ident, component) in &piece.marks {
+            let mut indexes = index_catalog.indexes.iter();
+            if let Some(index) = indexes.find(|index| index.ident == *ident) {
+                index.mark(*component);
+            }
+        }
+        own.add(collection, piece)
     }
 
     /// Everything that was staged; none if nothing was. The locks stay.
     pub(super) fn take_whole(&mut self) -> Option<Whole> {
         self.own_mut().take_whole()
     }
+}
 
-    /// The reader of the unit: it sees the unit's own writes over the latest state or over its snapshot.
-    pub(crate) fn reader<'u>(&'u self, reads: &Reads) -> Result<UnitReader<'u>> {
-        let own = self.own();
-        let base = match &own.snapshot {
-            Some((snapshot, _)) => Base::Kept(snapshot),
-            None => Base::Fresh(reads.snapshot()?),
-        };
-        Ok(UnitReader {
-            base,
-            overlay: &own.overlay,
-        })
-    }
+/// The entry that the catalog had under a name in a snapshot; none if the collection had gone with its database.
+fn entry_in(snapshot: &ReadSnapshot, namespace: &Namespace) -> Result<Option<Vec<u8>>> {
+    let mut entry = None;
+    let key = layout::catalog_key(namespace.database(), namespace.collection());
+    snapshot.get(&key, &mut |bytes| entry = Some(bytes.to_vec()))?;
+    let Some(entry) = entry else {
+        return Ok(None);
+    };
+    let mut dropped = None;
+    let mark = layout::dropped_database_key(namespace.database());
+    snapshot.get(&mark, &mut |value| dropped = layout::read_ident(value))?;
+    let Some(dropped) = dropped else {
+        return Ok(Some(entry));
+    };
+    let document = Document::from_bytes_any_text(entry.clone())?;
+    let collection = Collection::from_entry(namespace.clone(), document)?;
+    Ok((collection.ident >= dropped).then_some(entry))
+}
+
+fn snapshot_unavailable(namespace: &Namespace) -> Error {
+    let message = format!(
+        "Unable to read from a snapshot due to pending collection catalog changes to collection '{namespace}'; please retry the operation."
+    );
+    Error::invalid(ErrorCode::SNAPSHOT_UNAVAILABLE, message)
 }
 
 impl<L: Deref<Target = WriteLocks>> Unit<L> {
@@ -285,17 +397,23 @@ impl<L: Deref<Target = WriteLocks>> Unit<L> {
 }
 
 impl OwnWrites {
+    /// Counts bytes that are about to be staged.
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        let bytes = self.bytes + bytes;
+        if bytes > TRANSACTION_BYTES_MAX {
+            let message = format!("a transaction writes at most {TRANSACTION_BYTES_MAX} bytes");
+            return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
     fn add(&mut self, collection: &Collection, piece: Piece) -> Result<()> {
         // Else the record would name a collection in which nothing has changed, and wake its readers.
         if piece.deletes.is_empty() && piece.puts.is_empty() {
             return Ok(());
         }
-        let bytes = self.bytes + piece.deletes.bytes_len() + piece.puts.bytes_len();
-        if bytes > UNIT_BYTES_MAX {
-            let message = format!("a transaction writes at most {UNIT_BYTES_MAX} bytes");
-            return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
-        }
-        self.bytes = bytes;
+        self.grow(piece.deletes.bytes_len() + piece.puts.bytes_len())?;
         let prefix = collection.prefix.as_bytes();
         let is_record = |op: &quarry_storage::Op<'_>| op.key().starts_with(prefix);
         for op in piece.deletes.iter().filter(is_record) {
@@ -308,7 +426,6 @@ impl OwnWrites {
         }
         self.overlay.extend(&piece.deletes);
         self.overlay.extend(&piece.puts);
-        self.has_marks |= !piece.marks.is_empty();
         let ident = collection.ident;
         let delta = match self.deltas.iter_mut().find(|delta| delta.ident == ident) {
             Some(delta) => delta,
@@ -363,7 +480,7 @@ impl OwnWrites {
             deltas: std::mem::take(&mut self.deltas),
             operations,
             collection,
-            has_marks: self.has_marks,
+            makes_collections: !self.made.is_empty(),
         })
     }
 
@@ -436,52 +553,13 @@ impl<'u> Latest<'u> {
     }
 }
 
-/// A unit's own writes over the state that it reads, as they are when this is made.
-pub struct UnitReader<'u> {
-    base: Base<'u>,
-    overlay: &'u Overlay,
-}
-
-enum Base<'u> {
-    Kept(&'u ReadSnapshot),
-    Fresh(ReadSnapshot),
-}
-
-impl UnitReader<'_> {
-    /// Reads a record or an index entry; false if there is none.
-    pub fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        match self.overlay.peek(key) {
-            Some(Some(value)) => {
-                read(value);
-                Ok(true)
-            }
-            Some(None) => Ok(false),
-            None => self.snapshot().get(key, read),
-        }
-    }
-
-    /// A cursor over `range`, on no key until it is moved.
-    pub fn cursor(&self, range: KeyRange) -> Result<Box<dyn Cursor + '_>> {
-        let beneath = self.snapshot().cursor(range.clone())?;
-        Ok(self.overlay.cursor_over(range, beneath))
-    }
-
-    fn snapshot(&self) -> &ReadSnapshot {
-        match &self.base {
-            Base::Kept(snapshot) => snapshot,
-            Base::Fresh(snapshot) => snapshot,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use quarry_bson::doc;
+    use quarry_journal::Level;
 
     use super::*;
     use crate::database::Database;
-    use crate::keyspace::namespace::Namespace;
-    use crate::operation::Operation;
 
     #[test]
     fn a_piece_that_changes_nothing_leaves_no_trace_in_the_record() {
@@ -492,7 +570,7 @@ mod tests {
         let collections = names
             .each_ref()
             .map(|name| database.collection_or_create(name, &operation).unwrap());
-        let mut unit = (database.begin(&operation, UnitReads::Latest, Level::Written)).unwrap();
+        let mut unit = database.begin(&operation, UnitReads::Latest).unwrap();
         let document = doc! { "_id": 1 };
         database
             .insert_in(&mut unit, &operation, changed, &[document.as_raw()], true)
@@ -512,5 +590,26 @@ mod tests {
         let whole = unit.take_whole().unwrap();
         assert_eq!(whole.deltas.len(), 1);
         assert_eq!(whole.collection, Some(collections[0].uuid));
+    }
+
+    #[test]
+    fn a_unit_is_bounded() {
+        let database = Database::open_in_memory().unwrap();
+        let operation = Operation::default();
+        let namespace = Namespace::parse("db.c").unwrap();
+        let mut unit = database.begin(&operation, UnitReads::Latest).unwrap();
+        let filler = "x".repeat(TRANSACTION_BYTES_MAX / 4);
+        let mut insert = |id: i32, filler: &str| {
+            let document = doc! { "_id": id, "filler": filler };
+            let documents = [document.as_raw()];
+            database.insert_in(&mut unit, &operation, &namespace, &documents, true)
+        };
+        let refused = (0..5).find_map(|id| insert(id, &filler).err());
+        assert_eq!(refused.unwrap().code(), 257);
+        // What was refused does not count; the unit is to be given up nevertheless.
+        insert(10, "").unwrap();
+        let committed = database.commit(unit, &operation, Level::Written);
+        assert_eq!(committed.unwrap_err().code(), 257);
+        assert!(database.collection(&namespace).unwrap().is_none());
     }
 }

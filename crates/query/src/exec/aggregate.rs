@@ -1,7 +1,7 @@
 //! `aggregate`: the head of the pipeline becomes a find, the rest runs over it. A first stage that makes documents takes
 //! the place of the find.
 
-use quarry_database::{Database, Namespace, Operation};
+use quarry_database::{Namespace, Operation, Scope};
 
 use super::error::Result;
 use super::executor::Executor;
@@ -15,7 +15,7 @@ use crate::pipeline::{Input, Leading, Pipeline};
 
 /// Plans and begins an aggregate. The executor that is returned gives its documents.
 pub fn aggregate(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: AggregateRequest<'_>,
 ) -> Result<Executor> {
@@ -27,14 +27,15 @@ pub fn aggregate(
         None => Executor::empty(),
         Some(namespace) => {
             let find_request = head(namespace, request, context, &leading);
-            find(database, operation, find_request)?
+            find(scope, operation, find_request)?
         }
     };
     if leading.stages == pipeline.stages.len() {
         return Ok(executor);
     }
     let foreign = Foreign::open(
-        database,
+        scope,
+        operation,
         request.over.database(),
         pipeline.foreign_collections(),
     )?;

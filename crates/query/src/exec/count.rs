@@ -1,6 +1,6 @@
 //! `count`: without a filter the collection's own count, which is exact; else as many as match.
 
-use quarry_database::{Database, Operation, PlanSummary};
+use quarry_database::{Operation, PlanSummary, Scope};
 
 use super::error::Result;
 use super::executor::matches;
@@ -10,18 +10,18 @@ use super::scan::{Flow, Scan};
 use crate::expression::ExpressionContext;
 
 /// Counts the documents that match.
-pub fn count(database: &Database, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
+pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
     let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
     let limit = request.limit.unwrap_or(u64::MAX);
     if parsed.matcher.is_match_all() && request.hint.is_none() {
-        let Some(collection) = database.collection(request.namespace)? else {
+        let Some(collection) = scope.collection(request.namespace, operation)? else {
             return Ok(0);
         };
-        let all = database.count(&collection)?;
+        let all = scope.count(&collection)?;
         operation.plan.get_or_init(|| PlanSummary::RecordStoreCount);
         return Ok(all.saturating_sub(request.skip).min(limit));
     }
-    let Some(snapshot) = database.snapshot(request.namespace)? else {
+    let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
         return Ok(0);
     };
     let mut scan = Scan::new(parsed.plan(&snapshot, request.hint)?);

@@ -1,6 +1,6 @@
 //! `delete`: one statement.
 
-use quarry_database::{Change, Database, Level, Operation};
+use quarry_database::{Change, Level, Operation, Scope};
 
 use super::error::Result;
 use super::modify::{Effect, Target};
@@ -8,13 +8,13 @@ use super::request::DeleteRequest;
 
 /// Removes the first document that matches, or all; says how many.
 pub fn delete(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: DeleteRequest<'_>,
     level: Level,
 ) -> Result<u64> {
     let target = Target::new(
-        database,
+        scope,
         operation,
         level,
         request.namespace,
@@ -28,6 +28,6 @@ pub fn delete(
     } else {
         target.modify_one(&mut |_, _, _| Ok(Change::Delete))?
     };
-    totals.settle(database, level)?;
+    totals.settle(scope, level)?;
     Ok(totals.deleted)
 }

@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue, Value};
-use quarry_database::{Database, Operation};
+use quarry_database::{Operation, Scope};
 use quarry_keystring::encode_id;
 
 use super::error::Result;
@@ -22,13 +22,13 @@ const DISTINCT_TOO_BIG: i32 = 17_217;
 
 /// Collects the distinct values of a path.
 pub fn distinct(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: DistinctRequest<'_>,
 ) -> Result<Vec<Value>> {
     let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
     let path = FieldPath::parse(request.key)?;
-    let Some(snapshot) = database.snapshot(request.namespace)? else {
+    let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
         return Ok(Vec::new());
     };
     let mut scan = Scan::new(parsed.plan(&snapshot, request.hint)?);

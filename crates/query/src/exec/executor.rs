@@ -7,7 +7,7 @@
 //! pipeline that hold documents.
 
 use quarry_bson::RawDocument;
-use quarry_database::{CollectionSnapshot, Database, Error, Ident, Namespace, Operation};
+use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Scope};
 use quarry_timing::{Phase, phase};
 
 use super::error::Result;
@@ -196,14 +196,15 @@ impl Executor {
         Ok(())
     }
 
-    /// Takes a new snapshot; the read goes on behind the last key. Fails if the collection has gone.
-    pub fn restore(&mut self, database: &Database, operation: &Operation) -> Result<()> {
+    /// Takes a new snapshot; the read goes on behind the last key. Fails if the collection has gone. A read that began in a
+    /// transaction goes on in it.
+    pub fn restore(&mut self, scope: Scope<'_>, operation: &Operation) -> Result<()> {
         operation.check()?;
         if let Input::Reading(viewed) = &mut self.input {
-            viewed.restore(database)?;
+            viewed.restore(scope, operation)?;
         }
         if let Some(rest) = &mut self.rest {
-            rest.foreign.restore(database)?;
+            rest.foreign.restore(scope, operation)?;
             self.begin_small();
         }
         Ok(())
@@ -279,8 +280,8 @@ impl Viewed {
         Ok(self.reading.ahead.take(out))
     }
 
-    fn restore(&mut self, database: &Database) -> Result<()> {
-        let snapshot = database.snapshot(&self.namespace)?;
+    fn restore(&mut self, scope: Scope<'_>, operation: &Operation) -> Result<()> {
+        let snapshot = scope.snapshot(&self.namespace, operation)?;
         let snapshot = snapshot.filter(|snapshot| snapshot.collection.ident == self.ident);
         let Some(snapshot) = snapshot else {
             let text = format!("collection dropped. UUID of {} has changed", self.namespace);

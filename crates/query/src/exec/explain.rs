@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use quarry_bson::{DateTime, DocumentBuilder, RawDocument};
-use quarry_database::{CollectionSnapshot, Database, Operation};
+use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::{Phase, phase};
 
 use super::aggregate::{head, input};
@@ -71,7 +71,7 @@ struct Ran {
 
 /// Explains a command: its plan and, if that is asked for, what running it examined. It changes nothing.
 pub fn explain(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     explained: Explained<'_>,
     verbosity: Verbosity,
@@ -79,7 +79,7 @@ pub fn explain(
 ) -> Result<()> {
     let read = match explained {
         Explained::Aggregate(request) => {
-            return explain_aggregate(database, operation, request, verbosity, reply);
+            return explain_aggregate(scope, operation, request, verbosity, reply);
         }
         Explained::Find(request) => Read::of(request, None),
         Explained::Count(request) => Read::of_count(request),
@@ -87,12 +87,12 @@ pub fn explain(
         Explained::Delete(request) => Read::of_delete(request),
         Explained::FindAndModify(request) => Read::of_find_and_modify(request)?,
     };
-    read.explain(database, operation, verbosity, reply)
+    read.explain(scope, operation, verbosity, reply)
 }
 
 /// The find that the head of a pipeline is, and the stages above it.
 fn explain_aggregate(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: AggregateRequest<'_>,
     verbosity: Verbosity,
@@ -110,12 +110,12 @@ fn explain_aggregate(
     let leading = pipeline.leading();
     let read = Read::of(head(namespace, request, context, &leading), None);
     if leading.stages == pipeline.stages.len() {
-        return read.explain(database, operation, verbosity, reply);
+        return read.explain(scope, operation, verbosity, reply);
     }
     let mut stages = reply.array("stages");
     let mut first = stages.document();
     let mut cursor = first.document("$cursor");
-    read.explain(database, operation, verbosity, &mut cursor)?;
+    read.explain(scope, operation, verbosity, &mut cursor)?;
     cursor.finish();
     first.finish();
     pipeline.explain(leading.stages, &mut stages);
@@ -177,7 +177,7 @@ impl<'a> Read<'a> {
 
     fn explain(
         &self,
-        database: &Database,
+        scope: Scope<'_>,
         operation: &Operation,
         verbosity: Verbosity,
         reply: &mut DocumentBuilder<'_>,
@@ -186,7 +186,7 @@ impl<'a> Read<'a> {
         let own = ExpressionContext::default();
         let context = find.context.unwrap_or(&own);
         let parsed = Parsed::parse(find.filter, find.sort, find.projection, context)?;
-        let snapshot = database.snapshot(find.namespace)?;
+        let snapshot = scope.snapshot(find.namespace, operation)?;
         let plan = match &snapshot {
             Some(snapshot) if !self.counts_all => Some(parsed.plan_to_show(snapshot, find.hint)?),
             _ => None,

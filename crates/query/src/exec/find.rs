@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{CollectionSnapshot, Database, Operation, PlanSummary};
+use quarry_database::{CollectionSnapshot, Operation, PlanSummary, Scope};
 use quarry_timing::{Phase, phase};
 
 use super::error::Result;
@@ -93,11 +93,7 @@ impl Parsed {
 }
 
 /// Plans and begins a find. The executor that is returned gives its documents.
-pub fn find(
-    database: &Database,
-    operation: &Operation,
-    request: FindRequest<'_>,
-) -> Result<Executor> {
+pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -> Result<Executor> {
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
     let is_bare = is_plain && request.sort.is_none() && request.projection.is_none();
     let own = ExpressionContext::default();
@@ -105,9 +101,9 @@ pub fn find(
     let parse = || Parsed::parse(request.filter, request.sort, request.projection, context);
     if is_plain && let Some(id) = only_id(request.filter) {
         let parsed = if is_bare { None } else { Some(parse()?) };
-        return by_id(database, operation, request, parsed.as_ref(), id);
+        return by_id(scope, operation, request, parsed.as_ref(), id);
     }
-    let snapshot = database.snapshot(request.namespace)?;
+    let snapshot = scope.snapshot(request.namespace, operation)?;
     let answering = match &snapshot {
         Some(snapshot) if is_bare => plan_for_equalities(snapshot, request.filter)?,
         _ => None,
@@ -148,21 +144,21 @@ pub(super) fn only_id(filter: RawDocument<'_>) -> Option<RawValue<'_>> {
 }
 
 fn by_id(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: FindRequest<'_>,
     parsed: Option<&Parsed>,
     id: RawValue<'_>,
 ) -> Result<Executor> {
-    let Some(collection) = database.collection(request.namespace)? else {
+    let Some(collection) = scope.collection(request.namespace, operation)? else {
         return Ok(Executor::empty());
     };
     operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
     if collection.is_clustered() {
-        let key = Database::record_key(&collection, id);
-        database.get_record(&key, &mut |bytes| found.extend_from_slice(bytes))?;
-    } else if let Some(snapshot) = database.snapshot(request.namespace)?
+        let key = collection.record_key(id);
+        scope.get_record(&key, &mut |bytes| found.extend_from_slice(bytes))?;
+    } else if let Some(snapshot) = scope.snapshot(request.namespace, operation)?
         && let Some(key) = snapshot.find_id(id)?
     {
         snapshot.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;

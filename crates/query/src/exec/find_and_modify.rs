@@ -3,7 +3,7 @@
 //! Keeps true: what is answered is made before anything is written, so that nothing is refused after the write.
 
 use quarry_bson::{DateTime, Document, RawDocument};
-use quarry_database::{Change, Database, Error, Level, Operation};
+use quarry_database::{Change, Error, Level, Operation, Scope};
 
 use super::error::Result;
 use super::executor::project;
@@ -16,7 +16,7 @@ use crate::update::Update;
 
 /// Changes or removes the first document that matches, in the order that is asked for, and returns it.
 pub fn find_and_modify(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: FindAndModifyRequest<'_>,
     level: Level,
@@ -33,7 +33,7 @@ pub fn find_and_modify(
         update.fill_empty_timestamps();
     }
     let target = Target::new(
-        database,
+        scope,
         operation,
         level,
         request.namespace,
@@ -61,7 +61,7 @@ pub fn find_and_modify(
             });
             Ok(change)
         })?;
-        totals.settle(database, level)?;
+        totals.settle(scope, level)?;
         if totals.matched > 0 {
             return Ok(FindAndModifyOutcome {
                 matched: true,

@@ -1,7 +1,7 @@
 //! The collections that `$lookup` reads beside its own: a snapshot of each while a batch is made.
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{CollectionSnapshot, Database, Namespace, Operation};
+use quarry_database::{CollectionSnapshot, Namespace, Operation, Scope};
 
 use super::error::Result;
 use super::executor::matches;
@@ -23,7 +23,8 @@ pub(super) struct Lent<'l> {
 
 impl Foreign {
     pub fn open<'n>(
-        database: &Database,
+        scope: Scope<'_>,
+        operation: &Operation,
         database_name: &str,
         names: impl Iterator<Item = &'n str>,
     ) -> Result<Foreign> {
@@ -35,7 +36,7 @@ impl Foreign {
                 .iter()
                 .any(|(known, _)| *known == namespace);
             if !is_known {
-                let snapshot = database.snapshot(&namespace)?;
+                let snapshot = scope.snapshot(&namespace, operation)?;
                 foreign.collections.push((namespace, snapshot));
             }
         }
@@ -48,9 +49,9 @@ impl Foreign {
         }
     }
 
-    pub fn restore(&mut self, database: &Database) -> Result<()> {
+    pub fn restore(&mut self, scope: Scope<'_>, operation: &Operation) -> Result<()> {
         for (namespace, snapshot) in &mut self.collections {
-            *snapshot = database.snapshot(namespace)?;
+            *snapshot = scope.snapshot(namespace, operation)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument, STORED_DEPTH_MAX};
 use quarry_database::{
-    Database, Error, Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX,
+    Error, Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope,
 };
 
 use super::error::Result;
@@ -16,13 +16,13 @@ use crate::stored_id::check_id;
 
 /// Inserts documents. Refused ones are named in the outcome.
 pub fn insert(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: InsertRequest<'_>,
     level: Level,
 ) -> Result<InsertOutcome> {
     let mut insertion = Insertion {
-        database,
+        scope,
         operation,
         level,
         namespace: request.namespace,
@@ -33,7 +33,7 @@ pub fn insert(
         lsn: None,
     };
     let result = insertion.run(request.documents);
-    database.settle(insertion.lsn, level)?;
+    scope.settle(insertion.lsn, level)?;
     result?;
     insertion
         .outcome
@@ -43,7 +43,7 @@ pub fn insert(
 }
 
 struct Insertion<'i> {
-    database: &'i Database,
+    scope: Scope<'i>,
     operation: &'i Operation,
     level: Level,
     namespace: &'i Namespace,
@@ -119,7 +119,7 @@ impl Insertion<'_> {
             .iter()
             .map(|document| Ok(RawDocument::new(document.bytes())?))
             .collect::<Result<Vec<_>>>()?;
-        let inserted = self.database.insert_piece(
+        let inserted = self.scope.insert_piece(
             self.operation,
             self.namespace,
             &documents,
@@ -128,7 +128,12 @@ impl Insertion<'_> {
         );
         let inserted = match inserted {
             Ok(inserted) => inserted,
-            Err(error) if self.outcome.inserted > 0 && is_of_documents(&error) => {
+            // In a transaction such an error ends all of it, and none of its documents stay.
+            Err(error)
+                if self.outcome.inserted > 0
+                    && is_of_documents(&error)
+                    && !self.scope.is_in_transaction() =>
+            {
                 let refused = match self.is_ordered {
                     true => &positions[..1],
                     false => positions,

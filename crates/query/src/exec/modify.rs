@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, CollectionSnapshot, Database, Error, Ident, Level, Modified, Namespace, Operation,
-    PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, PlanSummary,
+    Change, CollectionSnapshot, Error, Ident, Level, Modified, Namespace, Operation,
+    PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, PlanSummary, Scope,
 };
 use quarry_timing::{Phase, phase};
 
@@ -27,7 +27,7 @@ const ATTEMPTS_MAX: u32 = 1000;
 
 /// The records a write is meant for.
 pub(super) struct Target<'t> {
-    pub database: &'t Database,
+    pub scope: Scope<'t>,
     pub operation: &'t Operation,
     /// The level that its pieces will be waited for.
     pub level: Level,
@@ -66,7 +66,7 @@ pub(super) type Compute<'c> =
 
 impl<'t> Target<'t> {
     pub fn new(
-        database: &'t Database,
+        scope: Scope<'t>,
         operation: &'t Operation,
         level: Level,
         namespace: &'t Namespace,
@@ -77,7 +77,7 @@ impl<'t> Target<'t> {
         Target {
             own_context: ExpressionContext::default(),
             context,
-            database,
+            scope,
             operation,
             level,
             namespace,
@@ -128,11 +128,11 @@ impl<'t> Target<'t> {
     pub fn modify_one(&self, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
         if let Some(id) = self.id {
-            let Some(collection) = self.database.collection(self.namespace)? else {
+            let Some(collection) = self.scope.collection(self.namespace, self.operation)? else {
                 return Ok(totals);
             };
             if collection.is_clustered() {
-                let key = Database::record_key(&collection, id);
+                let key = collection.record_key(id);
                 self.operation.plan.get_or_init(|| PlanSummary::IdHack);
                 self.piece(collection.ident, &[key], None, compute, &mut totals)?;
                 let examined = u64::from(totals.matched > 0);
@@ -160,7 +160,7 @@ impl<'t> Target<'t> {
     /// collection, where nothing moves, and leaves out those it remembers.
     pub fn modify_all(&self, effect: Effect<'_>, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
-        let Some(snapshot) = self.database.snapshot(self.namespace)? else {
+        let Some(snapshot) = self.scope.snapshot(self.namespace, self.operation)? else {
             return Ok(totals);
         };
         let ident = snapshot.collection.ident;
@@ -210,7 +210,7 @@ impl<'t> Target<'t> {
                 return Ok(totals);
             }
             self.operation.check()?;
-            snapshot = self.database.snapshot(self.namespace)?;
+            snapshot = self.scope.snapshot(self.namespace, self.operation)?;
         }
     }
 
@@ -234,7 +234,7 @@ impl<'t> Target<'t> {
             let _scope = phase(Phase::Splice);
             compute(document, &details, out)
         };
-        let outcome = self.database.modify_piece(
+        let outcome = self.scope.modify_piece(
             self.operation,
             self.namespace,
             ident,
@@ -266,7 +266,7 @@ impl<'t> Target<'t> {
 
     /// The record key of the first document that matches, in the wanted order.
     fn first(&self) -> Result<Option<(Ident, Vec<u8>)>> {
-        let Some(snapshot) = self.database.snapshot(self.namespace)? else {
+        let Some(snapshot) = self.scope.snapshot(self.namespace, self.operation)? else {
             return Ok(None);
         };
         let parsed = self.parsed()?;
@@ -366,8 +366,8 @@ fn is_indexed(
 
 impl Totals {
     /// Waits for what was committed, then tells the error, if any.
-    pub fn settle(&mut self, database: &Database, level: Level) -> Result<()> {
-        database.settle(self.lsn, level)?;
+    pub fn settle(&mut self, scope: Scope<'_>, level: Level) -> Result<()> {
+        scope.settle(self.lsn, level)?;
         self.error.take().map_or(Ok(()), Err)
     }
 }
@@ -381,6 +381,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use quarry_bson::{Document, doc};
+    use quarry_database::Database;
 
     /// Several times what a scan remembers.
     const DOCUMENTS: i32 = 1500;
@@ -412,7 +413,13 @@ mod tests {
         let documents: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
         let request = InsertRequest::new(&fixture.namespace, &documents);
         let level = Level::Written;
-        insert(&fixture.database, &fixture.operation, request, level).unwrap();
+        insert(
+            (&fixture.database).into(),
+            &fixture.operation,
+            request,
+            level,
+        )
+        .unwrap();
         let indexes = [
             doc! { "key": { "a": 1 }, "name": "a" },
             doc! { "key": { "list": 1 }, "name": "list" },
@@ -440,7 +447,13 @@ mod tests {
                     .map(RawValue::from),
                 keeps_empty_timestamps: false,
             };
-            let outcome = update(&self.database, &self.operation, request, Level::Written).unwrap();
+            let outcome = update(
+                (&self.database).into(),
+                &self.operation,
+                request,
+                Level::Written,
+            )
+            .unwrap();
             assert_eq!(outcome.matched, outcome.modified);
             outcome.modified
         }
@@ -455,7 +468,13 @@ mod tests {
                     .filter(|hint| !hint.is_empty())
                     .map(RawValue::from),
             };
-            delete(&self.database, &self.operation, request, Level::Written).unwrap()
+            delete(
+                (&self.database).into(),
+                &self.operation,
+                request,
+                Level::Written,
+            )
+            .unwrap()
         }
 
         fn find(&self, filter: &Document) -> Vec<Document> {
@@ -470,7 +489,7 @@ mod tests {
             let mut request = FindRequest::new(&self.namespace);
             request.filter = filter.as_raw();
             adjust(&mut request);
-            let mut executor = find(&self.database, &self.operation, request).unwrap();
+            let mut executor = find((&self.database).into(), &self.operation, request).unwrap();
             let (mut found, mut document) = (Vec::new(), Vec::new());
             while executor.next(&self.operation, &mut document).unwrap() {
                 found.push(Document::from_bytes(std::mem::take(&mut document)).unwrap());
@@ -633,7 +652,7 @@ mod tests {
         let filter = either();
         let mut request = FindRequest::new(&fixture.namespace);
         request.filter = filter.as_raw();
-        let mut executor = find(&fixture.database, &fixture.operation, request).unwrap();
+        let mut executor = find((&fixture.database).into(), &fixture.operation, request).unwrap();
         let (mut ids, mut document) = (Vec::new(), Vec::new());
         loop {
             for _ in 0..37 {
@@ -648,7 +667,7 @@ mod tests {
             }
             executor.save(&fixture.operation).unwrap();
             executor
-                .restore(&fixture.database, &fixture.operation)
+                .restore((&fixture.database).into(), &fixture.operation)
                 .unwrap();
         }
         ids.sort_unstable();

@@ -1,7 +1,7 @@
 //! `update`: one statement. An upsert that loses a race for its own key becomes an update.
 
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, Value};
-use quarry_database::{Change, Database, DuplicateKey, Error, Level, Operation};
+use quarry_database::{Change, DuplicateKey, Error, Level, Operation, Scope};
 
 use super::error::Result;
 use super::modify::{Effect, Target, Totals};
@@ -17,13 +17,13 @@ pub(super) const UPSERT_ATTEMPTS_MAX: u32 = 100;
 
 /// Runs one statement of an update.
 pub fn update(
-    database: &Database,
+    scope: Scope<'_>,
     operation: &Operation,
     request: UpdateRequest<'_>,
     level: Level,
 ) -> Result<UpdateOutcome> {
     let target = Target::new(
-        database,
+        scope,
         operation,
         level,
         request.namespace,
@@ -50,7 +50,7 @@ pub fn update(
         } else {
             target.modify_one(&mut apply)?
         };
-        totals.settle(database, level)?;
+        totals.settle(scope, level)?;
         if totals.matched > 0 || !request.is_upsert {
             return Ok(UpdateOutcome {
                 matched: totals.matched,
@@ -91,7 +91,7 @@ pub(super) fn insert_upserted(
     document: &Document,
     level: Level,
 ) -> Result<bool> {
-    let mut inserted = target.database.insert_piece(
+    let mut inserted = target.scope.insert_piece(
         target.operation,
         target.namespace,
         &[document.as_raw()],
@@ -104,7 +104,7 @@ pub(super) fn insert_upserted(
                 lsn: inserted.lsn,
                 ..Totals::default()
             };
-            totals.settle(target.database, level)?;
+            totals.settle(target.scope, level)?;
             Ok(true)
         }
         Some((_, Error::DuplicateKey(key)))

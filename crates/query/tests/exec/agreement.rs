@@ -17,13 +17,14 @@ fn elements_of_one_array_may_meet_one_predicate_each() {
             let mut request = FindRequest::new(&fixture.namespace);
             request.filter = filter.as_raw();
             request.hint = Some(hint.as_raw());
-            let executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+            let executor =
+                exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
             assert_eq!(fixture.drain(executor).len(), 1, "{filter} by {pattern}");
         }
     }
 }
 
-fn scalar() -> BoxedStrategy<String> {
+pub(super) fn scalar() -> BoxedStrategy<String> {
     prop_oneof![
         12 => (0i32..3).prop_map(|n| n.to_string()),
         1 => (0i32..2).prop_map(|n| format!("{n}.5")),
@@ -57,7 +58,7 @@ fn value() -> BoxedStrategy<String> {
     .boxed()
 }
 
-fn document() -> BoxedStrategy<String> {
+pub(super) fn document() -> BoxedStrategy<String> {
     (
         proptest::option::of(value()),
         proptest::option::of(scalar()),
@@ -116,7 +117,7 @@ fn equalities() -> BoxedStrategy<String> {
         .boxed()
 }
 
-fn filter() -> BoxedStrategy<String> {
+pub(super) fn filter() -> BoxedStrategy<String> {
     prop_oneof![
         2 => equalities(),
         2 => condition(),
@@ -153,7 +154,7 @@ proptest! {
                 let mut request = FindRequest::new(&fixture.namespace);
                 request.filter = raw.as_raw();
                 request.hint = hint;
-                let mut found = fixture.drain(exec::find(&fixture.database, &fixture.operation, request).unwrap());
+                let mut found = fixture.drain(exec::find((&fixture.database).into(), &fixture.operation, request).unwrap());
                 found.sort();
                 found
             };
@@ -168,7 +169,7 @@ proptest! {
                 let mut request = FindRequest::new(&fixture.namespace);
                 request.filter = raw.as_raw();
                 request.sort = Some(sort_by.as_raw());
-                let executor = exec::find(&fixture.database, &fixture.operation, request);
+                let executor = exec::find((&fixture.database).into(), &fixture.operation, request);
                 // Two arrays side by side have no order.
                 let Ok(executor) = executor else { continue };
                 let found = fixture.drain(executor);

@@ -6,6 +6,7 @@ mod levels;
 mod memory;
 mod plans;
 mod reads;
+mod transactions;
 mod writes;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,7 +55,7 @@ impl Fixture {
             is_ordered,
             ..InsertRequest::new(&self.namespace, &raw)
         };
-        exec::insert(&self.database, &self.operation, request, level).unwrap()
+        exec::insert((&self.database).into(), &self.operation, request, level).unwrap()
     }
 
     fn index(&self, spec: &str) {
@@ -87,7 +88,7 @@ impl Fixture {
         let mut request = FindRequest::new(&self.namespace);
         request.filter = shorten(&filter);
         adjust(&mut request);
-        let executor = exec::find(&self.database, &self.operation, request)?;
+        let executor = exec::find((&self.database).into(), &self.operation, request)?;
         Ok(self.drain(executor))
     }
 
@@ -101,7 +102,7 @@ impl Fixture {
         request.filter = filter.as_raw();
         request.sort = Some(sort.as_raw());
         (request.skip, request.limit) = (skip, limit);
-        self.drain(exec::find(&self.database, &self.operation, request).unwrap())
+        self.drain(exec::find((&self.database).into(), &self.operation, request).unwrap())
     }
 
     fn update(&self, filter: &str, update: &str, is_multi: bool, is_upsert: bool) -> UpdateOutcome {
@@ -127,7 +128,7 @@ impl Fixture {
             hint: None,
             keeps_empty_timestamps: false,
         };
-        exec::update(&self.database, &self.operation, request, level).unwrap()
+        exec::update((&self.database).into(), &self.operation, request, level).unwrap()
     }
 
     fn delete(&self, filter: &str, is_multi: bool) -> u64 {
@@ -143,7 +144,7 @@ impl Fixture {
             is_multi,
             hint: None,
         };
-        exec::delete(&self.database, &self.operation, request, level).unwrap()
+        exec::delete((&self.database).into(), &self.operation, request, level).unwrap()
     }
 
     fn explain(&self, filter: &str, sort: Option<&str>) -> Document {
@@ -154,7 +155,7 @@ impl Fixture {
         let mut failure = Ok(());
         let shown = Document::build(|reply| {
             failure = exec::explain(
-                &self.database,
+                (&self.database).into(),
                 &self.operation,
                 Explained::Find(request),
                 Verbosity::ExecutionStats,

@@ -26,7 +26,8 @@ fn an_idle_cursor_holds_little_beside_its_query() {
         let open = || -> Executor {
             let mut request = exec::FindRequest::new(&fixture.namespace);
             request.filter = filter.as_raw();
-            let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+            let mut executor =
+                exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
             let mut batch = Vec::new();
             for _ in 0..2 {
                 assert!(executor.next(&fixture.operation, &mut batch).unwrap());
@@ -45,7 +46,7 @@ fn an_idle_cursor_holds_little_beside_its_query() {
         let mut batch = Vec::new();
         let first = cursors.first_mut().unwrap();
         first
-            .restore(&fixture.database, &fixture.operation)
+            .restore((&fixture.database).into(), &fixture.operation)
             .unwrap();
         assert!(first.next(&fixture.operation, &mut batch).unwrap());
     }

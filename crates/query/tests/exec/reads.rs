@@ -43,18 +43,20 @@ fn a_saved_cursor_goes_on_and_ends_with_its_collection() {
         let filter = doc! {"a": 1};
         let mut request = FindRequest::new(&fixture.namespace);
         request.filter = filter.as_raw();
-        let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+        let mut executor =
+            exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
         let (mut count, mut out) = (0, Vec::new());
         while executor.next(&fixture.operation, &mut out).unwrap() {
             out.clear();
             count += 1;
             executor.save(&fixture.operation).unwrap();
             executor
-                .restore(&fixture.database, &fixture.operation)
+                .restore((&fixture.database).into(), &fixture.operation)
                 .unwrap();
         }
         assert_eq!(count, 333);
-        let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+        let mut executor =
+            exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
         assert!(executor.next(&fixture.operation, &mut out).unwrap());
         executor.save(&fixture.operation).unwrap();
         fixture
@@ -62,7 +64,7 @@ fn a_saved_cursor_goes_on_and_ends_with_its_collection() {
             .drop_collection(&fixture.namespace, &fixture.operation, Level::Written)
             .unwrap();
         let error = executor
-            .restore(&fixture.database, &fixture.operation)
+            .restore((&fixture.database).into(), &fixture.operation)
             .unwrap_err();
         assert_eq!(error.code(), 175);
     }
@@ -75,7 +77,7 @@ fn ids_after(
     first: usize,
     change: impl FnOnce(&Fixture),
 ) -> (Vec<i32>, Vec<i32>) {
-    let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+    let mut executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
     let mut out = Vec::new();
     let mut next = |executor: &mut Executor| {
         out.clear();
@@ -86,7 +88,7 @@ fn ids_after(
     executor.save(&fixture.operation).unwrap();
     change(fixture);
     executor
-        .restore(&fixture.database, &fixture.operation)
+        .restore((&fixture.database).into(), &fixture.operation)
         .unwrap();
     (before, std::iter::from_fn(|| next(&mut executor)).collect())
 }
@@ -103,7 +105,8 @@ fn a_pipeline_over_several_batches_hands_out_every_document_once_and_none_that_w
         unreachable!()
     };
     let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
-    let mut executor = exec::aggregate(&fixture.database, &fixture.operation, request).unwrap();
+    let mut executor =
+        exec::aggregate((&fixture.database).into(), &fixture.operation, request).unwrap();
     let (mut ids, mut out) = (Vec::new(), Vec::new());
     let mut deleted = 0;
     loop {
@@ -121,7 +124,7 @@ fn a_pipeline_over_several_batches_hands_out_every_document_once_and_none_that_w
         let gone = ids[ids.len() - 1] + 5;
         deleted += fixture.delete(&format!(r#"{{"_id": {gone}}}"#), false);
         executor
-            .restore(&fixture.database, &fixture.operation)
+            .restore((&fixture.database).into(), &fixture.operation)
             .unwrap();
     }
     assert!(ids.is_sorted());
@@ -176,8 +179,8 @@ fn nothing_that_went_before_a_batch_is_in_it() {
         request.filter = filter.as_raw();
         request.hint = hint.as_ref().map(|hint| RawValue::Document(hint.as_raw()));
         request.sort = sort.as_ref().map(Document::as_raw);
-        let whole =
-            fixture.drain(exec::find(&fixture.database, &fixture.operation, request).unwrap());
+        let whole = fixture
+            .drain(exec::find((&fixture.database).into(), &fixture.operation, request).unwrap());
         let last = whole.len() as i32;
         let (before, after) = ids_after(&fixture, request, 3, |fixture| {
             // Of the second half one is left, and one that matched does not match any more.
@@ -240,14 +243,15 @@ fn a_document_that_is_put_back_comes_again_as_it_is_then() {
         let filter = json(filter);
         let mut request = FindRequest::new(&fixture.namespace);
         request.filter = filter.as_raw();
-        let mut executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+        let mut executor =
+            exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
         let mut out = Vec::new();
         assert!(executor.next(&fixture.operation, &mut out).unwrap());
         assert!(executor.put_back(out.len()));
         executor.save(&fixture.operation).unwrap();
         fixture.update(r#"{"_id": 0}"#, r#"{"$set": {"b": 2}}"#, false, false);
         executor
-            .restore(&fixture.database, &fixture.operation)
+            .restore((&fixture.database).into(), &fixture.operation)
             .unwrap();
         out.clear();
         assert!(executor.next(&fixture.operation, &mut out).unwrap());
@@ -275,7 +279,7 @@ fn a_tailable_cursor_follows_a_capped_collection() {
     let tail = || {
         let mut request = FindRequest::new(&fixture.namespace);
         request.is_tailable = true;
-        exec::find(&fixture.database, &fixture.operation, request).unwrap()
+        exec::find((&fixture.database).into(), &fixture.operation, request).unwrap()
     };
     let mut out = Vec::new();
     let mut empty = tail();
@@ -285,7 +289,7 @@ fn a_tailable_cursor_follows_a_capped_collection() {
     let mut executor = tail();
     let read = |executor: &mut Executor| {
         executor
-            .restore(&fixture.database, &fixture.operation)
+            .restore((&fixture.database).into(), &fixture.operation)
             .unwrap();
         let mut ids = Vec::new();
         let mut out = Vec::new();
@@ -308,7 +312,7 @@ fn a_tailable_cursor_follows_a_capped_collection() {
     assert_eq!(fixture.find(r#"{"filler": {"$exists": false}}"#), [""; 0]);
     assert_eq!(fixture.find(r#"{"_id": 8}"#).len(), 1);
     executor
-        .restore(&fixture.database, &fixture.operation)
+        .restore((&fixture.database).into(), &fixture.operation)
         .unwrap();
     let lost = executor
         .next(&fixture.operation, &mut Vec::new())
@@ -338,7 +342,7 @@ fn counts_distinct_values_and_pipelines() {
             limit,
             ..CountRequest::new(&fixture.namespace)
         };
-        exec::count(&fixture.database, &fixture.operation, request).unwrap()
+        exec::count((&fixture.database).into(), &fixture.operation, request).unwrap()
     };
     assert_eq!(
         [
@@ -352,7 +356,7 @@ fn counts_distinct_values_and_pipelines() {
     assert_eq!(count(r#"{"a": 2}"#, 0, Some(2)), 2);
     let distinct = |key: &str| {
         let request = DistinctRequest::new(&fixture.namespace, key);
-        exec::distinct(&fixture.database, &fixture.operation, request).unwrap()
+        exec::distinct((&fixture.database).into(), &fixture.operation, request).unwrap()
     };
     assert_eq!(distinct("a"), [1, 2].map(Value::from));
     assert_eq!(distinct("b.c"), [1, 3].map(Value::from));
@@ -362,7 +366,9 @@ fn counts_distinct_values_and_pipelines() {
             Over::Collection(&fixture.namespace),
             pipeline.as_raw().get_array("p").unwrap(),
         );
-        fixture.drain(exec::aggregate(&fixture.database, &fixture.operation, request).unwrap())
+        fixture.drain(
+            exec::aggregate((&fixture.database).into(), &fixture.operation, request).unwrap(),
+        )
     };
     assert_eq!(
         aggregate(r#"[{"$match": {"_id": {"$gt": 1}}}, {"$count": "n"}]"#),
@@ -391,12 +397,13 @@ fn the_largest_document_can_be_read_through_every_stage() {
         let over = Over::Collection(&fixture.namespace);
         let mut request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
         request.context = Some(&context);
-        let executor = exec::aggregate(&fixture.database, &fixture.operation, request).unwrap();
+        let executor =
+            exec::aggregate((&fixture.database).into(), &fixture.operation, request).unwrap();
         assert_eq!(fixture.drain(executor).len(), 1, "{pipeline}");
     }
     let projection = json(r#"{"n": 0}"#);
     let mut request = FindRequest::new(&fixture.namespace);
     request.projection = Some(projection.as_raw());
-    let executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+    let executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
     assert_eq!(fixture.drain(executor).len(), 1);
 }

@@ -42,7 +42,7 @@ fn empty_timestamps_become_the_time_in_inserts_and_replacements() {
         ..InsertRequest::new(&namespace, &documents)
     };
     exec::insert(
-        &fixture.database,
+        (&fixture.database).into(),
         &fixture.operation,
         request,
         Level::Written,
@@ -185,7 +185,7 @@ fn an_equal_id_of_another_type_leaves_indexes_valid() {
                 ..FindAndModifyRequest::new(&fixture.namespace)
             };
             exec::find_and_modify(
-                &fixture.database,
+                (&fixture.database).into(),
                 &fixture.operation,
                 request,
                 Level::Written,
@@ -221,7 +221,7 @@ fn find_and_modify_refuses_before_it_writes() {
             ..FindAndModifyRequest::new(&fixture.namespace)
         };
         let outcome = exec::find_and_modify(
-            &fixture.database,
+            (&fixture.database).into(),
             &fixture.operation,
             request,
             Level::Written,
@@ -260,7 +260,7 @@ fn constants_of_a_projection_fold_and_fail_where_they_are_parsed() {
         let fields = json(fields);
         let mut request = FindRequest::new(&fixture.namespace);
         request.projection = Some(fields.as_raw());
-        exec::find(&fixture.database, &fixture.operation, request).is_ok()
+        exec::find((&fixture.database).into(), &fixture.operation, request).is_ok()
     };
     for (fields, is_taken) in [
         (r#"{"q": {"$divide": [1, 0]}}"#, false),
@@ -287,7 +287,7 @@ fn constants_of_a_projection_fold_and_fail_where_they_are_parsed() {
         let fields = json(fields);
         let mut request = FindRequest::new(&fixture.namespace);
         request.projection = Some(fields.as_raw());
-        fixture.drain(exec::find(&fixture.database, &fixture.operation, request).unwrap())
+        fixture.drain(exec::find((&fixture.database).into(), &fixture.operation, request).unwrap())
     };
     let fields = r#"{"_id": 0, "large": {"$size": {"$range": [0, 100000]}}, "none": {"$first": [[]]},
         "sum": {"$add": ["$n", {"$multiply": [2, 3]}]}, "list": [1, {"$add": [1, 1]}, "$n"]}"#;
@@ -316,7 +316,7 @@ fn find_and_modify_takes_the_first_in_order() {
             .map(|update| RawValue::Document(update.as_raw()));
         (request.returns_new, request.is_upsert) = (returns_new, is_upsert);
         let outcome = exec::find_and_modify(
-            &fixture.database,
+            (&fixture.database).into(),
             &fixture.operation,
             request,
             Level::Written,
@@ -370,7 +370,7 @@ fn an_upsert_cannot_ask_an_expression() {
         };
         let update = |request| {
             let outcome = exec::update(
-                &fixture.database,
+                (&fixture.database).into(),
                 &fixture.operation,
                 request,
                 Level::Written,
@@ -383,7 +383,7 @@ fn an_upsert_cannot_ask_an_expression() {
         and_answer.update = Some(RawValue::Document(change.as_raw()));
         and_answer.is_upsert = true;
         let refused = exec::find_and_modify(
-            &fixture.database,
+            (&fixture.database).into(),
             &fixture.operation,
             and_answer,
             Level::Written,
@@ -421,7 +421,7 @@ fn change(
         keeps_empty_timestamps: false,
     };
     let outcome = exec::update(
-        &fixture.database,
+        (&fixture.database).into(),
         &fixture.operation,
         request,
         Level::Written,
@@ -493,7 +493,7 @@ fn a_document_may_have_16_mib_and_no_byte_more() {
         ..FindAndModifyRequest::new(&fixture.namespace)
     };
     let outcome = exec::find_and_modify(
-        &fixture.database,
+        (&fixture.database).into(),
         &fixture.operation,
         request,
         Level::Written,
@@ -521,7 +521,7 @@ fn the_current_date_is_taken_when_a_document_is_changed() {
             keeps_empty_timestamps: false,
         };
         exec::update(
-            &fixture.database,
+            (&fixture.database).into(),
             &fixture.operation,
             request,
             Level::Written,
@@ -536,12 +536,18 @@ fn the_current_date_is_taken_when_a_document_is_changed() {
         request.update = Some(RawValue::Document(change.as_raw()));
         request.is_upsert = true;
         let level = Level::Written;
-        exec::find_and_modify(&fixture.database, &fixture.operation, request, level).unwrap();
+        exec::find_and_modify(
+            (&fixture.database).into(),
+            &fixture.operation,
+            request,
+            level,
+        )
+        .unwrap();
     }
     let since = Value::from(before);
     let since = doc! {"d": {"$gte": since}};
     let mut request = FindRequest::new(&fixture.namespace);
     request.filter = since.as_raw();
-    let executor = exec::find(&fixture.database, &fixture.operation, request).unwrap();
+    let executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
     assert_eq!(fixture.drain(executor).len(), 4);
 }

@@ -13,6 +13,7 @@ use quarry_timing::OperationKind;
 use super::find::some_hint;
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};

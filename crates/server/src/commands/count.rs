@@ -6,6 +6,7 @@ use quarry_query::exec::CountRequest;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};

@@ -9,6 +9,7 @@ use quarry_timing::OperationKind;
 use super::find::some_hint;
 use super::insert::is_ordered;
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
 use crate::dispatch::error::{CommandError, Result};

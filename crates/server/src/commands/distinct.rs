@@ -5,6 +5,7 @@ use quarry_query::exec::DistinctRequest;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};

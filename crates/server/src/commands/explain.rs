@@ -6,6 +6,7 @@ use quarry_database::Namespace;
 use quarry_query::exec::{Explained, Verbosity};
 
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;

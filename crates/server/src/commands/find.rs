@@ -7,6 +7,7 @@ use quarry_timing::OperationKind;
 
 use crate::commands::first_batch::{FIRST_BATCH_DOCUMENTS, FirstBatch, answer};
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};

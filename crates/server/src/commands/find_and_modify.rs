@@ -8,6 +8,7 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};

@@ -112,7 +112,7 @@ fn next_batch(
         .and(cursor.collection())
         .map(|ident| server.database.watch_commits(ident));
     let end = loop {
-        cursor.restore(&invocation.server.database, invocation.operation)?;
+        cursor.restore((&invocation.server.database).into(), invocation.operation)?;
         let end = cursor.fill(invocation.operation, &mut batch, batch_size)?;
         cursor.save(invocation.operation)?;
         let is_waiting = end == BatchEnd::Exhausted && batch.is_empty() && !cursor.is_dead();

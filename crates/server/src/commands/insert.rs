@@ -6,6 +6,7 @@ use quarry_timing::OperationKind;
 
 use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;

@@ -205,7 +205,7 @@ fn store(data: &Database, database: &str, document: &Document) {
             let operation = Operation::default();
             let level = Level::Written;
             let request = InsertRequest::new(&namespace, &documents);
-            Ok(exec::insert(data, &operation, request, level)?)
+            Ok(exec::insert(data.into(), &operation, request, level)?)
         });
     let failure = match stored {
         Ok(outcome) => outcome

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument, doc};
-use quarry_database::{Database, Ident, Operation, PlanSummary};
+use quarry_database::{Ident, Operation, PlanSummary, Scope};
 use quarry_query::exec::Executor;
 
 use crate::dispatch::concerns::ReadConcern;
@@ -190,9 +190,9 @@ impl ClientCursor {
     }
 
     /// Takes up where the last batch ended.
-    pub fn restore(&mut self, database: &Database, operation: &Operation) -> Result<()> {
+    pub fn restore(&mut self, scope: Scope<'_>, operation: &Operation) -> Result<()> {
         match &mut self.source {
-            Source::Executor(executor) => Ok(executor.restore(database, operation)?),
+            Source::Executor(executor) => Ok(executor.restore(scope, operation)?),
             _ => Ok(()),
         }
     }

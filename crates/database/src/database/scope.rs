@@ -1,0 +1,188 @@
+//! Where an operation reads and writes: the database itself, or a transaction.
+//!
+//! Whoever executes queries asks a `Scope` for snapshots and hands it pieces, and need not know which of the two it is.
+//! In the database a read sees what was committed last, and each piece is committed by itself; in a transaction a read sees
+//! the transaction's snapshot under its own writes, and pieces are staged until the transaction is committed.
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument};
+use quarry_journal::Level;
+use quarry_timing::Phase;
+
+use super::Database;
+use crate::build::index_build::IndexesCreated;
+use crate::catalog::collection::Collection;
+use crate::error::Result;
+use crate::keyspace::ident::Ident;
+use crate::keyspace::namespace::Namespace;
+use crate::operation::Operation;
+use crate::snapshot::collection_snapshot::CollectionSnapshot;
+use crate::write::{Compute, Inserted, Modified, Transaction};
+
+/// Where an operation reads and writes.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    database: &'a Database,
+    transaction: Option<&'a Transaction>,
+}
+
+impl<'a> From<&'a Database> for Scope<'a> {
+    fn from(database: &'a Database) -> Scope<'a> {
+        Scope {
+            database,
+            transaction: None,
+        }
+    }
+}
+
+impl<'a> Scope<'a> {
+    /// The scope of an operation that works in a transaction of the database.
+    pub fn in_transaction(database: &'a Database, transaction: &'a Transaction) -> Scope<'a> {
+        Scope {
+            database,
+            transaction: Some(transaction),
+        }
+    }
+
+    /// Whether what is written here is committed later, with everything else of a transaction.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// The collection that the name means, if there is one.
+    #[inline]
+    pub fn collection(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Option<Arc<Collection>>> {
+        let Some(transaction) = self.transaction else {
+            return self.database.collection(namespace);
+        };
+        let writer = &self.database.writer;
+        transaction.run(|unit| writer.collection_in(unit, namespace, operation))
+    }
+
+    /// A snapshot of the collection that the name means; none if there is no such collection.
+    #[inline]
+    pub fn snapshot(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Option<CollectionSnapshot>> {
+        let Some(transaction) = self.transaction else {
+            return self.database.snapshot(namespace);
+        };
+        let writer = &self.database.writer;
+        transaction.run(|unit| writer.snapshot_in(unit, namespace, operation))
+    }
+
+    /// Reads one record of a collection that was asked for here; false if there is none.
+    #[inline]
+    pub fn get_record(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let Some(transaction) = self.transaction else {
+            return self.database.get_record(record_key, read);
+        };
+        let _read = quarry_timing::phase(Phase::EngineRead);
+        let writer = &self.database.writer;
+        transaction.run(|unit| writer.get_record_in(unit, record_key, read))
+    }
+
+    /// The exact number of documents of a collection that was asked for here.
+    pub fn count(&self, collection: &Collection) -> Result<u64> {
+        let Some(transaction) = self.transaction else {
+            return self.database.count(collection);
+        };
+        let writer = &self.database.writer;
+        let counts = transaction.run(|unit| writer.counts_in(unit, collection.ident))?;
+        Ok(counts.documents)
+    }
+
+    /// Inserts documents, each with its `_id` first, as one piece. `level` is as for `Database::insert_piece`, and is not
+    /// looked at in a transaction.
+    #[inline]
+    pub fn insert_piece(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+        level: Level,
+    ) -> Result<Inserted> {
+        let Some(transaction) = self.transaction else {
+            let database = self.database;
+            return database.insert_piece(operation, namespace, documents, ordered, level);
+        };
+        let writer = &self.database.writer;
+        transaction.run(|unit| writer.insert_in(unit, operation, namespace, documents, ordered))
+    }
+
+    /// Changes or deletes the records that still stand under `record_keys`, as one piece. `level` is as for `insert_piece`.
+    #[inline]
+    pub fn modify_piece(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        expected: Ident,
+        record_keys: &[Vec<u8>],
+        level: Level,
+        compute: &mut Compute<'_>,
+    ) -> Result<Modified> {
+        let writer = &self.database.writer;
+        let Some(transaction) = self.transaction else {
+            return writer.modify_piece(
+                operation,
+                namespace,
+                expected,
+                record_keys,
+                level,
+                compute,
+            );
+        };
+        transaction.run(|unit| {
+            writer.modify_in(unit, operation, namespace, expected, record_keys, compute)
+        })
+    }
+
+    /// Like `Database::settle`. In a transaction nothing is waited for: the commit is.
+    #[inline]
+    pub fn settle(&self, lsn: Option<u64>, level: Level) -> Result<()> {
+        match self.transaction {
+            None => self.database.settle(lsn, level),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Creates a collection; the same options again are no error.
+    pub fn create_collection(
+        &self,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let Some(transaction) = self.transaction else {
+            let database = self.database;
+            return database.create_collection(namespace, options, operation, level);
+        };
+        let writer = &self.database.writer;
+        transaction.run(|unit| writer.create_collection_in(unit, namespace, options, operation))
+    }
+
+    /// Makes indexes, and the collection if it does not exist; in a transaction on a collection that is new and empty.
+    pub fn create_indexes(
+        &self,
+        namespace: &Namespace,
+        specs: &[Document],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<IndexesCreated> {
+        let Some(transaction) = self.transaction else {
+            let database = self.database;
+            return database.create_indexes(namespace, specs, operation, level);
+        };
+        let writer = &self.database.writer;
+        transaction.run(|unit| writer.create_indexes_in(unit, namespace, specs, operation))
+    }
+}
