@@ -5,8 +5,8 @@ use std::{cmp::Ordering, fmt, hash};
 use smallvec::SmallVec;
 
 use crate::{
-    DateTime, Decimal128, Document, DocumentBuilder, ElementType, ObjectId, RawArray, RawBinary,
-    RawDocument, RawElement, RawStr, RawValue, Result, Timestamp, compare,
+    DateTime, Decimal128, Document, ElementType, ObjectId, RawArray, RawBinary, RawDocument,
+    RawElement, RawStr, RawValue, Result, Timestamp, compare,
 };
 
 /// Bytes that every scalar fits into without an allocation.
@@ -301,12 +301,5 @@ impl fmt::Display for Value {
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.as_raw(), f)
-    }
-}
-
-impl Value {
-    /// A document made by `fill`.
-    pub fn build_document(fill: impl FnOnce(&mut DocumentBuilder<'_>)) -> Self {
-        Self::from(Document::build(fill))
     }
 }

@@ -44,7 +44,7 @@ pub use database::{Database, Options, Scope, Shortcuts};
 pub use error::{DuplicateKey, Error, Result};
 pub use error_code::ErrorCode;
 pub use index::definition::{Index, KeyField, KeyPattern};
-pub use index::entry::{may_meet_cut_keys, meeting_cut_keys, split_unique_value};
+pub use index::entry::{may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;
 pub use index::path_numbers::PathNumbers;
 pub use keyspace::ident::{Ident, Prefix};

@@ -45,12 +45,6 @@ impl TypeBits {
         self.gap = 0;
     }
 
-    /// Whether every value has the type that its key alone is decoded to.
-    #[must_use]
-    pub fn is_all_default(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// The bytes to store beside the key. They are empty when every value is of its default type.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

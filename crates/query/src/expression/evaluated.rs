@@ -62,11 +62,6 @@ impl<'a> Evaluated<'a> {
         self.as_raw().unwrap_or(RawValue::Undefined)
     }
 
-    /// Whether there is no value.
-    pub fn is_missing(&self) -> bool {
-        self.as_raw().is_none()
-    }
-
     /// Missing, Null or Undefined.
     pub fn is_nullish(&self) -> bool {
         self.as_raw().is_none_or(|value| value.is_nullish())

@@ -123,11 +123,6 @@ impl Path {
             Base::Remove | Base::Slot(_) | Base::Constant(_) => Some(""),
         }
     }
-
-    /// The path if it names a field of the document (not of a variable).
-    pub fn root_path(&self) -> Option<&[Box<str>]> {
-        (matches!(self.base, Base::Root) && !self.names.is_empty()).then_some(&*self.names)
-    }
 }
 
 /// Follows the names from a constant: a copy of what they lead to where that is small, else a path from the constant.
