@@ -12,7 +12,7 @@ use quarry_journal::{
 };
 
 const HEADER_BYTES: usize = 4096;
-const GROUP_HEADER_BYTES: usize = 64;
+const GROUP_HEADER_BYTES: usize = 96;
 /// Steps of damage that one input may ask for.
 const STEPS_MAX: usize = 64;
 
@@ -159,11 +159,14 @@ fn damage(segments: &mut Segments, input: &mut Input<'_>) -> bool {
 }
 
 fn reseal_header(content: &mut [u8]) -> bool {
-    let Some(header) = content.get_mut(..128) else {
+    let Some(header) = content.get_mut(..164) else {
         return false;
     };
-    let crc = crc32c::crc32c(&header[..124]);
-    header[124..].copy_from_slice(&crc.to_le_bytes());
+    // The part that version 1 has alone, and the whole.
+    for crc_at in [124, 160] {
+        let crc = crc32c::crc32c(&header[..crc_at]);
+        header[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+    }
     true
 }
 
@@ -174,7 +177,7 @@ fn reseal_groups(content: &mut [u8]) -> bool {
     while let Some(header) = content.get(at..at + GROUP_HEADER_BYTES) {
         let body_bytes = u32::from_le_bytes(header[8..12].try_into().unwrap()) as usize;
         let end = at + GROUP_HEADER_BYTES + body_bytes;
-        if &header[..4] != b"QJG1" || end > content.len() {
+        if &header[..4] != b"QJG2" || end > content.len() {
             break;
         }
         let group = &mut content[at..end];

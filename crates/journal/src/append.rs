@@ -11,10 +11,13 @@ use crate::hooks::{GroupBuilder, Hooks, Payloads, push_record};
 use crate::latch::Latch;
 use crate::log::{Log, LogGroup, Stage};
 use crate::spares::is_kept;
+use crate::stamp::Stamp;
 
 pub(crate) struct Appender {
     log: Arc<dyn Log>,
     pub next_lsn: u64,
+    /// The place in the history behind the last group.
+    stamp: Stamp,
     /// The buffer for groups of lone writers, which have none of their own.
     buffer: Vec<u8>,
 }
@@ -24,6 +27,8 @@ pub(crate) struct Surroundings<'j> {
     pub hooks: &'j dyn Hooks,
     pub latch: &'j Latch,
     pub unix_ms: u64,
+    /// No cluster time below this is given.
+    pub cluster_time_min: u64,
 }
 
 /// A group that the log accepted: the records for `apply`.
@@ -31,13 +36,22 @@ pub(crate) struct Surroundings<'j> {
 pub(crate) struct Accepted {
     pub first_lsn: u64,
     pub count: u32,
+    pub cluster_time: u64,
+}
+
+impl Accepted {
+    /// The cluster time of the group's last record.
+    pub fn last_cluster_time(&self) -> u64 {
+        self.cluster_time + u64::from(self.count) - 1
+    }
 }
 
 impl Appender {
-    pub fn new(log: Arc<dyn Log>, next_lsn: u64) -> Self {
+    pub fn new(log: Arc<dyn Log>, next_lsn: u64, stamp: Stamp) -> Self {
         Appender {
             log,
             next_lsn,
+            stamp,
             buffer: Vec::new(),
         }
     }
@@ -67,11 +81,14 @@ impl Appender {
         around.latch.check()?;
         around.hooks.ready(group.len()).map_err(Error::Refused)?;
         let first_lsn = self.next_lsn;
-        let mut builder = GroupBuilder::new(group, first_lsn, count);
+        let cluster_time = (self.stamp).cluster_time_at(around.unix_ms, around.cluster_time_min);
+        let mut builder = GroupBuilder::new(group, first_lsn, count, cluster_time);
         let finished = around.hooks.finish_group(&mut builder);
         finished.map_err(Error::Refused)?;
         let count = builder.count();
-        let mut offered = LogGroup::new(group, first_lsn, count, around.unix_ms);
+        let records = &group[GROUP_HEADER_BYTES..];
+        let stamp = (self.stamp).of_next(cluster_time, first_lsn, count, records);
+        let mut offered = LogGroup::new(group, first_lsn, count, around.unix_ms, stamp);
         let accepted = self
             .log
             .submit(&mut offered, first_lsn)
@@ -83,13 +100,23 @@ impl Appender {
             }
         })?;
         self.next_lsn = first_lsn + u64::from(count);
-        Ok(Accepted { first_lsn, count })
+        self.stamp = stamp.behind(count);
+        Ok(Accepted {
+            first_lsn,
+            count,
+            cluster_time,
+        })
     }
 
     /// Hands the accepted group to the owner.
     pub fn apply(&self, group: &[u8], accepted: Accepted, around: &Surroundings<'_>) -> Result<()> {
-        let Accepted { first_lsn, count } = accepted;
-        let payloads = Payloads::new(first_lsn, count, &group[GROUP_HEADER_BYTES..]);
+        let Accepted {
+            first_lsn,
+            count,
+            cluster_time,
+        } = accepted;
+        let records = &group[GROUP_HEADER_BYTES..];
+        let payloads = Payloads::new(first_lsn, count, cluster_time, records);
         around.hooks.apply(first_lsn, &payloads).map_err(|refusal| {
             let error = Error::Unapplied(refusal);
             around.latch.throw(&error.to_string());

@@ -1,22 +1,27 @@
 //! The chain of groups over segments: each group names its incarnation, its first LSN and the checksum
-//! of the group before, so that a ghost of an older life never passes for the next group.
+//! of the group before, so that a ghost of an older life never passes for the next group. Its index and its cluster time
+//! go on from the group before, too. Digests are for those who compare nodes: `inspect::verify` checks them.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::files::Files;
-use crate::group_header::GroupHeader;
+use crate::group_header::{GroupFormat, GroupHeader};
 use crate::hooks::Payloads;
 use crate::scan::GroupScanner;
 use crate::segment::{OpenSegment, Segment};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
+use crate::stamp::Stamp;
 
-/// The header fields that the next group must have. `previous_crc` is unknown where reading begins inside an incarnation.
+/// The header fields that the next group must have. `previous_crc` and `stamp` are unknown where reading begins inside an
+/// incarnation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub incarnation: u64,
     pub next_lsn: u64,
     pub previous_crc: Option<u32>,
+    /// The place in the history that the next group goes on from.
+    pub stamp: Option<Stamp>,
 }
 
 impl Link {
@@ -27,12 +32,14 @@ impl Link {
                 incarnation: segment.header.incarnation,
                 next_lsn: segment.header.first_lsn,
                 previous_crc: Some(segment.header_crc),
+                stamp: Some(segment.header.stamp),
             };
         }
         Link {
             incarnation: segment.header.incarnation,
             next_lsn: first_lsn,
             previous_crc: None,
+            stamp: None,
         }
     }
 
@@ -42,11 +49,16 @@ impl Link {
             && self
                 .previous_crc
                 .is_none_or(|crc| crc == header.previous_crc)
+            && (header.format == GroupFormat::One
+                || self.stamp.is_none_or(|stamp| stamp.precedes(&header.stamp)))
     }
 
     pub fn advance(&mut self, header: &GroupHeader) {
         self.next_lsn = header.next_lsn();
         self.previous_crc = Some(header.crc);
+        if header.format == GroupFormat::Two {
+            self.stamp = Some(header.stamp.behind(header.count));
+        }
     }
 }
 
@@ -117,18 +129,26 @@ pub(crate) fn scanner(segment: &OpenSegment) -> GroupScanner {
 /// where the chain ended.
 fn begin_incarnation(end: &ChainEnd, segment: &Segment, next: &Segment) -> Result<Link> {
     let end_lsn = end.link.next_lsn - 1;
-    if end_lsn == next.header.previous_end_lsn {
-        return Ok(Link::before(next, 0));
-    }
     let expected = next.header.previous_end_lsn;
-    Err(Error::Damaged {
-        segment: segment.name.clone(),
-        offset: end.offset,
-        reason: format!(
-            "records end at {end_lsn} instead of {expected}: {}",
-            end.reason
-        ),
-    })
+    if end_lsn != expected {
+        return Err(Error::Damaged {
+            segment: segment.name.clone(),
+            offset: end.offset,
+            reason: format!(
+                "records end at {end_lsn} instead of {expected}: {}",
+                end.reason
+            ),
+        });
+    }
+    let goes_on = (end.link.stamp).is_none_or(|stamp| stamp == next.header.stamp);
+    if !goes_on {
+        return Err(Error::Damaged {
+            segment: next.name.clone(),
+            offset: 0,
+            reason: "the segment goes on from another history than the one before it".to_owned(),
+        });
+    }
+    Ok(Link::before(next, 0))
 }
 
 /// Whether the first of these segments that holds a group goes on where the chain is: one stays empty whose first write

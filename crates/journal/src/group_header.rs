@@ -1,17 +1,54 @@
 //! The header of a group, the unit of atomicity: one checksum over header and body, a chain to the
-//! group before, and the LSN known durable when it was written. `docs/formats/journal.md` shows the bytes.
+//! group before, the LSN known durable when it was written, and its place in the history (`stamp`).
+//! `docs/formats/journal.md` shows the bytes.
+//!
+//! Version 1 has no stamp and is 32 bytes shorter. It is read and no longer written; all groups of a segment have the
+//! version that the segment's header says.
 
 use crate::options::LSN_MAX;
+use crate::stamp::{STAMP_BYTES, Stamp};
 
-/// A group's body begins this far after its header.
-pub const GROUP_HEADER_BYTES: usize = 64;
-pub(crate) const GROUP_MAGIC: [u8; 4] = *b"QJG1";
+/// The body of a group that is written begins this far after its header.
+pub const GROUP_HEADER_BYTES: usize = 96;
+const GROUP_HEADER_BYTES_V1: usize = 64;
 /// The checksum covers everything after itself.
 const CRC_START: usize = 8;
+/// Where the stamp begins, in version 2.
+const STAMP_START: usize = 56;
+
+/// The versions of a group's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupFormat {
+    /// Without a stamp.
+    One,
+    /// As it is written.
+    #[default]
+    Two,
+}
+
+impl GroupFormat {
+    /// The bytes of the header.
+    pub fn header_bytes(self) -> usize {
+        match self {
+            GroupFormat::One => GROUP_HEADER_BYTES_V1,
+            GroupFormat::Two => GROUP_HEADER_BYTES,
+        }
+    }
+
+    /// The bytes that the header begins with.
+    pub(crate) fn magic(self) -> [u8; 4] {
+        match self {
+            GroupFormat::One => *b"QJG1",
+            GroupFormat::Two => *b"QJG2",
+        }
+    }
+}
 
 /// The header of a group, as docs/formats/journal.md describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupHeader {
+    /// The version of the header.
+    pub format: GroupFormat,
     /// CRC32C of the header after this field and of the body.
     pub crc: u32,
     /// The length of the body as it is in the file.
@@ -30,6 +67,8 @@ pub struct GroupHeader {
     pub plain_bytes: u32,
     /// When the group was written, in milliseconds since 1970.
     pub unix_ms: u64,
+    /// The group's place in the history, zeros in version 1. A group without records has that of the next one to come.
+    pub stamp: Stamp,
 }
 
 impl GroupHeader {
@@ -45,12 +84,13 @@ impl GroupHeader {
 
     /// Header and body together.
     pub fn group_bytes(&self) -> u64 {
-        GROUP_HEADER_BYTES as u64 + u64::from(self.body_bytes)
+        self.format.header_bytes() as u64 + u64::from(self.body_bytes)
     }
 
     /// Writes the header over the first bytes of `group`, whose body is complete; returns the CRC.
     pub(crate) fn seal(&self, group: &mut [u8]) -> u32 {
-        group[0..4].copy_from_slice(&GROUP_MAGIC);
+        debug_assert!(self.format == GroupFormat::Two, "version 1 is only read");
+        group[0..4].copy_from_slice(&self.format.magic());
         group[8..12].copy_from_slice(&self.body_bytes.to_le_bytes());
         group[12..16].copy_from_slice(&self.count.to_le_bytes());
         group[16..24].copy_from_slice(&self.incarnation.to_le_bytes());
@@ -59,23 +99,30 @@ impl GroupHeader {
         group[40..44].copy_from_slice(&self.previous_crc.to_le_bytes());
         group[44..48].copy_from_slice(&self.plain_bytes.to_le_bytes());
         group[48..56].copy_from_slice(&self.unix_ms.to_le_bytes());
-        group[56..64].copy_from_slice(&[0; 8]);
+        group[STAMP_START..STAMP_START + STAMP_BYTES].copy_from_slice(&self.stamp.to_bytes());
+        group[STAMP_START + STAMP_BYTES..GROUP_HEADER_BYTES].fill(0);
         let crc = crc32c::crc32c(&group[CRC_START..]);
         group[4..8].copy_from_slice(&crc.to_le_bytes());
         crc
     }
 
     /// The header's fields if the magic is there and they can be a group's: positions that can be counted on from, and a
-    /// durable mark below the group. Nothing is checked against the checksum yet.
-    pub(crate) fn decode(bytes: &[u8; GROUP_HEADER_BYTES]) -> Option<Self> {
-        if bytes[0..4] != GROUP_MAGIC {
+    /// durable mark below the group. `bytes` are as many as the format's header has. Nothing is checked against the
+    /// checksum yet.
+    pub(crate) fn decode(format: GroupFormat, bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < format.header_bytes() || bytes[0..4] != format.magic() {
             return None;
         }
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let stamp = match format {
+            GroupFormat::One => Stamp::default(),
+            GroupFormat::Two => Stamp::from_bytes(bytes[STAMP_START..].first_chunk()?)?,
+        };
         let header = GroupHeader {
+            format,
             crc: word(4),
             body_bytes: word(8),
             count: word(12),
@@ -85,6 +132,7 @@ impl GroupHeader {
             previous_crc: word(40),
             plain_bytes: word(44),
             unix_ms: long(48),
+            stamp,
         };
         let is_possible = header.first_lsn <= LSN_MAX && header.durable_lsn < header.first_lsn;
         is_possible.then_some(header)

@@ -5,7 +5,7 @@
 //! aborts the process ([`AbortOnPanic`]): memory and journal could disagree otherwise.
 
 use crate::error::HookError;
-use crate::group_header::GROUP_HEADER_BYTES;
+use crate::group_header::{GROUP_HEADER_BYTES, GroupHeader};
 
 /// The part of a commit that the journal's owner does for each group.
 pub trait Hooks: Send + Sync {
@@ -35,14 +35,21 @@ pub struct GroupBuilder<'g> {
     buffer: &'g mut Vec<u8>,
     first_lsn: u64,
     count: u32,
+    cluster_time: u64,
 }
 
 impl<'g> GroupBuilder<'g> {
-    pub(crate) fn new(buffer: &'g mut Vec<u8>, first_lsn: u64, count: u32) -> Self {
+    pub(crate) fn new(
+        buffer: &'g mut Vec<u8>,
+        first_lsn: u64,
+        count: u32,
+        cluster_time: u64,
+    ) -> Self {
         GroupBuilder {
             buffer,
             first_lsn,
             count,
+            cluster_time,
         }
     }
 
@@ -62,6 +69,8 @@ impl<'g> GroupBuilder<'g> {
             first_lsn: self.first_lsn,
             count: self.count,
             body: &self.buffer[GROUP_HEADER_BYTES..],
+            cluster_time: self.cluster_time,
+            incarnation: 0,
         }
     }
 
@@ -91,15 +100,42 @@ pub struct Payloads<'g> {
     first_lsn: u64,
     count: u32,
     body: &'g [u8],
+    cluster_time: u64,
+    incarnation: u64,
 }
 
 impl<'g> Payloads<'g> {
-    pub(crate) fn new(first_lsn: u64, count: u32, body: &'g [u8]) -> Self {
+    /// The records of a group that is being committed, whose first one has that cluster time.
+    pub(crate) fn new(first_lsn: u64, count: u32, cluster_time: u64, body: &'g [u8]) -> Self {
         Payloads {
             first_lsn,
             count,
             body,
+            cluster_time,
+            incarnation: 0,
         }
+    }
+
+    /// The records of a group that was read.
+    pub(crate) fn of_group(header: &GroupHeader, body: &'g [u8]) -> Self {
+        Payloads {
+            first_lsn: header.first_lsn,
+            count: header.count,
+            body,
+            cluster_time: header.stamp.cluster_time,
+            incarnation: header.incarnation,
+        }
+    }
+
+    /// The cluster time of the first record; each further one has the next. 0 in a group of an earlier version, which has
+    /// none.
+    pub fn cluster_time(&self) -> u64 {
+        self.cluster_time
+    }
+
+    /// The life of the journal that has written the group; 0 while the group is being committed.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// The number of records.
@@ -135,11 +171,22 @@ impl<'g> Payloads<'g> {
     pub(crate) fn after(self, lsn: u64) -> Self {
         let mut iter = self.iter();
         while iter.left > 0 && iter.lsn <= lsn && iter.next().is_some() {}
+        let left_out = iter.lsn - self.first_lsn;
         Payloads {
             first_lsn: iter.lsn,
             count: iter.left,
             body: iter.body,
+            cluster_time: match self.cluster_time {
+                0 => 0,
+                first => first + left_out,
+            },
+            incarnation: self.incarnation,
         }
+    }
+
+    /// The bytes of all records, with their lengths.
+    pub(crate) fn body(&self) -> &'g [u8] {
+        self.body
     }
 
     /// Whether the body holds exactly `count` whole records.

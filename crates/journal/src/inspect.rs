@@ -9,12 +9,13 @@ use std::sync::Arc;
 use crate::chain::{ChainEnd, Link, scanner, walk};
 use crate::error::{Error, Result};
 use crate::files::Files;
-use crate::group_header::GroupHeader;
+use crate::group_header::{GroupFormat, GroupHeader};
 use crate::hooks::Payloads;
 use crate::recovery::{Prefix, check_lengths, named_segments, open_prefix, open_segments};
 use crate::segment::{OpenSegment, Segment, segment_name};
 use crate::segment_header::SegmentHeader;
 use crate::segments::discard;
+use crate::stamp::Stamp;
 use crate::tail::{check_tail, cut};
 
 /// The findings of `verify`.
@@ -34,6 +35,8 @@ pub struct Verified {
     pub end_segment: String,
     /// The byte behind the last group, in that segment.
     pub end_offset: u64,
+    /// The place in the history behind the last group; zeros if no group has a stamp.
+    pub stamp: Stamp,
 }
 
 /// One segment of a journal that was verified.
@@ -71,14 +74,19 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
     let segments = open_segments(files, None)?;
     check_lengths(&segments)?;
     let mut verified = empty(&segments);
+    let mut behind: Option<Stamp> = None;
     let end = follow(files, &segments, &mut |group| {
         let summary = verified
             .segments
             .iter_mut()
             .find(|summary| summary.name == group.segment);
         if let Some(summary) = summary {
+            if summary.groups == 0 && summary.header.begins_incarnation() {
+                behind = Some(summary.header.stamp);
+            }
             summary.note(&group.header);
         }
+        check_digest(&mut behind, &group)?;
         if group.header.count > 0 {
             if verified.first_lsn == 0 {
                 verified.first_lsn = group.header.first_lsn;
@@ -94,8 +102,29 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
         check_tail(files, &segments, &end)?;
         verified.end_segment.clone_from(&segments[end.index].name);
         verified.end_offset = end.offset;
+        verified.stamp = end.link.stamp.unwrap_or_default();
     }
     Ok(verified)
+}
+
+/// Whether the group's digest goes on from the one before, where that is known; moves `behind` behind the group.
+fn check_digest(behind: &mut Option<Stamp>, group: &DumpedGroup<'_>) -> Result<()> {
+    let header = &group.header;
+    if header.format == GroupFormat::One {
+        return Ok(());
+    }
+    let (count, records) = (header.count, group.payloads.body());
+    let goes_on = behind
+        .is_none_or(|behind| behind.is_digest_of(&header.stamp, header.first_lsn, count, records));
+    if !goes_on {
+        return Err(Error::Damaged {
+            segment: group.segment.to_owned(),
+            offset: group.offset,
+            reason: "the group's digest does not go on from the one before".to_owned(),
+        });
+    }
+    *behind = Some(header.stamp.behind(count));
+    Ok(())
 }
 
 impl SegmentSummary {
@@ -243,6 +272,7 @@ fn empty(segments: &[Arc<Segment>]) -> Verified {
         is_closed: false,
         end_segment: String::new(),
         end_offset: 0,
+        stamp: Stamp::default(),
     }
 }
 

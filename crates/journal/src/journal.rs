@@ -30,6 +30,9 @@ use crate::wakeups::Wakeups;
 /// When a segment that could not be made ahead of need is tried again.
 const PREPARE_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
 
+/// How far ahead of this machine's clock a cluster time may be that it takes over: MongoDB's bound, a year.
+const CLUSTER_TIME_AHEAD_MAX_SECS: u64 = 31_536_000;
+
 /// An open write-ahead log. Dropping it closes it.
 pub struct Journal {
     pipeline: Arc<Pipeline>,
@@ -72,11 +75,13 @@ impl Journal {
             segments,
             segment,
             next_lsn,
+            recovered.start.stamp,
             Arc::clone(&latch),
             Arc::clone(&wakeups),
         ));
         let log: Arc<dyn Log> = local.clone();
-        let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn);
+        let stamp = recovered.start.stamp;
+        let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn, stamp);
         let journal = Journal::run(pipeline, Some(local), recovered.replayed)?;
         if is_short {
             journal.pipeline.wakeups.request_space();
@@ -103,7 +108,8 @@ impl Journal {
         }
         let latch = Arc::new(Latch::default());
         let wakeups = Arc::new(Wakeups::new(next_lsn - 1));
-        let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn);
+        let stamp = log.stamp()?;
+        let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn, stamp);
         Journal::run(pipeline, None, next_lsn - 1 - applied_lsn)
     }
 
@@ -218,6 +224,33 @@ impl Journal {
     /// The first record that the journal still holds; 0 if it holds none.
     pub fn first_lsn(&self) -> u64 {
         self.pipeline.log.first_lsn()
+    }
+
+    /// The cluster time of the last record that was applied: whoever was answered for a record sees its time or a later one.
+    /// Seconds since 1970 in the high half, a counter in the low half; 0 before the first record.
+    pub fn cluster_time(&self) -> u64 {
+        self.pipeline.cluster_time()
+    }
+
+    /// Every record from here on has a later cluster time than `beyond`, which a client may have from another node. False,
+    /// and nothing changes, where that is further ahead of this machine's clock than `CLUSTER_TIME_AHEAD_MAX_SECS`.
+    pub fn advance_cluster_time(&self, beyond: u64) -> bool {
+        if beyond < self.pipeline.cluster_time() {
+            return true;
+        }
+        let now_secs = self.pipeline.clock.now_unix_ms() / 1000;
+        let is_near = beyond >> 32 <= now_secs + CLUSTER_TIME_AHEAD_MAX_SECS;
+        if is_near {
+            self.pipeline.advance_cluster_time(beyond);
+        }
+        is_near
+    }
+
+    /// The first accepted record with that cluster time or a later one; `None` if there is none yet. Costs a look into
+    /// a table and through a MiB of group headers at most, whatever the journal holds. Fails with `HistoryMissing` where
+    /// records as late as that may be gone.
+    pub fn first_since(&self, cluster_time: u64) -> Result<Option<u64>> {
+        self.pipeline.log.first_since(cluster_time)
     }
 
     /// Records that `open` applied.

@@ -11,6 +11,7 @@ pub(crate) mod memory;
 use crate::error::Result;
 use crate::group_header::GROUP_HEADER_BYTES;
 use crate::hooks::Payloads;
+use crate::stamp::Stamp;
 
 /// An ordered log of groups. Calls may block; they come from any thread.
 pub trait Log: Send + Sync {
@@ -30,6 +31,13 @@ pub trait Log: Send + Sync {
 
     /// Everything up to here is durable.
     fn durable_lsn(&self) -> u64;
+
+    /// The place in the history behind the last group that was accepted, for whoever goes on with the log.
+    fn stamp(&self) -> Result<Stamp>;
+
+    /// The first record that is accepted and has that cluster time or a later one; `None` if there is none yet. Fails with
+    /// `HistoryMissing` where the log may have given up records as late as that.
+    fn first_since(&self, cluster_time: u64) -> Result<Option<u64>>;
 }
 
 /// How far a group has come.
@@ -66,17 +74,25 @@ pub struct LogGroup<'g> {
     pub(crate) count: u32,
     pub(crate) first_lsn: u64,
     pub(crate) unix_ms: u64,
+    pub(crate) stamp: Stamp,
 }
 
 impl<'g> LogGroup<'g> {
     /// `buffer` begins with the room that a `GroupBuilder` leaves.
-    pub(crate) fn new(buffer: &'g mut Vec<u8>, first_lsn: u64, count: u32, unix_ms: u64) -> Self {
+    pub(crate) fn new(
+        buffer: &'g mut Vec<u8>,
+        first_lsn: u64,
+        count: u32,
+        unix_ms: u64,
+        stamp: Stamp,
+    ) -> Self {
         debug_assert!(buffer.len() >= GROUP_HEADER_BYTES);
         LogGroup {
             buffer,
             count,
             first_lsn,
             unix_ms,
+            stamp,
         }
     }
 
@@ -85,8 +101,14 @@ impl<'g> LogGroup<'g> {
         Payloads::new(
             self.first_lsn,
             self.count,
+            self.stamp.cluster_time,
             &self.buffer[GROUP_HEADER_BYTES..],
         )
+    }
+
+    /// The group's place in the history, which a log keeps with it.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     /// The LSN of the group's last record.

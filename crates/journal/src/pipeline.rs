@@ -36,6 +36,7 @@ use crate::options::{Options, RECORD_BYTES_MAX};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use crate::primitives::{Condvar, Mutex, MutexGuard};
 use crate::queue::Queue;
+use crate::stamp::Stamp;
 use crate::ticket::{CommitReport, Level, Ticket, Until};
 use crate::wakeups::Wakeups;
 
@@ -56,11 +57,15 @@ pub(crate) struct Pipeline {
     /// Nobody has the turn, or waits for it, in a closed queue.
     turn_ended: Condvar,
     accepted_lsn: AtomicU64,
+    /// The cluster time of the last record that was applied.
+    cluster_time: AtomicU64,
+    /// No record gets a cluster time below this.
+    cluster_time_min: AtomicU64,
     pub clock: Clock,
 }
 
 impl Pipeline {
-    /// `next_lsn` is the log's next position, and everything before it is applied.
+    /// `next_lsn` is the log's next position, `stamp` its place in the history, and everything before it is applied.
     pub fn new(
         options: Options,
         hooks: Arc<dyn Hooks>,
@@ -68,15 +73,18 @@ impl Pipeline {
         latch: Arc<Latch>,
         wakeups: Arc<Wakeups>,
         next_lsn: u64,
+        stamp: Stamp,
     ) -> Self {
         Pipeline {
             options,
             hooks,
-            appender: Mutex::new(Appender::new(Arc::clone(&log), next_lsn)),
+            appender: Mutex::new(Appender::new(Arc::clone(&log), next_lsn, stamp)),
             log,
             latch,
             wakeups,
             accepted_lsn: AtomicU64::new(next_lsn - 1),
+            cluster_time: AtomicU64::new(stamp.cluster_time.saturating_sub(1)),
+            cluster_time_min: AtomicU64::new(0),
             queue: Mutex::new(Queue::new()),
             turn_ended: Condvar::new(),
             clock: Clock::new(),
@@ -271,6 +279,26 @@ impl Pipeline {
     /// Everything up to here is in the log.
     pub fn accepted_lsn(&self) -> u64 {
         self.accepted_lsn.load(Ordering::Acquire)
+    }
+
+    /// The cluster time of the last record that was applied, which whoever was answered for that record sees.
+    pub fn cluster_time(&self) -> u64 {
+        self.cluster_time.load(Ordering::Acquire)
+    }
+
+    /// Called by whoever has the turn.
+    fn note_cluster_time(&self, last: u64) {
+        debug_assert!(last > self.cluster_time(), "cluster time never falls");
+        self.cluster_time.store(last, Ordering::Release);
+    }
+
+    fn cluster_time_min(&self) -> u64 {
+        self.cluster_time_min.load(Ordering::Relaxed)
+    }
+
+    /// Every later record has a later cluster time than this.
+    pub fn advance_cluster_time(&self, beyond: u64) {
+        (self.cluster_time_min).fetch_max(beyond + 1, Ordering::Relaxed);
     }
 
     /// Returns when everything up to `lsn`, which must be accepted, is durable.

@@ -57,11 +57,9 @@ pub(crate) fn recover(
     check_lengths(&segments[begin..])?;
     let link = initial_link(files, &segments[begin], applied_lsn)?;
     let mut marked_lsn = 0;
-    let mut note = |segment: &Segment, _, header: &GroupHeader, _: Payloads<'_>| {
+    let mut note = |segment: &Segment, offset, header: &GroupHeader, _: Payloads<'_>| {
         check_wanted(hooks)?;
-        if header.count > 0 {
-            segment.note_group(header.first_lsn, header.next_lsn() - 1, header.unix_ms);
-        }
+        segment.note_group(header, offset);
         marked_lsn = header.durable_lsn.max(marked_lsn);
         Ok(())
     };
@@ -85,6 +83,7 @@ pub(crate) fn recover(
         start: IncarnationStart {
             first_lsn: end_lsn.max(applied_lsn) + 1,
             previous_end_lsn: end_lsn,
+            stamp: end.link.stamp.unwrap_or_default(),
         },
         replayed,
     })
@@ -129,8 +128,8 @@ fn open_needed(
 /// The first LSN that any of the segments says that it begins with.
 fn first_known(files: &dyn Files, segments: &[Arc<Segment>]) -> Result<Option<u64>> {
     for segment in segments {
-        if let Some((first_lsn, _)) = beginning(files, segment)? {
-            return Ok(Some(first_lsn));
+        if let Some(beginning) = beginning(files, segment)? {
+            return Ok(Some(beginning.first_lsn));
         }
     }
     Ok(None)
@@ -157,7 +156,7 @@ fn fresh(must_exist: bool, applied_lsn: u64) -> Result<Recovered> {
         incarnation_number: 1,
         start: IncarnationStart {
             first_lsn: 1,
-            previous_end_lsn: 0,
+            ..IncarnationStart::default()
         },
         replayed: 0,
     })
@@ -303,9 +302,15 @@ fn first_needed(files: &dyn Files, segments: &[Arc<Segment>], applied_lsn: u64) 
     let mut first_known = None;
     let mut begin = None;
     for (index, segment) in segments.iter().enumerate() {
-        let Some((first_lsn, unix_ms)) = beginning(files, segment)? else {
+        let Some(Beginning {
+            first_lsn,
+            unix_ms,
+            cluster_time,
+        }) = beginning(files, segment)?
+        else {
             continue;
         };
+        (segment.first_cluster_time).store(cluster_time, Ordering::Relaxed);
         if let Some(before) = index.checked_sub(1) {
             // Not before its last group, and close enough for the age of what is kept.
             segments[before]
@@ -338,21 +343,37 @@ fn first_needed(files: &dyn Files, segments: &[Arc<Segment>], applied_lsn: u64) 
     Ok(begin)
 }
 
-/// The LSN that a segment begins with, and when, if its header or its first group says.
-fn beginning(files: &dyn Files, segment: &Arc<Segment>) -> Result<Option<(u64, u64)>> {
+/// What a segment begins with.
+struct Beginning {
+    first_lsn: u64,
+    unix_ms: u64,
+    /// No record of the segment has a lower one.
+    cluster_time: u64,
+}
+
+/// What a segment begins with, if its header or its first group says.
+fn beginning(files: &dyn Files, segment: &Arc<Segment>) -> Result<Option<Beginning>> {
     let header = &segment.header;
     if header.begins_incarnation() {
-        return Ok(Some((header.first_lsn, header.created_unix_ms)));
+        return Ok(Some(Beginning {
+            first_lsn: header.first_lsn,
+            unix_ms: header.created_unix_ms,
+            cluster_time: header.stamp.cluster_time,
+        }));
     }
     let first = scanner(&OpenSegment::open(segment, files)?).peek()?;
-    Ok(first.ok().map(|group| (group.first_lsn, group.unix_ms)))
+    Ok(first.ok().map(|group| Beginning {
+        first_lsn: group.first_lsn,
+        unix_ms: group.unix_ms,
+        cluster_time: group.stamp.cluster_time,
+    }))
 }
 
 /// Inside an incarnation the first group is believed; without one, the engine's own position.
 fn initial_link(files: &dyn Files, segment: &Arc<Segment>, applied_lsn: u64) -> Result<Link> {
     Ok(Link::before(
         segment,
-        beginning(files, segment)?.map_or(applied_lsn + 1, |(first_lsn, _)| first_lsn),
+        beginning(files, segment)?.map_or(applied_lsn + 1, |beginning| beginning.first_lsn),
     ))
 }
 

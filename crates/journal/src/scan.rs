@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::compression::unpack;
 use crate::error::{Error, Result};
 use crate::files::{File, read_full_at};
-use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
+use crate::group_header::{GroupFormat, GroupHeader};
 use crate::hooks::Payloads;
 use crate::segment::OpenSegment;
 
@@ -20,6 +20,7 @@ const WINDOW_BYTES: usize = 256 * 1024;
 pub(crate) struct GroupScanner {
     file: Arc<dyn File>,
     name: String,
+    format: GroupFormat,
     incarnation: u64,
     limit: u64,
     offset: u64,
@@ -35,6 +36,7 @@ impl GroupScanner {
         GroupScanner {
             file: Arc::clone(&segment.file),
             name: segment.name.clone(),
+            format: segment.header.format,
             incarnation: segment.header.incarnation,
             limit: segment.bytes,
             offset,
@@ -64,7 +66,7 @@ impl GroupScanner {
             Ok(header) => header,
             Err(reason) => return Ok(Err(reason)),
         };
-        if header.group_bytes() > self.limit.saturating_sub(self.offset) {
+        if !self.has_room_for(&header) {
             return Ok(Err("the group reaches beyond its segment"));
         }
         let group = self.bytes(header.group_bytes() as usize)?;
@@ -85,10 +87,12 @@ impl GroupScanner {
 
     /// Reads the header at this place, whether or not a whole group stands there.
     pub fn peek_header(&mut self) -> Result<std::result::Result<GroupHeader, &'static str>> {
-        let Some(header) = self.bytes(GROUP_HEADER_BYTES)?.first_chunk() else {
+        let (format, header_bytes) = (self.format, self.format.header_bytes());
+        let header = self.bytes(header_bytes)?;
+        if header.len() < header_bytes {
             return Ok(Err("the segment ends"));
-        };
-        match GroupHeader::decode(header) {
+        }
+        match GroupHeader::decode(format, header) {
             None => Ok(Err("no group begins here")),
             Some(header) if header.incarnation != self.incarnation => {
                 Ok(Err("the group is of another life of the journal"))
@@ -97,12 +101,18 @@ impl GroupScanner {
         }
     }
 
+    /// Whether a group with that header ends within the segment.
+    pub fn has_room_for(&self, header: &GroupHeader) -> bool {
+        header.group_bytes() <= self.limit.saturating_sub(self.offset)
+    }
+
     fn unpack(&mut self, header: &GroupHeader) -> std::result::Result<(), &'static str> {
         if header.plain_bytes == 0 {
             return Ok(());
         }
         let start = (self.offset - self.window_offset) as usize;
-        let body = &self.window[start + GROUP_HEADER_BYTES..start + header.group_bytes() as usize];
+        let header_bytes = self.format.header_bytes();
+        let body = &self.window[start + header_bytes..start + header.group_bytes() as usize];
         unpack(body, header.plain_bytes, &mut self.plain)
     }
 
@@ -110,10 +120,13 @@ impl GroupScanner {
     fn body_at(&self, offset: u64, header: &GroupHeader) -> Payloads<'_> {
         let start = (offset - self.window_offset) as usize;
         let body = match header.plain_bytes {
-            0 => &self.window[start + GROUP_HEADER_BYTES..start + header.group_bytes() as usize],
+            0 => {
+                let header_bytes = self.format.header_bytes();
+                &self.window[start + header_bytes..start + header.group_bytes() as usize]
+            }
             _ => &self.plain[..],
         };
-        Payloads::new(header.first_lsn, header.count, body)
+        Payloads::of_group(header, body)
     }
 
     /// The records of the group that `peek` has just returned.
@@ -134,16 +147,17 @@ impl GroupScanner {
 
     /// Goes to the next header of this incarnation at or after the offset. Every byte is read once, whatever it is.
     pub fn find_header(&mut self) -> Result<Option<GroupHeader>> {
+        let (magic, header_bytes) = (self.format.magic(), self.format.header_bytes());
         loop {
-            if self.bytes(GROUP_HEADER_BYTES)?.len() < GROUP_HEADER_BYTES {
+            if self.bytes(header_bytes)?.len() < header_bytes {
                 return Ok(None);
             }
             let window = &self.window[(self.offset - self.window_offset) as usize..];
             // Where a whole header fits into what is read.
-            let starts = window.len() - GROUP_HEADER_BYTES + 1;
-            let found = window[..starts + GROUP_MAGIC.len() - 1]
-                .windows(GROUP_MAGIC.len())
-                .position(|four| four == GROUP_MAGIC);
+            let starts = window.len() - header_bytes + 1;
+            let found = window[..starts + magic.len() - 1]
+                .windows(magic.len())
+                .position(|four| four == magic);
             self.offset += found.unwrap_or(starts) as u64;
             if found.is_some() {
                 if let Ok(header) = self.peek_header()? {

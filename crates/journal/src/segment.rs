@@ -4,10 +4,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
-use crate::group_header::GROUP_HEADER_BYTES;
-use crate::segment_header::SegmentHeader;
+use crate::group_header::{GROUP_HEADER_BYTES, GroupHeader};
+use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::stamp::Stamp;
 
 pub(crate) const SEGMENT_SUFFIX: &str = ".segment";
 /// No segment is numbered above this, so that the number after one never overflows.
@@ -33,10 +36,28 @@ pub(crate) struct Segment {
     pub first_lsn: AtomicU64,
     pub last_lsn: AtomicU64,
     pub last_unix_ms: AtomicU64,
+    /// No record of the segment has a lower cluster time; 0 where that is not known, or its groups have none.
+    pub first_cluster_time: AtomicU64,
+    /// Where some of the groups begin, in order: whoever looks for one begins at the last mark before it.
+    marks: Mutex<Vec<Mark>>,
+    /// No group before this offset is marked next.
+    next_mark: AtomicU64,
 }
+
+/// Where a group begins.
+#[derive(Clone, Copy)]
+struct Mark {
+    lsn: u64,
+    cluster_time: u64,
+    offset: u64,
+}
+
+/// The bytes between two marks: so many are looked through for a group, and a segment has 64 marks.
+const MARK_BYTES: u64 = if cfg!(test) { 256 } else { 1 << 20 };
 
 impl Segment {
     pub fn new(name: String, header: SegmentHeader, header_crc: u32, bytes: u64) -> Self {
+        let first_cluster_time = header.stamp.cluster_time;
         Segment {
             name,
             header,
@@ -45,15 +66,57 @@ impl Segment {
             first_lsn: AtomicU64::new(0),
             last_lsn: AtomicU64::new(0),
             last_unix_ms: AtomicU64::new(0),
+            first_cluster_time: AtomicU64::new(first_cluster_time),
+            marks: Mutex::default(),
+            next_mark: AtomicU64::new(0),
         }
     }
 
-    pub fn note_group(&self, first_lsn: u64, last_lsn: u64, unix_ms: u64) {
-        if self.first_lsn.load(Ordering::Relaxed) == 0 {
-            self.first_lsn.store(first_lsn, Ordering::Release);
+    /// Notes a group that was written or found at `offset`. One without records says nothing about the segment.
+    pub fn note_group(&self, group: &GroupHeader, offset: u64) {
+        if group.count == 0 {
+            return;
         }
-        self.last_lsn.store(last_lsn, Ordering::Release);
-        self.last_unix_ms.store(unix_ms, Ordering::Relaxed);
+        if offset >= self.next_mark.load(Ordering::Relaxed) {
+            self.mark(group, offset);
+        }
+        if self.first_lsn.load(Ordering::Relaxed) == 0 {
+            let cluster_time = group.stamp.cluster_time;
+            (self.first_cluster_time).store(cluster_time, Ordering::Relaxed);
+            self.first_lsn.store(group.first_lsn, Ordering::Release);
+        }
+        (self.last_lsn).store(group.next_lsn() - 1, Ordering::Release);
+        self.last_unix_ms.store(group.unix_ms, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn mark(&self, group: &GroupHeader, offset: u64) {
+        let mut marks = self.marks.lock();
+        if marks.last().is_none_or(|last| last.offset < offset) {
+            marks.push(Mark {
+                lsn: group.first_lsn,
+                cluster_time: group.stamp.cluster_time,
+                offset,
+            });
+        }
+        (self.next_mark).store(offset + MARK_BYTES, Ordering::Relaxed);
+    }
+
+    /// Where to begin to look for the group that holds `lsn`.
+    pub fn place_before(&self, lsn: u64) -> u64 {
+        self.last_mark(|mark| mark.lsn <= lsn)
+    }
+
+    /// Where to begin to look for the first group with that cluster time or a later one.
+    pub fn place_before_time(&self, cluster_time: u64) -> u64 {
+        self.last_mark(|mark| mark.cluster_time <= cluster_time)
+    }
+
+    fn last_mark(&self, is_before: impl Fn(&Mark) -> bool) -> u64 {
+        let marks = self.marks.lock();
+        let before = marks.partition_point(is_before);
+        let last = before.checked_sub(1).map(|last| marks[last].offset);
+        last.unwrap_or(SEGMENT_HEADER_BYTES as u64)
     }
 }
 
@@ -87,6 +150,8 @@ impl Deref for OpenSegment {
 pub(crate) struct IncarnationStart {
     pub first_lsn: u64,
     pub previous_end_lsn: u64,
+    /// The place in the history behind the previous end.
+    pub stamp: Stamp,
 }
 
 /// The room for groups in a segment of `segment_bytes`.

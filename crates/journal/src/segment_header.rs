@@ -1,23 +1,34 @@
 //! The first page of a segment file: whose journal it is, which place the segment has, and, when it
 //! begins an incarnation, where the history before it ended. `docs/formats/journal.md` shows the bytes.
 //!
+//! Version 2 adds the stamp that the incarnation goes on from, and says that the segment's groups have one. Its first 128
+//! bytes are those of version 1, with their checksum, so that a build that knows version 1 alone refuses it by its version.
+//!
 //! A header is synced before its file gets a segment's name, so a named segment always has a whole header.
 
 use crate::error::{Error, Result};
+use crate::group_header::GroupFormat;
 use crate::options::{ENGINE_NAME_BYTES_MAX, Identity, LSN_MAX};
 use crate::segment::SEQUENCE_MAX;
+use crate::stamp::{STAMP_BYTES, Stamp};
 
 /// Groups begin at this offset.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
 /// The bytes of the header that carry something, its CRC last.
-pub(crate) const SEGMENT_HEADER_USED_BYTES: usize = 128;
+pub(crate) const SEGMENT_HEADER_USED_BYTES: usize = STAMP_OFFSET + STAMP_BYTES + 4;
 const MAGIC: &[u8; 8] = b"QUARRYJ\0";
-const VERSION: u32 = 1;
-const CRC_OFFSET: usize = SEGMENT_HEADER_USED_BYTES - 4;
+const VERSION: u32 = 2;
+/// Where the CRC of version 1 stands, and that of the part which version 2 took over from it.
+const CRC_OFFSET: usize = 124;
+const STAMP_OFFSET: usize = CRC_OFFSET + 4;
+/// Where the CRC of version 2 stands.
+const WHOLE_CRC_OFFSET: usize = STAMP_OFFSET + STAMP_BYTES;
 
 /// The header of a segment, as docs/formats/journal.md describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
+    /// The version of the headers of its groups.
+    pub format: GroupFormat,
     /// The database and the engine that the journal belongs to.
     pub identity: Identity,
     /// The segment's place; also its file name.
@@ -32,6 +43,9 @@ pub struct SegmentHeader {
     pub previous_end_lsn: u64,
     /// When the segment was made, in milliseconds since 1970.
     pub created_unix_ms: u64,
+    /// If the segment begins an incarnation: the place in the history that its first group goes on from. Zeros else, and in
+    /// version 1.
+    pub stamp: Stamp,
 }
 
 impl SegmentHeader {
@@ -58,7 +72,10 @@ impl SegmentHeader {
             bytes[64 + 8 * index..72 + 8 * index].copy_from_slice(&field.to_le_bytes());
         }
         let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
-        bytes[CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
+        bytes[CRC_OFFSET..STAMP_OFFSET].copy_from_slice(&crc.to_le_bytes());
+        bytes[STAMP_OFFSET..WHOLE_CRC_OFFSET].copy_from_slice(&self.stamp.to_bytes());
+        let crc = crc32c::crc32c(&bytes[..WHOLE_CRC_OFFSET]);
+        bytes[WHOLE_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
         (bytes, crc)
     }
 
@@ -92,16 +109,32 @@ impl SegmentHeader {
             );
         }
         let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
-        if bytes[CRC_OFFSET..] != crc.to_le_bytes() {
+        if bytes[CRC_OFFSET..STAMP_OFFSET] != crc.to_le_bytes() {
             return damaged(CRC_OFFSET as u64, "the segment header fails its checksum");
         }
         let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
-        if version != VERSION {
-            return Err(Error::UnsupportedVersion {
-                segment: segment.to_owned(),
-                version,
-            });
-        }
+        let (format, stamp, crc) = match version {
+            1 => (GroupFormat::One, Stamp::default(), crc),
+            VERSION => {
+                let crc = crc32c::crc32c(&bytes[..WHOLE_CRC_OFFSET]);
+                if bytes[WHOLE_CRC_OFFSET..] != crc.to_le_bytes() {
+                    let reason = "the segment header fails its checksum";
+                    return damaged(WHOLE_CRC_OFFSET as u64, reason);
+                }
+                let stamp = bytes[STAMP_OFFSET..].first_chunk();
+                let Some(stamp) = stamp.and_then(Stamp::from_bytes) else {
+                    let reason = "the segment header goes on from a place that no journal reaches";
+                    return damaged(STAMP_OFFSET as u64, reason);
+                };
+                (GroupFormat::Two, stamp, crc)
+            }
+            version => {
+                return Err(Error::UnsupportedVersion {
+                    segment: segment.to_owned(),
+                    version,
+                });
+            }
+        };
         let Some(engine) = engine_name(&bytes[32..32 + ENGINE_NAME_BYTES_MAX]) else {
             return damaged(32, "the engine name is not text");
         };
@@ -113,6 +146,7 @@ impl SegmentHeader {
             u64::from_le_bytes(field)
         };
         let header = SegmentHeader {
+            format,
             identity: Identity { database, engine },
             sequence: word(0),
             incarnation: word(1),
@@ -120,6 +154,7 @@ impl SegmentHeader {
             first_lsn: word(3),
             previous_end_lsn: word(4),
             created_unix_ms: word(5),
+            stamp,
         };
         if !header.is_possible() {
             return damaged(

@@ -36,7 +36,8 @@ impl SegmentReader {
         let Some(segment) = segments.holding(next_lsn).first().map(Arc::clone) else {
             return Err(Error::Closed);
         };
-        let scanner = scanner(&segments.open(&segment)?);
+        let mut scanner = scanner(&segments.open(&segment)?);
+        scanner.seek(segment.place_before(next_lsn));
         Ok(SegmentReader {
             segments,
             syncer,
@@ -77,13 +78,16 @@ impl LogReader for SegmentReader {
             self.scanner.refresh();
         }
         let header = loop {
+            // What comes before the position is not summed up: a reader may begin far behind the nearest mark.
+            if let Ok(header) = self.scanner.peek_header()?
+                && header.next_lsn() <= self.next_lsn
+                && self.scanner.has_room_for(&header)
+            {
+                self.scanner.skip(&header);
+                continue;
+            }
             match self.scanner.peek()? {
-                Ok(header) => {
-                    if header.next_lsn() > self.next_lsn {
-                        break header;
-                    }
-                    self.scanner.skip(&header);
-                }
+                Ok(header) => break header,
                 Err(_) => self.next_segment()?,
             }
         };
@@ -92,4 +96,31 @@ impl LogReader for SegmentReader {
         let payloads = self.scanner.take_payloads(&header);
         Ok(Some(payloads.after(from_lsn - 1)))
     }
+}
+
+/// The first record up to `written_lsn` with that cluster time or a later one. Reads headers of groups from the last mark
+/// before it on.
+pub(crate) fn first_since(
+    segments: &Segments,
+    written_lsn: u64,
+    cluster_time: u64,
+) -> Result<Option<u64>> {
+    for segment in segments.since(cluster_time)? {
+        let mut scanner = scanner(&segments.open(&segment)?);
+        scanner.seek(segment.place_before_time(cluster_time));
+        while let Ok(header) = scanner.peek_header()?
+            && scanner.has_room_for(&header)
+        {
+            if header.first_lsn > written_lsn {
+                return Ok(None);
+            }
+            let behind = header.stamp.behind(header.count).cluster_time;
+            if header.count > 0 && behind > cluster_time {
+                let records_before = cluster_time.saturating_sub(header.stamp.cluster_time);
+                return Ok(Some(header.first_lsn + records_before));
+            }
+            scanner.skip(&header);
+        }
+    }
+    Ok(None)
 }

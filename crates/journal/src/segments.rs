@@ -237,7 +237,7 @@ impl Segments {
         let age_ms = now_unix_ms.saturating_sub(oldest.last_unix_ms.load(Ordering::Relaxed));
         let in_window = (self.options.retain_bytes > 0 && kept_bytes < self.options.retain_bytes)
             || (self.options.retain_ms > 0 && age_ms < self.options.retain_ms);
-        if last_lsn > lsn || in_window {
+        if last_lsn > lsn || in_window || !says_where_it_begins(&rest[0]) {
             return None;
         }
         Some(table.live.remove(0))
@@ -302,6 +302,29 @@ impl Segments {
         table.live[start..].to_vec()
     }
 
+    /// The live segments that may hold a record with that cluster time or a later one, oldest first. Fails where records as
+    /// late as that may have been freed, or have no cluster time because an earlier version wrote them.
+    pub fn since(&self, cluster_time: u64) -> Result<Vec<Arc<Segment>>> {
+        let table = self.table.lock();
+        let begins_before = |segment: &Arc<Segment>| {
+            let first = segment.first_cluster_time.load(Ordering::Relaxed);
+            segment.first_lsn.load(Ordering::Acquire) != 0 && first != 0 && first <= cluster_time
+        };
+        let start = table.live.iter().rposition(begins_before);
+        let first_lsn = table.live.first().map(|segment| {
+            let begins = segment.first_lsn.load(Ordering::Acquire);
+            begins.max(segment.header.first_lsn)
+        });
+        match (start, first_lsn) {
+            (Some(start), _) => Ok(table.live[start..].to_vec()),
+            (None, None | Some(1)) => Ok(table.live.clone()),
+            (None, Some(first_lsn)) => Err(Error::HistoryMissing {
+                needed_lsn: first_lsn.saturating_sub(1),
+                first_lsn,
+            }),
+        }
+    }
+
     /// The segment that follows `sequence` in the journal, if it is in use.
     pub fn after(&self, sequence: u64) -> Option<Arc<Segment>> {
         let table = self.table.lock();
@@ -352,6 +375,12 @@ impl Segments {
         let segments = table.live.iter().chain(&table.leaving);
         segments.map(|segment| segment.bytes).sum()
     }
+}
+
+/// Whether a start that finds this segment first knows the place in the history that the journal has come to. A segment that
+/// continues an incarnation and has no group yet, because its first write met a full disk, does not say.
+fn says_where_it_begins(segment: &Segment) -> bool {
+    segment.header.begins_incarnation() || segment.first_lsn.load(Ordering::Acquire) != 0
 }
 
 /// Freed files of the right length are kept; what is left of unfinished ones goes.

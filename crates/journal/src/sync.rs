@@ -269,6 +269,8 @@ mod tests {
             goes_on: Mutex::new(goes_on),
         });
         let header = SegmentHeader {
+            format: crate::group_header::GroupFormat::Two,
+            stamp: crate::stamp::Stamp::default(),
             identity: Identity {
                 database: [1; 16],
                 engine: "test".into(),

@@ -100,7 +100,7 @@ fn search(
         let room = segment.bytes.saturating_sub(scanner.offset());
         broken_bytes += match header.group_bytes() <= room {
             true => header.group_bytes(),
-            false => GROUP_HEADER_BYTES as u64,
+            false => header.format.header_bytes() as u64,
         };
         if broken_bytes > BROKEN_SHARE_MAX * segment.bytes {
             return Err(Error::Damaged {

@@ -280,7 +280,7 @@ fn a_flipped_bit_is_named_wherever_it_is() {
         let data_end = whole.iter().rposition(|&byte| byte != 0).unwrap();
         for at in (HEADER_BYTES..data_end.saturating_sub(100))
             .step_by(611)
-            .chain([3, 70, HEADER_BYTES])
+            .chain([3, 70, 150, HEADER_BYTES, HEADER_BYTES + 60])
         {
             let mut flipped = whole.clone();
             flipped[at] ^= 0x10;
@@ -291,7 +291,7 @@ fn a_flipped_bit_is_named_wherever_it_is() {
             let (segment, offset) = refusal(&files);
             assert_eq!(segment, name, "bit at {at}");
             assert!(
-                offset as usize <= at.max(128),
+                offset as usize <= at.max(160),
                 "offset {offset} for a bit at {at}"
             );
         }
@@ -368,8 +368,8 @@ fn the_mark_tells_damage_of_the_last_segment_from_a_tail() {
     let (files, segments) = closed_journal();
     let name = names(&files)[segments - 1].clone();
     let mut zeroed = files.content(&name).unwrap();
-    let mark = zeroed.iter().rposition(|&byte| byte != 0).unwrap() / 64 * 64;
-    zeroed[HEADER_BYTES..mark - 64].fill(0);
+    let mark = zeroed.windows(4).rposition(|four| four == b"QJG2").unwrap();
+    zeroed[HEADER_BYTES..mark].fill(0);
     files.replace(&name, zeroed);
     assert_eq!(refusal(&files), (name, HEADER_BYTES as u64));
 }
@@ -467,7 +467,7 @@ fn the_unsynced_tail_is_cut_and_stays_cut() {
     let name = names(&files).pop().unwrap();
     let mut torn = files.content(&name).unwrap();
     // The second of four unsynced groups did not arrive; the two after it did.
-    let group_bytes = 64 + 4 + 300;
+    let group_bytes = 96 + 4 + 300;
     torn[HEADER_BYTES + 2 * group_bytes + 100] ^= 1;
     let after = SimulatedFiles::new();
     after.replace(&name, torn);
@@ -494,13 +494,13 @@ fn an_unsupported_version_is_named() {
     drop(Owner::new().open(&files, 0).unwrap());
     let name = names(&files).pop().unwrap();
     let mut newer = files.content(&name).unwrap();
-    newer[8] = 2;
+    newer[8] = 3;
     let crc = crc32c::crc32c(&newer[..124]);
     newer[124..128].copy_from_slice(&crc.to_le_bytes());
     files.replace(&name, newer);
     let error = Owner::new().open(&files, 0).err();
     assert!(
-        matches!(error, Some(Error::UnsupportedVersion { version: 2, .. })),
+        matches!(error, Some(Error::UnsupportedVersion { version: 3, .. })),
         "{error:?}"
     );
 }

@@ -13,11 +13,12 @@ use quarry_journal::{Files, Journal, Level, Options, SimulatedFiles};
 /// A start follows the chain, replays it, writes its unsynced part again and searches and zeroes what is behind it.
 const READS_MAX: u64 = 6;
 const GROUP: usize = 4096;
+const GROUP_HEADER: usize = 96;
 
 /// A payload full of headers as a group's, each of which claims a long body.
 fn crafted(bytes: usize, incarnation: u64) -> Vec<u8> {
-    let mut header = [0u8; 64];
-    header[..4].copy_from_slice(b"QJG1");
+    let mut header = [0u8; GROUP_HEADER];
+    header[..4].copy_from_slice(b"QJG2");
     header[8..12].copy_from_slice(&200_000u32.to_le_bytes());
     header[12..16].copy_from_slice(&1u32.to_le_bytes());
     header[16..24].copy_from_slice(&incarnation.to_le_bytes());
@@ -89,7 +90,7 @@ fn broken_groups_of_the_right_incarnation_are_bounded_too() {
     let name = "0000000001.segment";
     let mut content = files.content(name).unwrap();
     let incarnation = u64::from_le_bytes(content[72..80].try_into().unwrap());
-    let behind = GROUP + 64 + 4 + 4;
+    let behind = GROUP + GROUP_HEADER + 4 + 4;
     let hostile = crafted(content.len() - behind, incarnation);
     content[behind..].copy_from_slice(&hostile);
     drop(journal);
@@ -112,9 +113,9 @@ fn broken_groups_that_claim_too_much_are_a_tail() {
     let mut content = files.content(name).unwrap();
     let incarnation = u64::from_le_bytes(content[72..80].try_into().unwrap());
     // Behind the group of `only` and the mark of closing, which is lost.
-    let behind = GROUP + 64 + 4 + 4;
+    let behind = GROUP + GROUP_HEADER + 4 + 4;
     let mut claims = crafted(content.len() - behind, incarnation);
-    for header in claims.chunks_exact_mut(64) {
+    for header in claims.chunks_exact_mut(GROUP_HEADER) {
         header[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     }
     content[behind..].copy_from_slice(&claims);
@@ -135,8 +136,10 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
 fn seal(content: &mut [u8], body: usize) {
     let crc = crc32c::crc32c(&content[..124]).to_le_bytes();
     content[124..128].copy_from_slice(&crc);
+    let crc = crc32c::crc32c(&content[..160]).to_le_bytes();
+    content[160..164].copy_from_slice(&crc);
     content[GROUP + 40..GROUP + 44].copy_from_slice(&crc);
-    let crc = crc32c::crc32c(&content[GROUP + 8..GROUP + 64 + body]);
+    let crc = crc32c::crc32c(&content[GROUP + 8..GROUP + GROUP_HEADER + body]);
     content[GROUP + 4..GROUP + 8].copy_from_slice(&crc.to_le_bytes());
 }
 
@@ -153,10 +156,11 @@ fn forged_positions_do_not_overflow() {
     let last = names.iter().rfind(|entry| entry.name.ends_with(".segment"));
     let name = last.unwrap().name.clone();
     let whole = files.content(&name).unwrap();
-    // Sequence to time of making, then a group's incarnation to mark, and its time.
-    let fields = (64..112)
-        .step_by(8)
-        .chain([GROUP + 16, GROUP + 24, GROUP + 32, GROUP + 48]);
+    // Sequence to time of making, the stamp that the incarnation goes on from; a group's incarnation to mark, its time and
+    // its stamp.
+    let fields = (64..112).step_by(8).chain((128..160).step_by(8));
+    let fields = fields.chain([GROUP + 16, GROUP + 24, GROUP + 32, GROUP + 48]);
+    let fields = fields.chain((GROUP + 56..GROUP + 88).step_by(8));
     let extremes = [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 62) + 1, 1 << 62, 0];
     for (field, value) in fields.flat_map(|field| extremes.map(|value| (field, value))) {
         for also_first in [None, Some(value)] {

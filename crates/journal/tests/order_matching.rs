@@ -102,13 +102,13 @@ fn every_durable_order_survives_a_power_cut() {
 
 #[test]
 fn a_disk_that_does_not_sync_is_noticed() {
-    let failures = (0..POWER_CUTS).filter_map(|seed| {
+    // A start notices most of them by what is damaged; for some the log just ends too early, which the check has to notice.
+    let mut failures = (0..4 * POWER_CUTS).filter_map(|seed| {
         let disk = SimulatedFiles::new();
         let files = Arc::new(LyingFiles(disk.clone()));
         power_cut::cut(&disk, files, seed).err()
     });
-    let missing = failures.filter(|error| error.to_string().contains("is missing"));
-    assert!(missing.count() > 0);
+    assert!(failures.any(|error| error.to_string().contains("is missing")));
 }
 
 /// A disk whose file syncs do nothing.

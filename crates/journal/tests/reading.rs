@@ -104,7 +104,7 @@ fn a_reader_that_catches_up_reads_everything_about_once() {
         }
     }
     let read = files.read_bytes.load(Ordering::Relaxed) - before;
-    let written = 4000 * (200 + 4 + 64);
+    let written = 4000 * (200 + 4 + 96);
     assert!(read < 2 * written, "{read} bytes read of {written}");
 }
 

@@ -10,7 +10,7 @@ use owner::{Owner, identity, options};
 use quarry_journal::files::simulated::{Crash, NameFault};
 use quarry_journal::{Error, Files, Journal, Level, Options, RealFiles, SimulatedFiles, inspect};
 
-const RECORD: [u8; 3000] = [5; 3000];
+const RECORD: [u8; 2968] = [5; 2968];
 /// Records that fill four segments of 16 KiB and begin a fifth.
 const RECORDS: u64 = 16;
 

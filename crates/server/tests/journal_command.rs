@@ -13,7 +13,7 @@ use quarry_journal::{
 const RECORDS: u64 = 40;
 const RECORD_BYTES: usize = 500;
 /// The size of a group in a journal of these records: each is a group of its own.
-const GROUP_BYTES: usize = 64 + 4 + RECORD_BYTES;
+const GROUP_BYTES: usize = 96 + 4 + RECORD_BYTES;
 const HEADER_BYTES: usize = 4096;
 
 struct Nothing;
@@ -167,7 +167,7 @@ fn dump_lists_groups_and_records() {
     assert!(
         text.lines()
             .last()
-            .is_some_and(|line| line.contains(" mark, 64 bytes, durable up to 40")),
+            .is_some_and(|line| line.contains(" mark, 96 bytes, durable up to 40")),
         "{text}"
     );
     let text = said(&data.run(&["dump", "--from", "7", "--limit", "2", "--records"]));

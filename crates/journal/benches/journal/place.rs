@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// As many as a journal keeps by default.
+/// The header of a group.
+const GROUP_HEADER_BYTES: usize = 96;
 const SPARES: u32 = 2;
 pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -84,8 +86,8 @@ impl Place {
     pub fn crafted(&mut self) -> PathBuf {
         let path = self.empty();
         fs::create_dir_all(&path).expect("the target directory is writable");
-        let mut header = [0; 64];
-        header[..4].copy_from_slice(b"QJG1");
+        let mut header = [0; GROUP_HEADER_BYTES];
+        header[..4].copy_from_slice(b"QJG2");
         header[8..12].copy_from_slice(&200_000u32.to_le_bytes());
         let headers = header.repeat(SEGMENT_BYTES as usize / header.len());
         fs::write(path.join(self.free_name()), headers).expect("there is space");
@@ -109,7 +111,7 @@ impl Drop for Place {
 pub fn unmark(segment: &Path, end: u64) {
     let file = File::options().write(true).open(segment);
     let file = file.expect("the directory is ours");
-    file.write_all_at(&[0; 64], end - 64)
+    file.write_all_at(&[0; GROUP_HEADER_BYTES], end - GROUP_HEADER_BYTES as u64)
         .expect("the disk works");
     file.sync_all().expect("the disk works");
 }

@@ -13,13 +13,14 @@ use super::{Log, LogGroup, LogReader, LogTicket, Stage};
 use crate::compression::pack;
 use crate::error::{Error, Result, is_storage_full};
 use crate::files::{read_full_at, write_all_at};
-use crate::group_header::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader};
+use crate::group_header::{GROUP_HEADER_BYTES, GroupFormat, GroupHeader};
 use crate::latch::Latch;
 use crate::primitives::Mutex;
 use crate::segment::{OpenSegment, fits};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
-use crate::segment_reader::SegmentReader;
+use crate::segment_reader::{SegmentReader, first_since};
 use crate::segments::Segments;
+use crate::stamp::Stamp;
 use crate::sync::Syncer;
 use crate::wakeups::Wakeups;
 
@@ -44,6 +45,8 @@ struct Tail {
     next_lsn: u64,
     previous_crc: u32,
     incarnation: u64,
+    /// The place in the history behind the last group.
+    stamp: Stamp,
     /// A compressed group on its way.
     packed: Vec<u8>,
 }
@@ -54,6 +57,7 @@ impl LocalLog {
         segments: Segments,
         segment: OpenSegment,
         next_lsn: u64,
+        stamp: Stamp,
         latch: Arc<Latch>,
         wakeups: Arc<Wakeups>,
     ) -> Self {
@@ -68,6 +72,7 @@ impl LocalLog {
                 previous_crc: segment.header_crc,
                 incarnation: segment.header.incarnation,
                 segment,
+                stamp,
                 packed: Vec::new(),
             }),
         }
@@ -80,7 +85,7 @@ impl LocalLog {
         let mut tail = self.tail.lock();
         let mut room = vec![0; GROUP_HEADER_BYTES];
         if fits(tail.offset, room.len() as u64, tail.segment.bytes) {
-            let header = tail.header(0, 0, unix_ms);
+            let header = tail.header(0, 0, unix_ms, tail.stamp);
             self.write(&mut tail, header, &mut room)?;
         }
         self.syncer.sync_now(&self.latch)
@@ -129,14 +134,14 @@ impl LocalLog {
         {
             let mut packed = std::mem::take(&mut tail.packed);
             if pack(group.buffer, &mut packed) {
-                let header = tail.header(group.count, plain_bytes, group.unix_ms);
+                let header = tail.header(group.count, plain_bytes, group.unix_ms, group.stamp);
                 let result = self.write(tail, header, &mut packed);
                 tail.keep_packed(packed);
                 return result;
             }
             tail.keep_packed(packed);
         }
-        let header = tail.header(group.count, 0, group.unix_ms);
+        let header = tail.header(group.count, 0, group.unix_ms, group.stamp);
         self.write(tail, header, group.buffer)
     }
 
@@ -166,8 +171,9 @@ impl LocalLog {
 }
 
 impl Tail {
-    fn header(&self, count: u32, plain_bytes: u32, unix_ms: u64) -> GroupHeader {
+    fn header(&self, count: u32, plain_bytes: u32, unix_ms: u64, stamp: Stamp) -> GroupHeader {
         GroupHeader {
+            format: GroupFormat::Two,
             crc: 0,
             body_bytes: 0,
             count,
@@ -177,6 +183,7 @@ impl Tail {
             previous_crc: self.previous_crc,
             plain_bytes,
             unix_ms,
+            stamp,
         }
     }
 
@@ -191,13 +198,11 @@ impl Tail {
     }
 
     fn advance(&mut self, header: &GroupHeader) {
+        self.segment.note_group(header, self.offset);
         self.offset += header.group_bytes();
         self.previous_crc = header.crc;
         self.next_lsn = header.next_lsn();
-        if header.count > 0 {
-            self.segment
-                .note_group(header.first_lsn, self.next_lsn - 1, header.unix_ms);
-        }
+        self.stamp = header.stamp.behind(header.count);
     }
 
     /// One outsized group must not keep its memory for ever.
@@ -213,9 +218,9 @@ impl Tail {
 
     /// Says whether there was a header, whose group may be whole behind it.
     fn erase_header(&self) -> io::Result<bool> {
-        let mut magic = [0; GROUP_MAGIC.len()];
+        let mut magic = [0; 4];
         let filled = read_full_at(&*self.segment.file, &mut magic, self.offset)?;
-        let is_there = magic[..filled] == GROUP_MAGIC;
+        let is_there = magic[..filled] == GroupFormat::Two.magic();
         if is_there {
             write_all_at(&*self.segment.file, &[0; GROUP_HEADER_BYTES], self.offset)?;
         }
@@ -265,5 +270,13 @@ impl Log for LocalLog {
 
     fn durable_lsn(&self) -> u64 {
         self.syncer.durable_lsn()
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        Ok(self.tail.lock().stamp)
+    }
+
+    fn first_since(&self, cluster_time: u64) -> Result<Option<u64>> {
+        first_since(&self.segments, self.syncer.written_lsn(), cluster_time)
     }
 }

@@ -10,6 +10,7 @@ use super::{Log, LogGroup, LogReader, LogTicket, Stage};
 use crate::error::{Error, Result};
 use crate::group_header::GROUP_HEADER_BYTES;
 use crate::hooks::Payloads;
+use crate::stamp::Stamp;
 
 /// The fate of a submitted group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ struct State {
 struct Stored {
     first_lsn: u64,
     count: u32,
+    stamp: Stamp,
     body: Vec<u8>,
 }
 
@@ -157,6 +159,7 @@ impl Log for MemoryLog {
         let group = Stored {
             first_lsn: group.first_lsn,
             count: group.count,
+            stamp: group.stamp,
             body: group.buffer[GROUP_HEADER_BYTES..].to_vec(),
         };
         match state.troubles.pop_front().flatten() {
@@ -221,6 +224,20 @@ impl Log for MemoryLog {
     fn durable_lsn(&self) -> u64 {
         self.shared.state.lock().durable_lsn
     }
+
+    fn stamp(&self) -> Result<Stamp> {
+        let state = self.shared.state.lock();
+        let last = state.groups.last();
+        Ok(last.map_or(Stamp::default(), |group| group.stamp.behind(group.count)))
+    }
+
+    fn first_since(&self, cluster_time: u64) -> Result<Option<u64>> {
+        let state = self.shared.state.lock();
+        let behind = |group: &&Stored| group.stamp.behind(group.count).cluster_time > cluster_time;
+        let group = state.groups.iter().find(behind);
+        Ok(group
+            .map(|group| group.first_lsn + cluster_time.saturating_sub(group.stamp.cluster_time)))
+    }
 }
 
 struct MemoryReader {
@@ -239,7 +256,8 @@ impl LogReader for MemoryReader {
             return Ok(None);
         };
         self.body.clone_from(&group.body);
-        let payloads = Payloads::new(group.first_lsn, group.count, &self.body);
+        let time = group.stamp.cluster_time;
+        let payloads = Payloads::new(group.first_lsn, group.count, time, &self.body);
         let from_lsn = self.next_lsn;
         self.next_lsn = group.first_lsn + u64::from(group.count);
         Ok(Some(payloads.after(from_lsn - 1)))

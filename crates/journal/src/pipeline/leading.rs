@@ -119,6 +119,7 @@ impl Pipeline {
         }
         let appended_ns = self.now_ns();
         appender.apply(records, accepted, &around)?;
+        self.note_cluster_time(accepted.last_cluster_time());
         self.wakeups.note_applied(appender.next_lsn - 1);
         Ok(Done {
             first_lsn: accepted.first_lsn,
@@ -132,6 +133,7 @@ impl Pipeline {
             hooks: &*self.hooks,
             latch: &self.latch,
             unix_ms: self.clock.unix_ms(now_ns),
+            cluster_time_min: self.cluster_time_min(),
         }
     }
 

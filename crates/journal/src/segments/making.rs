@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{FREE_SUFFIX, NEW_SUFFIX, Segments};
 use crate::error::{Error, Result};
 use crate::files::{File, sync_file, write_all_at};
-use crate::group_header::GROUP_HEADER_BYTES;
+use crate::group_header::{GROUP_HEADER_BYTES, GroupFormat};
 use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name};
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
@@ -30,6 +30,7 @@ impl Segments {
     ) -> Result<OpenSegment> {
         let sequence = self.table.lock().next_sequence;
         let header = SegmentHeader {
+            format: GroupFormat::default(),
             identity: self.identity.clone(),
             sequence,
             incarnation: self.incarnation,
@@ -37,6 +38,7 @@ impl Segments {
             first_lsn: start.first_lsn,
             previous_end_lsn: start.previous_end_lsn,
             created_unix_ms: unix_ms,
+            stamp: start.stamp,
         };
         let spare = match bytes == self.options.segment_bytes {
             true => self.open_spare()?,

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use quarry_journal::inspect::{self, BehindGap, DumpedGroup, Verified};
-use quarry_journal::{Error, RealFiles};
+use quarry_journal::{Error, GroupFormat, RealFiles, Stamp};
 
 use crate::process::config::{EXIT_DATA_DIRECTORY, JournalCommand, JournalPlace};
 
@@ -132,8 +132,15 @@ fn summary(verified: &Verified) -> String {
             verified.durable_lsn
         )
     };
+    let Stamp {
+        term,
+        index,
+        digest,
+        ..
+    } = verified.stamp;
     format!(
-        "the chain is whole: {records}, end in `{}` at offset {}\n{end}",
+        "the chain is whole: {records}, end in `{}` at offset {}\n{end}\n\
+         {index} groups since the history began, term {term}, digest {digest:016x}",
         verified.end_segment, verified.end_offset
     )
 }
@@ -181,7 +188,7 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
     if header.plain_bytes > 0 {
         write!(out, ", {} bytes with LZ4", header.plain_bytes)?;
     }
-    writeln!(
+    write!(
         out,
         ", {} bytes, durable up to {}, incarnation {}, {}",
         header.group_bytes(),
@@ -189,6 +196,19 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
         header.incarnation >> 32,
         time(header.unix_ms)
     )?;
+    let stamp = header.stamp;
+    match header.format {
+        GroupFormat::One => writeln!(out)?,
+        GroupFormat::Two => writeln!(
+            out,
+            ", group {} of term {}, cluster time ({}, {}), digest {:016x}",
+            stamp.index,
+            stamp.term,
+            stamp.cluster_time >> 32,
+            stamp.cluster_time & 0xffff_ffff,
+            stamp.digest
+        )?,
+    }
     if with_records {
         for (lsn, payload) in &group.payloads {
             write!(out, "  {lsn} {} ", payload.len())?;

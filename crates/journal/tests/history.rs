@@ -1,0 +1,148 @@
+//! The stamps of groups: one history over restarts and crashes, in which times never fall, and in which a record is found
+//! by its time.
+
+mod owner;
+
+use owner::{Owner, identity, options};
+use quarry_journal::files::simulated::Crash;
+use quarry_journal::{Error, Journal, Level, Options, SimulatedFiles, inspect};
+
+const RECORD: [u8; 400] = [3; 400];
+
+/// The cluster times of all records, from the groups as they are read back.
+fn times(journal: &Journal) -> Vec<u64> {
+    let mut groups = journal.log().read(journal.first_lsn()).unwrap();
+    let mut times = Vec::new();
+    while let Some(payloads) = groups.next_group().unwrap() {
+        times.extend((0..payloads.len() as u64).map(|record| payloads.cluster_time() + record));
+    }
+    times
+}
+
+#[test]
+fn indexes_are_dense_and_times_rise_over_lives_and_crashes() {
+    let mut files = SimulatedFiles::new();
+    let mut last_time = 0;
+    for life in 0..6u64 {
+        let owner = Owner::new();
+        owner.set_trailer(life % 2 == 0);
+        let journal = owner.open(&files, 0).unwrap();
+        assert_eq!(journal.cluster_time(), last_time, "life {life}");
+        for number in 0..40 {
+            let level = [Level::Written, Level::Durable][number % 2];
+            journal.commit(&RECORD, level).unwrap();
+        }
+        // One client knows of a later time than this machine's clock.
+        assert!(journal.advance_cluster_time(journal.cluster_time() + (1 << 32)));
+        journal.submit(&RECORD).unwrap();
+        let times = times(&journal);
+        assert!(times.is_sorted_by(|a, b| a < b), "life {life}");
+        assert_eq!(times.last(), Some(&journal.cluster_time()));
+        assert!(
+            journal.cluster_time() >> 32 > last_time >> 32,
+            "life {life}"
+        );
+        let verified = inspect::verify(&files).unwrap();
+        let groups: u64 = verified.segments.iter().map(|segment| segment.groups).sum();
+        assert_eq!(verified.stamp.index, groups - life / 2);
+        last_time = journal.cluster_time();
+        // Every second life closes, and leaves a mark that is no group of the history.
+        match life % 2 {
+            0 => files = files.crash(Crash::Kill, life),
+            _ => journal.close().unwrap(),
+        }
+    }
+}
+
+#[test]
+fn the_newest_segment_alone_tells_the_place_in_the_history() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    for _ in 0..60 {
+        journal.submit(&RECORD).unwrap();
+    }
+    let (lsn, time) = (journal.sync().unwrap(), journal.cluster_time());
+    let files = files.crash(Crash::Kill, 0);
+    // This life writes nothing and frees all that came before it.
+    let journal = Owner::new().open(&files, lsn).unwrap();
+    journal.checkpointed(lsn).unwrap();
+    assert_eq!(journal.first_lsn(), 0);
+    let files = files.crash(Crash::Kill, 0);
+    let journal = Owner::new().open(&files, lsn).unwrap();
+    assert_eq!(journal.cluster_time(), time);
+    assert_eq!(journal.log().stamp().unwrap().index, 60);
+    journal.submit(&RECORD).unwrap();
+    assert!(journal.cluster_time() > time);
+}
+
+#[test]
+fn a_record_is_found_by_its_time() {
+    let files = SimulatedFiles::new();
+    let options = Options {
+        segment_bytes: 64 * 1024,
+        ..options()
+    };
+    let open = |applied_lsn| {
+        let files = std::sync::Arc::new(files.clone());
+        Journal::open(
+            files,
+            options.clone(),
+            identity(),
+            applied_lsn,
+            Owner::new(),
+        )
+        .unwrap()
+    };
+    let journal = open(0);
+    assert_eq!(journal.first_since(1).unwrap(), None);
+    let mut expected = Vec::new();
+    for number in 0..400 {
+        if number % 7 == 0 {
+            assert!(journal.advance_cluster_time(journal.cluster_time() + (3 << 32)));
+        }
+        let lsn = journal.submit(&RECORD).unwrap().lsn;
+        expected.push((journal.cluster_time(), lsn));
+    }
+    let check = |journal: &Journal, expected: &[(u64, u64)]| {
+        for (number, &(time, lsn)) in expected.iter().enumerate() {
+            assert_eq!(journal.first_since(time).unwrap(), Some(lsn));
+            if number > 0 {
+                // No other record has the time right before, unless it is the one before.
+                let before = journal.first_since(time - 1).unwrap();
+                assert!(before == Some(lsn) || expected[number - 1] == (time - 1, lsn - 1));
+            }
+            assert_eq!(journal.read(lsn).unwrap().next().unwrap().unwrap().0, lsn);
+        }
+        assert_eq!(
+            journal.first_since(journal.cluster_time() + 1).unwrap(),
+            None
+        );
+    };
+    check(&journal, &expected);
+    assert_eq!(journal.first_since(0).unwrap(), Some(1));
+    let lsn = journal.sync().unwrap();
+    drop(journal);
+    // Segments that the start did not read have no marks, and are found all the same.
+    let journal = open(lsn);
+    check(&journal, &expected);
+    journal.checkpointed(lsn / 2).unwrap();
+    let first_lsn = journal.first_lsn();
+    assert!(first_lsn > 100);
+    check(&journal, &expected[first_lsn as usize - 1..]);
+    for time in [0, expected[0].0, expected[first_lsn as usize - 3].0] {
+        let error = journal.first_since(time).unwrap_err();
+        assert!(matches!(error, Error::HistoryMissing { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_time_far_ahead_of_the_clock_is_not_taken_over() {
+    let journal = Owner::new().open(&SimulatedFiles::new(), 0).unwrap();
+    journal.submit(&RECORD).unwrap();
+    let time = journal.cluster_time();
+    for too_far in [time + (40_000_000 << 32), u64::MAX] {
+        assert!(!journal.advance_cluster_time(too_far));
+    }
+    journal.submit(&RECORD).unwrap();
+    assert!(journal.cluster_time() >> 32 <= (time >> 32) + 1000);
+}
