@@ -343,7 +343,7 @@ fn first_needed(files: &dyn Files, segments: &[Arc<Segment>], applied_lsn: u64) 
     Ok(begin)
 }
 
-/// What a segment begins with.
+/// The positions that a segment begins with.
 struct Beginning {
     first_lsn: u64,
     unix_ms: u64,
@@ -351,7 +351,7 @@ struct Beginning {
     cluster_time: u64,
 }
 
-/// What a segment begins with, if its header or its first group says.
+/// The positions that a segment begins with, if its header or its first group says.
 fn beginning(files: &dyn Files, segment: &Arc<Segment>) -> Result<Option<Beginning>> {
     let header = &segment.header;
     if header.begins_incarnation() {

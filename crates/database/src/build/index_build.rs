@@ -15,7 +15,7 @@ use crate::build::IndexBuilder;
 use crate::build::builds::{Running, stage_mark, unstage_mark};
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::definitions::{names_id, same_pattern, stage_index_drop};
-use crate::commit::payload::{ALLOCATED, Header, SYSTEM, now_ms};
+use crate::commit::payload::{ALLOCATED, Header, MARKS, now_ms};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};
@@ -283,7 +283,7 @@ impl IndexBuilder {
                     (0..64u8).filter(|component| multikey & !index.marks() & (1 << component) != 0)
                 {
                     batch.put(&layout::multikey_key(index.ident, component), &[]);
-                    flags = SYSTEM;
+                    flags = MARKS;
                 }
             }
         }
@@ -314,9 +314,7 @@ impl IndexBuilder {
             let header = Header {
                 flags,
                 wall_ms: now_ms(),
-                collection: Some(collection.uuid),
-                deltas: &[],
-                operations: &[],
+                ..Header::PLAIN
             };
             self.parts.commits.commit(&header, &batch)?;
         }

@@ -36,6 +36,8 @@ pub struct Collection {
     pub uuid: [u8; 16],
     /// The bounds, if the collection is capped.
     pub capped: Option<Capped>,
+    /// Whether the journal keeps each changed or deleted document as it was before (`changeStreamPreAndPostImages`).
+    pub keeps_pre_images: bool,
     pub(crate) entry: Document,
     pub(crate) index_catalog: OnceLock<IndexCatalog>,
 }
@@ -65,16 +67,19 @@ impl Collection {
             Some(RawValue::Binary(binary)) => binary.bytes.try_into().map_err(|_| broken())?,
             _ => return Err(broken()),
         };
-        let capped = raw
-            .get("options")
-            .and_then(|value| value.as_document())
-            .and_then(capped_of);
+        let options = raw.get("options").and_then(|value| value.as_document());
+        let capped = options.and_then(capped_of);
+        let images =
+            options.and_then(|options| options.get_document("changeStreamPreAndPostImages"));
+        let keeps_pre_images =
+            images.is_some_and(|images| images.get("enabled").is_some_and(|on| on.is_truthy()));
         Ok(Collection {
             prefix: ident.prefix(),
             namespace,
             ident,
             uuid,
             capped,
+            keeps_pre_images,
             entry,
             index_catalog: OnceLock::new(),
         })

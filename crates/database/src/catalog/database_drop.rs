@@ -26,7 +26,7 @@ use quarry_storage::WriteBatch;
 use crate::catalog::collection::Collection;
 use crate::catalog::definitions::Definitions;
 use crate::catalog::listing::{Entries, is_there};
-use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
+use crate::commit::payload::{ALLOCATED, CATALOG, Header};
 use crate::error::Result;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::{Namespace, check_database};
@@ -83,8 +83,8 @@ impl Definitions {
         let mut batch = WriteBatch::new();
         batch.put(&layout::dropped_database_key(name), &mark.0.to_le_bytes());
         let header = Header {
-            flags: SYSTEM | ALLOCATED,
-            ..Header::SYSTEM_ONLY
+            flags: CATALOG | ALLOCATED,
+            ..Header::CATALOG_ONLY
         };
         self.commits().commit(&header, &batch)
     }
@@ -147,7 +147,7 @@ impl Definitions {
             batch.delete(&layout::dropped_database_key(name));
         }
         if !batch.is_empty() {
-            self.commits().commit(&Header::SYSTEM_ONLY, &batch)?;
+            self.commits().commit(&Header::CATALOG_ONLY, &batch)?;
         }
         Ok(is_end)
     }

@@ -15,7 +15,7 @@ use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, new_entry};
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::commit::commits::Commits;
-use crate::commit::payload::{ALLOCATED, Header, SYSTEM};
+use crate::commit::payload::{ALLOCATED, CATALOG, Header};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
@@ -174,7 +174,7 @@ impl Definitions {
         for index in indexes.iter().filter(|index| index.building) {
             stage_mark(index, to, &mut batch);
         }
-        let lsn = self.commits.commit(&Header::SYSTEM_ONLY, &batch)?;
+        let lsn = self.commits.commit(&Header::CATALOG_ONLY, &batch)?;
         drop((target, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
     }
@@ -343,8 +343,8 @@ impl Definitions {
         );
         self.commits.commit(
             &Header {
-                flags: SYSTEM | flags,
-                ..Header::SYSTEM_ONLY
+                flags: CATALOG | flags,
+                ..Header::CATALOG_ONLY
             },
             &batch,
         )
@@ -385,8 +385,8 @@ impl Definitions {
         );
         self.commits.commit(
             &Header {
-                flags: SYSTEM | ALLOCATED,
-                ..Header::SYSTEM_ONLY
+                flags: CATALOG | ALLOCATED,
+                ..Header::CATALOG_ONLY
             },
             &batch,
         )
@@ -419,7 +419,7 @@ impl Definitions {
         };
         let mut batch = WriteBatch::new();
         let indexes = self.stage_drop(&collection, &mut batch)?;
-        let lsn = self.commits.commit(&Header::SYSTEM_ONLY, &batch)?;
+        let lsn = self.commits.commit(&Header::CATALOG_ONLY, &batch)?;
         Ok(Some((Dropped { indexes }, lsn)))
     }
 

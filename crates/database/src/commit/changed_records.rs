@@ -3,7 +3,7 @@
 use quarry_storage::{Op, WriteBatch};
 use smallvec::SmallVec;
 
-use crate::commit::payload::{OperationKind, Payload};
+use crate::commit::payload::{ChangeKind, Payload};
 use crate::keyspace::ident::Prefix;
 use crate::record_cache::{Applying, RecordCache};
 
@@ -21,12 +21,12 @@ pub struct ChangedRecords {
 impl ChangedRecords {
     /// Adds one record of the group.
     pub fn note(&mut self, payload: &Payload<'_>) {
-        if payload.operations.is_empty() {
+        if payload.changes_len() == 0 {
             return;
         }
-        self.count += payload.operations.len();
-        let inserts = OperationKind::Insert as u8;
-        self.replaces |= payload.operations.iter().any(|&kind| kind != inserts);
+        self.count += payload.changes_len();
+        let mut changes = payload.changes();
+        self.replaces |= changes.any(|change| change.kind != ChangeKind::Insert);
         self.is_unknown |= payload.deltas().next().is_none();
         for delta in payload.deltas() {
             let prefix = delta.ident.prefix();
@@ -75,6 +75,7 @@ impl ChangedRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commit::changes::Changes;
     use crate::commit::payload::{Delta, Header};
     use crate::keyspace::ident::Ident;
 
@@ -84,13 +85,14 @@ mod tests {
         [ident.prefix().as_bytes(), suffix].concat()
     }
 
-    fn apply(cache: &RecordCache, kind: OperationKind, deltas: &[Delta], batch: &WriteBatch) {
+    fn apply(cache: &RecordCache, kind: ChangeKind, deltas: &[Delta<'_>], batch: &WriteBatch) {
         let mut record = Vec::new();
+        let mut changes = Changes::default();
+        changes.push(kind, 1);
         let header = Header {
-            flags: 0,
             deltas,
-            operations: &[kind],
-            ..Header::SYSTEM_ONLY
+            changes: Some(&changes),
+            ..Header::PLAIN
         };
         header.write(&mut record);
         let mut changed = ChangedRecords::default();
@@ -103,18 +105,20 @@ mod tests {
         let cache = RecordCache::new(1 << 20);
         let delta = [Delta {
             ident: COLLECTION,
+            uuid: [0; 16],
+            namespace: b"db.c",
             documents: 0,
             bytes: 0,
         }];
         let mut batch = WriteBatch::new();
         batch.put(&key(Ident(21), b"index entry"), b"value");
         batch.put(&key(COLLECTION, b"id"), b"document");
-        apply(&cache, OperationKind::Insert, &delta, &batch);
+        apply(&cache, ChangeKind::Insert, &delta, &batch);
         assert_eq!(cache.records(), 1);
         let mut batch = WriteBatch::new();
         batch.delete(&key(Ident(21), b"index entry"));
         batch.delete(&key(COLLECTION, b"id"));
-        apply(&cache, OperationKind::Delete, &delta, &batch);
+        apply(&cache, ChangeKind::Delete, &delta, &batch);
         assert_eq!(cache.records(), 0);
     }
 
@@ -127,7 +131,7 @@ mod tests {
         assert_eq!(cache.records(), 1);
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"later");
-        apply(&cache, OperationKind::Update, &[], &batch);
+        apply(&cache, ChangeKind::Update, &[], &batch);
         assert_eq!(cache.records(), 0);
     }
 }

@@ -45,7 +45,7 @@
 //! (`submit_syncing`), one of them is woken to begin it, beside the leader's next step.
 //!
 //! *Applied* (`apply_group`, here). Still in its turn, the leader writes the group to the engine as one batch that carries
-//! the applied LSN, and memory follows. For a record with system keys the catalog's gate is shut from before to after, so
+//! the applied LSN, and memory follows. For a record that changes the catalog the gate is shut from before to after, so
 //! that nobody loads what is about to change. The cache of records forgets the changed ones before the engine is written
 //! and learns the new ones afterwards. Readers that wait for a commit to one of the collections are
 //! told (`watches`). Then the turn goes to the next leader and the writers wake. Locks and holds go with their owners'
@@ -127,10 +127,13 @@
 //!   documents, nothing for one, and a wrong guess would overwrite a document.
 
 pub(crate) mod changed_records;
+pub(crate) mod changes;
 pub(crate) mod commits;
+pub(crate) mod definition_event;
 pub(crate) mod late_writes;
 pub mod payload;
 pub(crate) mod refusals;
+pub(crate) mod session_section;
 mod standstill;
 pub(crate) mod watches;
 
@@ -147,7 +150,7 @@ use rustc_hash::FxHashMap;
 use crate::catalog::cache::Catalog;
 use crate::commit::changed_records::ChangedRecords;
 use crate::commit::late_writes::LateWrites;
-use crate::commit::payload::{ALLOCATED, Delta, Header, Payload, SYSTEM};
+use crate::commit::payload::{ALLOCATED, Delta, Header, Payload};
 use crate::commit::standstill::Standstill;
 use crate::commit::watches::{CommitWatch, Watches};
 use crate::error::{Error, Result};
@@ -204,7 +207,7 @@ pub struct CommitPath {
 #[derive(Default)]
 struct Replay {
     batch: WriteBatch,
-    touches_system: bool,
+    touches_catalog: bool,
 }
 
 impl CommitPath {
@@ -326,11 +329,7 @@ impl CommitPath {
             let next = self.next_ident.load(Ordering::Acquire);
             batch.put(layout::HIGH_WATER_MARK_KEY, &next.to_le_bytes());
         }
-        let header = Header {
-            flags: 0,
-            ..Header::SYSTEM_ONLY
-        };
-        Ok(header.record(&batch))
+        Ok(Header::PLAIN.record(&batch))
     }
 
     /// Takes a group of the journal that is being replayed. Several go to the engine as one batch, which carries the last
@@ -340,7 +339,7 @@ impl CommitPath {
         let mut replay = self.replay.lock();
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
-            replay.touches_system |= payload.has(SYSTEM);
+            replay.touches_catalog |= payload.touches_catalog();
             replay.batch.extend_from_bytes(payload.batch)?;
         }
         self.applied.store(payloads.last_lsn(), Ordering::Release);
@@ -363,13 +362,13 @@ impl CommitPath {
     fn write_replayed(&self, replay: &mut Replay) -> Result<()> {
         let Replay {
             batch,
-            touches_system,
+            touches_catalog,
         } = std::mem::take(replay);
         let mut batch = batch;
         batch.put(layout::APPLIED_LSN_KEY, &self.applied_lsn().to_le_bytes());
-        let applying = touches_system.then(|| self.catalog.applying());
+        let applying = touches_catalog.then(|| self.catalog.applying());
         self.engine.write(&batch)?;
-        self.follow(&batch, touches_system);
+        self.follow(&batch, touches_catalog);
         if let Some(applying) = &applying {
             applying.after(&batch);
         }
@@ -379,20 +378,20 @@ impl CommitPath {
     fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
         let mut own = self.batch.lock();
         own.clear();
-        let (mut touches_system, mut writers) = (false, 0);
+        let (mut touches_catalog, mut writers) = (false, 0);
         let mut changed = ChangedRecords::default();
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
             if self.records.is_some() {
                 changed.note(&payload);
             }
-            touches_system |= payload.has(SYSTEM);
-            writers += usize::from(!payload.operations.is_empty());
+            touches_catalog |= payload.touches_catalog();
+            writers += usize::from(payload.changes_len() > 0);
             own.extend_from_bytes(payload.batch)?;
         }
         let last = payloads.last_lsn();
         own.put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
-        let applying = touches_system.then(|| self.catalog.applying());
+        let applying = touches_catalog.then(|| self.catalog.applying());
         if let Some(applying) = &applying {
             applying.before(&own);
         }
@@ -400,13 +399,13 @@ impl CommitPath {
             .records
             .as_ref()
             .map(|cache| changed.begin(cache, &own));
-        let may_be_late = self.writes_late && writers == 1 && !touches_system;
+        let may_be_late = self.writes_late && writers == 1 && !touches_catalog;
         let held = self.engine.apply(&mut own, may_be_late)?;
         let batch = held.as_deref().unwrap_or(&own);
         if let Some(records) = &records {
             changed.keep(records, batch);
         }
-        self.follow(batch, touches_system);
+        self.follow(batch, touches_catalog);
         if let Some(applying) = &applying {
             applying.after(batch);
         }
@@ -416,15 +415,15 @@ impl CommitPath {
             *own = WriteBatch::new();
         }
         if self.watches.has_readers() {
-            self.wake_readers(payloads, touches_system)?;
+            self.wake_readers(payloads, touches_catalog)?;
         }
         Ok(())
     }
 
     /// Tells those who wait for a commit of the group's collections. What changes the catalog may end any of them.
     #[cold]
-    fn wake_readers(&self, payloads: &Payloads<'_>, touches_system: bool) -> Result<()> {
-        if touches_system {
+    fn wake_readers(&self, payloads: &Payloads<'_>, touches_catalog: bool) -> Result<()> {
+        if touches_catalog {
             self.watches.wake_all();
             return Ok(());
         }
@@ -442,7 +441,7 @@ impl CommitPath {
     }
 
     /// Lets counters and the high-water mark in memory follow what was applied.
-    fn follow(&self, batch: &WriteBatch, touches_system: bool) {
+    fn follow(&self, batch: &WriteBatch, touches_catalog: bool) {
         let mut counters = self.counters.lock();
         if counters.len() > COUNTERS_CACHED_MAX {
             counters.clear();
@@ -463,7 +462,7 @@ impl CommitPath {
                             .fetch_max(u64::from_le_bytes(next), Ordering::AcqRel);
                     }
                 }
-                Op::Delete(key) if touches_system => {
+                Op::Delete(key) if touches_catalog => {
                     if let Some((ident, _)) = layout::split_ident(layout::COUNTERS, key) {
                         counters.remove(&ident);
                     }

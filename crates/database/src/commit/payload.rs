@@ -1,56 +1,67 @@
 //! The journal record of one committed batch: what changes, by how much, and what change streams will need of it.
 //!
 //! ```text
-//! version u8 = 1 | flags u8 | wall time i64 LE, ms | [collection UUID, 16 bytes, if COLLECTION]
-//! count of deltas varint | each: ident varint, documents zigzag varint, bytes zigzag varint
-//! count of operations varint | each: kind u8 (1 insert, 2 update, 3 delete), in the order of the record puts and deletes
+//! version u8 = 2 | flags u8 | wall time i64 LE, ms
+//! [session, if SESSION: see session_section]
+//! count of collections varint | each: ident varint, UUID 16 bytes, name (length varint, `db.collection`),
+//!                              documents zigzag varint, bytes zigzag varint
+//! count of changes varint | bytes varint | the changes: see changes
+//! [count of definitions varint | bytes varint | the definitions: see definition_event, if DEFINITIONS]
 //! the rest: the batch (quarry_storage::WriteBatch)
 //! ```
-//! Replay and a live commit read it with the same function.
+//! Replay and a live commit read it with the same function. Sections that a commit has no use for say their length, so that
+//! they are passed over in one step.
+//!
+//! Version 1 is read and no longer written: it has no session, no definitions, one UUID at most, and of changes their kinds.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quarry_storage::WriteBatch;
 
+use super::changes::{Change, Changes, read_change, read_change_v1};
+use super::definition_event::{DefinitionEvent, RecordDefinition, read_definition};
+use super::session_section::{RecordSession, SessionSection, read_session};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
-use crate::keyspace::varint::{read_len, read_u64, write_len, write_u64};
+use crate::keyspace::varint::{read_i64, read_len, read_u64, write_i64, write_len, write_u64};
+
+pub use super::changes::{ChangeDetails, ChangeKind};
 
 /// The version of the record's header, which docs/formats/keyspace.md describes.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+/// The version before, which is read.
+const VERSION_1: u8 = 1;
 
-/// The batch has keys of the system prefix, so memory (catalog, counters) follows it.
-pub const SYSTEM: u8 = 1;
+/// The batch has catalog entries, or marks of dropped databases, dropped idents or builds: the catalog's gate is shut while
+/// it is applied, because memory follows it.
+pub const CATALOG: u8 = 1;
 /// Idents were allocated: the group carries the high-water mark.
 pub const ALLOCATED: u8 = 2;
-const COLLECTION: u8 = 4;
-const FLAGS: u8 = SYSTEM | ALLOCATED | COLLECTION;
+/// In version 1 a UUID follows; in version 2 a session.
+const SESSION: u8 = 4;
+/// The batch marks fields of indexes that have met an array.
+pub const MARKS: u8 = 8;
+const DEFINITIONS: u8 = 16;
+const FLAGS: u8 = CATALOG | ALLOCATED | SESSION | MARKS | DEFINITIONS;
+const FLAGS_1: u8 = CATALOG | ALLOCATED | SESSION;
 
-/// The change of one document.
+/// A collection of which a record changes documents, and by how much its document count and data size change. It is named even
+/// when neither changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum OperationKind {
-    /// The document is new.
-    Insert = 1,
-    /// The document has changed.
-    Update = 2,
-    /// The document has gone.
-    Delete = 3,
-}
-
-/// A change of a collection's document count and data size. A record that changes documents names their collection so,
-/// even when neither count nor size changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Delta {
+pub struct Delta<'a> {
     /// The collection.
     pub ident: Ident,
+    /// Its UUID; zeros in a record of version 1 that names several collections.
+    pub uuid: [u8; 16],
+    /// Its name when the record was made, `db.collection`; empty in a record of version 1.
+    pub namespace: &'a [u8],
     /// By how much the number of its documents changes.
     pub documents: i64,
     /// By how many bytes its data changes.
     pub bytes: i64,
 }
 
-impl Delta {
+impl Delta<'_> {
     /// Whether it changes anything that is counted.
     pub fn counts(&self) -> bool {
         self.documents != 0 || self.bytes != 0
@@ -60,31 +71,40 @@ impl Delta {
 /// The parts of a record before its batch.
 #[derive(Clone, Copy)]
 pub struct Header<'a> {
-    /// The flags of the record: [`SYSTEM`] and [`ALLOCATED`].
+    /// The flags of the record: [`CATALOG`], [`ALLOCATED`] and [`MARKS`].
     pub flags: u8,
     /// When the record was made, in milliseconds since 1970.
     pub wall_ms: i64,
-    /// The UUID of the collection, if the record is of one.
-    pub collection: Option<[u8; 16]>,
-    /// The changes of counts and sizes, by collection.
-    pub deltas: &'a [Delta],
-    /// The kind of each document's change.
-    pub operations: &'a [OperationKind],
+    /// The session that the record belongs to, if it does.
+    pub session: Option<SessionSection<'a>>,
+    /// The collections whose documents change, each once.
+    pub deltas: &'a [Delta<'a>],
+    /// The changes of documents.
+    pub changes: Option<&'a Changes>,
+    /// The changes of definitions.
+    pub definitions: &'a [DefinitionEvent],
 }
 
 impl Header<'_> {
-    /// The header of a record that changes system keys and no collection.
-    pub const SYSTEM_ONLY: Header<'static> = Header {
-        flags: SYSTEM,
+    /// The header of a record that changes neither documents nor anything that memory follows.
+    pub const PLAIN: Header<'static> = Header {
+        flags: 0,
         wall_ms: 0,
-        collection: None,
+        session: None,
         deltas: &[],
-        operations: &[],
+        changes: None,
+        definitions: &[],
+    };
+
+    /// The header of a record that changes what the catalog keeps, and no documents.
+    pub const CATALOG_ONLY: Header<'static> = Header {
+        flags: CATALOG,
+        ..Header::PLAIN
     };
 
     /// The record of a batch.
     pub fn record(&self, batch: &WriteBatch) -> Vec<u8> {
-        let mut record = Vec::with_capacity(64 + batch.bytes_len());
+        let mut record = Vec::with_capacity(96 + batch.bytes_len());
         self.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
         record
@@ -92,44 +112,93 @@ impl Header<'_> {
 
     /// Appends the header; the batch follows it.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
-        out.push(
-            self.flags
-                | if self.collection.is_some() {
-                    COLLECTION
-                } else {
-                    0
-                },
-        );
+        let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+        let session = flag(self.session.is_some(), SESSION);
+        let definitions = flag(!self.definitions.is_empty(), DEFINITIONS);
+        out.extend_from_slice(&[VERSION, self.flags | session | definitions]);
         out.extend_from_slice(&self.wall_ms.to_le_bytes());
-        if let Some(uuid) = &self.collection {
-            out.extend_from_slice(uuid);
+        if let Some(session) = &self.session {
+            session.write(out);
         }
         write_len(out, self.deltas.len());
         for delta in self.deltas {
             write_u64(out, delta.ident.0);
-            write_u64(out, zigzag(delta.documents));
-            write_u64(out, zigzag(delta.bytes));
+            out.extend_from_slice(&delta.uuid);
+            write_len(out, delta.namespace.len());
+            out.extend_from_slice(delta.namespace);
+            write_i64(out, delta.documents);
+            write_i64(out, delta.bytes);
         }
-        write_len(out, self.operations.len());
-        out.extend(self.operations.iter().map(|&kind| kind as u8));
+        write_len(out, self.changes.map_or(0, Changes::len));
+        write_section(out, |out| {
+            if let Some(changes) = self.changes {
+                changes.write(self.deltas.len() > 1, out);
+            }
+        });
+        if definitions != 0 {
+            write_len(out, self.definitions.len());
+            write_section(out, |out| {
+                self.definitions
+                    .iter()
+                    .for_each(|definition| definition.write(out));
+            });
+        }
     }
+}
+
+/// Appends what `write` does behind its length, which has one byte where that is enough.
+fn write_section(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.push(0);
+    write(out);
+    let len = out.len() - start - 1;
+    if len < 0x80 {
+        out[start] = len as u8;
+        return;
+    }
+    let mut prefix = Vec::with_capacity(10);
+    write_len(&mut prefix, len);
+    out.splice(start..=start, prefix);
 }
 
 /// A record as read back.
 pub struct Payload<'a> {
-    /// The flags of the record: [`SYSTEM`], [`ALLOCATED`] and whether a UUID follows.
+    version: u8,
+    /// The flags of the record: [`CATALOG`], [`ALLOCATED`], [`MARKS`] and which sections it has.
     pub flags: u8,
     /// When the record was made, in milliseconds since 1970.
     pub wall_ms: i64,
-    /// The UUID of the collection, if the record is of one.
-    pub collection: Option<&'a [u8; 16]>,
-    deltas: &'a [u8],
-    delta_count: usize,
-    /// The kind of each document's change, as a byte.
-    pub operations: &'a [u8],
+    /// The session that the record belongs to, if it does.
+    pub session: Option<RecordSession<'a>>,
+    deltas: Section<'a>,
+    /// The UUID that stands before the only delta of version 1.
+    uuid: Option<&'a [u8; 16]>,
+    changes: Section<'a>,
+    definitions: Section<'a>,
     /// The batch in its byte form.
     pub batch: &'a [u8],
+}
+
+/// Entries that are read when somebody wants them.
+#[derive(Clone, Copy, Default)]
+struct Section<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Section<'a> {
+    /// The results of `read` for each entry, up to the first that is broken.
+    fn entries<T>(
+        self,
+        read: impl Fn(&'a [u8]) -> Option<(T, &'a [u8])>,
+    ) -> impl Iterator<Item = T> {
+        let mut rest = self.bytes;
+        (0..self.count).map_while(move |_| {
+            let (entry, behind) = read(rest)?;
+            rest = behind;
+            Some(entry)
+        })
+    }
 }
 
 impl<'a> Payload<'a> {
@@ -145,14 +214,47 @@ impl<'a> Payload<'a> {
         self.flags & flag != 0
     }
 
-    /// The changes of counts and sizes, by collection.
-    pub fn deltas(&self) -> impl Iterator<Item = Delta> + 'a {
-        let mut rest = self.deltas;
-        (0..self.delta_count).map_while(move |_| {
-            let (delta, after) = read_delta(rest)?;
-            rest = after;
-            Some(delta)
+    /// Whether memory beyond counters follows the record: the catalog's gate is shut while it is applied.
+    pub fn touches_catalog(&self) -> bool {
+        self.has(CATALOG | MARKS)
+    }
+
+    /// Whether it was written since records tell all that an event needs.
+    pub fn tells_events(&self) -> bool {
+        self.version == VERSION
+    }
+
+    /// The collections whose documents change.
+    pub fn deltas(&self) -> impl Iterator<Item = Delta<'a>> {
+        let (version, uuid) = (self.version, self.uuid);
+        (self.deltas).entries(move |bytes| match version {
+            VERSION_1 => read_delta_v1(bytes, uuid),
+            _ => read_delta(bytes),
         })
+    }
+
+    /// The number of documents that change.
+    pub fn changes_len(&self) -> usize {
+        self.changes.count
+    }
+
+    /// The changes of documents, in the order in which they were made. A broken one ends them: fewer than `changes_len`.
+    pub fn changes(&self) -> impl Iterator<Item = Change<'a>> {
+        let (version, has_several) = (self.version, self.deltas.count > 1);
+        (self.changes).entries(move |bytes| match version {
+            VERSION_1 => read_change_v1(bytes),
+            _ => read_change(bytes, has_several),
+        })
+    }
+
+    /// The number of definitions that change.
+    pub fn definitions_len(&self) -> usize {
+        self.definitions.count
+    }
+
+    /// The changes of definitions, in order. A broken one ends them: fewer than `definitions_len`.
+    pub fn definitions(&self) -> impl Iterator<Item = RecordDefinition<'a>> {
+        self.definitions.entries(read_definition)
     }
 }
 
@@ -160,56 +262,106 @@ fn parse(bytes: &[u8]) -> Option<Payload<'_>> {
     let [version, flags, rest @ ..] = bytes else {
         return None;
     };
-    if *version != VERSION || flags & !FLAGS != 0 {
-        return None;
-    }
     let (wall_ms, rest) = rest.split_first_chunk::<8>()?;
-    let (collection, rest) = if flags & COLLECTION != 0 {
-        let (uuid, rest) = rest.split_first_chunk::<16>()?;
-        (Some(uuid), rest)
-    } else {
-        (None, rest)
-    };
-    let (delta_count, deltas) = read_len(rest)?;
-    let mut rest = deltas;
-    for _ in 0..delta_count {
-        rest = read_delta(rest)?.1;
-    }
-    let deltas = &deltas[..deltas.len() - rest.len()];
-    let (operation_count, rest) = read_len(rest)?;
-    let (operations, batch) = rest.split_at_checked(operation_count)?;
-    Some(Payload {
+    let payload = Payload {
+        version: *version,
         flags: *flags,
         wall_ms: i64::from_le_bytes(*wall_ms),
-        collection,
-        deltas,
-        delta_count,
-        operations,
-        batch,
-    })
+        session: None,
+        deltas: Section::default(),
+        uuid: None,
+        changes: Section::default(),
+        definitions: Section::default(),
+        batch: &[],
+    };
+    match *version {
+        VERSION if flags & !FLAGS == 0 => parse_sections(payload, rest),
+        VERSION_1 if flags & !FLAGS_1 == 0 => parse_sections_v1(payload, rest),
+        _ => None,
+    }
+}
+
+fn parse_sections<'a>(mut payload: Payload<'a>, mut rest: &'a [u8]) -> Option<Payload<'a>> {
+    if payload.has(SESSION) {
+        let session;
+        (session, rest) = read_session(rest)?;
+        payload.session = Some(session);
+    }
+    (payload.deltas, rest) = count_deltas(rest, &|bytes| read_delta(bytes))?;
+    (payload.changes, rest) = read_section(rest)?;
+    if payload.has(DEFINITIONS) {
+        (payload.definitions, rest) = read_section(rest)?;
+    }
+    payload.batch = rest;
+    Some(payload)
+}
+
+fn parse_sections_v1<'a>(mut payload: Payload<'a>, mut rest: &'a [u8]) -> Option<Payload<'a>> {
+    if payload.has(SESSION) {
+        let uuid;
+        (uuid, rest) = rest.split_first_chunk::<16>()?;
+        payload.uuid = Some(uuid);
+        payload.flags &= !SESSION;
+    }
+    (payload.deltas, rest) = count_deltas(rest, &|bytes| read_delta_v1(bytes, None))?;
+    let (count, rest) = read_len(rest)?;
+    let (bytes, batch) = rest.split_at_checked(count)?;
+    payload.changes = Section { count, bytes };
+    payload.batch = batch;
+    Some(payload)
+}
+
+/// Reads past the deltas, of which there are few.
+fn count_deltas<'a>(
+    bytes: &'a [u8],
+    read: &dyn Fn(&'a [u8]) -> Option<(Delta<'a>, &'a [u8])>,
+) -> Option<(Section<'a>, &'a [u8])> {
+    let (count, deltas) = read_len(bytes)?;
+    let mut rest = deltas;
+    for _ in 0..count {
+        rest = read(rest)?.1;
+    }
+    let bytes = &deltas[..deltas.len() - rest.len()];
+    Some((Section { count, bytes }, rest))
+}
+
+fn read_section(bytes: &[u8]) -> Option<(Section<'_>, &[u8])> {
+    let (count, rest) = read_len(bytes)?;
+    let (len, rest) = read_len(rest)?;
+    let (bytes, rest) = rest.split_at_checked(len)?;
+    Some((Section { count, bytes }, rest))
 }
 
 #[inline]
-fn read_delta(bytes: &[u8]) -> Option<(Delta, &[u8])> {
+fn read_delta(bytes: &[u8]) -> Option<(Delta<'_>, &[u8])> {
     let (ident, rest) = read_u64(bytes)?;
-    let (documents, rest) = read_u64(rest)?;
-    let (size, rest) = read_u64(rest)?;
-    Some((
-        Delta {
-            ident: Ident(ident),
-            documents: unzigzag(documents),
-            bytes: unzigzag(size),
-        },
-        rest,
-    ))
+    let (uuid, rest) = rest.split_first_chunk::<16>()?;
+    let (len, rest) = read_len(rest)?;
+    let (namespace, rest) = rest.split_at_checked(len)?;
+    let (documents, rest) = read_i64(rest)?;
+    let (size, rest) = read_i64(rest)?;
+    let delta = Delta {
+        ident: Ident(ident),
+        uuid: *uuid,
+        namespace,
+        documents,
+        bytes: size,
+    };
+    Some((delta, rest))
 }
 
-fn zigzag(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)) as u64
-}
-
-fn unzigzag(number: u64) -> i64 {
-    ((number >> 1) as i64) ^ -((number & 1) as i64)
+fn read_delta_v1<'a>(bytes: &'a [u8], uuid: Option<&[u8; 16]>) -> Option<(Delta<'a>, &'a [u8])> {
+    let (ident, rest) = read_u64(bytes)?;
+    let (documents, rest) = read_i64(rest)?;
+    let (size, rest) = read_i64(rest)?;
+    let delta = Delta {
+        ident: Ident(ident),
+        uuid: uuid.copied().unwrap_or_default(),
+        namespace: &[],
+        documents,
+        bytes: size,
+    };
+    Some((delta, rest))
 }
 
 /// The wall time of a record that is made now.
@@ -222,43 +374,152 @@ pub(crate) fn now_ms() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use quarry_bson::doc;
+
+    use super::super::definition_event::DefinitionKind;
     use super::*;
+
+    fn delta(ident: u64, uuid: u8, documents: i64, bytes: i64) -> Delta<'static> {
+        Delta {
+            ident: Ident(ident),
+            uuid: [uuid; 16],
+            namespace: b"db.collection",
+            documents,
+            bytes,
+        }
+    }
+
+    /// Every cut of a header is refused, or found broken by whoever reads the section that it is in.
+    fn is_refused_where_it_is_cut(bytes: &[u8], whole: &Payload<'_>) {
+        for cut in 0..bytes.len() {
+            if let Ok(payload) = Payload::parse(&bytes[..cut]) {
+                assert!(payload.batch.len() < whole.batch.len(), "{cut}");
+            }
+        }
+    }
 
     #[test]
     fn a_record_comes_back_as_it_was_written_and_a_cut_one_is_refused() {
-        let deltas = [
-            Delta {
-                ident: Ident(17),
-                documents: -3,
-                bytes: i64::MIN,
+        let deltas = [delta(17, 1, -3, i64::MIN), delta(u64::MAX, 2, 1, i64::MAX)];
+        let mut changes = Changes::default();
+        changes.push_with(
+            ChangeKind::Delete,
+            1,
+            0,
+            &ChangeDetails {
+                key: Some(b"key"),
+                pre_image: Some(&[7; 300]),
+                ..ChangeDetails::default()
             },
-            Delta {
-                ident: Ident(u64::MAX),
-                documents: 1,
-                bytes: i64::MAX,
-            },
-        ];
+        );
+        let described = ChangeDetails {
+            description: Some(b""),
+            ..ChangeDetails::default()
+        };
+        changes.push_with(ChangeKind::Update, 0, 0, &described);
+        changes.push(ChangeKind::Insert, 200);
+        changes.put_behind(1);
+        let definitions = [DefinitionEvent {
+            kind: DefinitionKind::Rename,
+            body: doc! { "ns": "a.b", "to": "a.c" },
+        }];
+        let session = SessionSection {
+            id: &[9; 16],
+            user: Some(&[8; 32]),
+            txn_number: -7,
+            is_transaction: true,
+            statements: &[0, -1, i32::MAX],
+        };
         let header = Header {
-            flags: SYSTEM,
+            flags: CATALOG,
             wall_ms: -5,
-            collection: Some([7; 16]),
+            session: Some(session),
             deltas: &deltas,
-            operations: &[OperationKind::Insert, OperationKind::Delete],
+            changes: Some(&changes),
+            definitions: &definitions,
         };
         let mut bytes = Vec::new();
         header.write(&mut bytes);
-        let header_len = bytes.len();
         bytes.extend_from_slice(b"batch");
         let payload = Payload::parse(&bytes).unwrap();
-        assert!(payload.has(SYSTEM) && !payload.has(ALLOCATED));
-        assert_eq!((payload.wall_ms, payload.collection), (-5, Some(&[7; 16])));
+        assert!(payload.has(CATALOG) && !payload.has(ALLOCATED) && payload.tells_events());
+        assert_eq!(payload.wall_ms, -5);
         assert_eq!(payload.deltas().collect::<Vec<_>>(), deltas);
+        let read: Vec<_> = payload.changes().collect();
+        let told = read
+            .iter()
+            .map(|change| (change.kind, change.collection, change.position));
         assert_eq!(
-            (payload.operations, payload.batch),
-            (&[1u8, 3][..], &b"batch"[..])
+            told.collect::<Vec<_>>(),
+            [
+                (ChangeKind::Delete, 1, Some(0)),
+                (ChangeKind::Update, 0, Some(1)),
+                (ChangeKind::Insert, 0, Some(201)),
+            ]
         );
-        for cut in 0..header_len {
-            assert!(Payload::parse(&bytes[..cut]).is_err(), "{cut}");
+        assert_eq!(read[0].details.key, Some(&b"key"[..]));
+        assert_eq!(read[0].details.pre_image, Some(&[7; 300][..]));
+        assert_eq!(read[1].details, described);
+        let read: Vec<_> = payload.definitions().collect();
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].kind, DefinitionKind::Rename);
+        assert_eq!(read[0].body, definitions[0].body.as_bytes());
+        let read = payload.session.unwrap();
+        assert_eq!((read.id, read.user), (session.id, session.user));
+        assert_eq!((read.txn_number, read.is_transaction), (-7, true));
+        assert_eq!(
+            read.statements().collect::<Vec<_>>(),
+            [0, -1, i64::from(i32::MAX)]
+        );
+        assert_eq!(payload.batch, b"batch");
+        is_refused_where_it_is_cut(&bytes, &payload);
+    }
+
+    /// The fewest bytes: what an insert adds to its batch.
+    #[test]
+    fn a_plain_insert_takes_few_bytes() {
+        let mut changes = Changes::default();
+        changes.push(ChangeKind::Insert, 0);
+        let header = Header {
+            deltas: &[delta(100, 3, 1, 300)],
+            changes: Some(&changes),
+            ..Header::PLAIN
+        };
+        let mut bytes = Vec::new();
+        header.write(&mut bytes);
+        assert_eq!(bytes.len(), 36 + "db.collection".len());
+    }
+
+    /// As the build before wrote it.
+    #[test]
+    fn a_record_of_version_1_is_read() {
+        let mut bytes = vec![1, CATALOG | ALLOCATED | 4];
+        bytes.extend_from_slice(&(-5i64).to_le_bytes());
+        bytes.extend_from_slice(&[7; 16]);
+        // A delta of ident 17, three documents fewer, one byte more; an insert and a delete.
+        bytes.extend_from_slice(&[1, 17, 5, 2, 2, 1, 3]);
+        bytes.extend_from_slice(b"batch");
+        let payload = Payload::parse(&bytes).unwrap();
+        assert!(payload.has(CATALOG) && payload.has(ALLOCATED) && !payload.tells_events());
+        assert_eq!((payload.wall_ms, payload.session), (-5, None));
+        let deltas: Vec<_> = payload.deltas().collect();
+        let expected = Delta {
+            namespace: b"",
+            ..delta(17, 7, -3, 1)
+        };
+        assert_eq!(deltas, [expected]);
+        let kinds = payload
+            .changes()
+            .map(|change| (change.kind, change.position));
+        assert_eq!(
+            kinds.collect::<Vec<_>>(),
+            [(ChangeKind::Insert, None), (ChangeKind::Delete, None)]
+        );
+        assert_eq!(payload.batch, b"batch");
+        is_refused_where_it_is_cut(&bytes, &payload);
+        for broken in [[0, 0], [3, 0], [1, 8], [2, 64]] {
+            bytes[..2].copy_from_slice(&broken);
+            assert!(Payload::parse(&bytes).is_err(), "{broken:?}");
         }
     }
 }

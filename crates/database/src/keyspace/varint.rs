@@ -17,6 +17,19 @@ pub(crate) fn write_len(out: &mut Vec<u8>, len: usize) {
     write_u64(out, len as u64);
 }
 
+/// Appends a number that may be negative: small ones of either sign are short.
+#[inline]
+pub(crate) fn write_i64(out: &mut Vec<u8>, number: i64) {
+    write_u64(out, ((number << 1) ^ (number >> 63)) as u64);
+}
+
+/// Reads a number that may be negative; returns it and what follows.
+#[inline(always)]
+pub(crate) fn read_i64(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let (number, rest) = read_u64(bytes)?;
+    Some((((number >> 1) as i64) ^ -((number & 1) as i64), rest))
+}
+
 /// Reads a number; returns it and what follows.
 #[inline(always)]
 pub(crate) fn read_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {

@@ -103,7 +103,7 @@ impl Reclaimer {
                 batch.delete(&layout::dropped_key(*ident));
             }
             let mut record = Vec::new();
-            Header::SYSTEM_ONLY.write(&mut record);
+            Header::PLAIN.write(&mut record);
             record.extend_from_slice(batch.as_bytes());
             journal.submit(&record)?;
         }

@@ -10,6 +10,7 @@ use super::Writer;
 use super::duplicate::owns_entry;
 use super::unit::Piece;
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::commit::payload::ChangeKind;
 use crate::error::Result;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
@@ -154,7 +155,8 @@ impl Writer {
                     piece.deletes.delete(key);
                 }
             }
-            piece.delete_document(cursor.key(), cursor.value().len());
+            let old = RawDocument::new(cursor.value())?;
+            piece.delete_document(cursor.key(), old, ChangeKind::Trim, false);
             cursor.next()?;
         }
         Ok(())

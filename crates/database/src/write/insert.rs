@@ -382,7 +382,7 @@ impl<'i> InsertPiece<'i> {
         piece.puts.reserve(operations, self.bytes_len());
         for (position, document) in self.documents.iter().enumerate().take(cut) {
             if !self.failed[position] {
-                piece.put_document(&self.record_keys[position], document.as_bytes(), None);
+                piece.insert_document(&self.record_keys[position], document.as_bytes());
             }
         }
         let put = |entry: &Entry| {

@@ -32,7 +32,7 @@ use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::definitions::Definitions;
 use crate::commit::Counts;
 use crate::commit::commits::Commits;
-use crate::commit::payload::{ALLOCATED, Delta, Header, OperationKind, SYSTEM, now_ms};
+use crate::commit::payload::{ALLOCATED, CATALOG, Delta, Header, MARKS, now_ms};
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::locks::WriteLocks;
@@ -45,7 +45,7 @@ pub use modify::{Change, Compute, Modified};
 use open_transactions::OpenTransactions;
 pub use open_transactions::{STAGED_BYTES_MAX, TransactionCounters};
 pub use transaction::Transaction;
-use unit::Piece;
+use unit::{Piece, Tally};
 pub use unit::{TRANSACTION_BYTES_MAX, UnitReads, WriteUnit};
 
 /// Documents and bytes that one commit takes at most.
@@ -139,26 +139,27 @@ impl Writer {
         let batch = if piece.deletes.is_empty() {
             piece.puts
         } else {
+            piece.changes.put_behind(piece.deletes.len());
             piece.deletes.append(&piece.puts);
             piece.deletes
         };
-        let deleted = std::iter::repeat_n(OperationKind::Delete, piece.deleted);
-        piece.operations.splice(0..0, deleted);
         let delta = [Delta {
             ident: collection.ident,
+            uuid: collection.uuid,
+            namespace: collection.namespace.as_str().as_bytes(),
             documents: piece.documents,
             bytes: piece.bytes,
         }];
         let header = Header {
-            flags: if piece.marks.is_empty() { 0 } else { SYSTEM },
+            flags: if piece.marks.is_empty() { 0 } else { MARKS },
             wall_ms: now_ms(),
-            collection: Some(collection.uuid),
-            deltas: if piece.operations.is_empty() {
+            deltas: if piece.changes.is_empty() {
                 &[]
             } else {
                 &delta
             },
-            operations: &piece.operations,
+            changes: Some(&piece.changes),
+            ..Header::PLAIN
         };
         let syncing = (level == Level::Durable).then_some(until);
         self.parts
@@ -214,16 +215,17 @@ impl Writer {
             return Ok(None);
         };
         whole.batch.append(session);
+        let deltas: SmallVec<[Delta<'_>; 2]> = whole.tallies.iter().map(Tally::delta).collect();
         let header = Header {
             flags: if whole.makes_collections {
-                SYSTEM | ALLOCATED
+                CATALOG | ALLOCATED
             } else {
                 0
             },
             wall_ms: now_ms(),
-            collection: whole.collection,
-            deltas: &whole.deltas,
-            operations: &whole.operations,
+            deltas: &deltas,
+            changes: Some(&whole.changes),
+            ..Header::PLAIN
         };
         let _admitted = self.admit(whole.batch.bytes_len(), operation)?;
         let syncing = (level == Level::Durable).then_some(Until::Applied);

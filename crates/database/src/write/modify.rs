@@ -9,6 +9,7 @@ use super::Writer;
 use super::modified_keys::ModifiedKeys;
 use super::unit::{Latest, Piece, Unit, WriteUnit};
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::commit::payload::{ChangeDetails, ChangeKind};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
@@ -23,7 +24,9 @@ pub enum Change {
     NoMatch,
     /// It matches and stays as it is.
     Keep,
-    /// The new document was written.
+    /// Operators have changed the document, and the result was written.
+    Update,
+    /// Another document was written in its place.
     Replace,
     /// The document was deleted.
     Delete,
@@ -206,16 +209,22 @@ impl<'m> ModifyPiece<'m> {
 
     fn stage(&mut self) -> Piece {
         let mut piece = Piece::default();
+        let keeps_pre_images = self.collection.keeps_pre_images;
         for (position, change) in self.staged.iter().enumerate() {
             let key = &self.record_keys[change.key];
             self.outcome.matched += 1;
             match &change.new {
                 Some(new) => {
-                    piece.put_document(key, new, Some(change.old.len()));
+                    let details = ChangeDetails {
+                        pre_image: keeps_pre_images.then_some(&change.old),
+                        ..ChangeDetails::default()
+                    };
+                    piece.change_document(key, &change.old, new, change.kind, &details);
                     self.outcome.modified += 1;
                 }
                 None => {
-                    piece.delete_document(key, change.old.len());
+                    let old = RawDocument::new(&change.old).expect("it was read as a document");
+                    piece.delete_document(key, old, change.kind, keeps_pre_images);
                     self.outcome.deleted += 1;
                 }
             }
@@ -237,15 +246,21 @@ impl<'m> ModifyPiece<'m> {
             match compute(key, RawDocument::new(&old)?, &mut new) {
                 Ok(Change::NoMatch) => {}
                 Ok(Change::Keep) => outcome.matched += 1,
-                Ok(Change::Replace) => {
+                Ok(written @ (Change::Update | Change::Replace)) => {
+                    let kind = match written {
+                        Change::Update => ChangeKind::Update,
+                        _ => ChangeKind::Replace,
+                    };
                     staged.push(StagedChange {
                         key,
+                        kind,
                         old: std::mem::take(&mut old),
                         new: Some(std::mem::take(&mut new)),
                     });
                 }
                 Ok(Change::Delete) => staged.push(StagedChange {
                     key,
+                    kind: ChangeKind::Delete,
                     old: std::mem::take(&mut old),
                     new: None,
                 }),
@@ -261,6 +276,7 @@ impl<'m> ModifyPiece<'m> {
 
 pub(super) struct StagedChange {
     pub key: usize,
+    pub kind: ChangeKind,
     pub old: Vec<u8>,
     pub new: Option<Vec<u8>>,
 }

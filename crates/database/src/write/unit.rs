@@ -16,6 +16,7 @@
 //!   (`Writer::mark_now`), so that every plan made in the unit knows them; a mark too many, of a unit that is given up,
 //!   only makes plans more careful.
 //! - Writes to capped collections, which are refused as MongoDB refuses them.
+//! - An event for each of its statements: a document that several of them change has one change in the record, the net one.
 //!
 //! A collection that a unit makes is its own until the commit (`unit_collections`): nobody else finds it, and its name is
 //! held, so that nobody makes another one there.
@@ -24,13 +25,14 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use quarry_bson::Document;
+use quarry_bson::{Document, RawDocument};
 use quarry_storage::{Overlay, WriteBatch};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::catalog::collection::{Collection, IndexCatalog};
-use crate::commit::payload::{Delta, OperationKind};
+use crate::commit::changes::{ChangeDetails, ChangeKind, Changes};
+use crate::commit::payload::Delta;
 use crate::commit::{Counts, decode_counts};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -56,9 +58,8 @@ pub(super) struct Piece {
     pub puts: WriteBatch,
     pub documents: i64,
     pub bytes: i64,
-    /// Records deleted, and what the puts of records are, in their order.
-    pub deleted: usize,
-    pub operations: Vec<OperationKind>,
+    /// The changes of documents; their positions are those among the deletes or the puts.
+    pub changes: Changes,
     pub marks: SmallVec<[(Ident, u8); 2]>,
 }
 
@@ -74,27 +75,56 @@ impl Piece {
         }
     }
 
-    pub fn put_document(&mut self, key: &[u8], document: &[u8], old_bytes: Option<usize>) {
+    #[inline]
+    pub fn insert_document(&mut self, key: &[u8], document: &[u8]) {
+        self.changes.push(ChangeKind::Insert, self.puts.len());
         self.puts.put(key, document);
         self.bytes += signed(document.len());
-        match old_bytes {
-            Some(old) => {
-                self.bytes -= signed(old);
-                self.operations.push(OperationKind::Update);
-            }
-            None => {
-                self.documents += 1;
-                self.operations.push(OperationKind::Insert);
-            }
-        }
+        self.documents += 1;
     }
 
-    pub fn delete_document(&mut self, key: &[u8], old_bytes: usize) {
+    /// Puts a document in the place of `old`.
+    pub fn change_document(
+        &mut self,
+        key: &[u8],
+        old: &[u8],
+        new: &[u8],
+        kind: ChangeKind,
+        details: &ChangeDetails<'_>,
+    ) {
+        self.changes.push_with(kind, 0, self.puts.len(), details);
+        self.puts.put(key, new);
+        self.bytes += signed(new.len()) - signed(old.len());
+    }
+
+    /// Deletes `old`; what comes after it can tell its `_id` by the record alone.
+    pub fn delete_document(
+        &mut self,
+        key: &[u8],
+        old: RawDocument<'_>,
+        kind: ChangeKind,
+        keeps_pre_image: bool,
+    ) {
+        let document_key = document_key(old);
+        let details = ChangeDetails {
+            key: Some(document_key.as_bytes()),
+            pre_image: keeps_pre_image.then_some(old.as_bytes()),
+            ..ChangeDetails::default()
+        };
+        (self.changes).push_with(kind, 0, self.deletes.len(), &details);
         self.deletes.delete(key);
         self.documents -= 1;
-        self.bytes -= signed(old_bytes);
-        self.deleted += 1;
+        self.bytes -= signed(old.as_bytes().len());
     }
+}
+
+/// The document with the `_id` alone.
+fn document_key(document: RawDocument<'_>) -> Document {
+    let mut key = Document::new();
+    if let Some(id) = document.get_element("_id") {
+        key.append("_id", id.value());
+    }
+    key
 }
 
 fn signed(bytes: usize) -> i64 {
@@ -118,16 +148,51 @@ pub struct WriteUnit {
 struct OwnWrites {
     overlay: Overlay,
     snapshot: Option<(ReadSnapshot, OpenSnapshot)>,
-    /// Whether each record that was touched existed before the unit.
-    existed: BTreeMap<Vec<u8>, bool>,
-    deltas: SmallVec<[Delta; 2]>,
-    /// The UUIDs of the collections in `deltas`.
-    uuids: SmallVec<[[u8; 16]; 2]>,
+    /// The records that were touched, by their keys.
+    touched: BTreeMap<Vec<u8>, Touched>,
+    tallies: SmallVec<[Tally; 2]>,
     /// The collections that it makes.
     made: BTreeMap<Namespace, Arc<Collection>>,
     /// The collections that are in its snapshot what they are now. They stay so while it holds them.
     compared: FxHashSet<Ident>,
     bytes: usize,
+}
+
+/// A collection that a unit changes, and by how much its count and size change.
+pub(super) struct Tally {
+    namespace: Namespace,
+    ident: Ident,
+    uuid: [u8; 16],
+    documents: i64,
+    bytes: i64,
+}
+
+impl Tally {
+    pub fn delta(&self) -> Delta<'_> {
+        Delta {
+            ident: self.ident,
+            uuid: self.uuid,
+            namespace: self.namespace.as_str().as_bytes(),
+            documents: self.documents,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// The sum of what a unit has done to a record so far.
+struct Touched {
+    /// Whether there was one before the unit.
+    existed: bool,
+    /// Whether all that was done to it since was done by operators.
+    is_updated: bool,
+    /// The number of its collection in `tallies`.
+    collection: usize,
+    /// Records have numbers in the order in which they were touched first.
+    order: usize,
+    /// The key and the pre-image are of the document before the unit; descriptions follow each other.
+    key: Option<Vec<u8>>,
+    description: Option<Vec<u8>>,
+    pre_image: Option<Vec<u8>>,
 }
 
 /// The state that a unit of several pieces reads beneath its own writes.
@@ -142,10 +207,8 @@ pub enum UnitReads {
 /// Everything that a unit of several pieces commits.
 pub(super) struct Whole {
     pub batch: WriteBatch,
-    pub deltas: SmallVec<[Delta; 2]>,
-    pub operations: Vec<OperationKind>,
-    /// The UUID of the only collection; none where there are several.
-    pub collection: Option<[u8; 16]>,
+    pub tallies: SmallVec<[Tally; 2]>,
+    pub changes: Changes,
     pub makes_collections: bool,
 }
 
@@ -178,9 +241,8 @@ impl WriteUnit {
         let own = OwnWrites {
             overlay: Overlay::default(),
             snapshot,
-            existed: BTreeMap::new(),
-            deltas: SmallVec::new(),
-            uuids: SmallVec::new(),
+            touched: BTreeMap::new(),
+            tallies: SmallVec::new(),
             made: BTreeMap::new(),
             compared: FxHashSet::default(),
             bytes: 0,
@@ -294,9 +356,9 @@ impl WriteUnit {
                 })?;
             }
         }
-        if let Some(delta) = own.deltas.iter().find(|delta| delta.ident == ident) {
-            counts.documents = counts.documents.saturating_add_signed(delta.documents);
-            counts.bytes = counts.bytes.saturating_add_signed(delta.bytes);
+        if let Some(tally) = own.tallies.iter().find(|tally| tally.ident == ident) {
+            counts.documents = counts.documents.saturating_add_signed(tally.documents);
+            counts.bytes = counts.bytes.saturating_add_signed(tally.bytes);
         }
         Ok(counts)
     }
@@ -414,45 +476,69 @@ impl OwnWrites {
             return Ok(());
         }
         self.grow(piece.deletes.bytes_len() + piece.puts.bytes_len())?;
-        let prefix = collection.prefix.as_bytes();
-        let is_record = |op: &quarry_storage::Op<'_>| op.key().starts_with(prefix);
-        for op in piece.deletes.iter().filter(is_record) {
-            self.existed.entry(op.key().to_vec()).or_insert(true);
-        }
-        let puts = piece.puts.iter().filter(is_record);
-        for (op, kind) in puts.zip(&piece.operations) {
-            let existed = *kind != OperationKind::Insert;
-            self.existed.entry(op.key().to_vec()).or_insert(existed);
-        }
         self.overlay.extend(&piece.deletes);
         self.overlay.extend(&piece.puts);
         let ident = collection.ident;
-        let delta = match self.deltas.iter_mut().find(|delta| delta.ident == ident) {
-            Some(delta) => delta,
+        let number = match self.tallies.iter().position(|tally| tally.ident == ident) {
+            Some(number) => number,
             None => {
-                self.uuids.push(collection.uuid);
-                self.deltas.push(Delta {
+                self.tallies.push(Tally {
+                    namespace: collection.namespace.clone(),
                     ident,
+                    uuid: collection.uuid,
                     documents: 0,
                     bytes: 0,
                 });
-                self.deltas.last_mut().expect("it was pushed")
+                self.tallies.len() - 1
             }
         };
-        delta.documents += piece.documents;
-        delta.bytes += piece.bytes;
+        self.tallies[number].documents += piece.documents;
+        self.tallies[number].bytes += piece.bytes;
+        self.touch(number, &piece);
         Ok(())
     }
 
-    /// The net of all pieces, with one operation a document: one that the unit inserted and deleted leaves none.
+    /// Notes what a piece of the collection with that number did to each of its documents.
+    fn touch(&mut self, collection: usize, piece: &Piece) {
+        let deletes: Vec<_> = piece.deletes.iter().collect();
+        let puts: Vec<_> = piece.puts.iter().collect();
+        for change in piece.changes.iter() {
+            let position = change.position.expect("a staged change has one");
+            let op = match change.kind.is_delete() {
+                true => deletes[position],
+                false => puts[position],
+            };
+            let order = self.touched.len();
+            let touched = self.touched.entry(op.key().to_vec()).or_insert(Touched {
+                existed: change.kind != ChangeKind::Insert,
+                is_updated: true,
+                collection,
+                order,
+                key: None,
+                description: None,
+                pre_image: change.details.pre_image.map(<[u8]>::to_vec),
+            });
+            touched.is_updated &= change.kind == ChangeKind::Update;
+            if touched.key.is_none() {
+                touched.key = change.details.key.map(<[u8]>::to_vec);
+            }
+            if let Some(description) = change.details.description {
+                let descriptions = touched.description.get_or_insert_default();
+                descriptions.extend_from_slice(description);
+            }
+        }
+    }
+
+    /// The net of all pieces, with one change a document: one that the unit inserted and deleted leaves none.
     fn take_whole(&mut self) -> Option<Whole> {
         let overlay = std::mem::take(&mut self.overlay);
+        let touched = std::mem::take(&mut self.touched);
         let mut batch = WriteBatch::with_capacity(self.bytes);
-        let mut operations = Vec::with_capacity(self.existed.len());
+        let mut changed = Vec::with_capacity(touched.len());
         for (key, _) in overlay.iter().filter(|(_, value)| value.is_none()) {
-            match self.existed.get(key) {
-                Some(false) => continue,
-                Some(true) => operations.push(OperationKind::Delete),
+            match touched.get(key) {
+                Some(record) if !record.existed => continue,
+                Some(record) => changed.push((record, ChangeKind::Delete, batch.len())),
                 None => {}
             }
             batch.delete(key);
@@ -461,25 +547,33 @@ impl OwnWrites {
             let Some(value) = value else {
                 continue;
             };
-            match self.existed.get(key) {
-                Some(true) => operations.push(OperationKind::Update),
-                Some(false) => operations.push(OperationKind::Insert),
-                None => {}
+            if let Some(record) = touched.get(key) {
+                let kind = match (record.existed, record.is_updated) {
+                    (false, _) => ChangeKind::Insert,
+                    (true, true) => ChangeKind::Update,
+                    (true, false) => ChangeKind::Replace,
+                };
+                changed.push((record, kind, batch.len()));
             }
             batch.put(key, value);
         }
         if batch.is_empty() {
             return None;
         }
-        let collection = match self.uuids.as_slice() {
-            [uuid] => Some(*uuid),
-            _ => None,
-        };
+        changed.sort_unstable_by_key(|(record, _, _)| record.order);
+        let mut changes = Changes::default();
+        for (record, kind, position) in changed {
+            let details = ChangeDetails {
+                key: record.key.as_deref().filter(|_| kind.is_delete()),
+                description: (record.description.as_deref()).filter(|_| kind == ChangeKind::Update),
+                pre_image: (record.pre_image.as_deref()).filter(|_| kind != ChangeKind::Insert),
+            };
+            changes.push_with(kind, record.collection, position, &details);
+        }
         Some(Whole {
             batch,
-            deltas: std::mem::take(&mut self.deltas),
-            operations,
-            collection,
+            tallies: std::mem::take(&mut self.tallies),
+            changes,
             makes_collections: !self.made.is_empty(),
         })
     }
@@ -588,8 +682,8 @@ mod tests {
             )
             .unwrap();
         let whole = unit.take_whole().unwrap();
-        assert_eq!(whole.deltas.len(), 1);
-        assert_eq!(whole.collection, Some(collections[0].uuid));
+        assert_eq!(whole.tallies.len(), 1);
+        assert_eq!(whole.tallies[0].uuid, collections[0].uuid);
     }
 
     #[test]

@@ -53,7 +53,8 @@ pub fn find_and_modify(
                 None => Change::Delete,
                 Some(update) => applying(update)(document, details, out)?,
             };
-            let is_new = request.returns_new && change == Change::Replace;
+            let is_written = matches!(change, Change::Update | Change::Replace);
+            let is_new = request.returns_new && is_written;
             image = Some(if is_new {
                 shown(parsed, RawDocument::new(out)?)?
             } else {

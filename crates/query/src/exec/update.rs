@@ -77,10 +77,10 @@ pub(super) fn applying(
     move |document, details, out| {
         out.reserve(document.as_bytes().len() + GROWTH_BYTES);
         let outcome = update.apply(document, details, false, DateTime::now().0, out)?;
-        Ok(if outcome.modified {
-            Change::Replace
-        } else {
-            Change::Keep
+        Ok(match (outcome.modified, update.is_replacement()) {
+            (false, _) => Change::Keep,
+            (true, true) => Change::Replace,
+            (true, false) => Change::Update,
         })
     }
 }

@@ -1,0 +1,84 @@
+//! Changes of definitions, as a journal record tells them to change streams and to other nodes: what the puts and deletes of
+//! catalog entries in its batch mean.
+//!
+//! ```text
+//! definition: kind u8 | length varint | document
+//! ```
+//! The document has `ns` (`db.collection`; of a dropped database its name alone) and `ui`, the UUID of the collection, and by
+//! kind what else the event shows: `o` of a creation is its options; `to` of a rename the new name, and `dropTarget` the UUID
+//! of the collection that stood there; `indexes` the specifications of the indexes that were made or dropped; `o` and
+//! `was` of a modification the options that changed, as they are and as they were.
+
+use quarry_bson::Document;
+
+use crate::keyspace::varint::{read_len, write_len};
+
+/// Which definition changed, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum DefinitionKind {
+    /// A collection was made.
+    Create = 1,
+    /// A collection was dropped.
+    Drop = 2,
+    /// A collection got another name.
+    Rename = 3,
+    /// A database was dropped with all that was in it.
+    DropDatabase = 4,
+    /// Indexes were made, and are used from now on.
+    CreateIndexes = 5,
+    /// Indexes were dropped.
+    DropIndexes = 6,
+    /// Options of a collection, or of one of its indexes, changed.
+    Modify = 7,
+}
+
+impl DefinitionKind {
+    fn of(byte: u8) -> Option<DefinitionKind> {
+        Some(match byte {
+            1 => DefinitionKind::Create,
+            2 => DefinitionKind::Drop,
+            3 => DefinitionKind::Rename,
+            4 => DefinitionKind::DropDatabase,
+            5 => DefinitionKind::CreateIndexes,
+            6 => DefinitionKind::DropIndexes,
+            7 => DefinitionKind::Modify,
+            _ => return None,
+        })
+    }
+}
+
+/// A change of a definition on its way into a record.
+#[derive(Clone, Debug)]
+pub struct DefinitionEvent {
+    /// Which definition changed, and how.
+    pub kind: DefinitionKind,
+    /// The document that tells the rest.
+    pub body: Document,
+}
+
+impl DefinitionEvent {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.push(self.kind as u8);
+        write_len(out, self.body.as_bytes().len());
+        out.extend_from_slice(self.body.as_bytes());
+    }
+}
+
+/// A change of a definition as a record has it: its kind, and the bytes of its document, which nobody has checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordDefinition<'a> {
+    /// Which definition changed, and how.
+    pub kind: DefinitionKind,
+    /// The document that tells the rest.
+    pub body: &'a [u8],
+}
+
+/// Reads one; returns it and what follows. None if it is broken.
+pub(super) fn read_definition(bytes: &[u8]) -> Option<(RecordDefinition<'_>, &[u8])> {
+    let (&kind, rest) = bytes.split_first()?;
+    let (len, rest) = read_len(rest)?;
+    let (body, rest) = rest.split_at_checked(len)?;
+    let kind = DefinitionKind::of(kind)?;
+    Some((RecordDefinition { kind, body }, rest))
+}
