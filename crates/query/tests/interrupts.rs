@@ -390,6 +390,41 @@ fn table() -> Vec<(&'static str, Work)> {
                 "[{$unwind: '$a'}, {$lookup: {from: 'arrays', localField: 'y', foreignField: 'a', as: 'found'}}]",
             ),
         ),
+        (
+            "$lookup with a pipeline",
+            stages(
+                "arrays",
+                "[{$unwind: '$a'}, {$lookup: {from: 'one', let: {a: '$a'}, pipeline: [{$match: {$expr: {$eq: ['$y', '$$a']}}}], as: 'found'}}, {$match: {a: -1}}]",
+            ),
+        ),
+        (
+            "$lookup within $lookup",
+            stages(
+                "arrays",
+                "[{$unwind: '$a'}, {$lookup: {from: 'arrays', pipeline: [{$unwind: '$a'}, {$lookup: {from: 'one', let: {a: '$a'}, pipeline: [], as: 'y'}}, {$match: {a: -1}}], as: 'found'}}]",
+            ),
+        ),
+        (
+            "$unionWith",
+            stages(
+                "one",
+                "[{$unionWith: {coll: 'arrays', pipeline: [{$unwind: '$a'}, {$unwind: '$p'}, {$match: {a: -1}}]}}]",
+            ),
+        ),
+        (
+            "$facet",
+            stages(
+                "arrays",
+                "[{$project: {a: 1}}, {$facet: {x: [{$unwind: '$a'}, {$match: {a: -1}}], y: [{$unwind: '$a'}, {$unwind: '$a'}, {$addFields: {b: '$a'}}, {$group: {_id: '$b'}}]}}]",
+            ),
+        ),
+        (
+            "$graphLookup",
+            stages(
+                "arrays",
+                "[{$graphLookup: {from: 'arrays', startWith: '$a', connectFromField: 'p.v', connectToField: 'a', as: 'found'}}]",
+            ),
+        ),
         ("let", bind(multiplying())),
         // Filters.
         (

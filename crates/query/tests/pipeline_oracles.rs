@@ -5,7 +5,7 @@ use quarry_bson::compare::{compare_values, values_equal};
 use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_query::Result;
 use quarry_query::expression::ExpressionContext;
-use quarry_query::pipeline::{NoForeignCollections, Pipeline, Run, Source};
+use quarry_query::pipeline::{NoCollections, Pipeline, Run, Source};
 
 struct Documents<'d>(std::slice::Iter<'d, Document>);
 
@@ -29,10 +29,8 @@ fn results(stages: &str, input: &[Document]) -> Vec<Document> {
     let (mut input, mut execution, mut found) =
         (Documents(input.iter()), pipeline.start(), Vec::new());
     loop {
-        let mut run = Run {
-            input: &mut input,
-            foreign: &NoForeignCollections,
-        };
+        let mut collections = NoCollections;
+        let mut run = Run::new(&mut input, &mut collections);
         let mut out = Vec::new();
         if !execution.next(&mut run, &mut out).unwrap() {
             return found;

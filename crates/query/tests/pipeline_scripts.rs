@@ -12,12 +12,13 @@
 
 mod script;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, extjson};
 use quarry_query::expression::{Context, Expression, ExpressionContext};
 use quarry_query::matcher::Matcher;
-use quarry_query::pipeline::{ForeignCollections, Pipeline, Run, Source};
+use quarry_query::pipeline::{Collections, Pipeline, ReadId, Run, Source, SubFind};
+use quarry_query::sort::SortPattern;
 use quarry_query::{Error, Result};
 use script::Language;
 
@@ -37,7 +38,7 @@ fn stages() {
 fn run(name: &str) {
     let mut requests = Requests {
         request: None,
-        foreign: Collections::default(),
+        foreign: Foreign::default(),
         context: ExpressionContext::at(NOW_MS),
     };
     script::run(&format!("pipeline_scripts/{name}.txt"), &mut requests);
@@ -52,7 +53,7 @@ enum Request {
 /// The request that was read last, unless it was refused, and what those before it have set.
 struct Requests {
     request: Option<Request>,
-    foreign: Collections,
+    foreign: Foreign,
     context: ExpressionContext,
 }
 
@@ -69,7 +70,7 @@ impl Language for Requests {
             "foreign" => {
                 let (name, documents) = rest.split_once(' ').unwrap();
                 self.foreign
-                    .0
+                    .documents
                     .insert(name.to_owned(), documents_of(documents));
                 None
             }
@@ -89,7 +90,7 @@ impl Language for Requests {
 
     fn answer(&mut self, input: &str) -> String {
         match &self.request {
-            Some(request) => answer(request, input, &self.foreign),
+            Some(request) => answer(request, input, &mut self.foreign),
             None => "no request".to_owned(),
         }
     }
@@ -123,7 +124,7 @@ fn documents_of(text: &str) -> Vec<Document> {
         .collect()
 }
 
-fn answer(request: &Request, input: &str, foreign: &Collections) -> String {
+fn answer(request: &Request, input: &str, foreign: &mut Foreign) -> String {
     match request {
         Request::Eval(expression) => {
             let document = value_of(input);
@@ -161,17 +162,14 @@ fn typed(value: RawValue<'_>) -> String {
     }
 }
 
-fn results_of(pipeline: &Pipeline, input: &[Document], foreign: &Collections) -> Result<String> {
+fn results_of(pipeline: &Pipeline, input: &[Document], foreign: &mut Foreign) -> Result<String> {
     let mut input = Documents(input.iter());
     let mut execution = pipeline.start();
     let mut results = Vec::new();
     loop {
         let mut out = Vec::new();
-        let mut run = Run {
-            input: &mut input,
-            foreign,
-        };
-        if !execution.next(&mut run, &mut out)? {
+        if !execution.next(&mut Run::new(&mut input, foreign), &mut out)? {
+            assert_eq!(foreign.open, 0, "a read was left open");
             return Ok(format!("[{}]", results.join(", ")));
         }
         results.push(typed(RawValue::Document(RawDocument::validated(&out)?)));
@@ -216,26 +214,53 @@ impl Source for Documents<'_> {
     }
 }
 
+/// The documents of collections by name, and those that open reads have left.
 #[derive(Default)]
-struct Collections(BTreeMap<String, Vec<Document>>);
+struct Foreign {
+    documents: BTreeMap<String, Vec<Document>>,
+    reads: Vec<VecDeque<Document>>,
+    open: usize,
+}
 
-impl ForeignCollections for Collections {
-    fn find_equal(
-        &self,
-        collection: &str,
-        foreign_field: &str,
-        value: RawValue<'_>,
-        each: &mut dyn FnMut(RawDocument<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let filter = Document::build(|out| {
-            out.document(foreign_field).append("$eq", value);
-        });
-        let matcher = Matcher::parse(filter.as_raw())?;
-        let documents = self.0.get(collection).map_or(&[][..], Vec::as_slice);
-        documents
+impl Collections for Foreign {
+    fn open(&mut self, collection: &str, find: SubFind<'_>) -> Result<ReadId> {
+        let matcher = Matcher::parse_in(find.filter, find.context)?;
+        let documents = self
+            .documents
+            .get(collection)
+            .map_or(&[][..], Vec::as_slice);
+        let matching = documents
             .iter()
-            .filter(|document| matcher.matches(document.as_raw()))
-            .try_for_each(|document| each(document.as_raw()))
+            .filter(|document| matcher.matches(document.as_raw()));
+        let mut found: Vec<Document> = matching.cloned().collect();
+        if let Some(sort) = find.sort {
+            let pattern = SortPattern::parse(sort)?;
+            found.sort_by_cached_key(|document| {
+                let mut key = Vec::new();
+                pattern.key(document.as_raw(), &mut key).unwrap();
+                key
+            });
+        }
+        let skip = usize::try_from(find.skip).unwrap();
+        let limit = find
+            .limit
+            .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap());
+        self.reads
+            .push(found.into_iter().skip(skip).take(limit).collect());
+        self.open += 1;
+        Ok(ReadId(self.reads.len() - 1))
+    }
+
+    fn next(&mut self, read: ReadId, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = self.reads[read.0].pop_front() else {
+            return Ok(false);
+        };
+        out.extend_from_slice(document.as_bytes());
+        Ok(true)
+    }
+
+    fn close(&mut self, _: ReadId) {
+        self.open -= 1;
     }
 }
 
@@ -246,7 +271,7 @@ fn a_sample_has_its_size_and_no_document_twice() {
         let stages = value_of(&format!("[{{\"$sample\": {{\"size\": {size}}}}}]"));
         let pipeline =
             Pipeline::parse(stages.as_array().unwrap(), &ExpressionContext::default()).unwrap();
-        let text = results_of(&pipeline, &documents, &Collections::default()).unwrap();
+        let text = results_of(&pipeline, &documents, &mut Foreign::default()).unwrap();
         let mut ids: Vec<&str> = text
             .split("_id: ")
             .skip(1)

@@ -3,10 +3,10 @@
 
 use quarry_database::{Namespace, Operation, Scope};
 
+use super::collections::OtherCollections;
 use super::error::Result;
 use super::executor::Executor;
 use super::find::find;
-use super::foreign::Foreign;
 use super::request::{AggregateRequest, FindRequest, Over};
 use crate::error::Error;
 use crate::error_code::ErrorCode;
@@ -33,13 +33,13 @@ pub fn aggregate(
     if leading.stages == pipeline.stages.len() {
         return Ok(executor);
     }
-    let foreign = Foreign::open(
+    let others = OtherCollections::open(
         scope,
         operation,
         request.over.database(),
-        pipeline.foreign_collections(),
+        pipeline.collections(),
     )?;
-    Ok(executor.with_stages(pipeline.start_at(leading.stages), foreign))
+    Ok(executor.with_stages(pipeline.start_at(leading.stages), others))
 }
 
 /// The collection whose documents the pipeline is over, or none where its first stage makes them.

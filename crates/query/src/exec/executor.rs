@@ -10,9 +10,9 @@ use quarry_bson::RawDocument;
 use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Scope};
 use quarry_timing::{Phase, phase};
 
+use super::collections::OtherCollections;
 use super::error::Result;
 use super::find::Parsed;
-use super::foreign::Foreign;
 use super::scan::{Flow, Scan};
 use crate::expression::bounds;
 use crate::memory::Account;
@@ -37,7 +37,7 @@ pub struct Executor {
 
 struct Rest {
     execution: Execution,
-    foreign: Foreign,
+    others: OtherCollections,
 }
 
 enum Input {
@@ -117,8 +117,8 @@ impl Executor {
         }
     }
 
-    pub(super) fn with_stages(mut self, execution: Execution, foreign: Foreign) -> Executor {
-        self.rest = Some(Rest { execution, foreign });
+    pub(super) fn with_stages(mut self, execution: Execution, others: OtherCollections) -> Executor {
+        self.rest = Some(Rest { execution, others });
         self.begin_small();
         self
     }
@@ -140,14 +140,10 @@ impl Executor {
             operation,
             failure: None,
         };
-        let foreign = rest.foreign.lend(operation);
-        let outcome = rest.execution.next(
-            &mut Run {
-                input: &mut input,
-                foreign: &foreign,
-            },
-            out,
-        );
+        let mut others = rest.others.lend(operation);
+        let outcome = rest
+            .execution
+            .next(&mut Run::new(&mut input, &mut others), out);
         match input.failure {
             Some(failure) => Err(failure),
             None => Ok(outcome?),
@@ -191,7 +187,7 @@ impl Executor {
             viewed.reading.shrink();
         }
         if let Some(rest) = &mut self.rest {
-            rest.foreign.save();
+            rest.others.save(operation)?;
         }
         Ok(())
     }
@@ -204,7 +200,7 @@ impl Executor {
             viewed.restore(scope, operation)?;
         }
         if let Some(rest) = &mut self.rest {
-            rest.foreign.restore(scope, operation)?;
+            rest.others.restore(scope, operation)?;
             self.begin_small();
         }
         Ok(())
@@ -221,7 +217,7 @@ impl Executor {
     /// The next chunk is the first of a pipeline's batch.
     fn begin_small(&mut self) {
         if let Input::Reading(viewed) = &mut self.input {
-            viewed.reading.chunk = FIRST_CHUNK_DOCUMENTS;
+            viewed.reading.begin_small();
         }
     }
 
@@ -269,23 +265,14 @@ fn take(bytes: &[u8], position: &mut usize, out: &mut Vec<u8>) -> bool {
 
 impl Viewed {
     fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
-        if self.reading.ahead.take(out) {
-            return Ok(true);
-        }
-        let Some(snapshot) = &self.snapshot else {
-            let text = "a cursor was read without a snapshot".to_owned();
-            return Err(Error::QueryPlanKilled(text));
-        };
-        self.reading.fill(snapshot, operation)?;
-        Ok(self.reading.ahead.take(out))
+        self.reading.next(self.snapshot.as_ref(), operation, out)
     }
 
     fn restore(&mut self, scope: Scope<'_>, operation: &Operation) -> Result<()> {
         let snapshot = scope.snapshot(&self.namespace, operation)?;
         let snapshot = snapshot.filter(|snapshot| snapshot.collection.ident == self.ident);
         let Some(snapshot) = snapshot else {
-            let text = format!("collection dropped. UUID of {} has changed", self.namespace);
-            return Err(Error::QueryPlanKilled(text));
+            return Err(dropped(&self.namespace));
         };
         if self.is_tailable {
             self.reading.resume();
@@ -350,6 +337,29 @@ impl Reading {
         }
     }
 
+    /// Appends the next document to `out`; false, and nothing appended, if there is none now.
+    pub(super) fn next(
+        &mut self,
+        snapshot: Option<&CollectionSnapshot>,
+        operation: &Operation,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if self.ahead.take(out) {
+            return Ok(true);
+        }
+        let Some(snapshot) = snapshot else {
+            let text = "a cursor was read without a snapshot".to_owned();
+            return Err(Error::QueryPlanKilled(text));
+        };
+        self.fill(snapshot, operation)?;
+        Ok(self.ahead.take(out))
+    }
+
+    /// The next chunk is the first of a pipeline's batch.
+    pub(super) fn begin_small(&mut self) {
+        self.chunk = FIRST_CHUNK_DOCUMENTS;
+    }
+
     fn resume(&mut self) {
         self.is_finished = false;
         self.scan.resume();
@@ -358,7 +368,11 @@ impl Reading {
     /// Has the scan go back to the first document that was read and not handed out: to where the chunk began, and then
     /// over those that were handed out, which the same snapshot shows again. Rows of a sort stay: they cannot be read
     /// again without the others.
-    fn give_back(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
+    pub(super) fn give_back(
+        &mut self,
+        snapshot: &CollectionSnapshot,
+        operation: &Operation,
+    ) -> Result<()> {
         let Reading {
             scan,
             parsed,
@@ -412,7 +426,7 @@ impl Reading {
     }
 
     /// Keeps of its buffers what is filled: there may be many cursors, and most of them are never asked again.
-    fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.ahead.is_empty() {
             self.ahead.clear();
         }
@@ -512,6 +526,12 @@ impl Reading {
         let _scope = phase(Phase::Sort);
         Ok(sorter.finish()?)
     }
+}
+
+/// The error of a read whose collection has gone.
+pub(super) fn dropped(namespace: &Namespace) -> Error {
+    let text = format!("collection dropped. UUID of {namespace} has changed");
+    Error::QueryPlanKilled(text)
 }
 
 pub(super) fn matches(parsed: &Parsed, document: RawDocument<'_>) -> Result<bool> {

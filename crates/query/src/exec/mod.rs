@@ -5,6 +5,7 @@
 //! and who may do what.
 
 mod aggregate;
+mod collections;
 mod count;
 mod delete;
 mod distinct;
@@ -13,7 +14,6 @@ mod executor;
 mod explain;
 mod find;
 mod find_and_modify;
-mod foreign;
 mod insert;
 mod modify;
 mod request;

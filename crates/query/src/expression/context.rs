@@ -1,13 +1,13 @@
 //! The context that all expressions of one command share. The command makes it once and gives it to everything that parses an
-//! expression: its filter, its projection, its update, each stage of its pipeline.
+//! expression: its filter, its projection, its update, each stage of its pipeline. A stage that runs a pipeline of its own
+//! over another collection (`$lookup`) gives that one a context within it, with the variables of the stage's `let`.
 //!
 //! Keeps true: `$$NOW` is one moment for the whole command, its later batches included, because it and the variables of
 //! `let` are constants by the time that an expression is evaluated. All readers of a variable share its value. How long an
 //! operation may run and what it may hold are not here: they belong to the thread that runs it (`interrupts`, `memory`), so
 //! that loops without a context see them too.
 
-use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use quarry_bson::{DateTime, Value};
 
@@ -16,23 +16,41 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
 
+/// Pipelines within each other, as MongoDB bounds them.
+const SUB_PIPELINE_DEPTH_MAX: usize = 20;
+
 /// The constants of a command's expressions.
 #[derive(Debug, Default)]
 pub struct ExpressionContext {
     /// `$$NOW`, looked up by the first that asks for it: most commands never do.
-    now_ms: OnceCell<i64>,
-    /// The variables of `let`, the later ones in front of earlier namesakes; None for a value that is missing.
-    /// Expressions that read a value share it, and so do cursors that outlive the context.
-    variables: Vec<(Box<str>, Option<Arc<Value>>)>,
-    /// For the values of the variables.
+    now_ms: OnceLock<i64>,
+    /// The variables of `let`, the later ones in front of earlier namesakes. Expressions that read a value share it, and so
+    /// do cursors that outlive the context.
+    variables: Vec<(Arc<str>, Bound)>,
+    /// The bytes of all values that variables hold, those of the surrounding contexts among them.
+    value_bytes: usize,
+    /// For the values that this context has bound.
     held: Charge,
+    /// How many pipelines are around the one that the context is for.
+    sub_pipeline_depth: usize,
+}
+
+/// What is known of a variable when an expression is parsed.
+#[derive(Debug, Clone)]
+pub(super) enum Bound {
+    /// It has no value: it was bound to a field that is missing.
+    Missing,
+    /// Its value.
+    Value(Arc<Value>),
+    /// It will have a value when the pipeline is parsed again to be run: this time the pipeline is only checked.
+    Unknown,
 }
 
 impl ExpressionContext {
     /// The context of a command that runs at a given moment and has no `let`.
     pub fn at(now_ms: i64) -> ExpressionContext {
         ExpressionContext {
-            now_ms: OnceCell::from(now_ms),
+            now_ms: OnceLock::from(now_ms),
             ..ExpressionContext::default()
         }
     }
@@ -42,23 +60,60 @@ impl ExpressionContext {
         *self.now_ms.get_or_init(|| DateTime::now().0)
     }
 
-    /// The value of a variable of `let`: None if there is no such variable, `Some(None)` if its value is missing.
-    pub(super) fn variable(&self, name: &str) -> Option<Option<&Arc<Value>>> {
+    /// A context that stands for this one where that one cannot be borrowed: it knows the same variables and shares their
+    /// values.
+    pub(crate) fn share(&self) -> ExpressionContext {
+        ExpressionContext {
+            now_ms: OnceLock::from(self.now_ms()),
+            variables: self.variables.clone(),
+            value_bytes: self.value_bytes,
+            held: Charge::default(),
+            sub_pipeline_depth: self.sub_pipeline_depth,
+        }
+    }
+
+    /// The context of a pipeline within the one that this context is for, which may bind variables of its own.
+    pub(crate) fn for_sub_pipeline(&self) -> Result<ExpressionContext> {
+        let mut within = self.share();
+        within.sub_pipeline_depth += 1;
+        if within.sub_pipeline_depth > SUB_PIPELINE_DEPTH_MAX {
+            let text = format!(
+                "Maximum number of nested sub-pipelines exceeded. Limit is {SUB_PIPELINE_DEPTH_MAX}"
+            );
+            return Err(Error::new(ErrorCode::MAX_SUB_PIPELINE_DEPTH_EXCEEDED, text));
+        }
+        Ok(within)
+    }
+
+    /// How many variables an expression can see.
+    pub(crate) fn variables(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// A variable of `let`; None if there is no such variable.
+    pub(super) fn variable(&self, name: &str) -> Option<&Bound> {
         let bound = self.variables.iter().rev();
         let mut named = bound.filter(|(bound, _)| **bound == *name);
-        named.next().map(|(_, value)| value.as_ref())
+        named.next().map(|(_, bound)| bound)
+    }
+
+    /// Says that there will be a variable of that name.
+    pub(super) fn declare(&mut self, name: &Arc<str>) {
+        self.variables.push((Arc::clone(name), Bound::Unknown));
     }
 
     /// Fails where all variables together would hold more than one value may: a cursor keeps them as long as it is open.
-    pub(super) fn bind(&mut self, name: &str, value: Option<Value>) -> Result<()> {
+    pub(super) fn bind(&mut self, name: &Arc<str>, value: Option<Value>) -> Result<()> {
         let bytes = value.as_ref().map_or(0, |value| value.as_bytes().len());
-        if self.held.bytes() + bytes > VALUE_BYTES_MAX {
+        self.value_bytes += bytes;
+        if self.value_bytes > VALUE_BYTES_MAX {
             let text =
                 format!("the variables of 'let' would hold more than {VALUE_BYTES_MAX} bytes");
             return Err(Error::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, text));
         }
         self.held.grow(bytes)?;
-        self.variables.push((name.into(), value.map(Arc::new)));
+        let bound = value.map_or(Bound::Missing, |value| Bound::Value(Arc::new(value)));
+        self.variables.push((Arc::clone(name), bound));
         Ok(())
     }
 }

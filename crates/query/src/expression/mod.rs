@@ -14,6 +14,7 @@ mod context;
 mod conversion;
 mod evaluated;
 pub(crate) mod fold;
+mod implied;
 mod iteration;
 mod let_variables;
 mod literal;
@@ -30,6 +31,7 @@ mod tree;
 mod variables;
 
 pub use context::ExpressionContext;
+pub(crate) use let_variables::LetVariables;
 pub use evaluated::{Built, Evaluated, Made, type_name};
 pub use parse::EXPRESSION_DEPTH_MAX;
 pub use path::Path;

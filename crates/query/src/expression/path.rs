@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue, Value};
 
+use super::context::Bound;
 use super::{Context, Evaluated, Variables, variables::check_readable};
 use crate::error::{Error, Result};
 use crate::interrupts;
@@ -28,6 +29,8 @@ pub struct Path {
 enum Base {
     Root,
     Remove,
+    /// A variable of a pipeline that is only checked: it is not evaluated.
+    Unknown,
     Slot(usize),
     /// A variable of the command, whose value all its readers share.
     Constant(Arc<Value>),
@@ -59,8 +62,9 @@ impl Path {
                 }
                 (None, "REMOVE") => Base::Remove,
                 _ => match context.variable(name) {
-                    Some(Some(value)) => return constant(value, names),
-                    Some(None) => Base::Remove,
+                    Some(Bound::Value(value)) => return constant(value, names),
+                    Some(Bound::Missing) => Base::Remove,
+                    Some(Bound::Unknown) => Base::Unknown,
                     None => {
                         let text = format!("Use of undefined variable: {name}");
                         return Err(Error::location(17276, text));
@@ -92,7 +96,7 @@ impl Path {
     pub fn evaluate<'a>(&'a self, context: &Context<'a>) -> Result<Evaluated<'a>> {
         match &self.base {
             Base::Root => follow(RawValue::Document(context.root), &self.names),
-            Base::Remove => Ok(Evaluated::Missing),
+            Base::Remove | Base::Unknown => Ok(Evaluated::Missing),
             Base::Constant(value) => follow(value.as_raw(), &self.names),
             Base::Slot(slot) => match context.variable(*slot) {
                 value if self.names.is_empty() => Ok(value),
@@ -120,7 +124,7 @@ impl Path {
     pub fn root_field(&self) -> Option<&str> {
         match self.base {
             Base::Root => self.names.first().map(|name| &**name),
-            Base::Remove | Base::Slot(_) | Base::Constant(_) => Some(""),
+            Base::Remove | Base::Unknown | Base::Slot(_) | Base::Constant(_) => Some(""),
         }
     }
 }

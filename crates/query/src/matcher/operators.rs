@@ -13,6 +13,7 @@ use super::parse::{
 use super::type_set::TypeSet;
 use crate::error::{Error, Result};
 use crate::expression::Expression;
+use crate::field_path::FieldPath;
 
 /// Parses an operator of a field; None for one that another carries (`$options`).
 type OfField = fn(Operand<'_>) -> Result<Option<MatchExpression>>;
@@ -178,6 +179,16 @@ fn expr(
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
     let expression = Expression::parse(value, level.context)?;
+    // Only what equals matches, and an index can find that.
+    for (path, value) in expression.implied_equalities() {
+        all.push(MatchExpression::field(
+            &FieldPath::parse(&path)?,
+            Predicate::Compare {
+                op: CompareOp::Eq,
+                value,
+            },
+        ));
+    }
     let predicate = ExprPredicate { expression };
     all.push(MatchExpression::Expr(Box::new(predicate)));
     Ok(())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
 use proptest::prelude::*;
-use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
+use quarry_bson::{Document, RawDocument, Value, doc, extjson};
 use quarry_database::Operation;
 
 use super::OPERATION_BYTES_MAX;
@@ -15,7 +15,7 @@ use crate::expression::bounds::VALUE_BYTES_MAX;
 use crate::expression::{Context, Expression, ExpressionContext};
 use crate::interrupts::run_as;
 use crate::matcher::Matcher;
-use crate::pipeline::{ForeignCollections, Pipeline, Run, Source};
+use crate::pipeline::{Collections, Pipeline, ReadId, Run, Source, SubFind};
 use crate::projection::Projection;
 
 /// The bytes that may be taken beyond the bound: the document that a stage is writing, and a value that grows beyond its own bound,
@@ -34,27 +34,35 @@ impl Source for Documents {
     }
 }
 
-/// One collection, whatever its name.
-struct Foreign(Vec<Document>);
+/// One collection, whatever its name, and how far each read of it is.
+struct Others {
+    documents: Vec<Document>,
+    reads: Vec<std::vec::IntoIter<Document>>,
+}
 
-impl ForeignCollections for Foreign {
-    fn find_equal(
-        &self,
-        _: &str,
-        foreign_field: &str,
-        value: RawValue<'_>,
-        each: &mut dyn FnMut(RawDocument<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let filter = Document::build(|out| {
-            out.document(foreign_field).append("$eq", value);
-        });
-        let matcher = Matcher::parse(filter.as_raw())?;
-        for document in &self.0 {
+impl Collections for Others {
+    fn open(&mut self, _: &str, find: SubFind<'_>) -> Result<ReadId> {
+        let matcher = Matcher::parse_in(find.filter, find.context)?;
+        let mut found = Vec::new();
+        for document in &self.documents {
             if matcher.try_matches(document.as_raw())? {
-                each(document.as_raw())?;
+                found.push(document.clone());
             }
         }
-        Ok(())
+        self.reads.push(found.into_iter());
+        Ok(ReadId(self.reads.len() - 1))
+    }
+
+    fn next(&mut self, read: ReadId, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = self.reads[read.0].next() else {
+            return Ok(false);
+        };
+        out.extend_from_slice(document.as_bytes());
+        Ok(true)
+    }
+
+    fn close(&mut self, read: ReadId) {
+        self.reads[read.0] = Vec::new().into_iter();
     }
 }
 
@@ -66,13 +74,16 @@ fn run(stages: &str, given: Option<Duration>) -> (Option<i32>, usize) {
     let input: Vec<Document> = (0..40)
         .map(|id| doc! { "_id": id, "t": (text.as_str()), "n": (id % 3), "l": [1, 2, 3] })
         .collect();
-    let foreign = Foreign(input.clone());
+    let mut others = Others {
+        documents: input.clone(),
+        reads: Vec::new(),
+    };
     let operation = Operation::new(given.map(|given| Instant::now() + given));
     let _running = run_as(Arc::new(operation));
     let mut outcome = Ok(());
     // Of this thread alone.
     let taken = measure(|| {
-        outcome = run_over(wrapped.get_array("v").unwrap(), input, &foreign);
+        outcome = run_over(wrapped.get_array("v").unwrap(), input, &mut others);
     });
     assert_eq!(super::HELD.get(), 0, "all is given back: {stages}");
     let failed = outcome.err().map(|error| error.code());
@@ -82,17 +93,13 @@ fn run(stages: &str, given: Option<Duration>) -> (Option<i32>, usize) {
 fn run_over(
     stages: quarry_bson::RawArray<'_>,
     input: Vec<Document>,
-    foreign: &Foreign,
+    others: &mut Others,
 ) -> Result<()> {
     let pipeline = Pipeline::parse(stages, &crate::expression::ExpressionContext::default())?;
     let (mut input, mut execution) = (Documents(input.into_iter()), pipeline.start());
     let mut out = Vec::new();
     loop {
-        let mut run = Run {
-            input: &mut input,
-            foreign,
-        };
-        if !execution.next(&mut run, &mut out)? {
+        if !execution.next(&mut Run::new(&mut input, others), &mut out)? {
             return Ok(());
         }
         out = Vec::new();
@@ -111,6 +118,9 @@ fn a_document_that_passes_is_held_once() {
         "{$replaceRoot: {newRoot: '$$ROOT'}}",
         "{$unwind: {path: '$x', preserveNullAndEmptyArrays: true, includeArrayIndex: 'i'}}",
         "{$lookup: {from: 'c', localField: '_id', foreignField: '_id', as: 'found'}}, {$unset: 'found'}",
+        "{$lookup: {from: 'c', let: {i: '$_id'}, pipeline: [{$match: {$expr: {$eq: ['$_id', '$$i']}}}], as: 'found'}}, {$unset: 'found'}",
+        "{$graphLookup: {from: 'c', startWith: '$_id', connectFromField: 'none', connectToField: '_id', as: 'found'}}, {$unset: 'found'}",
+        "{$unionWith: {coll: 'c', pipeline: [{$match: {_id: -1}}]}}",
         "{$skip: 0}",
         "{$limit: 100}",
         "{$group: {_id: '$_id', r: {$first: '$r'}}}",
@@ -176,6 +186,16 @@ fn what_is_hoarded_ends_at_the_bound() {
         (
             146,
             "{$lookup: {from: 'c', localField: 'l', foreignField: 'l', as: 'a'}}, {$addFields: {b: '$a'}}".to_owned(),
+        ),
+        (
+            146,
+            format!("{{$lookup: {{from: 'c', pipeline: [{{$addFields: {{x: {wide}}}}}], as: 'a'}}}}"),
+        ),
+        (292, format!("{{$project: {{x: {wide}}}}}, {{$facet: {{a: []}}}}")),
+        (4_031_700, format!("{{$facet: {{a: [{{$project: {{x: {wide}}}}}]}}}}")),
+        (
+            146,
+            "{$unwind: '$l'}, {$graphLookup: {from: 'c', startWith: '$_id', connectFromField: 'n', connectToField: 'n', as: 'a'}}, {$addFields: {b: '$a', c: '$a', d: '$a', e: '$a'}}".to_owned(),
         ),
     ];
     for (code, stages) in &hoarders {

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use quarry_bson::{RawDocument, RawValue};
+use quarry_bson::RawDocument;
 
 use crate::error::Result;
-use crate::expression::bounds;
+use crate::expression::{ExpressionContext, bounds};
 use crate::interrupts::{self, units_of_bytes};
 use crate::memory::{self, Charge, Counted};
 
@@ -18,41 +18,86 @@ pub trait Source {
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool>;
 }
 
-/// The other collections of the database, for `$lookup`.
-pub trait ForeignCollections {
-    /// Hands over every document of `collection` in which the dotted path `foreign_field` matches `value` as an
-    /// equality filter would: Null matches missing fields too, arrays match by their elements.
-    fn find_equal(
-        &self,
-        collection: &str,
-        foreign_field: &str,
-        value: RawValue<'_>,
-        each: &mut dyn FnMut(RawDocument<'_>) -> Result<()>,
-    ) -> Result<()>;
+/// The other collections of a pipeline's database: the one seam between a pipeline and what it reads beside its input. Only
+/// collections can be read that `Pipeline::collections` has named.
+pub trait Collections {
+    /// Begins a read. A collection that does not exist is empty.
+    fn open(&mut self, collection: &str, find: SubFind<'_>) -> Result<ReadId>;
+
+    /// Appends the next document of a read to `out`; false, and nothing appended, when there is none left.
+    fn next(&mut self, read: ReadId, out: &mut Vec<u8>) -> Result<bool>;
+
+    /// Ends a read. Whoever makes the collections ends those that an error has left open.
+    fn close(&mut self, read: ReadId);
 }
+
+/// What is asked of a collection: the documents that match, in this order.
+#[derive(Debug, Clone, Copy)]
+pub struct SubFind<'f> {
+    /// The filter.
+    pub filter: RawDocument<'f>,
+    /// The order, if one is asked for.
+    pub sort: Option<RawDocument<'f>>,
+    /// Documents to leave out at the beginning.
+    pub skip: u64,
+    /// Documents at most, if they are bounded.
+    pub limit: Option<u64>,
+    /// The context of the expressions in the filter.
+    pub context: &'f ExpressionContext,
+}
+
+/// A read that is open, as whoever gave it knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadId(pub usize);
 
 /// For pipelines that read no other collection: every collection is empty.
 #[derive(Debug, Clone, Copy)]
-pub struct NoForeignCollections;
+pub struct NoCollections;
 
-impl ForeignCollections for NoForeignCollections {
-    fn find_equal(
-        &self,
-        _: &str,
-        _: &str,
-        _: RawValue<'_>,
-        _: &mut dyn FnMut(RawDocument<'_>) -> Result<()>,
-    ) -> Result<()> {
-        Ok(())
+impl Collections for NoCollections {
+    fn open(&mut self, _: &str, _: SubFind<'_>) -> Result<ReadId> {
+        Ok(ReadId(0))
     }
+
+    fn next(&mut self, _: ReadId, _: &mut Vec<u8>) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn close(&mut self, _: ReadId) {}
 }
 
 /// The things that a request lends to the pipeline for one pull.
 pub struct Run<'r> {
-    /// The documents that go in.
-    pub input: &'r mut dyn Source,
-    /// Other collections, for stages that read them.
-    pub foreign: &'r dyn ForeignCollections,
+    input: RunInput<'r>,
+    collections: &'r mut dyn Collections,
+}
+
+/// Where the documents come from that go into a pipeline.
+pub(super) enum RunInput<'r> {
+    /// From whoever runs the pipeline.
+    Source(&'r mut dyn Source),
+    /// From another collection.
+    Read(ReadId),
+    /// There are none: the first stage makes the documents.
+    Nothing,
+}
+
+impl<'r> Run<'r> {
+    /// Lends the documents that go in, and the collections that stages read beside them.
+    pub fn new(input: &'r mut dyn Source, collections: &'r mut dyn Collections) -> Run<'r> {
+        Run {
+            input: RunInput::Source(input),
+            collections,
+        }
+    }
+
+    fn next_input(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        match &mut self.input {
+            RunInput::Source(source) => source.next(out),
+            RunInput::Read(read) => self.collections.next(*read, out),
+            RunInput::Nothing => Ok(false),
+        }
+    }
 }
 
 /// A pipeline between two pulls.
@@ -108,7 +153,7 @@ impl Upstream<'_, '_> {
     /// Appends the next document that the stages before have.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         let Some((last, before)) = self.stages.split_last_mut() else {
-            return self.run.input.next(out);
+            return self.run.next_input(out);
         };
         let start = out.len();
         let mut upstream = Upstream {
@@ -124,15 +169,20 @@ impl Upstream<'_, '_> {
 
     /// Reads the next document into a buffer of the stage's own, where it is counted until the buffer is emptied.
     pub(super) fn read<'b>(&mut self, buffer: &'b mut Buffer) -> Result<Option<RawDocument<'b>>> {
-        buffer.empty();
-        if !self.next(&mut buffer.0.bytes)? {
-            return Ok(None);
-        }
-        buffer.count().map(Some)
+        buffer.read(|out| self.next(out))
     }
 
-    pub(super) fn foreign(&self) -> &dyn ForeignCollections {
-        self.run.foreign
+    /// The other collections, for stages that read them.
+    pub(super) fn collections(&mut self) -> &mut dyn Collections {
+        self.run.collections
+    }
+
+    /// What is lent to a pipeline that a stage runs by itself, over an input of its own.
+    pub(super) fn lend<'l>(&'l mut self, input: RunInput<'l>) -> Run<'l> {
+        Run {
+            input,
+            collections: &mut *self.run.collections,
+        }
     }
 }
 
@@ -162,6 +212,18 @@ impl Buffer {
         self.empty();
         write(&mut self.0.bytes);
         self.count()
+    }
+
+    /// Lets `next` append a document if there is one, counted until the buffer is emptied.
+    pub(super) fn read(
+        &mut self,
+        next: impl FnOnce(&mut Vec<u8>) -> Result<bool>,
+    ) -> Result<Option<RawDocument<'_>>> {
+        self.empty();
+        if !next(&mut self.0.bytes)? {
+            return Ok(None);
+        }
+        self.count().map(Some)
     }
 
     fn count(&mut self) -> Result<RawDocument<'_>> {

@@ -1,176 +1,129 @@
-//! `$lookup` by equality: the documents of another collection whose field matches this document's, as an array.
+//! `$lookup`: what another collection has for a document, as an array in one of its fields.
 //!
-//! A local value that is an array matches by each of its elements; a missing one matches as Null. The form with
-//! `pipeline` or `let` is refused by name.
+//! Two conditions can be given, alone or together: a field of the collection that equals a local one, and a pipeline that
+//! runs over the collection, with variables of a `let`. A local value that is an array matches by each of its elements; a
+//! missing one matches as Null. A pipeline into which nothing of the document goes is run once.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue};
 
+use super::equality::{any_of, each_at};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stages::collections_named;
+use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
-use crate::error_code::ErrorCode;
-use crate::expression::{bounds, path::split, type_name};
+use crate::expression::{ExpressionContext, LetVariables, bounds, path::split, type_name};
 use crate::interrupts::{self, units_of};
 use crate::memory::{Charge, Counted};
 use crate::stage_memory::MEMORY_BYTES_MAX;
 
 #[derive(Debug)]
 struct Lookup {
-    collection: Box<str>,
+    /// None where the pipeline makes the documents.
+    collection: Option<Box<str>>,
+    equality: Option<Equality>,
+    pipeline: Option<SubPipeline>,
+    /// Of an equality's filter, in which there are constants only.
+    context: ExpressionContext,
+    output: Box<[Box<str>]>,
+    /// Each document is given the same.
+    is_constant: bool,
+}
+
+/// `localField` and `foreignField`.
+#[derive(Debug)]
+struct Equality {
     local: Box<[Box<str>]>,
     foreign: Box<str>,
-    output: Box<[Box<str>]>,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
-    Lookup::parse(specification.value).map(one)
+    let options = Options::read(specification.value)?;
+    Lookup::new(options, specification.context).map(one)
 }
 
-/// The collections that the specification gives as `from`, of which the last one is read.
+/// The collections that the specification gives as `from`, of which the last one is read, and those of its pipeline.
 pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
-    let options = value.as_document().into_iter().flat_map(|it| it.iter());
-    let from = options.filter(|option| option.name() == "from");
-    from.filter_map(|option| option.value().as_str()).collect()
+    let mut named = Vec::new();
+    for option in value.as_document().into_iter().flat_map(|it| it.iter()) {
+        match (option.name().as_bytes(), option.value()) {
+            (b"from", from) => named.extend(from.as_str()),
+            (b"pipeline", RawValue::Array(stages)) => named.extend(collections_named(stages)),
+            _ => {}
+        }
+    }
+    named
 }
 
-impl Lookup {
-    fn parse(value: RawValue<'_>) -> Result<Lookup> {
-        let RawValue::Document(options) = value else {
+/// The options as they are given.
+#[derive(Default)]
+struct Options<'s> {
+    from: Option<&'s str>,
+    local: Option<&'s str>,
+    foreign: Option<&'s str>,
+    output: Option<&'s str>,
+    pipeline: Option<RawArray<'s>>,
+    variables: Option<RawDocument<'s>>,
+}
+
+impl<'s> Options<'s> {
+    fn read(value: RawValue<'s>) -> Result<Options<'s>> {
+        let RawValue::Document(fields) = value else {
             let text = format!(
                 "the $lookup stage specification must be an object, but found {}",
                 type_name(value)
             );
             return Err(Error::failed_to_parse(text));
         };
-        let (mut collection, mut local, mut foreign, mut output) = (None, None, None, None);
-        for element in options {
-            let name = element.name().to_string_lossy();
-            let place = match &*name {
-                "from" => &mut collection,
-                "localField" => &mut local,
-                "foreignField" => &mut foreign,
-                "as" => &mut output,
-                "pipeline" | "let" => {
-                    let text = format!("$lookup with '{name}' is not supported yet");
-                    return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
-                }
+        let mut options = Options::default();
+        for field in fields {
+            let (name, value) = (field.name().to_string_lossy(), field.value());
+            match &*name {
+                "from" => options.from = Some(text(&name, value)?),
+                "localField" => options.local = Some(text(&name, value)?),
+                "foreignField" => options.foreign = Some(text(&name, value)?),
+                "as" => options.output = Some(text(&name, value)?),
+                "pipeline" => options.pipeline = Some(stages_of(value)?),
+                "let" => options.variables = Some(variables(value)?),
                 _ => {
                     return Err(Error::failed_to_parse(format!(
                         "unknown argument to $lookup: {name}"
                     )));
                 }
-            };
-            *place = Some(option_text(&name, element.value())?);
+            }
         }
-        let collection = collection.ok_or_else(|| {
-            Error::failed_to_parse("missing 'from' option to $lookup stage specification")
-        })?;
-        let output = output
-            .ok_or_else(|| Error::failed_to_parse("must specify 'as' field for a $lookup"))?;
-        let both = "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified";
-        let (Some(local), Some(foreign)) = (local, foreign) else {
-            return Err(Error::failed_to_parse(both));
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<()> {
+        let makes_documents = || {
+            let first = self.pipeline.and_then(|stages| stages.get(0));
+            let first = first.and_then(|first| first.as_document()?.first());
+            first.is_some_and(|first| first.name() == "$documents")
         };
-        split(foreign)?;
-        Ok(Lookup {
-            collection: collection.into(),
-            local: split(local)?,
-            foreign: foreign.into(),
-            output: split(output)?,
-        })
-    }
-
-    /// The array of the documents that match.
-    fn find(&self, document: RawDocument<'_>, upstream: &Upstream<'_, '_>) -> Result<Counted> {
-        let mut values = Vec::new();
-        collect(RawValue::Document(document), &self.local, &mut values)?;
-        if values.is_empty() {
-            values.push(RawValue::Null);
-        }
-        let (mut seen, mut memory) = (HashSet::new(), Charge::default());
-        memory.grow(values.capacity() * size_of::<RawValue<'_>>())?;
-        let several = values.len() > 1;
-        let mut found = Counted::default();
-        let mut builder = ArrayBuilder::new(&mut found.bytes);
-        for value in values {
-            interrupts::work(units_of(value))?;
-            upstream.foreign().find_equal(
-                &self.collection,
-                &self.foreign,
-                value,
-                &mut |foreign| {
-                    // Two local values may match one document by two elements of its array.
-                    let id = if several {
-                        foreign.get("_id").map(Value::from)
-                    } else {
-                        None
-                    };
-                    if let Some(id) = id {
-                        memory.grow(size_of::<Value>() + id.as_bytes().len())?;
-                        if !seen.insert(id) {
-                            return Ok(());
-                        }
-                    }
-                    if builder.len_bytes() + foreign.len_bytes() > MEMORY_BYTES_MAX {
-                        return Err(self.too_much());
-                    }
-                    bounds::check_depth(RawValue::Document(foreign), 2)?;
-                    builder.push(foreign);
-                    found.charge.cover(builder.len_bytes())
-                },
-            )?;
-        }
-        builder.finish();
-        Ok(found)
+        let text = if self.from.is_none() && !makes_documents() {
+            "missing 'from' option to $lookup stage specification"
+        } else if self.output.is_none() {
+            "must specify 'as' field for a $lookup"
+        } else if self.pipeline.is_some() && self.local.is_some() != self.foreign.is_some() {
+            "$lookup requires both or neither of 'localField' and 'foreignField' to be specified"
+        } else if self.pipeline.is_none() && (self.local.is_none() || self.foreign.is_none()) {
+            "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified"
+        } else if self.pipeline.is_none() && self.variables.is_some() {
+            "$lookup with a 'let' argument must also specify 'pipeline'"
+        } else {
+            return Ok(());
+        };
+        Err(Error::failed_to_parse(text))
     }
 }
 
-impl Stage for Lookup {
-    fn name(&self) -> &'static str {
-        "$lookup"
-    }
-
-    fn explain(&self, out: &mut DocumentBuilder<'_>) {
-        out.document(self.name())
-            .append("from", &*self.collection)
-            .append("as", self.output.join(".").as_str())
-            .append("localField", self.local.join(".").as_str())
-            .append("foreignField", &*self.foreign);
-    }
-
-    fn foreign_collection(&self) -> Option<&str> {
-        Some(&self.collection)
-    }
-
-    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
-        fields.insert(self.local[0].to_string());
-        Reads::Passes
-    }
-
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
-        Box::new(LookingUp {
-            stage: self,
-            document: Buffer::default(),
-        })
-    }
-}
-
-impl Lookup {
-    #[cold]
-    fn too_much(&self) -> Error {
-        let text = format!(
-            "Total size of documents in {} matching pipeline's $lookup stage exceeds {MEMORY_BYTES_MAX} bytes",
-            self.collection
-        );
-        Error::location(4568, text)
-    }
-}
-
-fn option_text<'v>(name: &str, value: RawValue<'v>) -> Result<&'v str> {
+fn text<'v>(name: &str, value: RawValue<'v>) -> Result<&'v str> {
     value.as_str().ok_or_else(|| {
         let text = format!(
             "$lookup argument '{name}' must be a string, found {name}: {value}, type: {}",
@@ -180,61 +133,194 @@ fn option_text<'v>(name: &str, value: RawValue<'v>) -> Result<&'v str> {
     })
 }
 
-/// The distinct values at a path, arrays on the way and at the end entered, numbers naming their positions too.
-fn collect<'a>(
-    value: RawValue<'a>,
-    path: &[Box<str>],
-    values: &mut Vec<RawValue<'a>>,
-) -> Result<()> {
-    let Some((name, rest)) = path.split_first() else {
-        match value {
-            RawValue::Array(array) => {
-                for item in array {
-                    add_distinct(item, values)?;
-                }
-            }
-            single => add_distinct(single, values)?,
-        }
-        return Ok(());
-    };
-    match value {
-        RawValue::Document(document) => {
-            interrupts::work_on_bytes(document.len_bytes())?;
-            if let Some(inner) = document.get(&**name) {
-                collect(inner, rest, values)?;
-            }
-        }
-        RawValue::Array(array) => {
-            if let Some(index) = crate::field_path::array_index(name)
-                && let Some(item) = interrupts::element_at(array, index as usize)?
-            {
-                collect(item, rest, values)?;
-            }
-            for item in array {
-                interrupts::work(1)?;
-                if item.as_document().is_some() {
-                    collect(item, path, values)?;
-                }
-            }
-        }
-        _ => {}
-    }
-    Ok(())
+fn variables(value: RawValue<'_>) -> Result<RawDocument<'_>> {
+    value.as_document().ok_or_else(|| {
+        let text = format!(
+            "$lookup argument 'let: {value}' must be an object, is type {}",
+            type_name(value)
+        );
+        Error::failed_to_parse(text)
+    })
 }
 
-/// Short lists are kept distinct; a repeated value in a long one costs a second search, no second result.
-fn add_distinct<'a>(value: RawValue<'a>, values: &mut Vec<RawValue<'a>>) -> Result<()> {
-    const COMPARED_MAX: usize = 64;
-    interrupts::work(units_of(value) * values.len().min(COMPARED_MAX))?;
-    if values.len() > COMPARED_MAX || !values.contains(&value) {
-        values.push(value);
+impl Lookup {
+    fn new(options: Options<'_>, context: &ExpressionContext) -> Result<Lookup> {
+        let equality = match (options.local, options.foreign) {
+            (Some(local), Some(foreign)) => Some(Equality::parse(local, foreign)?),
+            _ => None,
+        };
+        let variables = options.variables.unwrap_or(RawDocument::EMPTY);
+        let variables = LetVariables::parse(variables, context)?;
+        let pipeline = options.pipeline.map(|stages| {
+            SubPipeline::parse("$lookup", options.from, stages, variables, context)
+        });
+        let pipeline = pipeline.transpose()?;
+        Ok(Lookup {
+            collection: options.from.map(Box::from),
+            is_constant: equality.is_none()
+                && pipeline.as_ref().is_some_and(SubPipeline::is_constant),
+            equality,
+            pipeline,
+            context: context.for_sub_pipeline()?,
+            output: split(options.output.unwrap_or_default())?,
+        })
     }
-    Ok(())
+
+    /// The array of what the collection has for the document.
+    fn find(&self, document: RawDocument<'_>, upstream: &mut Upstream<'_, '_>) -> Result<Counted> {
+        let equality = self.equality.as_ref();
+        let filter = equality.map(|equality| equality.filter(document));
+        let filter = filter.transpose()?;
+        let filter = filter.as_ref().map(|filter| RawDocument::new(&filter.bytes));
+        let mut opened = self.open(document, filter.transpose()?, upstream)?;
+        let (mut found, mut one) = (Counted::default(), Buffer::default());
+        let mut out = ArrayBuilder::new(&mut found.bytes);
+        while let Some(result) = one.read(|bytes| opened.next(upstream, bytes))? {
+            if out.len_bytes() + result.len_bytes() > MEMORY_BYTES_MAX {
+                return Err(self.too_much());
+            }
+            bounds::check_depth(RawValue::Document(result), 1 + self.output.len())?;
+            out.push(result);
+            found.charge.cover(out.len_bytes())?;
+        }
+        out.finish();
+        opened.close(upstream.collections());
+        Ok(found)
+    }
+
+    fn open(
+        &self,
+        document: RawDocument<'_>,
+        filter: Option<RawDocument<'_>>,
+        upstream: &mut Upstream<'_, '_>,
+    ) -> Result<OpenPipeline> {
+        let collections = upstream.collections();
+        match (&self.pipeline, &self.collection) {
+            (Some(pipeline), _) => pipeline.open(document, filter, collections),
+            (None, collection) => {
+                let (name, all) = (collection.as_deref().unwrap_or_default(), RawDocument::EMPTY);
+                OpenPipeline::find(name, filter.unwrap_or(all), &self.context, collections)
+            }
+        }
+    }
+
+    #[cold]
+    fn too_much(&self) -> Error {
+        let text = format!(
+            "Total size of documents in {} matching pipeline's $lookup stage exceeds {MEMORY_BYTES_MAX} bytes",
+            self.collection.as_deref().unwrap_or_default()
+        );
+        Error::location(4568, text)
+    }
+}
+
+impl Equality {
+    fn parse(local: &str, foreign: &str) -> Result<Equality> {
+        split(foreign)?;
+        Ok(Equality {
+            local: split(local)?,
+            foreign: foreign.into(),
+        })
+    }
+
+    /// The filter of the documents that belong to this one.
+    fn filter(&self, document: RawDocument<'_>) -> Result<Counted> {
+        let local = LocalValues::of(document, &self.local)?;
+        any_of(&self.foreign, local.values.iter().copied())
+    }
+}
+
+impl Stage for Lookup {
+    fn name(&self) -> &'static str {
+        "$lookup"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        let mut options = out.document(self.name());
+        if let Some(collection) = &self.collection {
+            options.append("from", &**collection);
+        }
+        options.append("as", self.output.join(".").as_str());
+        if let Some(equality) = &self.equality {
+            options.append("localField", equality.local.join(".").as_str());
+            options.append("foreignField", &*equality.foreign);
+        }
+        if let Some(pipeline) = &self.pipeline {
+            options.append("let", pipeline.variables().as_raw());
+            options.append("pipeline", pipeline.stages());
+        }
+        options.finish();
+    }
+
+    fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
+        match &self.pipeline {
+            Some(pipeline) => pipeline.add_collections(collections),
+            None => collections.extend(self.collection.as_deref()),
+        }
+    }
+
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        if let Some(equality) = &self.equality {
+            fields.insert(equality.local[0].to_string());
+        }
+        let pipeline = self.pipeline.as_ref();
+        match pipeline.is_none_or(|pipeline| pipeline.variables().add_fields_read(fields)) {
+            true => Reads::Passes,
+            false => Reads::Everything,
+        }
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(LookingUp {
+            stage: self,
+            document: Buffer::default(),
+            constant: None,
+        })
+    }
+}
+
+/// The distinct values at a local path; Null where it leads to nothing.
+#[derive(Default)]
+struct LocalValues<'a> {
+    values: Vec<RawValue<'a>>,
+    /// The path leads to an array without elements, which equals nothing.
+    is_empty_array: bool,
+    held: Charge,
+}
+
+impl<'a> LocalValues<'a> {
+    fn of(document: RawDocument<'a>, path: &[Box<str>]) -> Result<LocalValues<'a>> {
+        let mut local = LocalValues::default();
+        each_at(RawValue::Document(document), path, &mut |value| {
+            let RawValue::Array(array) = value else {
+                return local.add(value);
+            };
+            local.is_empty_array |= array.is_empty();
+            array.iter().try_for_each(|item| local.add(item))
+        })?;
+        if local.values.is_empty() && !local.is_empty_array {
+            local.values.push(RawValue::Null);
+        }
+        Ok(local)
+    }
+
+    /// Short lists are kept distinct; a repeated value in a long one is sorted out by the filter.
+    fn add(&mut self, value: RawValue<'a>) -> Result<()> {
+        const COMPARED_MAX: usize = 64;
+        interrupts::work(units_of(value) * self.values.len().min(COMPARED_MAX))?;
+        if self.values.len() > COMPARED_MAX || !self.values.contains(&value) {
+            self.held.grow(size_of::<RawValue<'_>>())?;
+            self.values.push(value);
+        }
+        Ok(())
+    }
 }
 
 struct LookingUp {
     stage: Arc<Lookup>,
     document: Buffer,
+    /// The array that all documents are given, once there is one.
+    constant: Option<Counted>,
 }
 
 impl Running for LookingUp {
@@ -242,10 +328,16 @@ impl Running for LookingUp {
         let Some(document) = upstream.read(&mut self.document)? else {
             return Ok(false);
         };
-        let found = self.stage.find(document, upstream)?;
+        let found = match self.constant.take() {
+            Some(constant) => constant,
+            None => self.stage.find(document, upstream)?,
+        };
         let array = RawArray::from_document(RawDocument::new(&found.bytes)?);
         let output = &self.stage.output;
         nested_field::set(document, output, Some(RawValue::Array(array)), out);
+        if self.stage.is_constant {
+            self.constant = Some(found);
+        }
         self.document.empty();
         Ok(true)
     }

@@ -4,14 +4,18 @@
 //! keeps nothing of it. Stages that must see all their input ($sort, $group, $sample) hold at most
 //! `MEMORY_BYTES_MAX`, and all stages with what their expressions make at most `memory::OPERATION_BYTES_MAX`. A running
 //! pipeline owns what it needs, so that it can outlive a request; what a request lends it (the input, other
-//! collections) comes with every pull. Leaves out: reading collections, spilling to
-//! disk (an error says so), `$facet`, `$out`, `$merge`.
+//! collections) comes with every pull. A stage that runs pipelines of its own holds them as `SubPipeline`, and reads other
+//! collections through one seam, `Collections`. Leaves out: reading collections, spilling to
+//! disk (an error says so), `$out`, `$merge`.
 
 mod accumulators;
 mod add_fields;
 mod count;
 mod documents;
+mod equality;
 mod execution;
+mod facet;
+mod graph_lookup;
 mod group;
 mod leading;
 mod limit;
@@ -26,7 +30,9 @@ mod sort_by_count;
 mod sort_stage;
 mod stage;
 mod stages;
+mod sub_pipeline;
 mod transform;
+mod union_with;
 mod unset;
 mod unwind;
 mod value_set;
@@ -37,7 +43,7 @@ use quarry_bson::{ArrayBuilder, RawArray, RawValue};
 
 pub use documents::Documents;
 pub use execution::{
-    Execution, ForeignCollections, NoForeignCollections, Run, Running, Source, Upstream,
+    Collections, Execution, NoCollections, ReadId, Run, Running, Source, SubFind, Upstream,
 };
 pub use leading::Leading;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
@@ -105,10 +111,13 @@ impl Pipeline {
         self.start_at(0)
     }
 
-    /// The collections of the same database that `$lookup` stages read.
-    pub fn foreign_collections(&self) -> impl Iterator<Item = &str> {
-        let stages = self.stages.iter();
-        stages.filter_map(|stage| stage.foreign_collection())
+    /// The collections of the same database that stages read beside the input, some of them several times.
+    pub fn collections(&self) -> Vec<&str> {
+        let mut collections = Vec::new();
+        for stage in &self.stages {
+            stage.add_collections(&mut collections);
+        }
+        collections
     }
 
     /// Appends the stages from `first` on, as explain prints them.

@@ -32,10 +32,9 @@ pub trait Stage: fmt::Debug + Send + Sync {
         PartOfFind::None
     }
 
-    /// The collection of the same database that the stage reads beside its input.
-    fn foreign_collection(&self) -> Option<&str> {
-        None
-    }
+    /// Adds the collections of the same database that the stage reads beside its input, those of the pipelines within it
+    /// among them.
+    fn add_collections<'s>(&'s self, _: &mut Vec<&'s str>) {}
 
     /// Where a pipeline that begins with this stage has its documents from.
     fn input(&self) -> Input {
@@ -51,10 +50,12 @@ pub struct StageKind {
     pub name: &'static str,
     /// Where in a pipeline the stage may stand.
     pub position: Position,
+    /// Whether it may stand in a pipeline of a `$facet`.
+    pub in_facets: bool,
     /// Parses one element of a pipeline, which may stand for several stages.
     pub parse: fn(Specification<'_>) -> Result<Stages>,
     /// Names the collections of the same database that a specification of the stage reads beside its input, without
-    /// parsing it. They are at least those that `Stage::foreign_collection` tells of what is parsed.
+    /// parsing it. They are at least those that `Stage::add_collections` tells of what is parsed.
     pub collections: for<'v> fn(RawValue<'v>) -> Vec<&'v str>,
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::stage::{AddedSource, Position, Specification, Stage, StageKind, Stages};
 use super::{
-    add_fields, count, documents, group, limit, lookup, match_stage, project, replace_root, sample,
-    skip, sort_by_count, sort_stage, unset, unwind,
+    add_fields, count, documents, facet, graph_lookup, group, limit, lookup, match_stage, project,
+    replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset, unwind,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -19,6 +19,7 @@ const fn row(name: &'static str, parse: Parse) -> StageKind {
     StageKind {
         name,
         position: Position::Anywhere,
+        in_facets: true,
         parse,
         collections: no_collections,
     }
@@ -34,10 +35,16 @@ const fn joining(name: &'static str, parse: Parse, collections: Collections) -> 
 
 const fn source(name: &'static str, parse: Parse) -> StageKind {
     StageKind {
-        name,
         position: Position::First,
-        parse,
-        collections: no_collections,
+        in_facets: false,
+        ..row(name, parse)
+    }
+}
+
+const fn outside_facets(kind: StageKind) -> StageKind {
+    StageKind {
+        in_facets: false,
+        ..kind
     }
 }
 
@@ -58,10 +65,10 @@ static STAGES: &[StageKind] = &[
     unsupported("$currentOp"),
     unsupported("$densify"),
     source("$documents", documents::parse),
-    unsupported("$facet"),
+    outside_facets(joining("$facet", facet::parse, facet::collections)),
     unsupported("$fill"),
     unsupported("$geoNear"),
-    unsupported("$graphLookup"),
+    joining("$graphLookup", graph_lookup::parse, graph_lookup::collections),
     row("$group", group::parse),
     unsupported("$indexStats"),
     row("$limit", limit::parse),
@@ -84,7 +91,7 @@ static STAGES: &[StageKind] = &[
     row("$skip", skip::parse),
     row("$sort", sort_stage::parse),
     row("$sortByCount", sort_by_count::parse),
-    unsupported("$unionWith"),
+    joining("$unionWith", union_with::parse, union_with::collections),
     row("$unset", unset::parse),
     row("$unwind", unwind::parse),
     unsupported("$vectorSearch"),
@@ -141,6 +148,18 @@ pub fn collections_named(pipeline: RawArray<'_>) -> Vec<&str> {
         .collect()
 }
 
+/// Fails for a stage that may not stand in a pipeline of a `$facet`.
+pub(super) fn check_in_facet(element: RawDocument<'_>) -> Result<()> {
+    let name = element.first().and_then(|only| only.name().as_str().ok());
+    match name.and_then(find) {
+        Some(kind) if !kind.in_facets => {
+            let text = format!("{} is not allowed to be used within a $facet stage", kind.name);
+            Err(Error::location(40600, text))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn find(name: &str) -> Option<&'static StageKind> {
     let place = STAGES.binary_search_by_key(&name, |kind| kind.name).ok()?;
     STAGES.get(place)
@@ -151,9 +170,11 @@ fn no_collections(_: RawValue<'_>) -> Vec<&str> {
 }
 
 fn names_what_it_reads(kind: &StageKind, value: RawValue<'_>, parsed: &Stages) -> bool {
-    let named = (kind.collections)(value);
-    let mut read = parsed.iter().filter_map(|stage| stage.foreign_collection());
-    read.all(|collection| named.contains(&collection))
+    let (named, mut read) = ((kind.collections)(value), Vec::new());
+    for stage in parsed {
+        stage.add_collections(&mut read);
+    }
+    read.iter().all(|collection| named.contains(collection))
 }
 
 fn check_position(name: &str, position: Position, before: &[Arc<dyn Stage>]) -> Result<()> {
@@ -188,8 +209,12 @@ mod tests {
             { "$match": { "from": "no" } }, 1, { "$none": { "from": "no" } },
             { "$lookup": { "from": "a", "from": "b" } }, { "$lookup": { "from": 1 } },
             { "$limit": 1, "$lookup": { "from": "c" } },
+            { "$lookup": { "from": "d", "pipeline": [{ "$unionWith": "e" }], "pipeline": [{ "$unionWith": 1 }] } },
+            { "$unionWith": { "coll": "f", "pipeline": [{ "$graphLookup": { "from": "g" } }] } },
+            { "$facet": { "x": [{ "$unionWith": "h" }], "y": 1, "z": [{ "$lookup": { "from": "i" } }] } },
         ] };
         let stages = pipeline.get_array("p").unwrap();
-        assert_eq!(collections_named(stages), ["a", "b", "c"]);
+        let named = collections_named(stages).concat();
+        assert_eq!(named, "abcdefghi");
     }
 }

@@ -6,6 +6,7 @@ mod levels;
 mod memory;
 mod plans;
 mod reads;
+mod sub_pipelines;
 mod transactions;
 mod writes;
 

@@ -1,0 +1,220 @@
+//! `$facet`: several pipelines over the same documents, each of them giving an array in the one document that comes out.
+//!
+//! The documents are held while the pipelines run over them one after the other: of each no more than the fields that any of
+//! the pipelines reads. What is held is bounded like that of any other stage.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
+
+use super::Pipeline;
+use super::execution::{Buffer, RunInput, Running, Source, Upstream};
+use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stages::{check_in_facet, collections_named};
+use crate::error::{Error, Result};
+use crate::expression::{bounds, path::check_name, type_name};
+use crate::memory::Charge;
+use crate::stage_memory::{BoundedMemory, MEMORY_BYTES_MAX};
+
+#[derive(Debug)]
+struct Facet {
+    specification: Document,
+    pipelines: Vec<(Box<str>, Pipeline)>,
+    /// The fields that the pipelines read; None for all.
+    fields: Option<BTreeSet<String>>,
+}
+
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    let value = specification.value;
+    let facets = value.as_document().filter(|facets| !facets.is_empty());
+    let facets = facets.ok_or_else(|| {
+        let text = format!(
+            "the $facet specification must be a non-empty object, but found: $facet: {value}"
+        );
+        Error::location(40169, text)
+    })?;
+    let context = specification.context.for_sub_pipeline()?;
+    let (mut pipelines, mut names) = (Vec::new(), HashSet::new());
+    for facet in facets {
+        let name = facet.name().as_str()?;
+        check_name(name)?;
+        if !names.insert(name) {
+            let text = format!("$facet names the facet '{name}' twice");
+            return Err(Error::failed_to_parse(text));
+        }
+        let stages = stages_of(name, facet.value())?;
+        pipelines.push((name.into(), Pipeline::parse(stages, &context)?));
+    }
+    Ok(one(Facet {
+        specification: facets.to_owned_document(),
+        fields: fields_read(&pipelines),
+        pipelines,
+    }))
+}
+
+/// The stages of one facet, of which some may not stand there.
+fn stages_of<'v>(name: &str, value: RawValue<'v>) -> Result<RawArray<'v>> {
+    let RawValue::Array(stages) = value else {
+        let text = format!(
+            "arguments to $facet must be arrays, {name} is type {}",
+            type_name(value)
+        );
+        return Err(Error::location(40170, text));
+    };
+    for stage in stages {
+        let Some(stage) = stage.as_document().filter(|stage| !stage.is_empty()) else {
+            let text = format!(
+                "elements of arrays in $facet spec must be non-empty objects, {name} argument contained an element of type \
+                 {}: {stage}",
+                type_name(stage)
+            );
+            return Err(Error::location(40171, text));
+        };
+        check_in_facet(stage)?;
+    }
+    Ok(stages)
+}
+
+fn fields_read(pipelines: &[(Box<str>, Pipeline)]) -> Option<BTreeSet<String>> {
+    let mut fields = BTreeSet::new();
+    for (_, pipeline) in pipelines {
+        fields.extend(pipeline.required_fields(0)?);
+    }
+    Some(fields)
+}
+
+/// The collections that the pipelines of the specification name.
+pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
+    let facets = value.as_document().into_iter().flat_map(|it| it.iter());
+    let pipelines = facets.filter_map(|facet| facet.value().as_array());
+    pipelines.flat_map(collections_named).collect()
+}
+
+impl Stage for Facet {
+    fn name(&self) -> &'static str {
+        "$facet"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), self.specification.as_raw());
+    }
+
+    fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
+        for (_, pipeline) in &self.pipelines {
+            collections.extend(pipeline.collections());
+        }
+    }
+
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        match &self.fields {
+            None => Reads::Everything,
+            Some(read) => {
+                fields.extend(read.iter().cloned());
+                Reads::Only
+            }
+        }
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Faceting {
+            stage: self,
+            is_done: false,
+        })
+    }
+}
+
+struct Faceting {
+    stage: Arc<Facet>,
+    is_done: bool,
+}
+
+impl Running for Faceting {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Ok(false);
+        }
+        let held = Held::fill(self.stage.fields.as_ref(), upstream)?;
+        // The document that comes out is counted while it is written.
+        let mut charge = Charge::default();
+        let mut document = DocumentBuilder::new(out);
+        for (name, pipeline) in &self.stage.pipelines {
+            let mut input = held.documents();
+            let (mut execution, mut one) = (pipeline.start(), Buffer::default());
+            let written = document.len_bytes();
+            let mut results: ArrayBuilder<'_> = document.array(&**name);
+            while let Some(result) = one.read(|bytes| {
+                execution.next(&mut upstream.lend(RunInput::Source(&mut input)), bytes)
+            })? {
+                check_bytes(written + results.len_bytes() + result.len_bytes())?;
+                bounds::check_depth(RawValue::Document(result), 2)?;
+                results.push(result);
+                charge.cover(written + results.len_bytes())?;
+            }
+            results.finish();
+        }
+        document.finish();
+        Ok(true)
+    }
+}
+
+fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes <= MEMORY_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "document constructed by $facet is {bytes} bytes, which exceeds the limit of {MEMORY_BYTES_MAX} bytes"
+    );
+    Err(Error::location(4_031_700, text))
+}
+
+/// The input of the pipelines, one document behind the other.
+#[derive(Default)]
+struct Held {
+    bytes: Vec<u8>,
+    memory: BoundedMemory,
+}
+
+impl Held {
+    /// Reads all documents, and keeps of them the fields that are read.
+    fn fill(fields: Option<&BTreeSet<String>>, upstream: &mut Upstream<'_, '_>) -> Result<Held> {
+        let (mut held, mut buffer) = (Held::default(), Buffer::default());
+        while let Some(document) = upstream.read(&mut buffer)? {
+            let before = held.bytes.len();
+            match fields {
+                None => held.bytes.extend_from_slice(document.as_bytes()),
+                Some(fields) => {
+                    let mut kept = DocumentBuilder::new(&mut held.bytes);
+                    for element in document {
+                        if element.name().as_str().is_ok_and(|name| fields.contains(name)) {
+                            kept.append_element(element);
+                        }
+                    }
+                    kept.finish();
+                }
+            }
+            held.memory.grow(held.bytes.len() - before, "$facet")?;
+        }
+        Ok(held)
+    }
+
+    fn documents(&self) -> Documents<'_> {
+        Documents { left: &self.bytes }
+    }
+}
+
+/// What is left of the documents that are held.
+struct Documents<'h> {
+    left: &'h [u8],
+}
+
+impl Source for Documents<'_> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        let Some((document, left)) = RawDocument::split_first(self.left) else {
+            return Ok(false);
+        };
+        out.extend_from_slice(document.as_bytes());
+        self.left = left;
+        Ok(true)
+    }
+}

@@ -1,0 +1,240 @@
+//! A pipeline that a stage runs by itself, over another collection or over documents that the stage holds.
+//!
+//! It is parsed, and so checked, with the stage. One that reads variables of the stage's `let` is parsed again for each
+//! document, when the variables have values: those are constants to it, so that an index serves an equality with one, as it
+//! does for any filter.
+
+use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+
+use super::equality::both;
+use super::execution::{Execution, ReadId, RunInput, SubFind, Upstream};
+use super::stage::Input;
+use super::{Collections, Pipeline};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::expression::{ExpressionContext, LetVariables};
+use crate::interrupts;
+
+/// A pipeline over a collection, as a stage's specification gives it.
+#[derive(Debug)]
+pub(super) struct SubPipeline {
+    /// None where the pipeline's first stage makes the documents.
+    collection: Option<Box<str>>,
+    /// The stages as they were given.
+    stages: Value,
+    variables: LetVariables,
+    /// The context of the stage that runs it.
+    surroundings: ExpressionContext,
+    /// Its context as long as the variables have no values.
+    context: ExpressionContext,
+    /// Parsed in that context.
+    checked: Pipeline,
+}
+
+impl SubPipeline {
+    /// Parses the pipeline that the stage `owner` runs over the collection.
+    pub fn parse(
+        owner: &str,
+        collection: Option<&str>,
+        stages: RawArray<'_>,
+        variables: LetVariables,
+        surroundings: &ExpressionContext,
+    ) -> Result<SubPipeline> {
+        let mut context = surroundings.for_sub_pipeline()?;
+        variables.declare(&mut context);
+        let checked = Pipeline::parse(stages, &context)?;
+        match (collection, checked.input()) {
+            (Some(_), Input::Documents) | (None, Input::MadeOfNothing) => {}
+            (None, _) => return Err(no_collection(owner)),
+            (Some(_), _) => {
+                let first = checked.stages.first().map_or("", |first| first.name());
+                let text = format!("'{first}' can only be run with {{aggregate: 1}}");
+                return Err(Error::new(ErrorCode::INVALID_NAMESPACE, text));
+            }
+        }
+        Ok(SubPipeline {
+            collection: collection.map(Box::from),
+            stages: Value::from(stages),
+            variables,
+            surroundings: surroundings.share(),
+            context,
+            checked,
+        })
+    }
+
+    /// The stages as they were given.
+    pub fn stages(&self) -> RawValue<'_> {
+        self.stages.as_raw()
+    }
+
+    /// Its variables.
+    pub fn variables(&self) -> &LetVariables {
+        &self.variables
+    }
+
+    /// Adds the collections that it reads, its own among them.
+    pub fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
+        collections.extend(self.collection.as_deref());
+        collections.extend(self.checked.collections());
+    }
+
+    /// Whether it gives the same documents each time that it is run: nothing of the surroundings' document goes into it, and
+    /// none of its stages draws lots.
+    pub fn is_constant(&self) -> bool {
+        self.variables.is_empty() && !draws_lots(self.stages.as_raw())
+    }
+
+    /// Begins a run for a document of the surroundings. Of its input only what `filter` matches goes in, if there is one.
+    pub fn open(
+        &self,
+        document: RawDocument<'_>,
+        filter: Option<RawDocument<'_>>,
+        collections: &mut dyn Collections,
+    ) -> Result<OpenPipeline> {
+        // A filter over documents that are made stands behind the stage that makes them.
+        let is_inserted = filter.is_some() && self.collection.is_none();
+        if self.variables.is_empty() && !is_inserted {
+            return self.open_parsed(&self.checked, &self.context, filter, collections);
+        }
+        interrupts::work(self.surroundings.variables())?;
+        let mut context = self.surroundings.for_sub_pipeline()?;
+        self.variables.bind(document, &mut context)?;
+        let RawValue::Array(stages) = self.stages.as_raw() else {
+            return Ok(OpenPipeline::of_nothing());
+        };
+        match filter.filter(|_| is_inserted) {
+            Some(filter) => {
+                let stages = with_filter_second(stages, filter);
+                let stages = RawArray::from_document(RawDocument::new(&stages)?);
+                let pipeline = Pipeline::parse(stages, &context)?;
+                self.open_parsed(&pipeline, &context, None, collections)
+            }
+            None => {
+                let pipeline = Pipeline::parse(stages, &context)?;
+                self.open_parsed(&pipeline, &context, filter, collections)
+            }
+        }
+    }
+
+    fn open_parsed(
+        &self,
+        pipeline: &Pipeline,
+        context: &ExpressionContext,
+        filter: Option<RawDocument<'_>>,
+        collections: &mut dyn Collections,
+    ) -> Result<OpenPipeline> {
+        let Some(collection) = &self.collection else {
+            return Ok(OpenPipeline {
+                input: None,
+                execution: pipeline.start(),
+            });
+        };
+        let leading = pipeline.leading();
+        let filter = both(filter, leading.filter);
+        let find = SubFind {
+            filter: filter.as_raw(),
+            sort: leading.sort_specification,
+            skip: leading.skip.unwrap_or(0),
+            limit: leading.limit,
+            context,
+        };
+        Ok(OpenPipeline {
+            input: Some(collections.open(collection, find)?),
+            execution: pipeline.start_at(leading.stages),
+        })
+    }
+}
+
+/// A run of a pipeline over a collection. It reads the collection until it is closed.
+#[derive(Debug)]
+pub(super) struct OpenPipeline {
+    input: Option<ReadId>,
+    execution: Execution,
+}
+
+impl OpenPipeline {
+    fn of_nothing() -> OpenPipeline {
+        OpenPipeline {
+            input: None,
+            execution: Execution::new(Vec::new()),
+        }
+    }
+
+    /// Begins a read of those documents of a collection that a filter matches, with no stage behind it.
+    pub fn find(
+        collection: &str,
+        filter: RawDocument<'_>,
+        context: &ExpressionContext,
+        collections: &mut dyn Collections,
+    ) -> Result<OpenPipeline> {
+        let find = SubFind {
+            filter,
+            sort: None,
+            skip: 0,
+            limit: None,
+            context,
+        };
+        Ok(OpenPipeline {
+            input: Some(collections.open(collection, find)?),
+            ..OpenPipeline::of_nothing()
+        })
+    }
+
+    /// Appends the next result to `out`; false, and nothing appended, at the end.
+    pub fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        let input = self.input.map_or(RunInput::Nothing, RunInput::Read);
+        self.execution.next(&mut upstream.lend(input), out)
+    }
+
+    /// Ends the read of its collection.
+    pub fn close(self, collections: &mut dyn Collections) {
+        if let Some(read) = self.input {
+            collections.close(read);
+        }
+    }
+}
+
+/// The pipeline that a stage's option `pipeline` holds.
+pub(super) fn stages_of(value: RawValue<'_>) -> Result<RawArray<'_>> {
+    value
+        .as_array()
+        .ok_or_else(|| Error::type_mismatch("'pipeline' option must be specified as an array"))
+}
+
+fn no_collection(owner: &str) -> Error {
+    let text = format!(
+        "{owner} stage without explicit collection must have a pipeline with $documents as first stage"
+    );
+    Error::failed_to_parse(text)
+}
+
+/// The stages with a `$match` behind the first, as the bytes of an array.
+fn with_filter_second(stages: RawArray<'_>, filter: RawDocument<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut out = ArrayBuilder::new(&mut bytes);
+    for (index, stage) in stages.iter().enumerate() {
+        out.push(stage);
+        if index == 0 {
+            let mut inserted: DocumentBuilder<'_> = out.document();
+            inserted.append("$match", filter);
+            inserted.finish();
+        }
+    }
+    out.finish();
+    bytes
+}
+
+/// Whether a name anywhere in the stages is that of a stage or an operator whose results differ from run to run. Recursion is
+/// bounded by the depth of the value, which was validated.
+fn draws_lots(value: RawValue<'_>) -> bool {
+    const BY_CHANCE: [&[u8]; 3] = [b"$rand", b"$sample", b"$sampleRate"];
+    let elements = match value {
+        RawValue::Document(document) => document,
+        RawValue::Array(array) => array.as_document(),
+        _ => return false,
+    };
+    let mut elements = elements.iter();
+    elements.any(|element| {
+        BY_CHANCE.contains(&element.name().as_bytes()) || draws_lots(element.value())
+    })
+}

@@ -1,0 +1,143 @@
+//! `$unionWith`: the documents that come in, and behind them those of another collection, through a pipeline if one is given.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+
+use super::execution::{Running, Upstream};
+use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stages::collections_named;
+use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::expression::{LetVariables, type_name};
+
+#[derive(Debug)]
+struct UnionWith {
+    specification: Value,
+    pipeline: SubPipeline,
+}
+
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    let (collection, stages) = match specification.value {
+        RawValue::String(collection) => (Some(collection.as_str()?), None),
+        RawValue::Document(options) => read(options)?,
+        other => {
+            let text = format!(
+                "the $unionWith stage specification must be an object or string, but found {}",
+                type_name(other)
+            );
+            return Err(Error::failed_to_parse(text));
+        }
+    };
+    let none = RawArray::from_document(RawDocument::EMPTY);
+    let variables = LetVariables::parse(RawDocument::EMPTY, specification.context)?;
+    Ok(one(UnionWith {
+        specification: specification.value.to_value(),
+        pipeline: SubPipeline::parse(
+            specification.name,
+            collection,
+            stages.unwrap_or(none),
+            variables,
+            specification.context,
+        )?,
+    }))
+}
+
+/// The collection and the pipeline of an object.
+fn read<'s>(options: RawDocument<'s>) -> Result<(Option<&'s str>, Option<RawArray<'s>>)> {
+    let (mut collection, mut stages) = (None, None);
+    for option in options {
+        match (option.name().as_bytes(), option.value()) {
+            (b"coll", RawValue::String(name)) => collection = Some(name.as_str()?),
+            (b"coll", other) => {
+                let text = format!(
+                    "BSON field '$unionWith.coll' is the wrong type '{}', expected type 'string'",
+                    type_name(other)
+                );
+                return Err(Error::type_mismatch(text));
+            }
+            (b"pipeline", value) => stages = Some(stages_of(value)?),
+            _ => {
+                let text = format!("BSON field '$unionWith.{}' is an unknown field.", option.name());
+                return Err(Error::new(ErrorCode::IDL_UNKNOWN_FIELD, text));
+            }
+        }
+    }
+    Ok((collection, stages))
+}
+
+/// The collection that the specification names, and those of its pipeline.
+pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
+    let mut named = Vec::from_iter(value.as_str());
+    for option in value.as_document().into_iter().flat_map(|it| it.iter()) {
+        match (option.name().as_bytes(), option.value()) {
+            (b"coll", collection) => named.extend(collection.as_str()),
+            (b"pipeline", RawValue::Array(stages)) => named.extend(collections_named(stages)),
+            _ => {}
+        }
+    }
+    named
+}
+
+impl Stage for UnionWith {
+    fn name(&self) -> &'static str {
+        "$unionWith"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), &self.specification);
+    }
+
+    fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
+        self.pipeline.add_collections(collections);
+    }
+
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Passes
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Uniting {
+            stage: self,
+            place: Place::Input,
+        })
+    }
+}
+
+struct Uniting {
+    stage: Arc<UnionWith>,
+    place: Place,
+}
+
+/// How far a union is.
+enum Place {
+    Input,
+    /// In the other collection. The read stays open between two pulls.
+    Other(OpenPipeline),
+    End,
+}
+
+impl Running for Uniting {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        if let Place::Input = self.place {
+            if upstream.next(out)? {
+                return Ok(true);
+            }
+            let pipeline = &self.stage.pipeline;
+            let opened = pipeline.open(RawDocument::EMPTY, None, upstream.collections())?;
+            self.place = Place::Other(opened);
+        }
+        let Place::Other(opened) = &mut self.place else {
+            return Ok(false);
+        };
+        if opened.next(upstream, out)? {
+            return Ok(true);
+        }
+        if let Place::Other(opened) = std::mem::replace(&mut self.place, Place::End) {
+            opened.close(upstream.collections());
+        }
+        Ok(false)
+    }
+}

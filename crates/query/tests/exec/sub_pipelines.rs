@@ -1,0 +1,214 @@
+//! Stages that run pipelines over other collections: which documents they give, that indexes serve them, and that a read that
+//! stays open between two batches goes on where it was.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use proptest::prelude::*;
+use quarry_bson::{Document, doc};
+use quarry_database::{Database, Level, Namespace, Operation};
+use quarry_query::exec::{self, AggregateRequest, Executor, InsertRequest, Over};
+
+use crate::{Fixture, json, with_documents};
+
+fn other() -> Namespace {
+    Namespace::parse("db.other").unwrap()
+}
+
+fn insert(fixture: &Fixture, namespace: &Namespace, documents: &[Document]) {
+    let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
+    let request = InsertRequest::new(namespace, &raw);
+    let outcome = exec::insert(
+        (&fixture.database).into(),
+        &fixture.operation,
+        request,
+        Level::Written,
+    );
+    assert!(outcome.unwrap().errors.is_empty());
+}
+
+fn index(fixture: &Fixture, namespace: &Namespace, spec: &str) {
+    let database: &Database = &fixture.database;
+    database
+        .create_indexes(namespace, &[json(spec)], &fixture.operation, Level::Written)
+        .unwrap();
+}
+
+fn open(fixture: &Fixture, stages: &str) -> Executor {
+    let pipeline = json(&format!(r#"{{"p": {stages}}}"#));
+    let stages = pipeline.as_raw().get_array("p").unwrap();
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+    exec::aggregate((&fixture.database).into(), &fixture.operation, request).unwrap()
+}
+
+/// `db.c` with these documents, and `db.other` with those.
+fn two(documents: &[Document], others: &[Document]) -> Fixture {
+    let fixture = with_documents(documents);
+    insert(&fixture, &other(), others);
+    fixture
+}
+
+#[test]
+fn an_index_serves_the_other_side() {
+    let few: Vec<Document> = (0..5).map(|n| doc! { "_id": n, "k": (n * 10) }).collect();
+    let many: Vec<Document> = (0..500)
+        .map(|n| doc! { "_id": n, "k": n, "up": (n / 2) })
+        .collect();
+    let fixture = two(&few, &many);
+    index(&fixture, &other(), r#"{"key": {"k": 1}, "name": "k_1"}"#);
+    for (stage, examined) in [
+        (
+            r#"{"$lookup": {"from": "other", "localField": "k", "foreignField": "k", "as": "x"}}"#,
+            5,
+        ),
+        (
+            r#"{"$lookup": {"from": "other", "localField": "k", "foreignField": "_id", "as": "x"}}"#,
+            5,
+        ),
+        (
+            r#"{"$lookup": {"from": "other", "let": {"k": "$k"}, "pipeline": [{"$match": {"$expr": {"$eq": ["$k", "$$k"]}}}], "as": "x"}}"#,
+            5,
+        ),
+        (
+            r#"{"$lookup": {"from": "other", "localField": "k", "foreignField": "k", "pipeline": [{"$match": {"up": {"$gte": 0}}}], "as": "x"}}"#,
+            5,
+        ),
+        // Nothing of the document goes into the pipeline, so that it is run once.
+        (
+            r#"{"$lookup": {"from": "other", "pipeline": [{"$match": {"k": 3}}], "as": "x"}}"#,
+            1,
+        ),
+        (
+            r#"{"$graphLookup": {"from": "other", "startWith": "$k", "connectFromField": "up", "connectToField": "k", "maxDepth": 1, "as": "x"}}"#,
+            9,
+        ),
+        (
+            r#"{"$unionWith": {"coll": "other", "pipeline": [{"$match": {"k": {"$lt": 2}}}]}}"#,
+            2,
+        ),
+    ] {
+        let examined_before = fixture.operation.docs_examined.load(Relaxed);
+        let executor = open(&fixture, &format!("[{stage}]"));
+        let found = fixture.drain(executor);
+        assert!(found.len() >= 5, "{stage}");
+        let here = fixture.operation.docs_examined.load(Relaxed) - examined_before;
+        assert_eq!(here, 5 + examined, "{stage}");
+    }
+}
+
+#[test]
+fn a_union_goes_on_where_its_batch_ended() {
+    let few: Vec<Document> = (0..3).map(|n| doc! { "_id": n }).collect();
+    let others: Vec<Document> = (100..140).map(|n| doc! { "_id": n, "v": n }).collect();
+    let stages = r#"[{"$unionWith": {"coll": "other", "pipeline": [{"$match": {"v": {"$gte": 0}}}, {"$unset": "v"}]}}]"#;
+    let fixture = two(&few, &others);
+    let (mut executor, mut document) = (open(&fixture, stages), Vec::new());
+    let mut found = Vec::new();
+    while executor.next(&fixture.operation, &mut document).unwrap() {
+        let id = json_id(&document);
+        document.clear();
+        found.push(id);
+        executor.save(&fixture.operation).unwrap();
+        // What a batch has read ahead and not handed out is not shown once it is gone.
+        if id == 110 {
+            let (namespace, filter) = (other(), doc! { "_id": 112 });
+            let request = exec::DeleteRequest {
+                namespace: &namespace,
+                context: None,
+                filter: filter.as_raw(),
+                is_multi: false,
+                hint: None,
+            };
+            exec::delete(
+                (&fixture.database).into(),
+                &fixture.operation,
+                request,
+                Level::Written,
+            )
+            .unwrap();
+        }
+        executor
+            .restore((&fixture.database).into(), &fixture.operation)
+            .unwrap();
+    }
+    let wanted = (0..3).chain(100..140).filter(|id| *id != 112);
+    assert_eq!(found, wanted.collect::<Vec<i32>>());
+}
+
+fn json_id(document: &[u8]) -> i32 {
+    let document = quarry_bson::RawDocument::new(document).unwrap();
+    document.get_i32("_id").unwrap()
+}
+
+#[test]
+fn a_union_ends_when_its_collection_is_dropped() {
+    let others: Vec<Document> = (0..10).map(|n| doc! { "_id": n }).collect();
+    let fixture = two(&[doc! { "_id": 0 }], &others);
+    let (mut executor, mut document) = (open(&fixture, r#"[{"$unionWith": "other"}]"#), Vec::new());
+    for _ in 0..3 {
+        document.clear();
+        assert!(executor.next(&fixture.operation, &mut document).unwrap());
+    }
+    executor.save(&fixture.operation).unwrap();
+    fixture
+        .database
+        .drop_collection(&other(), &fixture.operation, Level::Written)
+        .unwrap();
+    insert(&fixture, &other(), &others);
+    let error = executor.restore((&fixture.database).into(), &Operation::new(None));
+    assert_eq!(error.unwrap_err().code(), 175);
+}
+
+/// A key of either side: numbers that are equal across types, texts, null, a missing one, lists.
+fn key() -> impl Strategy<Value = String> {
+    let single = prop_oneof![
+        (0..4_i32).prop_map(|n| n.to_string()),
+        (0..4_i32).prop_map(|n| format!("{{\"$numberLong\": \"{n}\"}}")),
+        (0..4_i32).prop_map(|n| format!("{n}.0")),
+        "[ab]".prop_map(|text| format!("\"{text}\"")),
+        Just("null".to_owned()),
+        Just("{\"$regularExpression\": {\"pattern\": \"a\", \"options\": \"\"}}".to_owned()),
+        Just("{\"b\": 1}".to_owned()),
+    ];
+    let several = prop::collection::vec(single.clone(), 0..3);
+    prop_oneof![
+        5 => single.prop_map(|key| format!("\"k\": {key}")),
+        1 => several.prop_map(|keys| format!("\"k\": [{}]", keys.join(", "))),
+        1 => Just("\"n\": 0".to_owned()),
+    ]
+}
+
+fn documents() -> impl Strategy<Value = Vec<Document>> {
+    prop::collection::vec(key(), 1..8).prop_map(|keys| {
+        let numbered = keys.iter().enumerate();
+        numbered
+            .map(|(id, key)| json(&format!("{{\"_id\": {id}, {key}}}")))
+            .collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// An index changes how the other side is read, and never what is found: by a field, and by an expression, of which a
+    /// collection without an index asks every document.
+    #[test]
+    fn an_index_changes_no_lookup(locals in documents(), others in documents()) {
+        let plain = two(&locals, &others);
+        let indexed = two(&locals, &others);
+        index(&indexed, &other(), r#"{"key": {"k": 1}, "name": "k_1"}"#);
+        let sorted = r#"{"$sort": {"_id": 1}}"#;
+        for options in [
+            format!(r#""localField": "k", "foreignField": "k", "pipeline": [{sorted}]"#),
+            format!(r#""let": {{"k": "$k"}}, "pipeline": [{{"$match": {{"$expr": {{"$eq": ["$k", "$$k"]}}}}}}, {sorted}]"#),
+            format!(r#""let": {{"k": "$k"}}, "pipeline": [{{"$match": {{"$expr": {{"$and": [{{"$eq": ["$$k", "$k"]}}, {{"$gte": ["$_id", 1]}}]}}}}}}, {sorted}]"#),
+        ] {
+            let stages = format!(r#"[{{"$lookup": {{"from": "other", {options}, "as": "x"}}}}]"#);
+            let [without, with] = [&plain, &indexed].map(|fixture| fixture.drain(open(fixture, &stages)));
+            prop_assert_eq!(without, with, "{}", stages);
+        }
+        // What the condition implies is left out here: the expression alone says which documents there are.
+        let implied = r#"[{"$lookup": {"from": "other", "let": {"k": "$k"}, "pipeline": [{"$match": {"$expr": {"$eq": ["$k", "$$k"]}}}, {"$sort": {"_id": 1}}], "as": "x"}}]"#;
+        let alone = r#"[{"$lookup": {"from": "other", "let": {"k": "$k"}, "pipeline": [{"$addFields": {"same": {"$eq": ["$k", "$$k"]}}}, {"$match": {"same": true}}, {"$unset": "same"}, {"$sort": {"_id": 1}}], "as": "x"}}]"#;
+        prop_assert_eq!(indexed.drain(open(&indexed, implied)), indexed.drain(open(&indexed, alone)));
+    }
+}
