@@ -79,3 +79,44 @@ def test_a_wrong_pipeline_is_an_error_with_the_documented_code(sales, pipeline, 
     with pytest.raises(OperationFailure) as raised:
         list(sales.aggregate(pipeline))
     assert raised.value.code == code
+
+
+def test_lookup_runs_a_pipeline_with_variables(sales, database):
+    database.items.insert_many([{"_id": i, "item": "ab"[i % 2], "stock": i} for i in range(20)])
+    database.items.create_index("item")
+    lookup = {"from": "items", "as": "found", "let": {"item": "$item", "n": "$n"}, "pipeline": [
+        {"$match": {"$expr": {"$and": [{"$eq": ["$item", "$$item"]}, {"$lt": ["$stock", "$$n"]}]}}},
+        {"$sort": {"stock": -1}}, {"$project": {"_id": 0, "stock": 1}}]}
+    joined = sales.aggregate([{"$lookup": lookup}, {"$sort": {"_id": 1}}])
+    stocks = [[found["stock"] for found in document["found"]] for document in joined]
+    assert stocks == [[0], [], [8, 6, 4, 2, 0], []]
+
+
+def test_a_union_comes_in_batches(sales, database):
+    database.items.insert_many([{"_id": 100 + i} for i in range(300)])
+    ids = [document["_id"] for document in sales.aggregate([{"$unionWith": "items"}], batchSize=7)]
+    assert ids == [1, 2, 3, 4, *range(100, 400)]
+
+
+def test_a_union_ends_with_its_collection(sales, database):
+    database.items.insert_many([{"_id": 100 + i} for i in range(300)])
+    with sales.aggregate([{"$unionWith": "items"}], batchSize=7) as cursor:
+        for _ in range(7):
+            next(cursor)
+        database.items.drop()
+        with pytest.raises(OperationFailure) as raised:
+            list(cursor)
+    assert raised.value.code == 175
+
+
+def test_facets_see_the_same_documents(sales):
+    facets = {"by_item": [{"$sortByCount": "$item"}, {"$limit": 1}], "total": [{"$group": {"_id": None, "n": {"$sum": "$n"}}}]}
+    assert list(sales.aggregate([{"$facet": facets}])) == [{"by_item": [{"_id": "a", "count": 2}], "total": [{"_id": None, "n": 14}]}]
+
+
+def test_a_graph_is_followed(collection):
+    collection.insert_many([{"_id": 1, "to": 2}, {"_id": 2, "to": [3, 1]}, {"_id": 3, "to": 4}, {"_id": 4}])
+    search = {"from": collection.name, "startWith": "$to", "connectFromField": "to", "connectToField": "_id", "as": "way",
+              "depthField": "steps", "maxDepth": 1}
+    [found] = collection.aggregate([{"$match": {"_id": 1}}, {"$graphLookup": search}])
+    assert {document["_id"]: document["steps"] for document in found["way"]} == {2: 0, 3: 1, 1: 1}

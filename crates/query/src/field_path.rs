@@ -45,6 +45,26 @@ impl FieldPath {
         })
     }
 
+    /// Checks a dotted path as expressions and stages name fields: no part of it may be empty or begin with `$`.
+    pub fn parse_strictly(dotted: &str) -> Result<FieldPath> {
+        if dotted.ends_with('.') {
+            return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+        }
+        let path = FieldPath::parse(dotted)?;
+        path.parts()
+            .iter()
+            .try_for_each(|part| check_name(part.name()))?;
+        Ok(path)
+    }
+
+    /// The path from where another one leads to. Fails where both together are too long.
+    pub fn within(self, outer: Option<&FieldPath>) -> Result<FieldPath> {
+        match outer {
+            None => Ok(self),
+            Some(outer) => FieldPath::parse(&format!("{}.{}", outer.as_str(), self.as_str())),
+        }
+    }
+
     /// The path with its dots.
     pub fn as_str(&self) -> &str {
         self.dotted.as_deref().unwrap_or(&self.parts[0].name)
@@ -93,6 +113,33 @@ impl PathPart {
     pub fn index(&self) -> Option<u32> {
         self.index
     }
+}
+
+/// Checks one name of a path, as `$project` and expression objects check theirs.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::location(
+            15998,
+            "FieldPath field names may not be empty strings.",
+        ));
+    }
+    if name.starts_with('$') {
+        let text =
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+        return Err(Error::location(16410, text));
+    }
+    if name.contains('\0') {
+        return Err(Error::location(
+            16411,
+            "FieldPath field names may not contain '\\0'.",
+        ));
+    }
+    if name.contains('.') {
+        let text =
+            "FieldPath field names may not contain '.'. Consider using $getField or $setField.";
+        return Err(Error::location(16412, text));
+    }
+    Ok(())
 }
 
 /// `0`, `7`, `12`, but neither `07`, `-1` nor the empty name.

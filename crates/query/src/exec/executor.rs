@@ -117,7 +117,11 @@ impl Executor {
         }
     }
 
-    pub(super) fn with_stages(mut self, execution: Execution, others: OtherCollections) -> Executor {
+    pub(super) fn with_stages(
+        mut self,
+        execution: Execution,
+        others: OtherCollections,
+    ) -> Executor {
         self.rest = Some(Rest { execution, others });
         self.begin_small();
         self

@@ -31,8 +31,8 @@ mod tree;
 mod variables;
 
 pub use context::ExpressionContext;
-pub(crate) use let_variables::LetVariables;
 pub use evaluated::{Built, Evaluated, Made, type_name};
+pub(crate) use let_variables::LetVariables;
 pub use parse::EXPRESSION_DEPTH_MAX;
 pub use path::Path;
 pub use tree::{Call, Expression};

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawDocument, RawValue, Value};
 
-use super::path::{Parsed, check_name};
+use super::path::Parsed;
 use super::tree::{Arguments, Operator};
 use super::{Evaluated, Expression, ExpressionContext, Path, Variables, bounds, operators};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::field_path::check_name;
 use crate::interrupts::{self, units_of};
 use crate::memory::{self, Counted};
 

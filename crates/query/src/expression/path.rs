@@ -8,11 +8,9 @@ use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue, Value};
 use super::context::Bound;
 use super::{Context, Evaluated, Variables, variables::check_readable};
 use crate::error::{Error, Result};
+use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts;
 use crate::memory::{self, Counted};
-
-/// Deeper paths can name nothing: documents are at most 180 levels deep.
-pub const PATH_COMPONENTS_MAX: usize = 200;
 
 /// A constant of at most so many bytes is copied into the expression that names it. A larger one is shared, so that a request
 /// of a few bytes, which names it again and again, does not multiply it.
@@ -22,7 +20,8 @@ const COPIED_BYTES_MAX: usize = 64;
 #[derive(Debug, Clone)]
 pub struct Path {
     base: Base,
-    names: Box<[Box<str>]>,
+    /// None for a variable that is read as a whole.
+    fields: Option<FieldPath>,
 }
 
 #[derive(Debug, Clone)]
@@ -51,18 +50,18 @@ impl Path {
                 .split_once('.')
                 .map_or((rest, None), |(name, fields)| (name, Some(fields)));
             check_readable(name)?;
-            let names = fields.map_or_else(|| Ok(Box::default()), split)?;
+            let fields = fields.map(FieldPath::parse_strictly).transpose()?;
             let context = variables.context;
             let base = match (variables.slot(name), name) {
                 (Some(slot), _) => Base::Slot(slot),
                 (None, "ROOT" | "CURRENT") => Base::Root,
                 (None, "NOW") => {
                     let now = RawValue::DateTime(context.now_ms()).to_value();
-                    return constant(&Arc::new(now), names);
+                    return constant(&Arc::new(now), fields);
                 }
                 (None, "REMOVE") => Base::Remove,
                 _ => match context.variable(name) {
-                    Some(Bound::Value(value)) => return constant(value, names),
+                    Some(Bound::Value(value)) => return constant(value, fields),
                     Some(Bound::Missing) => Base::Remove,
                     Some(Bound::Unknown) => Base::Unknown,
                     None => {
@@ -71,7 +70,7 @@ impl Path {
                     }
                 },
             };
-            return Ok(Parsed::Path(Path { base, names }));
+            return Ok(Parsed::Path(Path { base, fields }));
         }
         let Some(fields) = text.strip_prefix('$') else {
             return Err(Error::location(
@@ -88,19 +87,19 @@ impl Path {
         let base = variables.slot("CURRENT").map_or(Base::Root, Base::Slot);
         Ok(Parsed::Path(Path {
             base,
-            names: split(fields)?,
+            fields: Some(FieldPath::parse_strictly(fields)?),
         }))
     }
 
     /// The values that the path leads to.
     pub fn evaluate<'a>(&'a self, context: &Context<'a>) -> Result<Evaluated<'a>> {
         match &self.base {
-            Base::Root => follow(RawValue::Document(context.root), &self.names),
+            Base::Root => follow(RawValue::Document(context.root), self.names()),
             Base::Remove | Base::Unknown => Ok(Evaluated::Missing),
-            Base::Constant(value) => follow(value.as_raw(), &self.names),
+            Base::Constant(value) => follow(value.as_raw(), self.names()),
             Base::Slot(slot) => match context.variable(*slot) {
-                value if self.names.is_empty() => Ok(value),
-                Evaluated::Raw(value) => follow(value, &self.names),
+                value if self.fields.is_none() => Ok(value),
+                Evaluated::Raw(value) => follow(value, self.names()),
                 value => self.follow_made(&value),
             },
         }
@@ -111,7 +110,7 @@ impl Path {
         let Some(value) = value.as_raw() else {
             return Ok(Evaluated::Missing);
         };
-        Ok(match follow(value, &self.names)? {
+        Ok(match follow(value, self.names())? {
             Evaluated::Missing => Evaluated::Missing,
             Evaluated::Array(built) => Evaluated::Array(built),
             found => found
@@ -123,19 +122,30 @@ impl Path {
     /// The top-level field read, None where the whole document may be; `Some("")` where no field is.
     pub fn root_field(&self) -> Option<&str> {
         match self.base {
-            Base::Root => self.names.first().map(|name| &**name),
+            Base::Root => self.fields.as_ref().map(FieldPath::first),
             Base::Remove | Base::Unknown | Base::Slot(_) | Base::Constant(_) => Some(""),
         }
+    }
+
+    /// The path if it names a field of the document (not of a variable).
+    pub fn root_path(&self) -> Option<&FieldPath> {
+        let is_root = matches!(self.base, Base::Root);
+        self.fields.as_ref().filter(|_| is_root)
+    }
+
+    fn names(&self) -> &[PathPart] {
+        self.fields.as_ref().map_or(&[], FieldPath::parts)
     }
 }
 
 /// Follows the names from a constant: a copy of what they lead to where that is small, else a path from the constant.
-fn constant(value: &Arc<Value>, names: Box<[Box<str>]>) -> Result<Parsed> {
-    let copied = match follow(value.as_raw(), &names)?.as_raw() {
+fn constant(value: &Arc<Value>, fields: Option<FieldPath>) -> Result<Parsed> {
+    let names = fields.as_ref().map_or(&[][..], FieldPath::parts);
+    let copied = match follow(value.as_raw(), names)?.as_raw() {
         None => {
             return Ok(Parsed::Path(Path {
                 base: Base::Remove,
-                names: Box::default(),
+                fields: None,
             }));
         }
         Some(found) => (memory::bytes_of(found) <= COPIED_BYTES_MAX)
@@ -144,66 +154,23 @@ fn constant(value: &Arc<Value>, names: Box<[Box<str>]>) -> Result<Parsed> {
     Ok(copied.unwrap_or_else(|| {
         Parsed::Path(Path {
             base: Base::Constant(Arc::clone(value)),
-            names,
+            fields,
         })
     }))
 }
 
-/// Splits a dotted path, refusing what no expression may name.
-pub fn split(dotted: &str) -> Result<Box<[Box<str>]>> {
-    if dotted.ends_with('.') {
-        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
-    }
-    let names: Vec<Box<str>> = dotted.split('.').map(Box::from).collect();
-    if names.len() > PATH_COMPONENTS_MAX {
-        return Err(Error::new(
-            crate::error_code::ErrorCode::OVERFLOW,
-            "FieldPath is too long",
-        ));
-    }
-    names.iter().try_for_each(|name| check_name(name))?;
-    Ok(names.into_boxed_slice())
-}
-
-/// Checks one name of a path, as `$project` and expression objects check theirs.
-pub fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::location(
-            15998,
-            "FieldPath field names may not be empty strings.",
-        ));
-    }
-    if name.starts_with('$') {
-        let text =
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
-        return Err(Error::location(16410, text));
-    }
-    if name.contains('\0') {
-        return Err(Error::location(
-            16411,
-            "FieldPath field names may not contain '\\0'.",
-        ));
-    }
-    if name.contains('.') {
-        let text =
-            "FieldPath field names may not contain '.'. Consider using $getField or $setField.";
-        return Err(Error::location(16412, text));
-    }
-    Ok(())
-}
-
-fn follow<'a>(value: RawValue<'a>, names: &[Box<str>]) -> Result<Evaluated<'a>> {
+fn follow<'a>(value: RawValue<'a>, names: &[PathPart]) -> Result<Evaluated<'a>> {
     let Some((name, rest)) = names.split_first() else {
         return Ok(Evaluated::Raw(value));
     };
     match value {
-        RawValue::Document(document) => field(document, name, rest),
+        RawValue::Document(document) => field(document, name.name(), rest),
         RawValue::Array(array) => Ok(Evaluated::array(map_array(array, names)?)),
         _ => Ok(Evaluated::Missing),
     }
 }
 
-fn field<'a>(document: RawDocument<'a>, name: &str, rest: &[Box<str>]) -> Result<Evaluated<'a>> {
+fn field<'a>(document: RawDocument<'a>, name: &str, rest: &[PathPart]) -> Result<Evaluated<'a>> {
     interrupts::work_on_bytes(document.len_bytes())?;
     match document.get(name) {
         Some(value) => follow(value, rest),
@@ -211,7 +178,7 @@ fn field<'a>(document: RawDocument<'a>, name: &str, rest: &[Box<str>]) -> Result
     }
 }
 
-fn map_array(array: RawArray<'_>, names: &[Box<str>]) -> Result<Counted> {
+fn map_array(array: RawArray<'_>, names: &[PathPart]) -> Result<Counted> {
     let mut built = Counted::default();
     let mut builder = ArrayBuilder::new(&mut built.bytes);
     for item in array {

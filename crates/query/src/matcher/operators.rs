@@ -13,7 +13,6 @@ use super::parse::{
 use super::type_set::TypeSet;
 use crate::error::{Error, Result};
 use crate::expression::Expression;
-use crate::field_path::FieldPath;
 
 /// Parses an operator of a field; None for one that another carries (`$options`).
 type OfField = fn(Operand<'_>) -> Result<Option<MatchExpression>>;
@@ -182,7 +181,7 @@ fn expr(
     // Only what equals matches, and an index can find that.
     for (path, value) in expression.implied_equalities() {
         all.push(MatchExpression::field(
-            &FieldPath::parse(&path)?,
+            &path,
             Predicate::Compare {
                 op: CompareOp::Eq,
                 value,

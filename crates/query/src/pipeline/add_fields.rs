@@ -3,9 +3,11 @@
 use quarry_bson::{RawDocument, RawValue};
 
 use super::stage::{Specification, Stages, one};
-use super::transform::{Kind, Leaf, Transform};
+use super::transform::{Leaf, Transform};
 use crate::error::{Error, Result};
-use crate::expression::{path::split, type_name};
+use crate::expression::type_name;
+use crate::field_path::FieldPath;
+use crate::projection::Mode;
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let Specification { name, value, .. } = specification;
@@ -29,8 +31,8 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         )));
     }
     let mut leaves = Vec::new();
-    collect(specification, fields, &[], &mut leaves).map_err(in_stage)?;
-    Transform::new(name, fields.to_owned_document(), Kind::Add, leaves)
+    collect(specification, fields, None, &mut leaves).map_err(in_stage)?;
+    Transform::new(name, fields.to_owned_document(), Mode::Add, leaves)
         .map(one)
         .map_err(in_stage)
 }
@@ -39,12 +41,12 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
 fn collect(
     specification: Specification<'_>,
     fields: RawDocument<'_>,
-    prefix: &[Box<str>],
+    prefix: Option<&FieldPath>,
     leaves: &mut Vec<Leaf>,
 ) -> Result<()> {
     for element in fields {
-        let mut path = prefix.to_vec();
-        path.extend(split(element.name().as_str()?)?);
+        let path = FieldPath::parse_strictly(element.name().as_str()?)?;
+        let path = path.within(prefix)?;
         let value = element.value();
         let nested = value.as_document().filter(|nested| {
             nested
@@ -52,7 +54,7 @@ fn collect(
                 .is_some_and(|first| first.name().as_bytes().first() != Some(&b'$'))
         });
         match nested {
-            Some(nested) => collect(specification, nested, &path, leaves)?,
+            Some(nested) => collect(specification, nested, Some(&path), leaves)?,
             None => leaves.push(Leaf {
                 path,
                 computed: Some(specification.expression(value)?),

@@ -4,6 +4,7 @@
 use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawDocument, RawValue};
 
 use crate::error::Result;
+use crate::field_path::PathPart;
 use crate::interrupts::{self, units_of};
 use crate::memory::{self, Counted};
 
@@ -46,7 +47,7 @@ pub(super) fn any_of<'v>(
 /// array at the end is handed over whole.
 pub(super) fn each_at<'a>(
     value: RawValue<'a>,
-    path: &[Box<str>],
+    path: &[PathPart],
     each: &mut dyn FnMut(RawValue<'a>) -> Result<()>,
 ) -> Result<()> {
     let Some((name, rest)) = path.split_first() else {
@@ -55,12 +56,12 @@ pub(super) fn each_at<'a>(
     match value {
         RawValue::Document(document) => {
             interrupts::work_on_bytes(document.len_bytes())?;
-            if let Some(inner) = document.get(&**name) {
+            if let Some(inner) = document.get(name.name()) {
                 each_at(inner, rest, each)?;
             }
         }
         RawValue::Array(array) => {
-            if let Some(index) = crate::field_path::array_index(name)
+            if let Some(index) = name.index()
                 && let Some(item) = interrupts::element_at(array, index as usize)?
             {
                 each_at(item, rest, each)?;

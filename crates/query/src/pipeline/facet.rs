@@ -13,9 +13,11 @@ use super::execution::{Buffer, RunInput, Running, Source, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use super::stages::{check_in_facet, collections_named};
 use crate::error::{Error, Result};
-use crate::expression::{bounds, path::check_name, type_name};
+use crate::expression::bounds::{self, VALUE_BYTES_MAX};
+use crate::expression::type_name;
+use crate::field_path::check_name;
 use crate::memory::Charge;
-use crate::stage_memory::{BoundedMemory, MEMORY_BYTES_MAX};
+use crate::stage_memory::BoundedMemory;
 
 #[derive(Debug)]
 struct Facet {
@@ -159,11 +161,11 @@ impl Running for Faceting {
 }
 
 fn check_bytes(bytes: usize) -> Result<()> {
-    if bytes <= MEMORY_BYTES_MAX {
+    if bytes <= VALUE_BYTES_MAX {
         return Ok(());
     }
     let text = format!(
-        "document constructed by $facet is {bytes} bytes, which exceeds the limit of {MEMORY_BYTES_MAX} bytes"
+        "document constructed by $facet is {bytes} bytes, which exceeds the limit of {VALUE_BYTES_MAX} bytes"
     );
     Err(Error::location(4_031_700, text))
 }
@@ -186,7 +188,11 @@ impl Held {
                 Some(fields) => {
                     let mut kept = DocumentBuilder::new(&mut held.bytes);
                     for element in document {
-                        if element.name().as_str().is_ok_and(|name| fields.contains(name)) {
+                        if element
+                            .name()
+                            .as_str()
+                            .is_ok_and(|name| fields.contains(name))
+                        {
                             kept.append_element(element);
                         }
                     }

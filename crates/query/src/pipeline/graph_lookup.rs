@@ -18,9 +18,8 @@ use super::stage::{Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::OpenPipeline;
 use super::value_set::ValueSet;
 use crate::error::{Error, Result};
-use crate::expression::{
-    Context, Expression, ExpressionContext, bounds, path::split, type_name,
-};
+use crate::expression::{Context, Expression, ExpressionContext, bounds, type_name};
+use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
 use crate::memory::{Charge, Counted};
 use crate::stage_memory::MEMORY_BYTES_MAX;
@@ -30,10 +29,10 @@ struct GraphLookup {
     specification: Value,
     collection: Box<str>,
     start_with: Expression,
-    connect_from: Box<[Box<str>]>,
+    connect_from: FieldPath,
     connect_to: Box<str>,
-    output: Box<[Box<str>]>,
-    depth_field: Option<Box<[Box<str>]>>,
+    output: FieldPath,
+    depth_field: Option<FieldPath>,
     depth_max: Option<u64>,
     restriction: Option<Document>,
     context: ExpressionContext,
@@ -82,8 +81,7 @@ impl<'s> Options<'s> {
             "restrictSearchWithMatch" => {
                 let wrong = || {
                     let kind = type_name(value);
-                    let text =
-                        format!("restrictSearchWithMatch must be an object, found {kind}");
+                    let text = format!("restrictSearchWithMatch must be an object, found {kind}");
                     Error::location(40185, text)
                 };
                 self.restriction = Some(value.as_document().ok_or_else(wrong)?);
@@ -91,7 +89,8 @@ impl<'s> Options<'s> {
             "from" => {
                 let wrong = || {
                     let kind = type_name(value);
-                    let text = format!("$graphLookup 'from' field must be a string, but found {kind}");
+                    let text =
+                        format!("$graphLookup 'from' field must be a string, but found {kind}");
                     Error::failed_to_parse(text)
                 };
                 self.from = Some(value.as_str().ok_or_else(wrong)?);
@@ -128,7 +127,9 @@ fn depth_max(value: RawValue<'_>) -> Result<u64> {
         let text = format!("maxDepth requires a nonnegative argument, found: {value}");
         return Err(Error::location(40101, text));
     }
-    let depth = value.as_i64_exact().and_then(|depth| u64::try_from(depth).ok());
+    let depth = value
+        .as_i64_exact()
+        .and_then(|depth| u64::try_from(depth).ok());
     depth.ok_or_else(|| {
         let text = format!("maxDepth could not be represented as a long long: {value}");
         Error::location(40102, text)
@@ -154,7 +155,7 @@ impl GraphLookup {
             let text = "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField' to be specified.";
             return Err(Error::location(40105, text));
         };
-        split(connect_to)?;
+        FieldPath::parse_strictly(connect_to)?;
         let context = specification.context.for_sub_pipeline()?;
         if let Some(restriction) = options.restriction {
             // It is parsed again with the filter of each step, of which it is a part.
@@ -164,10 +165,13 @@ impl GraphLookup {
             specification: specification.value.to_value(),
             collection: collection.into(),
             start_with: specification.expression(start_with)?,
-            connect_from: split(connect_from)?,
+            connect_from: FieldPath::parse_strictly(connect_from)?,
             connect_to: connect_to.into(),
-            output: split(output)?,
-            depth_field: options.depth_field.map(split).transpose()?,
+            output: FieldPath::parse_strictly(output)?,
+            depth_field: options
+                .depth_field
+                .map(FieldPath::parse_strictly)
+                .transpose()?,
             depth_max: options.depth_max,
             restriction: options.restriction.map(|it| it.to_owned_document()),
             context,
@@ -210,22 +214,20 @@ impl GraphLookup {
     }
 
     /// Appends a document that was reached, with the number of its step where that is asked for.
-    fn push(
-        &self,
-        reached: RawDocument<'_>,
-        depth: u64,
-        out: &mut ArrayBuilder<'_>,
-    ) -> Result<()> {
-        bounds::check_depth(RawValue::Document(reached), 1 + self.output.len())?;
+    fn push(&self, reached: RawDocument<'_>, depth: u64, out: &mut ArrayBuilder<'_>) -> Result<()> {
+        bounds::check_depth(RawValue::Document(reached), 1 + self.output.parts().len())?;
         let Some(field) = &self.depth_field else {
             out.push(reached);
             return Ok(());
         };
         let depth = RawValue::Int64(i64::try_from(depth).unwrap_or(i64::MAX));
         let mut with_depth = Vec::new();
-        nested_field::set(reached, field, Some(depth), &mut with_depth);
+        nested_field::set(reached, field.parts(), Some(depth), &mut with_depth);
         let with_depth = RawDocument::new(&with_depth)?;
-        bounds::check_depth(RawValue::Document(with_depth), 1 + self.output.len())?;
+        bounds::check_depth(
+            RawValue::Document(with_depth),
+            1 + self.output.parts().len(),
+        )?;
         out.push(with_depth);
         Ok(())
     }
@@ -268,7 +270,7 @@ impl Search {
     }
 
     /// Notes a document, and asks for what it leads to; false if it was reached before.
-    fn visit(&mut self, reached: RawDocument<'_>, connect_from: &[Box<str>]) -> Result<bool> {
+    fn visit(&mut self, reached: RawDocument<'_>, connect_from: &FieldPath) -> Result<bool> {
         let id = reached.get("_id").unwrap_or(RawValue::Null);
         let (_, bytes) = self.visited.insert(id)?;
         if bytes == 0 {
@@ -276,7 +278,9 @@ impl Search {
         }
         self.held.grow(bytes)?;
         let document = RawValue::Document(reached);
-        each_at(document, connect_from, &mut |value| self.want(value))?;
+        each_at(document, connect_from.parts(), &mut |value| {
+            self.want(value)
+        })?;
         Ok(true)
     }
 
@@ -331,7 +335,7 @@ impl Running for Searching {
         let found = self.stage.find(document, upstream)?;
         let array = RawArray::from_document(RawDocument::new(&found.bytes)?);
         let output = &self.stage.output;
-        nested_field::set(document, output, Some(RawValue::Array(array)), out);
+        nested_field::set(document, output.parts(), Some(RawValue::Array(array)), out);
         self.document.empty();
         Ok(true)
     }

@@ -16,7 +16,8 @@ use super::stage::{Reads, Specification, Stage, Stages, one};
 use super::stages::collections_named;
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
-use crate::expression::{ExpressionContext, LetVariables, bounds, path::split, type_name};
+use crate::expression::{ExpressionContext, LetVariables, bounds, type_name};
+use crate::field_path::FieldPath;
 use crate::interrupts::{self, units_of};
 use crate::memory::{Charge, Counted};
 use crate::stage_memory::MEMORY_BYTES_MAX;
@@ -29,7 +30,7 @@ struct Lookup {
     pipeline: Option<SubPipeline>,
     /// Of an equality's filter, in which there are constants only.
     context: ExpressionContext,
-    output: Box<[Box<str>]>,
+    output: FieldPath,
     /// Each document is given the same.
     is_constant: bool,
 }
@@ -37,7 +38,7 @@ struct Lookup {
 /// `localField` and `foreignField`.
 #[derive(Debug)]
 struct Equality {
-    local: Box<[Box<str>]>,
+    local: FieldPath,
     foreign: Box<str>,
 }
 
@@ -151,9 +152,9 @@ impl Lookup {
         };
         let variables = options.variables.unwrap_or(RawDocument::EMPTY);
         let variables = LetVariables::parse(variables, context)?;
-        let pipeline = options.pipeline.map(|stages| {
-            SubPipeline::parse("$lookup", options.from, stages, variables, context)
-        });
+        let pipeline = options
+            .pipeline
+            .map(|stages| SubPipeline::parse("$lookup", options.from, stages, variables, context));
         let pipeline = pipeline.transpose()?;
         Ok(Lookup {
             collection: options.from.map(Box::from),
@@ -162,7 +163,7 @@ impl Lookup {
             equality,
             pipeline,
             context: context.for_sub_pipeline()?,
-            output: split(options.output.unwrap_or_default())?,
+            output: FieldPath::parse_strictly(options.output.unwrap_or_default())?,
         })
     }
 
@@ -171,7 +172,9 @@ impl Lookup {
         let equality = self.equality.as_ref();
         let filter = equality.map(|equality| equality.filter(document));
         let filter = filter.transpose()?;
-        let filter = filter.as_ref().map(|filter| RawDocument::new(&filter.bytes));
+        let filter = filter
+            .as_ref()
+            .map(|filter| RawDocument::new(&filter.bytes));
         let mut opened = self.open(document, filter.transpose()?, upstream)?;
         let (mut found, mut one) = (Counted::default(), Buffer::default());
         let mut out = ArrayBuilder::new(&mut found.bytes);
@@ -179,7 +182,7 @@ impl Lookup {
             if out.len_bytes() + result.len_bytes() > MEMORY_BYTES_MAX {
                 return Err(self.too_much());
             }
-            bounds::check_depth(RawValue::Document(result), 1 + self.output.len())?;
+            bounds::check_depth(RawValue::Document(result), 1 + self.output.parts().len())?;
             out.push(result);
             found.charge.cover(out.len_bytes())?;
         }
@@ -198,7 +201,10 @@ impl Lookup {
         match (&self.pipeline, &self.collection) {
             (Some(pipeline), _) => pipeline.open(document, filter, collections),
             (None, collection) => {
-                let (name, all) = (collection.as_deref().unwrap_or_default(), RawDocument::EMPTY);
+                let (name, all) = (
+                    collection.as_deref().unwrap_or_default(),
+                    RawDocument::EMPTY,
+                );
                 OpenPipeline::find(name, filter.unwrap_or(all), &self.context, collections)
             }
         }
@@ -216,9 +222,9 @@ impl Lookup {
 
 impl Equality {
     fn parse(local: &str, foreign: &str) -> Result<Equality> {
-        split(foreign)?;
+        FieldPath::parse_strictly(foreign)?;
         Ok(Equality {
-            local: split(local)?,
+            local: FieldPath::parse_strictly(local)?,
             foreign: foreign.into(),
         })
     }
@@ -240,9 +246,9 @@ impl Stage for Lookup {
         if let Some(collection) = &self.collection {
             options.append("from", &**collection);
         }
-        options.append("as", self.output.join(".").as_str());
+        options.append("as", self.output.as_str());
         if let Some(equality) = &self.equality {
-            options.append("localField", equality.local.join(".").as_str());
+            options.append("localField", equality.local.as_str());
             options.append("foreignField", &*equality.foreign);
         }
         if let Some(pipeline) = &self.pipeline {
@@ -261,7 +267,7 @@ impl Stage for Lookup {
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
         if let Some(equality) = &self.equality {
-            fields.insert(equality.local[0].to_string());
+            fields.insert(equality.local.first().to_owned());
         }
         let pipeline = self.pipeline.as_ref();
         match pipeline.is_none_or(|pipeline| pipeline.variables().add_fields_read(fields)) {
@@ -289,9 +295,9 @@ struct LocalValues<'a> {
 }
 
 impl<'a> LocalValues<'a> {
-    fn of(document: RawDocument<'a>, path: &[Box<str>]) -> Result<LocalValues<'a>> {
+    fn of(document: RawDocument<'a>, path: &FieldPath) -> Result<LocalValues<'a>> {
         let mut local = LocalValues::default();
-        each_at(RawValue::Document(document), path, &mut |value| {
+        each_at(RawValue::Document(document), path.parts(), &mut |value| {
             let RawValue::Array(array) = value else {
                 return local.add(value);
             };
@@ -334,7 +340,7 @@ impl Running for LookingUp {
         };
         let array = RawArray::from_document(RawDocument::new(&found.bytes)?);
         let output = &self.stage.output;
-        nested_field::set(document, output, Some(RawValue::Array(array)), out);
+        nested_field::set(document, output.parts(), Some(RawValue::Array(array)), out);
         if self.stage.is_constant {
             self.constant = Some(found);
         }

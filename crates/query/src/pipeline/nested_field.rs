@@ -2,10 +2,12 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 
+use crate::field_path::PathPart;
+
 /// The value at a path through documents only.
-pub(super) fn get<'a>(document: RawDocument<'a>, path: &[Box<str>]) -> Option<RawValue<'a>> {
+pub(super) fn get<'a>(document: RawDocument<'a>, path: &[PathPart]) -> Option<RawValue<'a>> {
     let (name, rest) = path.split_first()?;
-    let value = document.get(&**name)?;
+    let value = document.get(name.name())?;
     if rest.is_empty() {
         Some(value)
     } else {
@@ -17,7 +19,7 @@ pub(super) fn get<'a>(document: RawDocument<'a>, path: &[Box<str>]) -> Option<Ra
 /// not; or without the field for None. What stands in the way and is no document gives way to one.
 pub(super) fn set(
     document: RawDocument<'_>,
-    path: &[Box<str>],
+    path: &[PathPart],
     value: Option<RawValue<'_>>,
     out: &mut Vec<u8>,
 ) {
@@ -26,7 +28,7 @@ pub(super) fn set(
 
 fn write(
     document: RawDocument<'_>,
-    path: &[Box<str>],
+    path: &[PathPart],
     value: Option<RawValue<'_>>,
     mut out: DocumentBuilder<'_>,
 ) {
@@ -35,25 +37,27 @@ fn write(
     };
     let mut found = false;
     for element in document {
-        if element.name().as_bytes() != name.as_bytes() {
+        if element.name().as_bytes() != name.name().as_bytes() {
             out.append_element(element);
             continue;
         }
         found = true;
         let inner = element.value().as_document();
         match (rest.is_empty(), inner, value) {
-            (true, _, value) => append(&mut out, name, value),
-            (false, Some(inner), value) => write(inner, rest, value, out.document(&**name)),
+            (true, _, value) => append(&mut out, name.name(), value),
+            (false, Some(inner), value) => write(inner, rest, value, out.document(name.name())),
             (false, None, None) => {
                 out.append_element(element);
             }
-            (false, None, value) => write(RawDocument::EMPTY, rest, value, out.document(&**name)),
+            (false, None, value) => {
+                write(RawDocument::EMPTY, rest, value, out.document(name.name()));
+            }
         }
     }
     match (found, rest.is_empty(), value) {
         (true, ..) | (_, _, None) => {}
-        (false, true, value) => append(&mut out, name, value),
-        (false, false, value) => write(RawDocument::EMPTY, rest, value, out.document(&**name)),
+        (false, true, value) => append(&mut out, name.name(), value),
+        (false, false, value) => write(RawDocument::EMPTY, rest, value, out.document(name.name())),
     }
 }
 

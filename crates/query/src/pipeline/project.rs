@@ -3,10 +3,11 @@
 use quarry_bson::{RawDocument, RawValue};
 
 use super::stage::{Specification, Stages, one};
-use super::transform::{Kind, Leaf, Transform};
+use super::transform::{Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::expression::path::split;
+use crate::field_path::FieldPath;
+use crate::projection::Mode;
 
 /// The rule that `$project` gives for one path.
 enum Rule {
@@ -29,10 +30,10 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         ));
     }
     let mut rules = Vec::new();
-    collect(specification, fields, &[], &mut rules).map_err(in_project)?;
-    let kind = kind_of(&rules);
-    let leaves = leaves_of(rules, kind).map_err(in_project)?;
-    Transform::new("$project", fields.to_owned_document(), kind, leaves)
+    collect(specification, fields, None, &mut rules).map_err(in_project)?;
+    let mode = mode_of(&rules);
+    let leaves = leaves_of(rules, mode).map_err(in_project)?;
+    Transform::new("$project", fields.to_owned_document(), mode, leaves)
         .map(one)
         .map_err(in_project)
 }
@@ -53,12 +54,12 @@ fn in_project(error: Error) -> Error {
 fn collect(
     specification: Specification<'_>,
     fields: RawDocument<'_>,
-    prefix: &[Box<str>],
-    rules: &mut Vec<(Vec<Box<str>>, Rule)>,
+    prefix: Option<&FieldPath>,
+    rules: &mut Vec<(FieldPath, Rule)>,
 ) -> Result<()> {
     for element in fields {
-        let mut path = prefix.to_vec();
-        path.extend(split(element.name().as_str()?)?);
+        let path = FieldPath::parse_strictly(element.name().as_str()?)?;
+        let path = path.within(prefix)?;
         let value = element.value();
         let rule = match value {
             RawValue::Document(nested) => match nested.first() {
@@ -71,7 +72,7 @@ fn collect(
                     Rule::Compute(specification.expression(value)?)
                 }
                 Some(_) => {
-                    collect(specification, nested, &path, rules)?;
+                    collect(specification, nested, Some(&path), rules)?;
                     continue;
                 }
             },
@@ -93,58 +94,50 @@ fn collect(
     Ok(())
 }
 
-fn is_id(path: &[Box<str>]) -> bool {
-    matches!(path, [only] if **only == *"_id")
+fn is_id(path: &FieldPath) -> bool {
+    path.as_str() == "_id"
 }
 
 /// The first field other than `_id` decides; `_id` alone decides for itself.
-fn kind_of(rules: &[(Vec<Box<str>>, Rule)]) -> Kind {
+fn mode_of(rules: &[(FieldPath, Rule)]) -> Mode {
     let deciding = rules
         .iter()
         .find(|(path, _)| !is_id(path))
         .or(rules.first());
     if matches!(deciding, Some((_, Rule::Exclude))) {
-        Kind::Exclude
+        Mode::Keep
     } else {
-        Kind::Include
+        Mode::Drop
     }
 }
 
-fn leaves_of(rules: Vec<(Vec<Box<str>>, Rule)>, kind: Kind) -> Result<Vec<Leaf>> {
+fn leaves_of(rules: Vec<(FieldPath, Rule)>, mode: Mode) -> Result<Vec<Leaf>> {
     let mut leaves = Vec::new();
-    let names_id = rules.iter().any(|(path, _)| *path[0] == *"_id");
-    if kind == Kind::Include && !names_id {
+    let names_id = rules.iter().any(|(path, _)| path.first() == "_id");
+    if mode == Mode::Drop && !names_id {
         leaves.push(Leaf {
-            path: vec!["_id".into()],
+            path: FieldPath::parse("_id")?,
             computed: None,
         });
     }
     for (path, rule) in rules {
-        let dotted = || path.join(".");
-        let computed = match (rule, kind) {
-            (Rule::Compute(_), Kind::Exclude) => {
-                let text = format!(
-                    "Cannot use an expression for field {} in exclusion projection",
-                    dotted()
-                );
+        let dotted = path.as_str();
+        let computed = match (rule, mode) {
+            (Rule::Compute(_), Mode::Keep) => {
+                let text =
+                    format!("Cannot use an expression for field {dotted} in exclusion projection");
                 return Err(Error::location(31252, text));
             }
             (Rule::Compute(computed), _) => Some(computed),
-            (Rule::Include, Kind::Exclude) | (Rule::Exclude, Kind::Include) if is_id(&path) => {
+            (Rule::Include, Mode::Keep) | (Rule::Exclude, Mode::Drop) if is_id(&path) => {
                 continue;
             }
-            (Rule::Include, Kind::Exclude) => {
-                let text = format!(
-                    "Cannot do inclusion on field {} in exclusion projection",
-                    dotted()
-                );
+            (Rule::Include, Mode::Keep) => {
+                let text = format!("Cannot do inclusion on field {dotted} in exclusion projection");
                 return Err(Error::location(31253, text));
             }
-            (Rule::Exclude, Kind::Include) => {
-                let text = format!(
-                    "Cannot do exclusion on field {} in inclusion projection",
-                    dotted()
-                );
+            (Rule::Exclude, Mode::Drop) => {
+                let text = format!("Cannot do exclusion on field {dotted} in inclusion projection");
                 return Err(Error::location(31254, text));
             }
             (Rule::Include | Rule::Exclude, _) => None,

@@ -68,7 +68,11 @@ static STAGES: &[StageKind] = &[
     outside_facets(joining("$facet", facet::parse, facet::collections)),
     unsupported("$fill"),
     unsupported("$geoNear"),
-    joining("$graphLookup", graph_lookup::parse, graph_lookup::collections),
+    joining(
+        "$graphLookup",
+        graph_lookup::parse,
+        graph_lookup::collections,
+    ),
     row("$group", group::parse),
     unsupported("$indexStats"),
     row("$limit", limit::parse),
@@ -153,7 +157,10 @@ pub(super) fn check_in_facet(element: RawDocument<'_>) -> Result<()> {
     let name = element.first().and_then(|only| only.name().as_str().ok());
     match name.and_then(find) {
         Some(kind) if !kind.in_facets => {
-            let text = format!("{} is not allowed to be used within a $facet stage", kind.name);
+            let text = format!(
+                "{} is not allowed to be used within a $facet stage",
+                kind.name
+            );
             Err(Error::location(40600, text))
         }
         _ => Ok(()),

@@ -60,7 +60,10 @@ fn read<'s>(options: RawDocument<'s>) -> Result<(Option<&'s str>, Option<RawArra
             }
             (b"pipeline", value) => stages = Some(stages_of(value)?),
             _ => {
-                let text = format!("BSON field '$unionWith.{}' is an unknown field.", option.name());
+                let text = format!(
+                    "BSON field '$unionWith.{}' is an unknown field.",
+                    option.name()
+                );
                 return Err(Error::new(ErrorCode::IDL_UNKNOWN_FIELD, text));
             }
         }

@@ -3,9 +3,10 @@
 use quarry_bson::{Document, RawValue};
 
 use super::stage::{Specification, Stages, one};
-use super::transform::{Kind, Leaf, Transform};
+use super::transform::{Leaf, Transform};
 use crate::error::{Error, Result};
-use crate::expression::path::split;
+use crate::field_path::FieldPath;
+use crate::projection::Mode;
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let names: Vec<&str> = match specification.value {
@@ -30,7 +31,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let mut leaves = Vec::new();
     for name in &names {
         leaves.push(Leaf {
-            path: split(name)?.into_vec(),
+            path: FieldPath::parse_strictly(name)?,
             computed: None,
         });
     }
@@ -46,7 +47,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         )
     };
     // Explain prints the stage as the exclusion that it is.
-    Transform::new("$project", specification, Kind::Exclude, leaves)
+    Transform::new("$project", specification, Mode::Keep, leaves)
         .map(one)
         .map_err(in_unset)
 }

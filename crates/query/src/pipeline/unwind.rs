@@ -10,12 +10,13 @@ use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
-use crate::expression::{path::split, type_name};
+use crate::expression::type_name;
+use crate::field_path::FieldPath;
 
 #[derive(Debug)]
 struct Unwind {
-    path: Box<[Box<str>]>,
-    index: Option<Box<[Box<str>]>>,
+    path: FieldPath,
+    index: Option<FieldPath>,
     preserve: bool,
 }
 
@@ -86,12 +87,12 @@ impl Unwind {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let Some(index) = &self.index else {
-            nested_field::set(document, &self.path, value, out);
+            nested_field::set(document, self.path.parts(), value, out);
             return Ok(());
         };
         let unwound =
-            scratch.fill(|bytes| nested_field::set(document, &self.path, value, bytes))?;
-        nested_field::set(unwound, index, Some(position), out);
+            scratch.fill(|bytes| nested_field::set(document, self.path.parts(), value, bytes))?;
+        nested_field::set(unwound, index.parts(), Some(position), out);
         scratch.empty();
         Ok(())
     }
@@ -104,17 +105,17 @@ impl Stage for Unwind {
 
     fn explain(&self, out: &mut DocumentBuilder<'_>) {
         let mut options = out.document(self.name());
-        options.append("path", format!("${}", self.path.join(".")).as_str());
+        options.append("path", format!("${}", self.path.as_str()).as_str());
         if self.preserve {
             options.append("preserveNullAndEmptyArrays", true);
         }
         if let Some(index) = &self.index {
-            options.append("includeArrayIndex", index.join(".").as_str());
+            options.append("includeArrayIndex", index.as_str());
         }
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
-        fields.insert(self.path[0].to_string());
+        fields.insert(self.path.first().to_owned());
         Reads::Passes
     }
 
@@ -128,15 +129,15 @@ impl Stage for Unwind {
     }
 }
 
-fn parse_path(path: &str) -> Result<Box<[Box<str>]>> {
+fn parse_path(path: &str) -> Result<FieldPath> {
     let Some(fields) = path.strip_prefix('$') else {
         let text = format!("path option to $unwind stage should be prefixed with a '$': {path}");
         return Err(Error::location(28818, text));
     };
-    split(fields)
+    FieldPath::parse_strictly(fields)
 }
 
-fn parse_index(value: RawValue<'_>) -> Result<Box<[Box<str>]>> {
+fn parse_index(value: RawValue<'_>) -> Result<FieldPath> {
     let wrong = || {
         let text =
             "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got";
@@ -152,7 +153,7 @@ fn parse_index(value: RawValue<'_>) -> Result<Box<[Box<str>]>> {
         );
         return Err(Error::location(28822, text));
     }
-    split(name)
+    FieldPath::parse_strictly(name)
 }
 
 struct Unwinding {
@@ -182,7 +183,7 @@ impl Running for Unwinding {
             let Some(document) = upstream.read(&mut self.document)? else {
                 return Ok(false);
             };
-            match nested_field::get(document, &self.stage.path) {
+            match nested_field::get(document, self.stage.path.parts()) {
                 Some(RawValue::Array(array)) if !array.is_empty() => {
                     self.opened = Some(Opened::new(document, array));
                 }

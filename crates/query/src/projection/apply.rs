@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::Mode;
 use super::node::{Branch, Node};
 use crate::error::{Error, Result};
-use crate::expression::{Context, bounds};
+use crate::expression::{Context, Expression, bounds};
 use crate::interrupts;
 use crate::matcher::{MatchDetails, Matcher};
 use crate::memory::bytes_of;
@@ -32,7 +32,7 @@ impl Run<'_, '_> {
         for element in document {
             interrupts::work_on_bytes(element.as_bytes().len())?;
             let Some(place) = branch.find(element.name().as_bytes()) else {
-                if self.mode == Mode::Keep {
+                if self.mode != Mode::Drop {
                     out.append_element(element);
                 }
                 continue;
@@ -62,7 +62,11 @@ impl Run<'_, '_> {
             Node::Include => {
                 out.append_element(element);
             }
-            // Made fields come last, whatever the document has in their place.
+            // A computed field stands where the old one stood only if the old document is kept as a whole.
+            Node::Computed(expression) if self.mode == Mode::Add => {
+                self.compute(element.name().as_bytes(), expression, out)?;
+            }
+            // Other made fields come last, whatever the document has in their place.
             Node::Exclude | Node::ElemMatch(_) | Node::Computed(_) => {}
             Node::Matched => match element.value() {
                 RawValue::Array(array) if cut => {
@@ -114,7 +118,7 @@ impl Run<'_, '_> {
                     &mut out.document(element.name()),
                 )?;
             }
-            _ if self.mode == Mode::Keep => {
+            _ if self.mode != Mode::Drop => {
                 out.append_element(element);
             }
             _ => {}
@@ -150,7 +154,7 @@ impl Run<'_, '_> {
             _ if branch.makes_fields => {
                 self.document(RawDocument::EMPTY, branch, false, &mut out.document())?;
             }
-            _ if self.mode == Mode::Keep => {
+            _ if self.mode != Mode::Drop => {
                 out.push_element(member);
             }
             _ => {}
@@ -170,15 +174,9 @@ impl Run<'_, '_> {
         for ((name, node), seen) in branch.fields().zip(seen) {
             interrupts::work(1)?;
             match node {
-                Node::Computed(expression) => {
-                    let mut context = Context::new(self.root);
-                    let value = expression.evaluate(&mut context)?;
-                    if let Some(value) = value.as_raw() {
-                        bounds::check_depth(value, 1)?;
-                        bounds::check_bytes(out.len_bytes() + bytes_of(value))?;
-                        out.append(name, value);
-                    }
-                }
+                // It stands where the old one stood.
+                Node::Computed(_) if self.mode == Mode::Add && *seen => {}
+                Node::Computed(expression) => self.compute(name.as_bytes(), expression, out)?,
                 Node::ElemMatch(filter) => {
                     if let Some(RawValue::Array(array)) = document.get(name)
                         && let Some(member) = first_match(filter, array)?
@@ -191,6 +189,21 @@ impl Run<'_, '_> {
                 }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    fn compute(
+        &self,
+        name: &[u8],
+        expression: &Expression,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
+        let mut context = Context::new(self.root);
+        if let Some(value) = expression.evaluate(&mut context)?.as_raw() {
+            bounds::check_depth(value, 1)?;
+            bounds::check_bytes(out.len_bytes() + bytes_of(value))?;
+            out.append(name, value);
         }
         Ok(())
     }

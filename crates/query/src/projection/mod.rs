@@ -1,4 +1,6 @@
-//! `find`'s projections: which fields of a matching document are returned, and in what form.
+//! Projections: which fields of a document are given on, and in what form. `find`'s are parsed here; the stages `$project`,
+//! `$addFields` and `$unset` parse theirs by themselves. All of them become `Fields`, a tree of what happens to each field,
+//! and share the walk over a document with it.
 //!
 //! Keeps true: included and untouched fields are copied as bytes in the document's order; `$elemMatch` results
 //! and computed fields come after them, in the projection's order; arrays in the middle of a path are projected
@@ -9,6 +11,8 @@ mod node;
 mod parse;
 mod slice;
 
+use std::collections::BTreeSet;
+
 use quarry_bson::{DocumentBuilder, RawDocument};
 
 use crate::error::Result;
@@ -16,22 +20,82 @@ use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
 use node::Branch;
+pub(crate) use node::Node;
 
 /// A projection as it was parsed.
 #[derive(Debug)]
 pub struct Projection {
-    mode: Mode,
-    root: Branch,
+    fields: Fields,
     /// The paths that have to be read to project: None unless every leaf is a plain inclusion.
     required: Option<Vec<FieldPath>>,
     uses_matched_element: bool,
 }
 
-/// The treatment of fields that the projection does not name.
+/// What happens to each field of a document.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    mode: Mode,
+    root: Branch,
+}
+
+/// The treatment of fields that a projection does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
+    /// They are left out.
     Drop,
+    /// They stay; computed fields come last.
     Keep,
+    /// They stay, and a computed field stands where a field of its name stood.
+    Add,
+}
+
+impl Fields {
+    pub(crate) fn new(mode: Mode) -> Fields {
+        Fields {
+            mode,
+            root: Branch::default(),
+        }
+    }
+
+    /// The treatment of fields that are not named.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Says what happens to the field at a path. Fails where something was said of it, or of what is around it or within.
+    pub(crate) fn insert(&mut self, path: &FieldPath, node: Node) -> Result<()> {
+        self.root.insert(path, node)
+    }
+
+    /// Adds the top-level fields that computed fields read; false if they may read the whole document.
+    pub(crate) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> bool {
+        self.root.add_fields_read(fields)
+    }
+
+    /// The top-level fields of which something is taken from the document.
+    pub(crate) fn fields_taken(&self) -> impl Iterator<Item = &str> {
+        let named = self.root.fields();
+        named.filter_map(|(name, node)| (!node.is_made()).then_some(name))
+    }
+
+    /// Appends the document with its fields treated.
+    pub(crate) fn apply(
+        &self,
+        document: RawDocument<'_>,
+        details: &MatchDetails,
+        cuts_matched: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let run = apply::Run {
+            mode: self.mode,
+            root: document,
+            details,
+        };
+        let mut builder = DocumentBuilder::new(out);
+        run.document(document, &self.root, cuts_matched, &mut builder)?;
+        builder.finish();
+        Ok(())
+    }
 }
 
 impl Projection {
@@ -51,7 +115,7 @@ impl Projection {
 
     /// True for `{}`: documents are returned as they are.
     pub fn is_identity(&self) -> bool {
-        self.mode == Mode::Keep && self.root.is_empty()
+        self.fields.mode == Mode::Keep && self.fields.root.is_empty()
     }
 
     /// The paths that decide the result, if the result is made of their values alone: a plan that has them
@@ -76,19 +140,7 @@ impl Projection {
             out.extend_from_slice(document.as_bytes());
             return Ok(());
         }
-        let run = apply::Run {
-            mode: self.mode,
-            root: document,
-            details,
-        };
-        let mut builder = DocumentBuilder::new(out);
-        run.document(
-            document,
-            &self.root,
-            self.uses_matched_element,
-            &mut builder,
-        )?;
-        builder.finish();
-        Ok(())
+        let cuts_matched = self.uses_matched_element;
+        self.fields.apply(document, details, cuts_matched, out)
     }
 }

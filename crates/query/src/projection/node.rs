@@ -1,5 +1,7 @@
 //! The tree of a projection's fields.
 
+use std::collections::BTreeSet;
+
 use super::slice::Slice;
 use crate::error::{Error, Result};
 use crate::expression::Expression;
@@ -7,28 +9,34 @@ use crate::field_path::{FieldPath, PathPart};
 use crate::matcher::Matcher;
 use crate::name_table::NameTable;
 
+/// What happens to one field.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(crate) enum Node {
+    /// It stays.
     Include,
+    /// It is left out.
     Exclude,
     /// `array.$`: the element that the filter matched, of the first array on the path.
     Matched,
+    /// A part of the array.
     Slice(Slice),
     /// The first element that matches; at the top level only.
     ElemMatch(Matcher),
+    /// The value of an expression over the whole document.
     Computed(Expression),
+    /// Something happens to fields within it.
     Branch(Branch),
 }
 
 /// The fields named inside one document.
 #[derive(Debug, Default)]
-pub(super) struct Branch {
+pub(crate) struct Branch {
     /// In the projection's order.
     fields: NameTable<Node>,
     /// A field here or further down is made, not taken from the document.
-    pub makes_fields: bool,
+    pub(super) makes_fields: bool,
     /// The path of `array.$` leads through here.
-    pub leads_to_matched: bool,
+    pub(super) leads_to_matched: bool,
 }
 
 impl Branch {
@@ -51,6 +59,15 @@ impl Branch {
 
     pub fn node(&self, place: usize) -> &Node {
         self.fields.get(place)
+    }
+
+    /// Adds the top-level fields that computed fields read; false if they may read the whole document.
+    pub fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> bool {
+        self.fields.iter().all(|(_, node)| match node {
+            Node::Computed(expression) => expression.add_fields_read(fields),
+            Node::Branch(branch) => branch.add_fields_read(fields),
+            _ => true,
+        })
     }
 
     /// Evaluates the constant parts of computed fields, and fails where one cannot be.

@@ -5,7 +5,7 @@ use quarry_bson::{RawDocument, RawElement, RawValue};
 
 use super::node::{Branch, Node};
 use super::slice::Slice;
-use super::{Mode, Projection};
+use super::{Fields, Mode, Projection};
 use crate::error::{Error, Result};
 use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
@@ -268,19 +268,21 @@ impl Parser<'_> {
             (_, Some(_)) if names_id => {
                 return Err(Error::location(31250, "Path collision at _id"));
             }
-            (Mode::Drop, Some(false)) | (Mode::Keep, None | Some(true)) => {}
+            (Mode::Drop, Some(false)) | (Mode::Keep | Mode::Add, None | Some(true)) => {}
             (Mode::Drop, _) if names_id => {}
             (Mode::Drop, _) => {
                 self.paths.push(id.clone());
                 self.root.insert(&id, Node::Include)?;
             }
-            (Mode::Keep, Some(false)) => self.root.insert(&id, Node::Exclude)?,
+            (Mode::Keep | Mode::Add, Some(false)) => self.root.insert(&id, Node::Exclude)?,
         }
         self.root.fold()?;
         let plain = mode == Mode::Drop && !self.has_other;
         Ok(Projection {
-            mode,
-            root: self.root,
+            fields: Fields {
+                mode,
+                root: self.root,
+            },
             required: plain.then_some(self.paths),
             uses_matched_element: self.has_matched,
         })

@@ -3,7 +3,7 @@
 use quarry_bson::{RawArray, RawValue};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slice {
+pub(crate) struct Slice {
     /// From the end if negative.
     skip: i64,
     limit: u64,
