@@ -35,7 +35,7 @@ pub struct ExpressionContext {
     sub_pipeline_depth: usize,
 }
 
-/// What is known of a variable when an expression is parsed.
+/// The knowledge of a variable when an expression is parsed.
 #[derive(Debug, Clone)]
 pub(super) enum Bound {
     /// It has no value: it was bound to a field that is missing.

@@ -1,4 +1,4 @@
-//! What must hold of a document's fields if an expression is true of it, in terms that an index can answer.
+//! Finds what must hold of a document's fields if an expression is true of it, in terms that an index can answer.
 
 use quarry_bson::{RawValue, Value};
 

@@ -271,7 +271,7 @@ fn variables_of_a_command_end_at_the_bound() {
     }
 }
 
-/// What is computed where a projection is parsed is kept only where it is small.
+/// A value that is computed where a projection is parsed is kept only if it is small.
 #[test]
 fn a_projection_keeps_about_what_its_request_has() {
     let mut fields = Document::new();

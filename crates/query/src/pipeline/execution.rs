@@ -31,7 +31,7 @@ pub trait Collections {
     fn close(&mut self, read: ReadId);
 }
 
-/// What is asked of a collection: the documents that match, in this order.
+/// A request for documents of a collection: those that match, in this order.
 #[derive(Debug, Clone, Copy)]
 pub struct SubFind<'f> {
     /// The filter.
@@ -177,7 +177,7 @@ impl Upstream<'_, '_> {
         self.run.collections
     }
 
-    /// What is lent to a pipeline that a stage runs by itself, over an input of its own.
+    /// Lends the same to a pipeline that a stage runs by itself, over an input of its own.
     pub(super) fn lend<'l>(&'l mut self, input: RunInput<'l>) -> Run<'l> {
         Run {
             input,

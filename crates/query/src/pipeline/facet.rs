@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::Pipeline;
 use super::execution::{Buffer, RunInput, Running, Source, Upstream};
-use super::stage::{Reads, Specification, Stage, Stages, one};
-use super::stages::{check_in_facet, collections_named};
+use super::parsed::Pipeline;
+use super::stage::{Named, Reads, Specification, Stage, Stages, Within, one};
 use crate::error::{Error, Result};
 use crate::expression::bounds::{self, VALUE_BYTES_MAX};
 use crate::expression::type_name;
@@ -46,7 +45,8 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
             return Err(Error::failed_to_parse(text));
         }
         let stages = stages_of(name, facet.value())?;
-        pipelines.push((name.into(), Pipeline::parse(stages, &context)?));
+        let pipeline = (specification.parse_within)(stages, &context, Within::Facet)?;
+        pipelines.push((name.into(), pipeline));
     }
     Ok(one(Facet {
         specification: facets.to_owned_document(),
@@ -55,7 +55,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     }))
 }
 
-/// The stages of one facet, of which some may not stand there.
+/// The stages of one facet.
 fn stages_of<'v>(name: &str, value: RawValue<'v>) -> Result<RawArray<'v>> {
     let RawValue::Array(stages) = value else {
         let text = format!(
@@ -65,15 +65,14 @@ fn stages_of<'v>(name: &str, value: RawValue<'v>) -> Result<RawArray<'v>> {
         return Err(Error::location(40170, text));
     };
     for stage in stages {
-        let Some(stage) = stage.as_document().filter(|stage| !stage.is_empty()) else {
+        if stage.as_document().is_none_or(|stage| stage.is_empty()) {
             let text = format!(
                 "elements of arrays in $facet spec must be non-empty objects, {name} argument contained an element of type \
                  {}: {stage}",
                 type_name(stage)
             );
             return Err(Error::location(40171, text));
-        };
-        check_in_facet(stage)?;
+        }
     }
     Ok(stages)
 }
@@ -86,11 +85,11 @@ fn fields_read(pipelines: &[(Box<str>, Pipeline)]) -> Option<BTreeSet<String>> {
     Some(fields)
 }
 
-/// The collections that the pipelines of the specification name.
-pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
+/// Each facet is a pipeline.
+pub(super) fn name_collections<'v>(value: RawValue<'v>, named: &mut Named<'v>) {
     let facets = value.as_document().into_iter().flat_map(|it| it.iter());
     let pipelines = facets.filter_map(|facet| facet.value().as_array());
-    pipelines.flat_map(collections_named).collect()
+    named.pipelines.extend(pipelines);
 }
 
 impl Stage for Facet {
@@ -209,7 +208,7 @@ impl Held {
     }
 }
 
-/// What is left of the documents that are held.
+/// The rest of the documents that are held.
 struct Documents<'h> {
     left: &'h [u8],
 }

@@ -14,7 +14,7 @@ use quarry_bson::{
 use super::equality::{any_of, both, each_at};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::OpenPipeline;
 use super::value_set::ValueSet;
 use crate::error::{Error, Result};
@@ -53,11 +53,12 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     GraphLookup::new(options, specification).map(one)
 }
 
-/// The collections that the specification gives as `from`, of which the last one is read.
-pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
+/// Names each `from`: the last of several is read.
+pub(super) fn name_collections<'v>(value: RawValue<'v>, named: &mut Named<'v>) {
     let options = value.as_document().into_iter().flat_map(|it| it.iter());
     let from = options.filter(|option| option.name() == "from");
-    from.filter_map(|option| option.value().as_str()).collect()
+    let names = from.filter_map(|option| option.value().as_str());
+    named.collections.extend(names);
 }
 
 /// The options as they are given.
@@ -233,7 +234,7 @@ impl GraphLookup {
     }
 }
 
-/// What one search knows.
+/// The state of one search.
 #[derive(Default)]
 struct Search {
     /// The values asked for, and behind the first `asked` those that the next step asks for.

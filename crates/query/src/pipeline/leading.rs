@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use quarry_bson::RawDocument;
 
-use super::Pipeline;
+use super::parsed::Pipeline;
 use super::stage::{PartOfFind, Reads};
 use crate::matcher::Matcher;
 use crate::sort::SortPattern;

@@ -12,8 +12,7 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue
 use super::equality::{any_of, each_at};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Reads, Specification, Stage, Stages, one};
-use super::stages::collections_named;
+use super::stage::{Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
 use crate::expression::{ExpressionContext, LetVariables, bounds, type_name};
@@ -28,7 +27,7 @@ struct Lookup {
     collection: Option<Box<str>>,
     equality: Option<Equality>,
     pipeline: Option<SubPipeline>,
-    /// Of an equality's filter, in which there are constants only.
+    /// For an equality's filter, in which there are constants only.
     context: ExpressionContext,
     output: FieldPath,
     /// Each document is given the same.
@@ -44,20 +43,18 @@ struct Equality {
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let options = Options::read(specification.value)?;
-    Lookup::new(options, specification.context).map(one)
+    Lookup::new(options, specification).map(one)
 }
 
-/// The collections that the specification gives as `from`, of which the last one is read, and those of its pipeline.
-pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
-    let mut named = Vec::new();
+/// Names each `from`: the last of several is read.
+pub(super) fn name_collections<'v>(value: RawValue<'v>, named: &mut Named<'v>) {
     for option in value.as_document().into_iter().flat_map(|it| it.iter()) {
         match (option.name().as_bytes(), option.value()) {
-            (b"from", from) => named.extend(from.as_str()),
-            (b"pipeline", RawValue::Array(stages)) => named.extend(collections_named(stages)),
+            (b"from", from) => named.collections.extend(from.as_str()),
+            (b"pipeline", stages) => named.pipelines.extend(stages.as_array()),
             _ => {}
         }
     }
-    named
 }
 
 /// The options as they are given.
@@ -145,7 +142,8 @@ fn variables(value: RawValue<'_>) -> Result<RawDocument<'_>> {
 }
 
 impl Lookup {
-    fn new(options: Options<'_>, context: &ExpressionContext) -> Result<Lookup> {
+    fn new(options: Options<'_>, specification: Specification<'_>) -> Result<Lookup> {
+        let context = specification.context;
         let equality = match (options.local, options.foreign) {
             (Some(local), Some(foreign)) => Some(Equality::parse(local, foreign)?),
             _ => None,
@@ -154,7 +152,7 @@ impl Lookup {
         let variables = LetVariables::parse(variables, context)?;
         let pipeline = options
             .pipeline
-            .map(|stages| SubPipeline::parse("$lookup", options.from, stages, variables, context));
+            .map(|stages| SubPipeline::parse(options.from, stages, variables, specification));
         let pipeline = pipeline.transpose()?;
         Ok(Lookup {
             collection: options.from.map(Box::from),

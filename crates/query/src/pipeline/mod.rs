@@ -22,6 +22,7 @@ mod limit;
 mod lookup;
 mod match_stage;
 mod nested_field;
+mod parsed;
 mod project;
 mod replace_root;
 mod sample;
@@ -37,30 +38,23 @@ mod unset;
 mod unwind;
 mod value_set;
 
-use std::sync::Arc;
-
-use quarry_bson::{ArrayBuilder, RawArray, RawValue};
+use quarry_bson::{RawArray, RawValue};
 
 pub use documents::Documents;
 pub use execution::{
     Collections, Execution, NoCollections, ReadId, Run, Running, Source, SubFind, Upstream,
 };
 pub use leading::Leading;
+pub use parsed::Pipeline;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::collections_named;
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
+use stage::{Surroundings, Within};
 
 /// Stages in one pipeline.
 pub const STAGES_MAX: usize = 1000;
-
-/// A pipeline as it was parsed. Runs share its stages.
-#[derive(Debug)]
-pub struct Pipeline {
-    /// The stages in order.
-    pub stages: Vec<Arc<dyn Stage>>,
-}
 
 impl Pipeline {
     /// Parses the array of stages.
@@ -74,56 +68,43 @@ impl Pipeline {
         context: &ExpressionContext,
         added: &[AddedSource<'_>],
     ) -> Result<Pipeline> {
-        let mut parsed = Vec::new();
-        for stage in stages {
-            let RawValue::Document(stage) = stage else {
-                return Err(Error::type_mismatch(
-                    "Each element of the 'pipeline' array must be an object",
-                ));
-            };
-            stages::parse(stage, context, added, &mut parsed)?;
-            if parsed.len() > STAGES_MAX {
-                let text = format!("Pipeline length must be no longer than {STAGES_MAX} stages.");
-                return Err(Error::location(7_749_501, text));
-            }
-        }
-        Ok(Pipeline { stages: parsed })
+        read(stages, context, Within::Command, added)
     }
+}
 
-    /// Where the documents come from.
-    pub fn input(&self) -> Input {
-        let first = self.stages.first();
-        first.map_or(Input::Documents, |first| first.input())
-    }
+/// Parses the pipeline of a stage.
+fn parse_within(
+    stages: RawArray<'_>,
+    context: &ExpressionContext,
+    within: Within,
+) -> Result<Pipeline> {
+    read(stages, context, within, &[])
+}
 
-    /// A run of the stages from `first` on; those before were done by whoever makes the input.
-    pub fn start_at(&self, first: usize) -> Execution {
-        let stages = self.stages.get(first..).unwrap_or_default();
-        let running = stages
-            .iter()
-            .enumerate()
-            .map(|(index, stage)| Arc::clone(stage).start(&stages[index + 1..]));
-        Execution::new(running.collect())
-    }
-
-    /// Begins a run.
-    pub fn start(&self) -> Execution {
-        self.start_at(0)
-    }
-
-    /// The collections of the same database that stages read beside the input, some of them several times.
-    pub fn collections(&self) -> Vec<&str> {
-        let mut collections = Vec::new();
-        for stage in &self.stages {
-            stage.add_collections(&mut collections);
-        }
-        collections
-    }
-
-    /// Appends the stages from `first` on, as explain prints them.
-    pub fn explain(&self, first: usize, out: &mut ArrayBuilder<'_>) {
-        for stage in self.stages.get(first..).unwrap_or_default() {
-            stage.explain(&mut out.document());
+fn read(
+    stages: RawArray<'_>,
+    context: &ExpressionContext,
+    within: Within,
+    added: &[AddedSource<'_>],
+) -> Result<Pipeline> {
+    let surroundings = Surroundings {
+        context,
+        within,
+        added,
+        parse_within,
+    };
+    let mut parsed = Vec::new();
+    for stage in stages {
+        let RawValue::Document(stage) = stage else {
+            return Err(Error::type_mismatch(
+                "Each element of the 'pipeline' array must be an object",
+            ));
+        };
+        stages::parse(stage, surroundings, &mut parsed)?;
+        if parsed.len() > STAGES_MAX {
+            let text = format!("Pipeline length must be no longer than {STAGES_MAX} stages.");
+            return Err(Error::location(7_749_501, text));
         }
     }
+    Ok(Pipeline { stages: parsed })
 }

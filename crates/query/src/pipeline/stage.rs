@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::execution::Running;
+use super::parsed::Pipeline;
 use crate::error::Result;
 use crate::expression::{Expression, ExpressionContext};
 use crate::matcher::Matcher;
@@ -54,9 +55,16 @@ pub struct StageKind {
     pub in_facets: bool,
     /// Parses one element of a pipeline, which may stand for several stages.
     pub parse: fn(Specification<'_>) -> Result<Stages>,
-    /// Names the collections of the same database that a specification of the stage reads beside its input, without
-    /// parsing it. They are at least those that `Stage::add_collections` tells of what is parsed.
-    pub collections: for<'v> fn(RawValue<'v>) -> Vec<&'v str>,
+    /// Names the collections of the same database that a specification of the stage reads beside its input, and the pipelines
+    /// within it, without parsing it. They are at least those that `Stage::add_collections` tells of what is parsed.
+    pub name_collections: for<'v> fn(RawValue<'v>, &mut Named<'v>),
+}
+
+/// The collections and the pipelines that specifications name.
+#[derive(Default)]
+pub struct Named<'v> {
+    pub collections: Vec<&'v str>,
+    pub pipelines: Vec<RawArray<'v>>,
 }
 
 /// A first stage that the owner of a pipeline adds to those of the table, because only the owner can make its documents.
@@ -96,6 +104,31 @@ pub struct Specification<'s> {
     pub value: RawValue<'s>,
     /// The context that the command's expressions share.
     pub context: &'s ExpressionContext,
+    /// Parses the pipelines within the specification.
+    pub(super) parse_within: ParseWithin,
+}
+
+/// Parses a pipeline that a stage runs by itself. The table of stages cannot be named by the stages that are in it.
+pub(super) type ParseWithin = fn(RawArray<'_>, &ExpressionContext, Within) -> Result<Pipeline>;
+
+/// Where a pipeline stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Within {
+    /// It is the pipeline of a command.
+    Command,
+    /// It is one of the pipelines of `$facet`.
+    Facet,
+    /// A stage runs it over another collection.
+    Collection,
+}
+
+/// The things that all stages of one pipeline are parsed with.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'s> {
+    pub context: &'s ExpressionContext,
+    pub within: Within,
+    pub added: &'s [AddedSource<'s>],
+    pub parse_within: ParseWithin,
 }
 
 impl Specification<'_> {

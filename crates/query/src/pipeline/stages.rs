@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use super::stage::{AddedSource, Position, Specification, Stage, StageKind, Stages};
+use super::stage::{
+    Named, Position, Specification, Stage, StageKind, Stages, Surroundings, Within,
+};
 use super::{
     add_fields, count, documents, facet, graph_lookup, group, limit, lookup, match_stage, project,
     replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset, unwind,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::expression::ExpressionContext;
 use quarry_bson::{RawArray, RawDocument, RawValue};
 
 type Parse = fn(Specification<'_>) -> Result<Stages>;
-type Collections = for<'v> fn(RawValue<'v>) -> Vec<&'v str>;
+type NameCollections = for<'v> fn(RawValue<'v>, &mut Named<'v>);
 
 const fn row(name: &'static str, parse: Parse) -> StageKind {
     StageKind {
@@ -21,14 +22,14 @@ const fn row(name: &'static str, parse: Parse) -> StageKind {
         position: Position::Anywhere,
         in_facets: true,
         parse,
-        collections: no_collections,
+        name_collections: |_, _| {},
     }
 }
 
-/// A stage that reads collections beside its input, which `collections` names.
-const fn joining(name: &'static str, parse: Parse, collections: Collections) -> StageKind {
+/// A stage that reads collections beside its input, which `name_collections` names.
+const fn joining(name: &'static str, parse: Parse, name_collections: NameCollections) -> StageKind {
     StageKind {
-        collections,
+        name_collections,
         ..row(name, parse)
     }
 }
@@ -65,20 +66,20 @@ static STAGES: &[StageKind] = &[
     unsupported("$currentOp"),
     unsupported("$densify"),
     source("$documents", documents::parse),
-    outside_facets(joining("$facet", facet::parse, facet::collections)),
+    outside_facets(joining("$facet", facet::parse, facet::name_collections)),
     unsupported("$fill"),
     unsupported("$geoNear"),
     joining(
         "$graphLookup",
         graph_lookup::parse,
-        graph_lookup::collections,
+        graph_lookup::name_collections,
     ),
     row("$group", group::parse),
     unsupported("$indexStats"),
     row("$limit", limit::parse),
     unsupported("$listLocalSessions"),
     unsupported("$listSessions"),
-    joining("$lookup", lookup::parse, lookup::collections),
+    joining("$lookup", lookup::parse, lookup::name_collections),
     row("$match", match_stage::parse),
     unsupported("$merge"),
     unsupported("$out"),
@@ -95,7 +96,11 @@ static STAGES: &[StageKind] = &[
     row("$skip", skip::parse),
     row("$sort", sort_stage::parse),
     row("$sortByCount", sort_by_count::parse),
-    joining("$unionWith", union_with::parse, union_with::collections),
+    joining(
+        "$unionWith",
+        union_with::parse,
+        union_with::name_collections,
+    ),
     row("$unset", unset::parse),
     row("$unwind", unwind::parse),
     unsupported("$vectorSearch"),
@@ -104,8 +109,7 @@ static STAGES: &[StageKind] = &[
 /// Parses one element of a pipeline and appends the stages that it stands for.
 pub(super) fn parse(
     element: RawDocument<'_>,
-    context: &ExpressionContext,
-    added: &[AddedSource<'_>],
+    surroundings: Surroundings<'_>,
     stages: &mut Vec<Arc<dyn Stage>>,
 ) -> Result<()> {
     let mut elements = element.iter();
@@ -117,9 +121,11 @@ pub(super) fn parse(
     let specification = |name| Specification {
         name,
         value,
-        context,
+        context: surroundings.context,
+        parse_within: surroundings.parse_within,
     };
-    if let Some(source) = added.iter().find(|source| source.name == name) {
+    let mut added = surroundings.added.iter();
+    if let Some(source) = added.find(|source| source.name == name) {
         check_position(source.name, Position::First, stages)?;
         stages.push((source.parse)(specification(source.name))?);
         return Ok(());
@@ -128,42 +134,39 @@ pub(super) fn parse(
         let text = format!("Unrecognized pipeline stage name: '{name}'");
         return Err(Error::location(40324, text));
     };
+    if surroundings.within == Within::Facet && !kind.in_facets {
+        let text = format!("{name} is not allowed to be used within a $facet stage");
+        return Err(Error::location(40600, text));
+    }
     let parsed = (kind.parse)(specification(kind.name))?;
     check_position(kind.name, kind.position, stages)?;
     debug_assert!(
-        names_what_it_reads(kind, value, &parsed),
+        names_what_it_reads(element, &parsed),
         "{name} reads a collection that its row does not name"
     );
     stages.extend(parsed);
     Ok(())
 }
 
-/// The collections of the same database that the stages read beside their input. It does not parse: what it returns of
-/// stages that cannot be parsed means nothing, and of the others it is at least what they read.
+/// The collections of the same database that the stages, and those of the pipelines within them, read beside their input. It
+/// does not parse: what it returns of stages that cannot be parsed means nothing, and of the others it is at least what
+/// they read.
 pub fn collections_named(pipeline: RawArray<'_>) -> Vec<&str> {
-    let stages = pipeline.iter().filter_map(|stage| stage.as_document());
-    stages
-        .flat_map(|stage| stage.iter())
-        .filter_map(|element| {
-            let kind = find(element.name().as_str().ok()?)?;
-            Some((kind.collections)(element.value()))
-        })
-        .flatten()
-        .collect()
+    let mut named = Named::default();
+    named.pipelines.push(pipeline);
+    while let Some(pipeline) = named.pipelines.pop() {
+        for stage in pipeline.iter().filter_map(|stage| stage.as_document()) {
+            name_collections(stage, &mut named);
+        }
+    }
+    named.collections
 }
 
-/// Fails for a stage that may not stand in a pipeline of a `$facet`.
-pub(super) fn check_in_facet(element: RawDocument<'_>) -> Result<()> {
-    let name = element.first().and_then(|only| only.name().as_str().ok());
-    match name.and_then(find) {
-        Some(kind) if !kind.in_facets => {
-            let text = format!(
-                "{} is not allowed to be used within a $facet stage",
-                kind.name
-            );
-            Err(Error::location(40600, text))
+fn name_collections<'v>(stage: RawDocument<'v>, named: &mut Named<'v>) {
+    for element in stage {
+        if let Some(kind) = element.name().as_str().ok().and_then(find) {
+            (kind.name_collections)(element.value(), named);
         }
-        _ => Ok(()),
     }
 }
 
@@ -172,15 +175,14 @@ fn find(name: &str) -> Option<&'static StageKind> {
     STAGES.get(place)
 }
 
-fn no_collections(_: RawValue<'_>) -> Vec<&str> {
-    Vec::new()
-}
-
-fn names_what_it_reads(kind: &StageKind, value: RawValue<'_>, parsed: &Stages) -> bool {
-    let (named, mut read) = ((kind.collections)(value), Vec::new());
+fn names_what_it_reads(element: RawDocument<'_>, parsed: &Stages) -> bool {
+    let (mut named, mut read) = (Named::default(), Vec::new());
+    name_collections(element, &mut named);
     for stage in parsed {
         stage.add_collections(&mut read);
     }
+    let within = named.pipelines.iter().copied().flat_map(collections_named);
+    let named: Vec<&str> = named.collections.into_iter().chain(within).collect();
     read.iter().all(|collection| named.contains(collection))
 }
 
@@ -221,7 +223,8 @@ mod tests {
             { "$facet": { "x": [{ "$unionWith": "h" }], "y": 1, "z": [{ "$lookup": { "from": "i" } }] } },
         ] };
         let stages = pipeline.get_array("p").unwrap();
-        let named = collections_named(stages).concat();
-        assert_eq!(named, "abcdefghi");
+        let mut named = collections_named(stages);
+        named.sort_unstable();
+        assert_eq!(named.concat(), "abcdefghi");
     }
 }

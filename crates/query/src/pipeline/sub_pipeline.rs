@@ -7,9 +7,9 @@
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::equality::both;
-use super::execution::{Execution, ReadId, RunInput, SubFind, Upstream};
-use super::stage::Input;
-use super::{Collections, Pipeline};
+use super::execution::{Collections, Execution, ReadId, RunInput, SubFind, Upstream};
+use super::parsed::Pipeline;
+use super::stage::{Input, ParseWithin, Specification, Within};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{ExpressionContext, LetVariables};
@@ -29,23 +29,24 @@ pub(super) struct SubPipeline {
     context: ExpressionContext,
     /// Parsed in that context.
     checked: Pipeline,
+    parse: ParseWithin,
 }
 
 impl SubPipeline {
-    /// Parses the pipeline that the stage `owner` runs over the collection.
+    /// Parses the pipeline that the stage of this specification runs over the collection.
     pub fn parse(
-        owner: &str,
         collection: Option<&str>,
         stages: RawArray<'_>,
         variables: LetVariables,
-        surroundings: &ExpressionContext,
+        owner: Specification<'_>,
     ) -> Result<SubPipeline> {
+        let (surroundings, parse) = (owner.context, owner.parse_within);
         let mut context = surroundings.for_sub_pipeline()?;
         variables.declare(&mut context);
-        let checked = Pipeline::parse(stages, &context)?;
+        let checked = parse(stages, &context, Within::Collection)?;
         match (collection, checked.input()) {
             (Some(_), Input::Documents) | (None, Input::MadeOfNothing) => {}
-            (None, _) => return Err(no_collection(owner)),
+            (None, _) => return Err(no_collection(owner.name)),
             (Some(_), _) => {
                 let first = checked.stages.first().map_or("", |first| first.name());
                 let text = format!("'{first}' can only be run with {{aggregate: 1}}");
@@ -59,6 +60,7 @@ impl SubPipeline {
             surroundings: surroundings.share(),
             context,
             checked,
+            parse,
         })
     }
 
@@ -106,11 +108,11 @@ impl SubPipeline {
             Some(filter) => {
                 let stages = with_filter_second(stages, filter);
                 let stages = RawArray::from_document(RawDocument::new(&stages)?);
-                let pipeline = Pipeline::parse(stages, &context)?;
+                let pipeline = (self.parse)(stages, &context, Within::Collection)?;
                 self.open_parsed(&pipeline, &context, None, collections)
             }
             None => {
-                let pipeline = Pipeline::parse(stages, &context)?;
+                let pipeline = (self.parse)(stages, &context, Within::Collection)?;
                 self.open_parsed(&pipeline, &context, filter, collections)
             }
         }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::execution::{Running, Upstream};
-use super::stage::{Reads, Specification, Stage, Stages, one};
-use super::stages::collections_named;
+use super::stage::{Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -35,13 +34,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let variables = LetVariables::parse(RawDocument::EMPTY, specification.context)?;
     Ok(one(UnionWith {
         specification: specification.value.to_value(),
-        pipeline: SubPipeline::parse(
-            specification.name,
-            collection,
-            stages.unwrap_or(none),
-            variables,
-            specification.context,
-        )?,
+        pipeline: SubPipeline::parse(collection, stages.unwrap_or(none), variables, specification)?,
     }))
 }
 
@@ -71,17 +64,16 @@ fn read<'s>(options: RawDocument<'s>) -> Result<(Option<&'s str>, Option<RawArra
     Ok((collection, stages))
 }
 
-/// The collection that the specification names, and those of its pipeline.
-pub(super) fn collections(value: RawValue<'_>) -> Vec<&str> {
-    let mut named = Vec::from_iter(value.as_str());
+/// A string names the collection; of several options of one name the last one is read.
+pub(super) fn name_collections<'v>(value: RawValue<'v>, named: &mut Named<'v>) {
+    named.collections.extend(value.as_str());
     for option in value.as_document().into_iter().flat_map(|it| it.iter()) {
         match (option.name().as_bytes(), option.value()) {
-            (b"coll", collection) => named.extend(collection.as_str()),
-            (b"pipeline", RawValue::Array(stages)) => named.extend(collections_named(stages)),
+            (b"coll", collection) => named.collections.extend(collection.as_str()),
+            (b"pipeline", stages) => named.pipelines.extend(stages.as_array()),
             _ => {}
         }
     }
-    named
 }
 
 impl Stage for UnionWith {

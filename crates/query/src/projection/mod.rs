@@ -31,7 +31,7 @@ pub struct Projection {
     uses_matched_element: bool,
 }
 
-/// What happens to each field of a document.
+/// A tree that says what happens to each field of a document.
 #[derive(Debug)]
 pub(crate) struct Fields {
     mode: Mode,

@@ -9,7 +9,7 @@ use crate::field_path::{FieldPath, PathPart};
 use crate::matcher::Matcher;
 use crate::name_table::NameTable;
 
-/// What happens to one field.
+/// The fate of one field.
 #[derive(Debug)]
 pub(crate) enum Node {
     /// It stays.

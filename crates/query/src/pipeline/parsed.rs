@@ -1,0 +1,54 @@
+//! A pipeline as it was parsed: its stages, and what they are together.
+
+use std::sync::Arc;
+
+use quarry_bson::ArrayBuilder;
+
+use super::execution::Execution;
+use super::stage::{Input, Stage};
+
+/// A pipeline as it was parsed. Runs share its stages.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// The stages in order.
+    pub stages: Vec<Arc<dyn Stage>>,
+}
+
+impl Pipeline {
+    /// Where the documents come from.
+    pub fn input(&self) -> Input {
+        let first = self.stages.first();
+        first.map_or(Input::Documents, |first| first.input())
+    }
+
+    /// A run of the stages from `first` on; those before were done by whoever makes the input.
+    pub fn start_at(&self, first: usize) -> Execution {
+        let stages = self.stages.get(first..).unwrap_or_default();
+        let running = stages
+            .iter()
+            .enumerate()
+            .map(|(index, stage)| Arc::clone(stage).start(&stages[index + 1..]));
+        Execution::new(running.collect())
+    }
+
+    /// Begins a run.
+    pub fn start(&self) -> Execution {
+        self.start_at(0)
+    }
+
+    /// The collections of the same database that stages read beside the input, some of them several times.
+    pub fn collections(&self) -> Vec<&str> {
+        let mut collections = Vec::new();
+        for stage in &self.stages {
+            stage.add_collections(&mut collections);
+        }
+        collections
+    }
+
+    /// Appends the stages from `first` on, as explain prints them.
+    pub fn explain(&self, first: usize, out: &mut ArrayBuilder<'_>) {
+        for stage in self.stages.get(first..).unwrap_or_default() {
+            stage.explain(&mut out.document());
+        }
+    }
+}
