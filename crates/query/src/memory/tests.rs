@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
 use proptest::prelude::*;
-use quarry_bson::{Document, RawDocument, Value, doc, extjson};
+use quarry_bson::{Document, RawDocument, RawValue, Value, doc, extjson};
 use quarry_database::Operation;
 
 use super::OPERATION_BYTES_MAX;
