@@ -90,6 +90,43 @@ impl Error {
         Error::invalid(ErrorCode(17_280), message)
     }
 
+    /// Whether the operation may succeed when it is run again as it is: another writer was faster, or the engine had no room
+    /// for one more reader.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::WriteConflict => true,
+            Error::Storage(error) => error.is_retryable(),
+            _ => false,
+        }
+    }
+
+    /// Whether stored bytes are not what was written.
+    pub fn is_corruption(&self) -> bool {
+        match self {
+            Error::Corrupt(_) => true,
+            Error::Storage(error) => error.is_corruption(),
+            _ => false,
+        }
+    }
+
+    /// Whether nobody can say if a write has happened: nobody may be told that it failed.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Error::OutcomeUnknown(_))
+    }
+
+    /// Whether the error is the operation's own end and not one of a single document: it was killed, ran out of time, or the
+    /// outcome of what it wrote cannot be told.
+    pub fn ends_operation(&self) -> bool {
+        matches!(
+            self,
+            Error::OutcomeUnknown(_)
+                | Error::Interrupted
+                | Error::Stopped
+                | Error::MaxTimeExpired
+                | Error::ShuttingDown
+        )
+    }
+
     /// MongoDB's error number.
     pub fn code(&self) -> i32 {
         self.error_code().0

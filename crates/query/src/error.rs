@@ -1,6 +1,6 @@
-//! The errors of the language: what a client is told when its filter, update, projection, sort or expression cannot be run: MongoDB's code
-//! and a message of MongoDB's shape. Nothing is retried by looking at it; storage failures are the database
-//! crate's own errors.
+//! The errors of this crate: MongoDB's code and a message of MongoDB's shape, for a filter, update, projection, sort or
+//! expression that cannot be run. An error of the database below passes through as itself: it stands within as the cause, so
+//! that whoever handles it can ask what is to be done.
 
 use std::fmt;
 
@@ -9,13 +9,15 @@ use crate::error_code::ErrorCode;
 /// The result of everything that parses or evaluates the language.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of the language, as the client is told it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An error, as the client is told it.
+#[derive(Debug, Clone)]
 pub struct Error {
     /// MongoDB's number.
     pub code: ErrorCode,
     /// The text for the client.
     pub message: String,
+    /// The error of the database that it is; none for an error of the language.
+    cause: Option<Box<quarry_database::Error>>,
 }
 
 impl Error {
@@ -24,6 +26,7 @@ impl Error {
         Error {
             code,
             message: message.into(),
+            cause: None,
         }
     }
 
@@ -50,6 +53,48 @@ impl Error {
     /// The number as it goes over the wire.
     pub fn code(&self) -> i32 {
         self.code.0
+    }
+
+    /// The error of the database that it is.
+    pub fn cause(&self) -> Option<&quarry_database::Error> {
+        self.cause.as_deref()
+    }
+
+    /// Whether the operation may succeed when it is run again as it is.
+    pub fn is_retryable(&self) -> bool {
+        self.cause()
+            .is_some_and(quarry_database::Error::is_retryable)
+    }
+
+    /// Whether stored bytes are not what was written.
+    pub fn is_corruption(&self) -> bool {
+        self.cause()
+            .is_some_and(quarry_database::Error::is_corruption)
+    }
+
+    /// Whether nobody can say if a write has happened.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.cause()
+            .is_some_and(quarry_database::Error::is_outcome_unknown)
+    }
+}
+
+/// Errors are equal when a client cannot tell them apart.
+impl PartialEq for Error {
+    fn eq(&self, other: &Error) -> bool {
+        self.code == other.code && self.message == other.message
+    }
+}
+
+impl Eq for Error {}
+
+impl From<quarry_database::Error> for Error {
+    fn from(cause: quarry_database::Error) -> Error {
+        Error {
+            code: ErrorCode(cause.code()),
+            message: cause.to_string(),
+            cause: Some(Box::new(cause)),
+        }
     }
 }
 

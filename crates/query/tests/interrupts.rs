@@ -197,7 +197,7 @@ fn update(collection: &'static str, update: Document) -> Work {
 fn bind(variables: Document) -> Work {
     Box::new(move |_, _| {
         let mut context = quarry_query::expression::ExpressionContext::default();
-        Ok(context.bind_let(variables.as_raw())?)
+        context.bind_let(variables.as_raw())
     })
 }
 

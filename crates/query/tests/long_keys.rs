@@ -34,8 +34,8 @@ impl Fixture {
     fn index(&self, spec: Document) -> Result<()> {
         let (operation, specs) = (&self.operation, [spec]);
         self.database
-            .create_indexes(&self.namespace, &specs, operation, Level::Written)
-            .map(drop)
+            .create_indexes(&self.namespace, &specs, operation, Level::Written)?;
+        Ok(())
     }
 
     fn find(
@@ -278,8 +278,11 @@ fn a_unique_index_tells_long_keys_apart_behind_the_cut() {
         }
         let refused = fixture.insert(&[with(4, "b"), with(5, "c")]);
         assert_eq!(refused.inserted, 1);
-        let (0, Error::DuplicateKey(duplicate)) = &refused.errors[0] else {
+        let (0, refusal) = &refused.errors[0] else {
             panic!("{:?}", refused.errors);
+        };
+        let Some(Error::DuplicateKey(duplicate)) = refusal.cause() else {
+            panic!("{refusal:?}");
         };
         assert_eq!(
             duplicate.key_value,

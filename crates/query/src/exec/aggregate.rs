@@ -4,11 +4,11 @@
 use quarry_database::{Namespace, Operation, Scope};
 
 use super::collections::OtherCollections;
-use super::error::Result;
 use super::executor::Executor;
 use super::find::find;
 use super::request::{AggregateRequest, FindRequest, Over};
 use crate::error::Error;
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::pipeline::{Input, Leading, Pipeline};
@@ -44,7 +44,7 @@ pub fn aggregate(
 
 /// The collection whose documents the pipeline is over, or none where its first stage makes them.
 pub(super) fn input<'a>(over: Over<'a>, pipeline: &Pipeline) -> Result<Option<&'a Namespace>> {
-    let refused = |text: String| Err(Error::new(ErrorCode::INVALID_NAMESPACE, text).into());
+    let refused = |text: String| Err(Error::new(ErrorCode::INVALID_NAMESPACE, text));
     match (over, pipeline.input(), pipeline.stages.first()) {
         (Over::Collection(namespace), Input::Documents, _) => Ok(Some(namespace)),
         (Over::Collection(_), Input::MadeOfCollection, _)

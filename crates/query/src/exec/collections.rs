@@ -6,10 +6,10 @@
 use indexmap::IndexMap;
 use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope};
 
-use super::error::Result;
 use super::executor::Reading;
 use super::find::Parsed;
 use super::scan::Scan;
+use crate::error::Result;
 use crate::interrupts;
 use crate::pipeline::{Collections, ReadId, SubFind};
 
@@ -169,7 +169,7 @@ impl Collections for Lent<'_> {
             return Ok(false);
         };
         let snapshot = collections[*collection].snapshot.as_ref();
-        Ok(reading.next(snapshot, self.operation, out)?)
+        reading.next(snapshot, self.operation, out)
     }
 
     fn close(&mut self, read: ReadId) {

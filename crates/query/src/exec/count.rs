@@ -2,11 +2,11 @@
 
 use quarry_database::{Operation, PlanSummary, Scope};
 
-use super::error::Result;
 use super::executor::matches;
 use super::find::Parsed;
 use super::request::CountRequest;
 use super::scan::{Flow, Scan};
+use crate::error::Result;
 use crate::expression::ExpressionContext;
 
 /// Counts the documents that match.

@@ -2,9 +2,9 @@
 
 use quarry_database::{Change, Level, Operation, Scope};
 
-use super::error::Result;
 use super::modify::{Effect, Target};
 use super::request::DeleteRequest;
+use crate::error::Result;
 
 /// Removes the first document that matches, or all; says how many.
 pub fn delete(

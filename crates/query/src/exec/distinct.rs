@@ -5,11 +5,11 @@ use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue, Value};
 use quarry_database::{Operation, Scope};
 use quarry_keystring::encode_id;
 
-use super::error::Result;
 use super::executor::matches;
 use super::find::Parsed;
 use super::request::DistinctRequest;
 use super::scan::{Flow, Scan};
+use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_of};
@@ -103,7 +103,7 @@ impl Found {
         self.bytes += value.as_bytes().len();
         if self.bytes > DOCUMENT_BYTES_MAX {
             let text = "distinct too big, 16mb cap";
-            return Err(crate::Error::location(DISTINCT_TOO_BIG, text).into());
+            return Err(crate::Error::location(DISTINCT_TOO_BIG, text));
         }
         self.known.insert(self.key.clone());
         self.values.push(value);

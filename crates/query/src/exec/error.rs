@@ -1,31 +1,57 @@
-//! Query errors on their way through the database floor and back. The executor speaks the database's error: it is
-//! the one that tells a refused key and an unknown outcome apart; a query's own error keeps its code and message.
+//! Errors on their way through the functions that the database calls back.
 
+use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
-/// The result of running an operation: errors of the language come as the database's own.
-pub type Result<T> = std::result::Result<T, quarry_database::Error>;
-
-impl From<crate::Error> for quarry_database::Error {
-    fn from(error: crate::Error) -> quarry_database::Error {
-        quarry_database::Error::invalid(error.code, error.message)
+/// Carries an error out of a function that the database calls and whose errors are the database's. Nothing of it is lost: an
+/// error of the language keeps its code and message, one of the database is itself.
+pub(super) fn through_database(error: Error) -> quarry_database::Error {
+    match error.cause() {
+        Some(cause) => cause.clone(),
+        None => quarry_database::Error::invalid(error.code, error.message),
     }
 }
 
-impl From<quarry_database::Error> for crate::Error {
-    fn from(error: quarry_database::Error) -> crate::Error {
-        crate::Error::new(ErrorCode(error.code()), error.to_string())
-    }
+/// The result of reading the engine or stored bytes: bytes that are no document are damaged ones here, and no client's.
+pub(super) fn stored<T, E>(result: Result<T, E>) -> Result<T>
+where
+    quarry_database::Error: From<E>,
+{
+    result.map_err(|error| quarry_database::Error::from(error).into())
 }
 
 /// The error of an operation that would hold more than it may.
-pub(super) fn memory_exceeded(what: &str, bytes_max: usize) -> quarry_database::Error {
+pub(super) fn memory_exceeded(what: &str, bytes_max: usize) -> Error {
     let text = format!(
         "{what} exceeded its memory limit of {bytes_max} bytes, and spilling to disk is not supported"
     );
-    crate::Error::new(
+    Error::new(
         ErrorCode::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
         text,
     )
-    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_database::Error as Below;
+
+    #[test]
+    fn an_error_is_itself_on_both_sides_of_the_database() {
+        let of_language = Error::location(31_254, "no");
+        let again = Error::from(through_database(of_language.clone()));
+        assert_eq!(again, of_language);
+        for below in [Below::WriteConflict, Below::OutcomeUnknown("?".to_owned())] {
+            let error = Error::from(below.clone());
+            assert_eq!(error.is_retryable(), below.is_retryable());
+            assert_eq!(error.is_outcome_unknown(), below.is_outcome_unknown());
+            let again = through_database(error);
+            assert_eq!(
+                std::mem::discriminant(&again),
+                std::mem::discriminant(&below)
+            );
+        }
+        let damaged = stored(quarry_bson::RawDocument::new(&[1])).unwrap_err();
+        assert!(damaged.is_corruption(), "{damaged:?}");
+    }
 }

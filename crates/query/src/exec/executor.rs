@@ -11,9 +11,9 @@ use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Sc
 use quarry_timing::{Phase, phase};
 
 use super::collections::OtherCollections;
-use super::error::Result;
 use super::find::Parsed;
 use super::scan::{Flow, Scan};
+use crate::error::Result;
 use crate::expression::bounds;
 use crate::memory::Account;
 use crate::pipeline::{Execution, Run, Source};
@@ -142,16 +142,10 @@ impl Executor {
         let mut input = Pull {
             input: &mut self.input,
             operation,
-            failure: None,
         };
         let mut others = rest.others.lend(operation);
-        let outcome = rest
-            .execution
-            .next(&mut Run::new(&mut input, &mut others), out);
-        match input.failure {
-            Some(failure) => Err(failure),
-            None => Ok(outcome?),
-        }
+        let mut run = Run::new(&mut input, &mut others);
+        rest.execution.next(&mut run, out)
     }
 
     /// Takes the last document back that `next` handed out, which had `bytes` bytes: it is the next one again. False where
@@ -353,7 +347,7 @@ impl Reading {
         }
         let Some(snapshot) = snapshot else {
             let text = "a cursor was read without a snapshot".to_owned();
-            return Err(Error::QueryPlanKilled(text));
+            return Err(Error::QueryPlanKilled(text).into());
         };
         self.fill(snapshot, operation)?;
         Ok(self.ahead.take(out))
@@ -528,14 +522,14 @@ impl Reading {
             Ok(Flow::Continue)
         })?;
         let _scope = phase(Phase::Sort);
-        Ok(sorter.finish()?)
+        sorter.finish()
     }
 }
 
 /// The error of a read whose collection has gone.
-pub(super) fn dropped(namespace: &Namespace) -> Error {
+pub(super) fn dropped(namespace: &Namespace) -> crate::Error {
     let text = format!("collection dropped. UUID of {namespace} has changed");
-    Error::QueryPlanKilled(text)
+    Error::QueryPlanKilled(text).into()
 }
 
 pub(super) fn matches(parsed: &Parsed, document: RawDocument<'_>) -> Result<bool> {
@@ -543,7 +537,7 @@ pub(super) fn matches(parsed: &Parsed, document: RawDocument<'_>) -> Result<bool
         return Ok(true);
     }
     let _scope = phase(Phase::Match);
-    Ok(parsed.matcher.try_matches(document)?)
+    parsed.matcher.try_matches(document)
 }
 
 pub(super) fn project(parsed: &Parsed, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
@@ -559,21 +553,17 @@ pub(super) fn project(parsed: &Parsed, document: RawDocument<'_>, out: &mut Vec<
     };
     let start = out.len();
     projection.project(document, &details.unwrap_or_default(), out)?;
-    Ok(bounds::check_document_bytes(out.len() - start)?)
+    bounds::check_document_bytes(out.len() - start)
 }
 
-/// The input of a pipeline. Its own failure is kept as it is: a pipeline's error knows a code and a message only.
+/// The input of a pipeline.
 struct Pull<'p> {
     input: &'p mut Input,
     operation: &'p Operation,
-    failure: Option<Error>,
 }
 
 impl Source for Pull<'_> {
-    fn next(&mut self, out: &mut Vec<u8>) -> crate::Result<bool> {
-        self.input.next(self.operation, out).map_err(|error| {
-            self.failure = Some(error.clone());
-            error.into()
-        })
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        self.input.next(self.operation, out)
     }
 }

@@ -9,13 +9,13 @@ use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::{Phase, phase};
 
 use super::aggregate::{head, input};
-use super::error::Result;
 use super::executor::{Executor, Reading};
 use super::find::Parsed;
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
 };
 use super::scan::Scan;
+use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::matcher::Matcher;
 use crate::pipeline::Pipeline;

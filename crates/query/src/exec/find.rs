@@ -6,10 +6,11 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{CollectionSnapshot, Operation, PlanSummary, Scope};
 use quarry_timing::{Phase, phase};
 
-use super::error::Result;
+use super::error::stored;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
 use super::scan::Scan;
+use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::matcher::Matcher;
 use crate::planner::{Plan, Wanted, choose, choose_for_equalities};
@@ -83,12 +84,12 @@ impl Parsed {
             hint,
             shows_bounds,
         };
-        Ok(choose(
+        choose(
             &snapshot.collection,
             snapshot.index_catalog()?,
             &self.matcher,
             wanted,
-        )?)
+        )
     }
 }
 
@@ -171,7 +172,7 @@ fn by_id(
     if let Some(parsed) = parsed
         && let Some(projection) = &parsed.projection
     {
-        let document = RawDocument::new(&found)?;
+        let document = stored(RawDocument::new(&found))?;
         let details = parsed.matcher.try_match_details(document)?;
         let mut projected = Vec::new();
         projection.project(document, &details.unwrap_or_default(), &mut projected)?;
@@ -204,7 +205,7 @@ fn tailable(
             "error processing query: tailable cursor requested on non capped collection {}",
             snapshot.collection.namespace
         );
-        return Err(crate::Error::bad_value(text).into());
+        return Err(crate::Error::bad_value(text));
     }
     let is_natural = parsed
         .sort
@@ -213,8 +214,7 @@ fn tailable(
     if !is_natural {
         return Err(crate::Error::bad_value(
             "error processing query: tailable cursors cannot be used with a sort other than {$natural: 1}",
-        )
-        .into());
+        ));
     }
     let natural = quarry_bson::doc! { "$natural": 1 };
     let mut plan = match plan.access {
@@ -225,8 +225,7 @@ fn tailable(
         return Err(crate::Error::bad_value(format!(
             "error processing query: tailable cursor on {} cannot read backwards",
             request.namespace
-        ))
-        .into());
+        )));
     }
     plan.is_sorted = true;
     Ok(plan)

@@ -5,12 +5,12 @@
 use quarry_bson::{DateTime, Document, RawDocument};
 use quarry_database::{Change, Error, Level, Operation, Scope};
 
-use super::error::Result;
 use super::executor::project;
 use super::find::Parsed;
 use super::modify::Target;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
 use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
+use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::update::Update;
 
@@ -26,7 +26,7 @@ pub fn find_and_modify(
     let parsed = Parsed::parse(request.filter, request.sort, request.projection, context)?;
     if request.returns_new && parsed.uses_matched_element() {
         let text = "cannot use a positional projection and return the new document";
-        return Err(crate::Error::bad_value(text).into());
+        return Err(crate::Error::bad_value(text));
     }
     let mut update = request.update.map(Update::parse).transpose()?;
     if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
@@ -86,7 +86,7 @@ pub fn find_and_modify(
             });
         }
     }
-    Err(Error::WriteConflict)
+    Err(Error::WriteConflict.into())
 }
 
 fn shown(parsed: &Parsed, document: RawDocument<'_>) -> Result<Document> {

@@ -4,13 +4,11 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument, STORED_DEPTH_MAX};
-use quarry_database::{
-    Error, Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope,
-};
+use quarry_database::{Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope};
 
-use super::error::Result;
 use super::request::{InsertOutcome, InsertRequest};
 use crate::empty_timestamps;
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::stored_id::check_id;
 
@@ -85,7 +83,7 @@ impl Insertion<'_> {
                         positions.push(position - 1);
                     }
                     Err(error) => {
-                        self.outcome.errors.push((position - 1, error.into()));
+                        self.outcome.errors.push((position - 1, error));
                         stops = self.is_ordered;
                         if stops {
                             break;
@@ -131,18 +129,19 @@ impl Insertion<'_> {
             // In a transaction such an error ends all of it, and none of its documents stay.
             Err(error)
                 if self.outcome.inserted > 0
-                    && is_of_documents(&error)
+                    && !error.ends_operation()
                     && !self.scope.is_in_transaction() =>
             {
                 let refused = match self.is_ordered {
                     true => &positions[..1],
                     false => positions,
                 };
+                let error = crate::Error::from(error);
                 let errors = refused.iter().map(|&position| (position, error.clone()));
                 self.outcome.errors.extend(errors);
                 return Ok(!self.is_ordered);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         self.outcome.inserted += inserted.inserted;
         self.lsn = inserted.lsn.or(self.lsn);
@@ -150,7 +149,7 @@ impl Insertion<'_> {
         let errors = inserted.errors.into_iter();
         self.outcome
             .errors
-            .extend(errors.map(|(at, error)| (positions[at], error)));
+            .extend(errors.map(|(at, error)| (positions[at], error.into())));
         Ok(goes_on)
     }
 }
@@ -173,18 +172,6 @@ fn check_levels(document: RawDocument<'_>) -> crate::Result<()> {
     let text =
         format!("cannot insert document because it exceeds {STORED_DEPTH_MAX} levels of nesting");
     Err(crate::Error::new(ErrorCode::OVERFLOW, text))
-}
-
-/// An error that can be told of one document while those before it stay.
-fn is_of_documents(error: &Error) -> bool {
-    !matches!(
-        error,
-        Error::OutcomeUnknown(_)
-            | Error::Interrupted
-            | Error::Stopped
-            | Error::MaxTimeExpired
-            | Error::ShuttingDown
-    )
 }
 
 impl Staged<'_> {

@@ -20,11 +20,11 @@ mod request;
 mod scan;
 mod update;
 
+pub use crate::error::Result;
 pub use aggregate::aggregate;
 pub use count::count;
 pub use delete::delete;
 pub use distinct::distinct;
-pub use error::Result;
 pub use executor::Executor;
 pub use explain::{Explained, Verbosity, explain};
 pub use find::find;

@@ -11,10 +11,11 @@ use quarry_database::{
 };
 use quarry_timing::{Phase, phase};
 
-use super::error::Result;
+use super::error::through_database;
 use super::executor::matches;
 use super::find::{Parsed, only_id};
 use super::scan::{Flow, Purpose, Scan};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::matcher::{MatchDetails, Matcher};
@@ -48,7 +49,7 @@ pub(super) struct Totals {
     pub matched: u64,
     pub modified: u64,
     pub deleted: u64,
-    pub error: Option<Error>,
+    pub error: Option<crate::Error>,
     /// The LSN of the last commit.
     pub lsn: Option<u64>,
 }
@@ -106,7 +107,10 @@ impl<'t> Target<'t> {
     pub fn check_upsert(&self) -> Result<()> {
         if self.id.is_none() && self.parsed()?.matcher.holds_expr() {
             let text = "$expr is not allowed in the query predicate for an upsert";
-            return Err(crate::Error::new(ErrorCode::QUERY_FEATURE_NOT_ALLOWED, text).into());
+            return Err(crate::Error::new(
+                ErrorCode::QUERY_FEATURE_NOT_ALLOWED,
+                text,
+            ));
         }
         Ok(())
     }
@@ -152,7 +156,7 @@ impl<'t> Target<'t> {
                 return Ok(totals);
             }
         }
-        Err(Error::WriteConflict)
+        Err(Error::WriteConflict.into())
     }
 
     /// Changes every document that matches, each once. Where an index moves documents ahead of its scan, or shows them
@@ -177,7 +181,7 @@ impl<'t> Target<'t> {
             };
             if current.collection.ident != ident {
                 let text = format!("collection dropped. UUID of {} has changed", self.namespace);
-                return Err(Error::QueryPlanKilled(text));
+                return Err(Error::QueryPlanKilled(text).into());
             }
             if scan.is_full() && !matches!(scan.plan().access, Access::Collection) {
                 sparse = sparse_index(scan.plan());
@@ -223,7 +227,7 @@ impl<'t> Target<'t> {
         compute: &mut Compute<'_>,
         totals: &mut Totals,
     ) -> Result<()> {
-        let mut change = |_: usize, document: RawDocument<'_>, out: &mut Vec<u8>| {
+        let mut change_matching = |document: RawDocument<'_>, out: &mut Vec<u8>| {
             let details = match matcher {
                 None => MatchDetails::default(),
                 Some(matcher) => match matcher.try_match_details(document)? {
@@ -233,6 +237,9 @@ impl<'t> Target<'t> {
             };
             let _scope = phase(Phase::Splice);
             compute(document, &details, out)
+        };
+        let mut change = |_: usize, document: RawDocument<'_>, out: &mut Vec<u8>| {
+            change_matching(document, out).map_err(through_database)
         };
         let outcome = self.scope.modify_piece(
             self.operation,
@@ -251,7 +258,7 @@ impl<'t> Target<'t> {
         } = match outcome {
             // What was committed before is waited for all the same.
             Err(error) if totals.lsn.is_some() => {
-                totals.error = Some(error);
+                totals.error = Some(error.into());
                 return Ok(());
             }
             outcome => outcome?,
@@ -259,7 +266,7 @@ impl<'t> Target<'t> {
         totals.matched += matched;
         totals.modified += modified;
         totals.deleted += deleted;
-        totals.error = error;
+        totals.error = error.map(crate::Error::from);
         totals.lsn = lsn.or(totals.lsn);
         Ok(())
     }
@@ -361,7 +368,7 @@ fn is_indexed(
     let Some(ident) = index else {
         return Ok(true);
     };
-    snapshot.index_catalog()?.has_entries(ident, document)
+    Ok(snapshot.index_catalog()?.has_entries(ident, document)?)
 }
 
 impl Totals {

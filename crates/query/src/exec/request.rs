@@ -1,8 +1,9 @@
 //! Requests as commands read them from the wire, not yet parsed further, and the answers to them.
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
-use quarry_database::{Error, Namespace};
+use quarry_database::Namespace;
 
+use crate::error::Error;
 use crate::expression::ExpressionContext;
 use crate::pipeline::AddedSource;
 

@@ -17,7 +17,8 @@ use quarry_bson::RawDocument;
 use quarry_database::{CollectionSnapshot, Cursor, Index, KeyRange, Operation, index_record_key};
 use quarry_timing::{Phase, phase};
 
-use super::error::{Result, memory_exceeded};
+use super::error::{memory_exceeded, stored};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
 use crate::planner::{Access, Plan};
@@ -305,9 +306,9 @@ impl Scan {
                     self.remember(cursor.key());
                 }
                 if self.current().is_reversed {
-                    cursor.prev()?;
+                    stored(cursor.prev())?;
                 } else {
-                    cursor.next()?;
+                    stored(cursor.next())?;
                 }
             }
             if self.range + 1 < self.current().ranges.len() {
@@ -417,17 +418,17 @@ impl Scan {
             && self.has_lost(snapshot, cursor, last)?
         {
             let text = "CollectionScan died due to position in capped collection being deleted";
-            return Err(crate::Error::new(ErrorCode::CAPPED_POSITION_LOST, text).into());
+            return Err(crate::Error::new(ErrorCode::CAPPED_POSITION_LOST, text));
         }
         match (&self.last_key, self.current().is_reversed) {
-            (None, false) => cursor.seek(&range.start)?,
-            (None, true) if range.end.is_empty() => cursor.last()?,
-            (None, true) => cursor.seek_before(&range.end)?,
-            (Some(last), true) => cursor.seek_before(last)?,
+            (None, false) => stored(cursor.seek(&range.start))?,
+            (None, true) if range.end.is_empty() => stored(cursor.last())?,
+            (None, true) => stored(cursor.seek_before(&range.end))?,
+            (Some(last), true) => stored(cursor.seek_before(last))?,
             (Some(last), false) => {
-                cursor.seek(last)?;
+                stored(cursor.seek(last))?;
                 if cursor.valid() && cursor.key() == last.as_slice() {
-                    cursor.next()?;
+                    stored(cursor.next())?;
                 }
             }
         }
@@ -446,7 +447,7 @@ impl Scan {
         if snapshot.collection.is_clustered() || !is_of_records || self.purpose != Purpose::Read {
             return Ok(false);
         }
-        cursor.seek(last)?;
+        stored(cursor.seek(last))?;
         Ok(!cursor.valid() || cursor.key() != last)
     }
 
@@ -463,7 +464,7 @@ impl Scan {
             Met::TooMany => return Ok(Flow::Stop),
         }
         self.docs_examined += 1;
-        visit(cursor.key(), RawDocument::new(cursor.value())?)
+        visit(cursor.key(), stored(RawDocument::new(cursor.value()))?)
     }
 
     fn visit_entry(
@@ -491,10 +492,8 @@ impl Scan {
         let mut outcome = Ok(Flow::Continue);
         let _scope = phase(Phase::EngineRead);
         let found = snapshot.get(record, &mut |bytes| {
-            outcome = match RawDocument::new(bytes) {
-                Ok(document) => visit(record, document),
-                Err(error) => Err(error.into()),
-            };
+            let document = stored(RawDocument::new(bytes));
+            outcome = document.and_then(|document| visit(record, document));
         })?;
         self.docs_examined += u64::from(found);
         outcome

@@ -3,10 +3,10 @@
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, Value};
 use quarry_database::{Change, DuplicateKey, Error, Level, Operation, Scope};
 
-use super::error::Result;
 use super::modify::{Effect, Target, Totals};
 use super::request::{UpdateOutcome, UpdateRequest};
 use crate::error::Error as QueryError;
+use crate::error::Result;
 use crate::matcher::{MatchDetails, MatchExpression, Matcher};
 use crate::update::Update;
 
@@ -41,7 +41,7 @@ pub fn update(
     }
     if request.is_multi && update.is_replacement() {
         let text = "multi update is not supported for replacement-style update";
-        return Err(QueryError::failed_to_parse(text).into());
+        return Err(QueryError::failed_to_parse(text));
     }
     let mut apply = applying(&update);
     for _ in 0..UPSERT_ATTEMPTS_MAX {
@@ -66,7 +66,7 @@ pub fn update(
             });
         }
     }
-    Err(Error::WriteConflict)
+    Err(Error::WriteConflict.into())
 }
 
 /// Computes the updated document. `$currentDate` is the moment at which this is done, document by document; only `$$NOW` is one
@@ -112,7 +112,7 @@ pub(super) fn insert_upserted(
         {
             Ok(false)
         }
-        Some((_, error)) => Err(error),
+        Some((_, error)) => Err(error.into()),
     }
 }
 

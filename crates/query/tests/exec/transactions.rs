@@ -43,12 +43,12 @@ fn begin(fixture: &Fixture) -> Arc<Transaction> {
 
 fn commit(fixture: &Fixture, transaction: &Transaction) -> Result<Option<u64>> {
     let (database, operation) = (&fixture.database, &fixture.operation);
-    database.commit_transaction(
+    Ok(database.commit_transaction(
         transaction,
         operation,
         Level::Written,
         &quarry_storage::WriteBatch::new(),
-    )
+    )?)
 }
 
 #[derive(Clone, Debug)]

@@ -103,7 +103,10 @@ impl std::error::Error for CommandError {}
 
 impl From<quarry_query::Error> for CommandError {
     fn from(error: quarry_query::Error) -> CommandError {
-        CommandError::new(error.code, error.message)
+        match error.cause() {
+            Some(cause) => CommandError::from(cause.clone()),
+            None => CommandError::new(error.code, error.message),
+        }
     }
 }
 
@@ -130,7 +133,7 @@ impl From<quarry_database::Error> for CommandError {
             })),
             _ => None,
         };
-        let is_unanswerable = matches!(error, quarry_database::Error::OutcomeUnknown(_));
+        let is_unanswerable = error.is_outcome_unknown();
         CommandError {
             code: error.code(),
             message: error.to_string(),
