@@ -1,0 +1,461 @@
+//! Transactions: what they make, what they are refused, who waits for them, and how they end.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use quarry_bson::{Document, RawDocument, RawValue, doc};
+use quarry_database::{
+    Change, Database, Error, Level, Namespace, Operation, Options, STAGED_BYTES_MAX, Scope,
+    TRANSACTION_BYTES_MAX, Transaction,
+};
+use quarry_journal::SimulatedFiles;
+use quarry_storage::{Engine, Memory, WriteBatch};
+
+struct Fixture {
+    database: Database,
+    operation: Operation,
+}
+
+fn name(text: &str) -> Namespace {
+    Namespace::parse(text).unwrap()
+}
+
+fn fixture() -> Fixture {
+    Fixture {
+        database: Database::open_in_memory().unwrap(),
+        operation: Operation::default(),
+    }
+}
+
+impl Fixture {
+    fn begin(&self) -> Arc<Transaction> {
+        self.database.begin_transaction(&self.operation).unwrap()
+    }
+
+    fn plain(&self) -> Scope<'_> {
+        (&self.database).into()
+    }
+
+    fn in_transaction<'a>(&'a self, transaction: &'a Transaction) -> Scope<'a> {
+        Scope::in_transaction(&self.database, transaction)
+    }
+
+    fn commit(&self, transaction: &Transaction) -> Result<Option<u64>, Error> {
+        let session = WriteBatch::new();
+        (self.database).commit_transaction(transaction, &self.operation, Level::Written, &session)
+    }
+
+    fn insert(&self, scope: Scope<'_>, into: &str, document: &Document) -> Result<(), Error> {
+        let documents = [document.as_raw()];
+        let (operation, level) = (&self.operation, Level::Written);
+        let inserted = scope.insert_piece(operation, &name(into), &documents, true, level)?;
+        match inserted.errors.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there was a document, which is now `{_id: id, by: by}`.
+    fn change(&self, scope: Scope<'_>, of: &str, id: i32, by: &str) -> Result<bool, Error> {
+        let namespace = name(of);
+        let Some(collection) = scope.collection(&namespace, &self.operation)? else {
+            return Ok(false);
+        };
+        let keys = [collection.record_key(RawValue::Int32(id))];
+        let (operation, level) = (&self.operation, Level::Written);
+        let new = doc! { "_id": id, "by": by };
+        let ident = collection.ident;
+        let mut compute = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| {
+            out.extend_from_slice(new.as_bytes());
+            Ok(Change::Replace)
+        };
+        let changed =
+            scope.modify_piece(operation, &namespace, ident, &keys, level, &mut compute)?;
+        match changed.error {
+            Some(error) => Err(error),
+            None => Ok(changed.matched == 1),
+        }
+    }
+
+    /// The number of documents; none without the collection.
+    fn count(&self, scope: Scope<'_>, of: &str) -> Result<Option<u64>, Error> {
+        let collection = scope.collection(&name(of), &self.operation)?;
+        collection
+            .map(|collection| scope.count(&collection))
+            .transpose()
+    }
+}
+
+fn code(result: Result<impl Sized, Error>) -> i32 {
+    result.err().map_or(0, |error| error.code())
+}
+
+/// Calls `look` until it says so.
+fn wait_until(what: &str, mut look: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !look() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_collection_that_a_transaction_makes_is_its_own_until_the_commit() {
+    let fixture = fixture();
+    for commits in [false, true] {
+        let transaction = fixture.begin();
+        let scope = fixture.in_transaction(&transaction);
+        let specs = [
+            doc! { "key": { "u": 1 }, "unique": true },
+            doc! { "key": { "m": 1 } },
+        ];
+        let (operation, level) = (&fixture.operation, Level::Written);
+        let made = scope.create_indexes(&name("db.made"), &specs, operation, level);
+        let made = made.unwrap();
+        assert!(made.created_collection && made.after == 3);
+        fixture
+            .insert(scope, "db.made", &doc! { "_id": 1, "u": 1, "m": [1, 2] })
+            .unwrap();
+        let taken = fixture.insert(scope, "db.made", &doc! { "_id": 2, "u": 1 });
+        assert_eq!(code(taken), 11_000);
+        fixture
+            .insert(scope, "db.implied", &doc! { "_id": 1 })
+            .unwrap();
+        assert_eq!(fixture.count(scope, "db.made").unwrap(), Some(1));
+        assert_eq!(fixture.count(scope, "db.implied").unwrap(), Some(1));
+        for of in ["db.made", "db.implied"] {
+            assert_eq!(fixture.count(fixture.plain(), of).unwrap(), None);
+        }
+        assert!(fixture.database.list_databases().unwrap().is_empty());
+        if commits {
+            fixture.commit(&transaction).unwrap();
+        } else {
+            transaction.end();
+            assert_eq!(code(fixture.commit(&transaction)), 251);
+        }
+        let seen = commits.then_some(1);
+        for of in ["db.made", "db.implied"] {
+            assert_eq!(fixture.count(fixture.plain(), of).unwrap(), seen);
+        }
+    }
+    let report = fixture
+        .database
+        .validate(&name("db.made"), true, &fixture.operation);
+    assert_eq!(report.unwrap().errors, Vec::<String>::new());
+    // Idents that were given out in the transaction are not given again.
+    fixture
+        .insert(fixture.plain(), "db.later", &doc! { "_id": 1 })
+        .unwrap();
+    let idents = ["db.made", "db.implied", "db.later"].map(|of| {
+        let collection = fixture.database.collection(&name(of)).unwrap();
+        collection.unwrap().ident
+    });
+    assert!(idents[0] != idents[1] && idents[1] != idents[2]);
+}
+
+#[test]
+fn whoever_makes_a_collection_that_a_transaction_makes_waits_or_conflicts() {
+    let fixture = fixture();
+    let (first, second) = (fixture.begin(), fixture.begin());
+    let scope = fixture.in_transaction(&first);
+    fixture.insert(scope, "db.c", &doc! { "_id": 1 }).unwrap();
+    let conflict = fixture.insert(fixture.in_transaction(&second), "db.c", &doc! { "_id": 2 });
+    assert_eq!(code(conflict), 112);
+    let limited = Operation::new(Some(Instant::now() + Duration::from_millis(20)));
+    let waited = fixture
+        .database
+        .collection_or_create(&name("db.c"), &limited);
+    assert_eq!(code(waited), 50, "it waits for the transaction");
+    std::thread::scope(|threads| {
+        let (begins, has_begun) = channel();
+        let fixture = &fixture;
+        let inserts = threads.spawn(move || {
+            begins.send(()).unwrap();
+            fixture.insert(fixture.plain(), "db.c", &doc! { "_id": 3 })
+        });
+        has_begun.recv().unwrap();
+        fixture.commit(&first).unwrap();
+        inserts.join().unwrap().unwrap();
+    });
+    assert_eq!(fixture.count(fixture.plain(), "db.c").unwrap(), Some(2));
+    // Begun before the commit: the collection came after its snapshot.
+    second.end();
+    let third = fixture.begin();
+    fixture
+        .database
+        .rename_collection(
+            &name("db.c"),
+            &name("db.d"),
+            false,
+            &fixture.operation,
+            Level::Written,
+        )
+        .unwrap();
+    let scope = fixture.in_transaction(&third);
+    for of in ["db.c", "db.d"] {
+        assert_eq!(code(fixture.count(scope, of)), 246, "{of}");
+    }
+}
+
+#[test]
+fn what_mongodb_refuses_in_a_transaction_is_refused() {
+    let fixture = fixture();
+    let (operation, level) = (&fixture.operation, Level::Written);
+    let plain = fixture.plain();
+    fixture.insert(plain, "db.c", &doc! { "_id": 1 }).unwrap();
+    let capped = doc! { "capped": true, "size": 4096 };
+    plain
+        .create_collection(&name("db.capped"), capped.as_raw(), operation, level)
+        .unwrap();
+    for database in ["admin", "config", "local"] {
+        let transaction = fixture.begin();
+        let scope = fixture.in_transaction(&transaction);
+        let of = format!("{database}.c");
+        assert_eq!(code(fixture.count(scope, &of)), 263);
+        assert_eq!(code(fixture.insert(scope, &of, &doc! { "_id": 1 })), 263);
+    }
+    let refused: [&dyn Fn(Scope<'_>) -> i32; 5] = [
+        &|scope| code(fixture.insert(scope, "db.capped", &doc! { "_id": 1 })),
+        &|scope| code(fixture.insert(scope, "db.system.js", &doc! { "_id": 1 })),
+        &|scope| {
+            let options = capped.as_raw();
+            code(scope.create_collection(&name("db.more"), options, operation, level))
+        },
+        &|scope| {
+            let specs = [doc! { "key": { "a": 1 } }];
+            code(scope.create_indexes(&name("db.c"), &specs, operation, level))
+        },
+        &|scope| {
+            fixture.insert(scope, "db.new", &doc! { "_id": 1 }).unwrap();
+            let specs = [doc! { "key": { "a": 1 } }];
+            code(scope.create_indexes(&name("db.new"), &specs, operation, level))
+        },
+    ];
+    for (number, refuse) in refused.iter().enumerate() {
+        let transaction = fixture.begin();
+        assert_eq!(
+            refuse(fixture.in_transaction(&transaction)),
+            263,
+            "{number}"
+        );
+        assert_eq!(code(fixture.commit(&transaction)), 263, "{number}");
+    }
+    // What is there already is no error.
+    let transaction = fixture.begin();
+    let scope = fixture.in_transaction(&transaction);
+    let options = doc! {};
+    scope
+        .create_collection(&name("db.c"), options.as_raw(), operation, level)
+        .unwrap();
+    let id = [doc! { "key": { "_id": 1 } }];
+    scope
+        .create_indexes(&name("db.c"), &id, operation, level)
+        .unwrap();
+    let other = doc! { "validationLevel": "off" };
+    let exists = scope.create_collection(&name("db.c"), other.as_raw(), operation, level);
+    assert_eq!(code(exists), 48);
+}
+
+#[test]
+fn a_definition_waits_for_a_transaction_that_has_read_and_others_give_up_soon() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    fixture.insert(plain, "db.c", &doc! { "_id": 1 }).unwrap();
+    let transaction = fixture.begin();
+    let scope = fixture.in_transaction(&transaction);
+    assert_eq!(fixture.count(scope, "db.c").unwrap(), Some(1));
+    std::thread::scope(|threads| {
+        let database = &fixture.database;
+        let drops = threads.spawn(|| {
+            database.drop_collection(&name("db.c"), &Operation::default(), Level::Written)
+        });
+        wait_until("the drop waits for the reader", || {
+            let other = fixture.begin();
+            code(fixture.count(fixture.in_transaction(&other), "db.c")) == 24
+        });
+        assert_eq!(fixture.count(scope, "db.c").unwrap(), Some(1));
+        assert!(!drops.is_finished());
+        transaction.end();
+        assert!(drops.join().unwrap().unwrap().is_some());
+    });
+    assert_eq!(code(fixture.count(scope, "db.c")), 251);
+}
+
+#[test]
+fn a_transaction_ends_while_a_call_runs_in_it() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    fixture.insert(plain, "db.c", &doc! { "_id": 1 }).unwrap();
+    let transaction = fixture.begin();
+    let (comes, has_come) = channel();
+    let (goes_on, waits) = channel::<()>();
+    std::thread::scope(|threads| {
+        let (fixture, transaction) = (&fixture, &transaction);
+        let runs = threads.spawn(move || {
+            let scope = fixture.in_transaction(transaction);
+            let namespace = name("db.c");
+            let operation = &fixture.operation;
+            let collection = scope.collection(&namespace, operation).unwrap().unwrap();
+            let keys = [collection.record_key(RawValue::Int32(1))];
+            let mut compute = |_: usize, _: RawDocument<'_>, _: &mut Vec<u8>| {
+                comes.send(()).unwrap();
+                waits.recv().unwrap();
+                Ok(Change::Delete)
+            };
+            let (ident, level) = (collection.ident, Level::Written);
+            scope.modify_piece(operation, &namespace, ident, &keys, level, &mut compute)
+        });
+        has_come.recv().unwrap();
+        transaction.end();
+        transaction.end();
+        goes_on.send(()).unwrap();
+        assert_eq!(code(runs.join().unwrap()), 251);
+    });
+    assert!(transaction.is_ended());
+    assert!(
+        fixture.change(plain, "db.c", 1, "plain").unwrap(),
+        "the lock is free"
+    );
+    let counters = fixture.database.transaction_counters();
+    assert_eq!(
+        (counters.open, counters.aborted, counters.committed),
+        (0, 1, 0)
+    );
+}
+
+#[test]
+fn open_transactions_are_counted_with_their_age_and_bytes() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    fixture.insert(plain, "db.c", &doc! { "_id": 1 }).unwrap();
+    let (first, second) = (fixture.begin(), fixture.begin());
+    fixture
+        .change(fixture.in_transaction(&first), "db.c", 1, "first")
+        .unwrap();
+    let counters = fixture.database.transaction_counters();
+    assert_eq!((counters.open, counters.started), (2, 2));
+    assert!(first.staged_bytes() > 0 && second.staged_bytes() == 0);
+    assert_eq!(counters.staged_bytes, first.staged_bytes());
+    assert!(counters.oldest.unwrap() >= second.begun().elapsed());
+    fixture.commit(&first).unwrap();
+    fixture.commit(&second).unwrap();
+    let counters = fixture.database.transaction_counters();
+    assert_eq!(
+        (counters.open, counters.committed, counters.aborted),
+        (0, 2, 0)
+    );
+    assert_eq!((counters.staged_bytes, counters.oldest), (0, None));
+    drop(fixture.begin());
+    assert_eq!(fixture.database.transaction_counters().aborted, 1);
+    const { assert!(STAGED_BYTES_MAX > 2 * TRANSACTION_BYTES_MAX as u64) };
+}
+
+/// What a dropped database has left in a snapshot is not there, as it is not there for anybody else.
+#[test]
+fn a_collection_that_went_with_its_database_is_absent_in_a_snapshot_too() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    // More than one piece of the cleaner's.
+    for number in 0..300 {
+        fixture
+            .database
+            .collection_or_create(&name(&format!("db.c{number}")), &fixture.operation)
+            .unwrap();
+    }
+    fixture
+        .database
+        .drop_database("db", &fixture.operation, Level::Written)
+        .unwrap();
+    let transaction = fixture.begin();
+    let scope = fixture.in_transaction(&transaction);
+    for number in [0, 299] {
+        let of = format!("db.c{number}");
+        assert_eq!(fixture.count(scope, &of).unwrap(), None);
+    }
+    // Its name is free as soon as the cleaner has come by.
+    wait_until("the name is free", || {
+        let transaction = fixture.begin();
+        let scope = fixture.in_transaction(&transaction);
+        match fixture.insert(scope, "db.c299", &doc! { "_id": 1 }) {
+            Ok(()) => fixture.commit(&transaction).is_ok(),
+            Err(error) => {
+                assert_eq!(error.code(), 112);
+                false
+            }
+        }
+    });
+    assert_eq!(fixture.count(plain, "db.c299").unwrap(), Some(1));
+}
+
+/// A transaction that makes collections is one record: replay brings back all of it, and gives out no ident twice.
+#[test]
+fn what_a_transaction_makes_comes_back_whole_with_what_its_session_adds() {
+    let files = SimulatedFiles::new();
+    let engine = Arc::new(Memory::new());
+    let open = |engine: &Arc<Memory>| Fixture {
+        database: Database::open_on(
+            Arc::clone(engine) as Arc<dyn Engine>,
+            Arc::new(files.clone()),
+            Options::default(),
+        )
+        .unwrap(),
+        operation: Operation::default(),
+    };
+    let fixture = open(&engine);
+    fixture
+        .insert(fixture.plain(), "db.there", &doc! { "_id": 1 })
+        .unwrap();
+    fixture.database.close().unwrap();
+    let before = Arc::new(Memory::from_image(engine.image()));
+    let fixture = open(&engine_of(&engine));
+    let accepted = fixture.database.journal().accepted_lsn();
+    let transaction = fixture.begin();
+    let scope = fixture.in_transaction(&transaction);
+    let specs = [doc! { "key": { "m": 1 } }];
+    scope
+        .create_indexes(&name("db.made"), &specs, &fixture.operation, Level::Written)
+        .unwrap();
+    fixture
+        .insert(scope, "db.made", &doc! { "_id": 1, "m": [1, 2] })
+        .unwrap();
+    fixture.change(scope, "db.there", 1, "transaction").unwrap();
+    let mut session = WriteBatch::new();
+    let key = [0, 0x18, 7];
+    session.put(&key, b"session");
+    let committed = fixture.database.commit_transaction(
+        &transaction,
+        &fixture.operation,
+        Level::Written,
+        &session,
+    );
+    assert_eq!(committed.unwrap(), Some(accepted + 1));
+    fixture.database.close().unwrap();
+    drop(fixture);
+    let fixture = open(&before);
+    assert!(fixture.database.journal().replayed() > 0);
+    for of in ["db.made", "db.there"] {
+        assert_eq!(fixture.count(fixture.plain(), of).unwrap(), Some(1), "{of}");
+        let report = fixture
+            .database
+            .validate(&name(of), true, &fixture.operation);
+        assert_eq!(report.unwrap().errors, Vec::<String>::new());
+    }
+    let mut kept = Vec::new();
+    let mut read = |value: &[u8]| kept.extend_from_slice(value);
+    assert!(fixture.database.engine().get(&key, &mut read).unwrap());
+    assert_eq!(kept, b"session");
+    fixture
+        .insert(fixture.plain(), "db.later", &doc! { "_id": 1 })
+        .unwrap();
+    let ident = |of: &str| {
+        let collection = fixture.database.collection(&name(of)).unwrap();
+        collection.unwrap().ident
+    };
+    assert!(ident("db.later") > ident("db.made"));
+    fixture.database.close().unwrap();
+}
+
+fn engine_of(engine: &Arc<Memory>) -> Arc<Memory> {
+    Arc::new(Memory::from_image(engine.image()))
+}
