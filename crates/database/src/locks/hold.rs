@@ -16,7 +16,7 @@ use crate::operation::Operation;
 
 const SHARDS: usize = 64;
 /// A waiter looks at its operation's interrupts this often; a release wakes it at once.
-pub(crate) const INTERRUPT_TICK: Duration = Duration::from_millis(20);
+pub(crate) const INTERRUPT_TICK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 20 });
 
 #[derive(Default)]
 struct State {

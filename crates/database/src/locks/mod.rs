@@ -8,6 +8,8 @@
 
 pub(crate) mod hold;
 pub(crate) mod large_batches;
+#[cfg(test)]
+pub(crate) mod mutant;
 pub(crate) mod recent_changes;
 pub(crate) mod record_locks;
 pub(crate) mod unit_locks;
@@ -35,6 +37,8 @@ pub(crate) struct WriteLocks {
     pub recent_changes: RecentChanges,
     /// How long a unit of several pieces waits for the hold of a collection; below zero without an end.
     patience_ms: AtomicI64,
+    #[cfg(test)]
+    pub mutant: mutant::MutantCell,
 }
 
 /// MongoDB's default of `maxTransactionLockRequestTimeoutMillis`.
@@ -50,7 +54,14 @@ impl WriteLocks {
             large_batches: LargeBatches::default(),
             recent_changes: RecentChanges::default(),
             patience_ms: AtomicI64::new(PATIENCE_MS),
+            #[cfg(test)]
+            mutant: mutant::MutantCell::default(),
         }
+    }
+
+    #[cfg(test)]
+    pub fn set_mutant(&self, mutant: mutant::Mutant) {
+        self.mutant.set(mutant);
     }
 
     /// How long a unit of several pieces waits for the hold of a collection; none is without an end.

@@ -53,6 +53,10 @@ impl OpenSnapshot {
 
     /// Whether somebody has changed a key since the snapshot. The caller has locked it.
     pub fn is_changed(&self, hash: u64) -> bool {
+        #[cfg(test)]
+        if (self.tables.mutant).is(crate::locks::mutant::Mutant::IgnoresChanges) {
+            return false;
+        }
         self.tables.recent_changes.is_changed_since(hash, self.lsn)
     }
 }

@@ -9,6 +9,8 @@ pub(crate) mod duplicate;
 #[cfg(test)]
 mod hostile_keys;
 mod insert;
+#[cfg(test)]
+mod isolation;
 mod modified_keys;
 mod modify;
 mod open_transactions;
@@ -37,6 +39,8 @@ use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::locks::WriteLocks;
 use crate::locks::large_batches::Admitted;
+#[cfg(test)]
+use crate::locks::mutant::Mutant;
 use crate::operation::Operation;
 use crate::snapshot::reads::Reads;
 
@@ -73,6 +77,8 @@ pub struct Writer {
     record_ids: Mutex<FxHashMap<Ident, u64>>,
     keeps_locks_over_sync: bool,
     transactions: Arc<OpenTransactions>,
+    #[cfg(test)]
+    begun_before: Mutex<Option<WriteUnit>>,
 }
 
 impl Writer {
@@ -82,6 +88,8 @@ impl Writer {
             record_ids: Mutex::default(),
             keeps_locks_over_sync,
             transactions: Arc::default(),
+            #[cfg(test)]
+            begun_before: Mutex::default(),
         }
     }
 
@@ -181,6 +189,16 @@ impl Writer {
         // Not above what the snapshot has.
         let lsn = self.parts.commits.path().applied_lsn();
         let unit = self.begin(operation, UnitReads::Snapshot)?;
+        #[cfg(test)]
+        let unit = match unit.unit.locks.is_mutant(Mutant::ReadsOldSnapshot) {
+            true => self.begun_before.lock().replace(unit),
+            false => Some(unit),
+        };
+        #[cfg(test)]
+        let unit = match unit {
+            Some(unit) => unit,
+            None => self.begin(operation, UnitReads::Snapshot)?,
+        };
         Ok(Transaction::new(unit, lsn, &self.transactions))
     }
 
@@ -214,6 +232,10 @@ impl Writer {
         let Some(mut whole) = unit.take_whole() else {
             return Ok(None);
         };
+        #[cfg(test)]
+        if unit.unit.locks.is_mutant(Mutant::LosesTheLast) {
+            whole.batch = without_the_last(&whole.batch);
+        }
         whole.batch.append(session);
         let deltas: SmallVec<[Delta<'_>; 2]> = whole.tallies.iter().map(Tally::delta).collect();
         let header = Header {
@@ -264,4 +286,16 @@ impl Writer {
         self.commit_piece(Level::Written, collection, piece, Until::Applied)
             .map(drop)
     }
+}
+
+#[cfg(test)]
+fn without_the_last(batch: &WriteBatch) -> WriteBatch {
+    let mut shorter = WriteBatch::new();
+    for op in batch.iter().take(batch.iter().count() - 1) {
+        match op {
+            quarry_storage::Op::Put(key, value) => shorter.put(key, value),
+            quarry_storage::Op::Delete(key) => shorter.delete(key),
+        }
+    }
+    shorter
 }

@@ -41,6 +41,8 @@ use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
+#[cfg(test)]
+use crate::locks::mutant::Mutant;
 use crate::locks::recent_changes::OpenSnapshot;
 use crate::locks::record_locks::lock_hash;
 use crate::locks::unit_locks::UnitLocks;
@@ -370,6 +372,14 @@ impl WriteUnit {
 
     /// The state that reads of the unit see from now until it stages something more: the one beneath, and its own writes.
     pub(super) fn state(&mut self, reads: &Reads) -> Result<(ReadSnapshot, Overlay)> {
+        #[cfg(test)]
+        if self.unit.locks.is_mutant(Mutant::ReadsLatest) {
+            return Ok((reads.snapshot()?, self.own().overlay.clone()));
+        }
+        #[cfg(test)]
+        if self.unit.locks.is_mutant(Mutant::ForgetsOwnWrites) {
+            return Ok((reads.snapshot()?, Overlay::default()));
+        }
         let own = self.own_mut();
         let beneath = match &mut own.snapshot {
             Some((snapshot, _)) => snapshot.share()?,
