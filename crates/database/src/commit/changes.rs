@@ -101,6 +101,12 @@ struct StagedChange {
 }
 
 impl Changes {
+    /// About the bytes that the record has for these changes, beside its batch.
+    pub fn bytes_len(&self) -> usize {
+        const CHANGE_BYTES: usize = 16;
+        self.details.len() + self.staged.len() * CHANGE_BYTES
+    }
+
     /// Adds a change whose put or delete has that position among its like.
     #[inline]
     pub fn push(&mut self, kind: ChangeKind, position: usize) {

@@ -23,7 +23,7 @@ pub struct CollectionSnapshot {
     pub collection: Arc<Collection>,
     catalog: Arc<Catalog>,
     snapshot: ReadSnapshot,
-    /// What the transaction that reads has staged; none outside of one.
+    /// The staged writes of the transaction that reads; none outside of one.
     staged: Option<Overlay>,
 }
 

@@ -49,9 +49,12 @@ use crate::locks::unit_locks::UnitLocks;
 use crate::operation::Operation;
 use crate::snapshot::reads::{ReadSnapshot, Reads};
 
-/// The bytes that a transaction may stage, keys and values together. The journal takes records of 256 MiB: the rest is for
-/// what a record says beside its batch.
+/// The bytes that a transaction may stage: keys, values, and what its record says of the changes. The journal takes records
+/// of 256 MiB.
 pub const TRANSACTION_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 240 << 20 };
+
+/// The collections that a transaction may write to: a record numbers them in two bytes.
+const COLLECTIONS_MAX: usize = if cfg!(test) { 4 } else { 1 << 16 };
 
 /// The changes that one piece of one collection will commit. Deletes come before puts.
 #[derive(Default)]
@@ -485,12 +488,18 @@ impl OwnWrites {
         if piece.deletes.is_empty() && piece.puts.is_empty() {
             return Ok(());
         }
-        self.grow(piece.deletes.bytes_len() + piece.puts.bytes_len())?;
+        let bytes = piece.deletes.bytes_len() + piece.puts.bytes_len();
+        self.grow(bytes + piece.changes.bytes_len())?;
         self.overlay.extend(&piece.deletes);
         self.overlay.extend(&piece.puts);
         let ident = collection.ident;
         let number = match self.tallies.iter().position(|tally| tally.ident == ident) {
             Some(number) => number,
+            None if self.tallies.len() == COLLECTIONS_MAX => {
+                let message =
+                    format!("a transaction writes to at most {COLLECTIONS_MAX} collections");
+                return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
+            }
             None => {
                 self.tallies.push(Tally {
                     namespace: collection.namespace.clone(),
@@ -715,5 +724,22 @@ mod tests {
         let committed = database.commit(unit, &operation, Level::Written);
         assert_eq!(committed.unwrap_err().code(), 257);
         assert!(database.collection(&namespace).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_collections_of_a_unit_are_bounded() {
+        let database = Database::open_in_memory().unwrap();
+        let operation = Operation::default();
+        let mut unit = database.begin(&operation, UnitReads::Latest).unwrap();
+        let document = doc! { "_id": 1 };
+        let documents = [document.as_raw()];
+        let mut insert = |number: usize| {
+            let namespace = Namespace::parse(&format!("db.c{number}")).unwrap();
+            database.insert_in(&mut unit, &operation, &namespace, &documents, true)
+        };
+        for number in 0..COLLECTIONS_MAX {
+            insert(number).unwrap();
+        }
+        assert_eq!(insert(COLLECTIONS_MAX).unwrap_err().code(), 257);
     }
 }

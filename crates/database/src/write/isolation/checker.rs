@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was done, and the lists as they were in the end.
+/// The transactions and statements of all clients, and the lists as they were in the end.
 pub struct History {
     pub done: Vec<Recorded>,
     pub lists: BTreeMap<i32, Vec<i64>>,
@@ -31,7 +31,7 @@ pub enum Action {
     Read(i32, Vec<i64>),
 }
 
-/// What was found; nothing in a history that is isolated.
+/// Tells the anomalies of a history; there are none in one that is isolated.
 pub fn check(history: &History) -> Vec<String> {
     let mut checker = Checker::new(history);
     checker.check_lists();
@@ -95,7 +95,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// What one of the history has read is a version of the list, and its own appends behind it.
+    /// Each list that one of the history has read must be a version of the list, and its own appends behind it.
     fn check_reads(&mut self, number: usize) {
         let history = self.history;
         let done = &history.done[number];
