@@ -30,11 +30,11 @@ stop_server() {
 
 trap 'stop_server; rm -rf -- "$scratch"' EXIT
 
-# Starts a server over a fresh directory and sets QUARRY_URI.
+# Starts a server over a fresh directory and sets QUARRY_URI: `start_server ENGINE [FLAG...]`.
 start_server() {
     local engine=$1 directory=$scratch/$1-$RANDOM
     mkdir -p "$directory"
-    "$QUARRY" serve --dbpath "$directory" --engine "$engine" --port 0 --adminPort off \
+    "$QUARRY" serve --dbpath "$directory" --engine "$engine" --port 0 --adminPort off "${@:2}" \
         </dev/null >"$directory.log" 2>&1 &
     server_pid=$!
     for _ in $(seq 1 1500); do
@@ -76,13 +76,30 @@ run_pytest() {
     settle "$suite" "$(count passed "$log")" "$failed"
 }
 
+# The servers that Node and mongosh meet: a standalone of each engine, and a set of one.
+identities() {
+    local engine
+    for engine in ${QUARRY_ENGINES//,/ }; do echo "$engine"; done
+    echo set
+}
+
+# Starts one of `identities`.
+start_identity() {
+    case $1 in
+        set) start_server "${QUARRY_ENGINES%%,*}" --replSet rs0 && QUARRY_URI+="?retryWrites=false" ;;
+        *) start_server "$1" ;;
+    esac
+}
+
 run_node() {
-    local engine passed=0 failed=0 log
-    for engine in ${QUARRY_ENGINES//,/ }; do
+    local engine passed=0 failed=0 log script
+    for engine in $(identities); do
         log=$scratch/node-$engine.log
         echo "    node on $engine"
-        if start_server "$engine"; then
-            "$(<"$DRIVERS_DIR/node-path")" --test --test-reporter=tap "$here/crud.test.mjs" >"$log" 2>&1 || true
+        script=crud.test.mjs
+        [[ $engine != set ]] || script=set.test.mjs
+        if start_identity "$engine"; then
+            "$(<"$DRIVERS_DIR/node-path")" --test --test-reporter=tap "$here/$script" >"$log" 2>&1 || true
             grep -aE '^ *not ok|error:|code:' "$log" | head -n 40 || true
             passed=$((passed + $(awk '/^# pass/ { print $3 }' "$log")))
             failed=$((failed + $(awk '/^# fail/ { print $3 }' "$log")))
@@ -95,15 +112,17 @@ run_node() {
 }
 
 run_mongosh() {
-    local engine passed=0 failed=0 log
+    local engine passed=0 failed=0 log script
     mkdir -p "$scratch/home"
-    for engine in ${QUARRY_ENGINES//,/ }; do
+    for engine in $(identities); do
         log=$scratch/mongosh-$engine.log
         echo "    mongosh on $engine"
+        script=tour.mongosh.js
+        [[ $engine != set ]] || script=set.mongosh.js
         local ended=0
-        if start_server "$engine"; then
+        if start_identity "$engine"; then
             HOME="$scratch/home" timeout 180 "$(<"$DRIVERS_DIR/node-path")" "$QUARRY_NODE_MODULES/mongosh/bin/mongosh.js" --quiet --norc \
-                "$QUARRY_URI" --file "$here/tour.mongosh.js" >"$log" 2>&1 </dev/null || ended=$?
+                "$QUARRY_URI" --file "$here/$script" >"$log" 2>&1 </dev/null || ended=$?
             grep -aE '^(ok|FAILED|mongosh:)' "$log" || tail -n 20 "$log"
             passed=$((passed + $(grep -acE '^ok ' "$log" || true)))
             failed=$((failed + $(grep -acE '^FAILED ' "$log" || true)))

@@ -13,6 +13,9 @@ def validate_everything(port):
 
 def validate_database(connection, database):
     for name in collection_names(connection, database):
+        if (database, name) == ("local", "oplog.rs"):
+            # A view of the journal, in a set.
+            continue
         result = connection.run({"validate": name, "full": True}, database)
         found = {key: result.get(key) for key in ("valid", "errors", "warnings")}
         assert result["valid"] is True and result["errors"] == [], f"{database}.{name}: {found}"

@@ -155,6 +155,8 @@ impl ErrorCode {
     pub const CALLBACK_CANCELED: Self = Self(90);
     /// `ShutdownInProgress`.
     pub const SHUTDOWN_IN_PROGRESS: Self = Self(91);
+    /// `InvalidReplicaSetConfig`.
+    pub const INVALID_REPLICA_SET_CONFIG: Self = Self(93);
     /// `NotYetInitialized`.
     pub const NOT_YET_INITIALIZED: Self = Self(94);
     /// `OperationFailed`.
@@ -167,6 +169,8 @@ impl ErrorCode {
     pub const UNSATISFIABLE_WRITE_CONCERN: Self = Self(100);
     /// `OutdatedClient`.
     pub const OUTDATED_CLIENT: Self = Self(101);
+    /// `NewReplicaSetConfigurationIncompatible`.
+    pub const NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE: Self = Self(103);
     /// `LockFailed`.
     pub const LOCK_FAILED: Self = Self(107);
     /// `ConfigurationInProgress`.
@@ -265,6 +269,8 @@ impl ErrorCode {
     pub const CANNOT_BUILD_INDEX_KEYS: Self = Self(201);
     /// `TimeProofMismatch`.
     pub const TIME_PROOF_MISMATCH: Self = Self(204);
+    /// `ClusterTimeFailsRateLimiter`.
+    pub const CLUSTER_TIME_FAILS_RATE_LIMITER: Self = Self(205);
     /// `NoSuchSession`.
     pub const NO_SUCH_SESSION: Self = Self(206);
     /// `InvalidUUID`.
@@ -556,12 +562,14 @@ impl ErrorCode {
             89 => "NetworkTimeout",
             90 => "CallbackCanceled",
             91 => "ShutdownInProgress",
+            93 => "InvalidReplicaSetConfig",
             94 => "NotYetInitialized",
             96 => "OperationFailed",
             97 => "NoProjectionFound",
             98 => "DBPathInUse",
             100 => "UnsatisfiableWriteConcern",
             101 => "OutdatedClient",
+            103 => "NewReplicaSetConfigurationIncompatible",
             107 => "LockFailed",
             109 => "ConfigurationInProgress",
             111 => "NotExactValueField",
@@ -611,6 +619,7 @@ impl ErrorCode {
             197 => "InvalidIndexSpecificationOption",
             201 => "CannotBuildIndexKeys",
             204 => "TimeProofMismatch",
+            205 => "ClusterTimeFailsRateLimiter",
             206 => "NoSuchSession",
             207 => "InvalidUUID",
             208 => "TooManyLocks",

@@ -14,6 +14,7 @@ mod dispatch;
 mod net;
 mod observe;
 mod process;
+mod replication;
 mod server;
 mod sessions;
 mod threads;

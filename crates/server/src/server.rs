@@ -9,6 +9,7 @@ use quarry_database::{Database, Scope};
 use quarry_storage::Engine;
 
 use crate::data::Data;
+use crate::dispatch::fail_points::FailPoints;
 use crate::net::connections::Connections;
 use crate::net::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
 use crate::observe::counters::Counters;
@@ -17,6 +18,7 @@ use crate::observe::slow_operations::SlowOperations;
 use crate::process::config::Config;
 use crate::process::parameters::Parameters;
 use crate::process::shutdown::Shutdown;
+use crate::replication::replica_set::ReplicaSet;
 use crate::sessions::cursors::Cursors;
 use crate::sessions::session::Sessions;
 
@@ -25,6 +27,9 @@ pub struct Server {
     pub parameters: Parameters,
     pub engine: Arc<dyn Engine>,
     pub database: Database,
+    /// The set that the server is the only member of; a standalone has none.
+    pub replica_set: Option<ReplicaSet>,
+    pub fail_points: FailPoints,
     pub connections: Connections,
     pub sessions: Sessions,
     pub cursors: Cursors,
@@ -45,6 +50,7 @@ impl Server {
         parameters: Parameters,
         engine: Arc<dyn Engine>,
         database: Database,
+        replica_set: Option<ReplicaSet>,
         shutdown: Arc<Shutdown>,
     ) -> Server {
         Server {
@@ -52,6 +58,8 @@ impl Server {
             parameters,
             engine,
             database,
+            replica_set,
+            fail_points: FailPoints::default(),
             connections: Connections::default(),
             sessions: Sessions::default(),
             cursors: Cursors::default(),
@@ -69,11 +77,21 @@ impl Server {
     /// A server with default options that keeps its data in memory and listens nowhere.
     #[cfg(test)]
     pub fn in_memory() -> Server {
+        Server::in_memory_with(&[])
+    }
+
+    /// Like `in_memory`, with further flags of `quarry serve`.
+    #[cfg(test)]
+    pub fn in_memory_with(flags: &[&str]) -> Server {
         use clap::Parser;
 
         use crate::process::config::{Command, CommandLine};
 
-        let line = CommandLine::parse_from(["quarry", "serve", "--engine", "memory"]);
+        let line = CommandLine::parse_from(
+            ["quarry", "serve", "--engine", "memory"]
+                .iter()
+                .chain(flags),
+        );
         let Command::Serve(options) = line.command else {
             unreachable!("the line says `serve`")
         };
@@ -81,7 +99,18 @@ impl Server {
         let parameters = Parameters::new(&config).unwrap();
         let engine = Arc::new(quarry_storage::Memory::new());
         let database = Database::open_in_memory().unwrap();
-        Server::new(config, parameters, engine, database, Arc::default())
+        let replica_set = config
+            .replica_set
+            .as_ref()
+            .map(|set| ReplicaSet::open(&set.name, set.advertised.as_ref(), &database).unwrap());
+        Server::new(
+            config,
+            parameters,
+            engine,
+            database,
+            replica_set,
+            Arc::default(),
+        )
     }
 
     /// The part that reads and writes documents.

@@ -12,7 +12,7 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::writes;
+use crate::commands::{oplog, writes};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -101,6 +101,12 @@ pub fn with_request<T>(
         CommandError::type_mismatch("'pipeline' option must be specified as an array")
     })?;
     let namespace = namespace(invocation, body)?;
+    if let Some(namespace) = &namespace
+        && oplog::is_view(invocation, namespace.collection())
+        && !is_first_stage(pipeline, "$collStats")
+    {
+        return oplog::aggregate(invocation, pipeline, answer);
+    }
     let context = writes::context_of(COMMAND.name, body)?;
     let current_op = |specification: Specification<'_>| {
         let documents = operations(invocation, pipeline, specification)?;
@@ -158,7 +164,10 @@ fn stats(
         let message = "{aggregate: 1} is not valid for '$collStats'; a collection is required.";
         return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
     };
-    let stats = invocation.server.database.coll_stats(namespace)?;
+    let stats = match oplog::is_view(invocation, namespace.collection()) {
+        true => Some(oplog::stats(invocation)),
+        false => invocation.server.database.coll_stats(namespace)?,
+    };
     let mut document = Document::new();
     document.append("ns", namespace.as_str());
     document.append(
@@ -191,6 +200,11 @@ fn stats(
         }
     }
     Ok(document)
+}
+
+fn is_first_stage(pipeline: RawArray<'_>, name: &str) -> bool {
+    let first = pipeline.get(0).and_then(|stage| stage.as_document());
+    first.is_some_and(|stage| stage.sole_element(name).is_some())
 }
 
 fn check_listed(bytes: usize) -> Result<()> {

@@ -21,7 +21,10 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let scale = scale(invocation.get("scale"))?;
-    let stats = invocation.server.database.coll_stats(&namespace)?;
+    let stats = match super::oplog::is_view(invocation, namespace.collection()) {
+        true => Some(super::oplog::stats(invocation)),
+        false => invocation.server.database.coll_stats(&namespace)?,
+    };
     reply.append("ns", namespace.as_str());
     append(stats.as_ref(), scale, reply);
     Ok(())

@@ -6,7 +6,7 @@ use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use crate::commands::first_batch::{FIRST_BATCH_DOCUMENTS, FirstBatch, answer};
-use crate::commands::writes;
+use crate::commands::{oplog, writes};
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -58,10 +58,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
     let (request, options) = parse(&namespace, &context, invocation.body)?;
-    let source = invocation
-        .server
-        .data()
-        .find(invocation.operation, request)?;
+    let source = if oplog::is_view(invocation, namespace.collection()) {
+        oplog::find(invocation, &request)?
+    } else {
+        invocation
+            .server
+            .data()
+            .find(invocation.operation, request)?
+    };
     let mut cursor = ClientCursor::new(
         namespace.as_str().to_owned(),
         invocation.generic.session,

@@ -35,6 +35,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         i64::try_from(config.connections_max).unwrap_or(i64::MAX),
     );
     net.finish();
+    if let Some(set) = &config.replica_set {
+        let mut replication = parsed.document("replication");
+        replication.append("replSet", set.name.as_str());
+        if let Some(address) = &set.advertised {
+            replication.append("advertise", address.as_str());
+        }
+        replication.finish();
+    }
     let mut storage = parsed.document("storage");
     storage.append("dbPath", &*config.data_directory.to_string_lossy());
     storage.append("engine", config.engine.as_str());

@@ -9,6 +9,7 @@ use quarry_timing::OperationKind;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fail_points;
 use crate::dispatch::privilege::Requires;
 use crate::observe::counters::Counter;
 use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
@@ -66,6 +67,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         invocation.generic.session,
         invocation.operation,
     )?;
+    fail_points::meet(fail_points::FAIL_GET_MORE, invocation)?;
     if invocation.generic.max_time.is_some() && !cursor.is_await_data {
         cursor.put_back();
         return Err(CommandError::bad_value(

@@ -1,17 +1,20 @@
-//! `hello` and `isMaster`: who the server is: a standalone that takes writes.
+//! `hello` and `isMaster`: who the server is: a standalone that takes writes, or the primary of a set of one.
 //!
 //! A client that names the topology it knows waits here until that changes, which on a standalone it never does, or
-//! until `maxAwaitTimeMS`; with exhaust, replies keep coming at that interval.
+//! until `maxAwaitTimeMS`; with exhaust, replies keep coming at that interval, and at once with a change. A set that
+//! stops tells so, that its clients need not wait for a connection to fail.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use quarry_bson::{DateTime, DocumentBuilder, ElementType, RawDocument, RawValue};
+use quarry_bson::{DateTime, Document, DocumentBuilder, ElementType, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
 use crate::observe::log;
+use crate::server::Server;
 use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
 /// Documents of one write command.
@@ -57,17 +60,28 @@ fn run(
     if let Some(known) = invocation.document("topologyVersion")? {
         await_change(invocation, known)?;
     }
+    let server = invocation.server;
+    if server.replica_set.is_some() && server.shutdown.is_requested() {
+        return Err(stopping(server));
+    }
     if invocation
         .get("helloOk")
         .is_some_and(|value| value.is_truthy())
     {
         reply.append("helloOk", true);
     }
-    reply.append(primary, true);
-    let mut version = reply.document("topologyVersion");
-    version.append("processId", invocation.server.process_id);
-    version.append("counter", 0i64);
-    version.finish();
+    append_topology_version(server, reply);
+    match &server.replica_set {
+        None => {
+            reply.append(primary, true);
+        }
+        Some(set) => {
+            let local = invocation.connection.transport.local_address();
+            set.append_hello(primary, local, &server.database, reply);
+            // No write concern asks for the majority.
+            reply.append("isImplicitDefaultMajorityWC", true);
+        }
+    }
     reply.append("maxBsonObjectSize", quarry_bson::DOCUMENT_BYTES_MAX as i32);
     reply.append("maxMessageSizeBytes", quarry_wire::MESSAGE_BYTES_MAX as i32);
     reply.append("maxWriteBatchSize", WRITE_BATCH_DOCUMENTS_MAX as i32);
@@ -82,6 +96,30 @@ fn run(
     reply.append("readOnly", false);
     append_compression(invocation, reply);
     Ok(())
+}
+
+/// The counter of the topology's version; a standalone's never changes.
+fn topology_counter(server: &Server) -> i64 {
+    let set = server.replica_set.as_ref();
+    set.map_or(0, |set| set.topology.version().counter)
+}
+
+fn append_topology_version(server: &Server, out: &mut DocumentBuilder<'_>) {
+    let mut version = out.document("topologyVersion");
+    version.append("processId", server.process_id);
+    version.append("counter", topology_counter(server));
+    version.finish();
+}
+
+/// The error of a set whose only member stops.
+fn stopping(server: &Server) -> CommandError {
+    let mut error = CommandError::new(
+        ErrorCode::SHUTDOWN_IN_PROGRESS,
+        "The server is in quiesce mode and will shut down",
+    );
+    let details = Document::build(|details| append_topology_version(server, details));
+    error.details = Some(Box::new(details));
+    error
 }
 
 /// The compressors that both know, in the order that the client offers.
@@ -119,7 +157,7 @@ fn remember(invocation: &Invocation<'_>, metadata: RawDocument<'_>) -> Result<()
     *kept = Some(metadata.to_owned_document());
     drop(kept);
     if !invocation.server.is_quiet() {
-        let client = quarry_bson::Document::from_raw(metadata).to_string();
+        let client = Document::from_raw(metadata).to_string();
         log::info("network", "client metadata", &[("client", client.into())]);
     }
     Ok(())
@@ -154,9 +192,22 @@ fn await_change(invocation: &mut Invocation<'_>, known: RawDocument<'_>) -> Resu
             ));
         }
     };
+    let server = invocation.server;
+    let version = server
+        .replica_set
+        .as_ref()
+        .map(|set| set.topology.version());
+    let current = version.as_ref().map_or(0, |version| version.counter);
     // Another process, or a topology older than ours: the client learns at once.
-    if process != invocation.server.process_id || counter != 0 {
+    if process != server.process_id || counter < current {
         return Ok(());
+    }
+    if counter > current {
+        let message = format!(
+            "Received a topology version with counter: {counter} which is greater than the server topology version \
+             counter: {current}"
+        );
+        return Err(CommandError::new(ErrorCode(31_382), message));
     }
     if !invocation.may_wait {
         return Ok(());
@@ -164,9 +215,11 @@ fn await_change(invocation: &mut Invocation<'_>, known: RawDocument<'_>) -> Resu
     invocation.is_exhaust = invocation.is_exhaust_allowed;
     // The client's wish, not the server's work.
     let _pause = quarry_timing::pause();
-    invocation
-        .connection
-        .transport
-        .has_input_within(Duration::from_millis(ms.min(AWAIT_MS_MAX)));
+    let transport = &invocation.connection.transport;
+    let limit = Duration::from_millis(ms.min(AWAIT_MS_MAX));
+    match version {
+        Some(version) => transport.has_input_before(version.is_over.as_fd(), limit),
+        None => transport.has_input_within(limit),
+    };
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::commands::first_batch::{FirstBatch, answer};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::replication::oplog_view;
 use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
 
 /// The collection that the cursor is said to be over.
@@ -41,6 +42,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let listing = Listing {
         database: &invocation.server.database,
         name: name.to_owned(),
+        has_view: super::oplog::is_view(invocation, oplog_view::COLLECTION),
         is_name_only: invocation.boolean("nameOnly")?,
         only: filter
             .and_then(|filter| filter.get_str("name"))
@@ -65,6 +67,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 struct Listing {
     database: &'static Database,
     name: String,
+    /// `local.oplog.rs` is listed before all others.
+    has_view: bool,
     is_name_only: bool,
     /// The filter asks for the collection of this name, which is looked up.
     only: Option<String>,
@@ -114,6 +118,10 @@ impl DocumentStream for Listing {
 
 impl Listing {
     fn read(&mut self, behind: Option<&str>) -> Result<()> {
+        if self.has_view && behind.is_none() {
+            let view = describe_view(self.is_name_only);
+            keep(self.filter.as_ref(), &mut self.ready, view);
+        }
         if let Some(only) = &self.only {
             // No collection can have a name that is none.
             let Ok(namespace) = Namespace::new(&self.name, only) else {
@@ -149,6 +157,16 @@ fn keep(filter: Option<&Matcher>, ready: &mut VecDeque<Document>, entry: Documen
 
 fn describe_name(name: &str) -> Document {
     doc! { "name": name, "type": "collection" }
+}
+
+/// The entry of `local.oplog.rs`, which can only be read.
+fn describe_view(is_name_only: bool) -> Document {
+    let mut entry = describe_name(oplog_view::COLLECTION);
+    if !is_name_only {
+        entry.append("options", doc! { "capped": true });
+        entry.append("info", doc! { "readOnly": true });
+    }
+    entry
 }
 
 fn describe(collection: &Collection, is_name_only: bool) -> Document {
@@ -189,6 +207,7 @@ mod tests {
         let mut listing = Listing {
             database,
             name: "db".into(),
+            has_view: false,
             is_name_only: false,
             only: None,
             filter: None,

@@ -9,9 +9,13 @@ use crate::dispatch::privilege::Requires;
 pub static COMMAND: Command =
     Command::new("listCommands", "lists the commands", Requires::Nothing, run);
 
-fn run(_: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let mut commands = reply.document("commands");
-    for command in super::COMMANDS {
+    let is_test_mode = invocation.server.parameters.are_test_commands_enabled;
+    let served = super::COMMANDS
+        .iter()
+        .filter(|command| is_test_mode || !command.is_for_tests);
+    for command in served {
         let mut entry = commands.document(command.name);
         entry.append("help", command.help);
         entry.append("requiresAuth", false);

@@ -10,6 +10,7 @@ mod aggregate;
 mod build_info;
 mod coll_mod;
 mod coll_stats;
+mod configure_fail_point;
 mod connection_status;
 mod count;
 mod create;
@@ -45,10 +46,16 @@ mod list_commands;
 mod list_databases;
 mod list_indexes;
 mod log_rotate;
+mod oplog;
 mod ping;
 mod profile;
 mod refresh_sessions;
 mod rename_collection;
+mod repl_set_get_config;
+mod repl_set_get_status;
+mod repl_set_initiate;
+mod repl_set_reconfig;
+mod repl_set_step_down;
 mod reset_op_timing;
 mod reset_operation_timing_stats;
 mod server_status;
@@ -71,6 +78,7 @@ pub static COMMANDS: &[&Command] = &[
     &build_info::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
+    &configure_fail_point::COMMAND,
     &connection_status::COMMAND,
     &count::COMMAND,
     &create::COMMAND,
@@ -110,6 +118,11 @@ pub static COMMANDS: &[&Command] = &[
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
     &rename_collection::COMMAND,
+    &repl_set_get_config::COMMAND,
+    &repl_set_get_status::COMMAND,
+    &repl_set_initiate::COMMAND,
+    &repl_set_reconfig::COMMAND,
+    &repl_set_step_down::COMMAND,
     &reset_op_timing::COMMAND,
     &reset_operation_timing_stats::COMMAND,
     &server_status::COMMAND,

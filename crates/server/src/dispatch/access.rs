@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::dispatch::privilege::{Action, Pattern};
 
-    /// The manual's "Privilege Actions", without those of sharding, replication and free monitoring.
+    /// The manual's "Privilege Actions", without those of sharding and free monitoring.
     const DOCUMENTED: &[&str] = &[
         "find",
         "insert",
@@ -160,6 +160,13 @@ mod tests {
         "logRotate",
         "reIndex",
         "renameCollectionSameDB",
+        "replSetConfigure",
+        "replSetGetConfig",
+        "replSetGetStatus",
+        "replSetHeartbeat",
+        "replSetStateChange",
+        "resync",
+        "appendOplogNote",
         "rotateCertificates",
         "setClusterParameter",
         "setDefaultRWConcern",

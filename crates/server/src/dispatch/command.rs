@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue};
+use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
 use quarry_database::{Namespace, Operation};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
@@ -19,6 +19,7 @@ use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
 use crate::dispatch::quarry_options::wants_timing;
 use crate::net::connections::Connection;
+use crate::replication::cluster_clock;
 use crate::server::Server;
 use crate::sessions::session::SessionId;
 
@@ -37,6 +38,8 @@ pub struct Command {
     pub takes_read_concern: bool,
     /// Part of the versioned API, version 1.
     pub is_in_api_1: bool,
+    /// Served in test mode alone; otherwise it is as if there were no such command.
+    pub is_for_tests: bool,
     pub run: fn(&mut Invocation<'_>, &mut DocumentBuilder<'_>) -> Result<()>,
 }
 
@@ -65,6 +68,7 @@ impl Command {
             takes_write_concern: false,
             takes_read_concern: false,
             is_in_api_1: false,
+            is_for_tests: false,
             run,
         }
     }
@@ -112,7 +116,9 @@ pub struct Generic<'a> {
     pub max_time: Option<Duration>,
     pub comment: Option<RawElement<'a>>,
     pub read_concern: ReadConcern,
-    pub write_concern: WriteConcern,
+    pub write_concern: WriteConcern<'a>,
+    /// The time of `$clusterTime`: the latest that the client has seen.
+    pub cluster_time: Option<Timestamp>,
     /// The document of `let`, of a command that takes one.
     pub variables: Option<RawDocument<'a>>,
     /// The reply tells where the time went.
@@ -155,9 +161,11 @@ impl<'a> Generic<'a> {
                 b"let" if command.takes(b"let") => {
                     generic.variables = argument.document_or_null()?;
                 }
+                b"$clusterTime" => {
+                    generic.cluster_time = Some(cluster_clock::parse(argument.document()?)?);
+                }
                 known if command.takes(known) => generic.asked.note(known, value),
-                b"$clusterTime"
-                | b"$readPreference"
+                b"$readPreference"
                 | b"$audit"
                 | b"$client"
                 | b"$configServerState"
@@ -187,6 +195,24 @@ impl<'a> Generic<'a> {
         Ok(generic)
     }
 
+    /// Holds the concerns against what the server is: a standalone refuses what needs a set; a set has a default of its own
+    /// and follows the time that the client has seen.
+    pub fn suit(&mut self, server: &Server) -> Result<()> {
+        let Some(set) = &server.replica_set else {
+            self.write_concern.check_standalone()?;
+            return self.read_concern.check_standalone();
+        };
+        if let Some(seen) = self.cluster_time {
+            set.clock.follow(seen, server.database.journal())?;
+        }
+        self.write_concern = self.write_concern.in_set();
+        if self.read_concern != ReadConcern::default() {
+            self.read_concern
+                .check_set(set.times(&server.database).known)?;
+        }
+        Ok(())
+    }
+
     /// For an engine whose file a power loss may damage: nothing that is to survive one is acknowledged.
     pub fn refuse_durability(&self) -> Result<()> {
         if self.write_concern.is_durable {
@@ -195,7 +221,7 @@ impl<'a> Generic<'a> {
                  --mdbx-sync utterly-no-sync",
             ));
         }
-        if self.read_concern == ReadConcern::Majority {
+        if self.read_concern.waits_for_sync() {
             return Err(CommandError::new(
                 ErrorCode::READ_CONCERN_MAJORITY_NOT_ENABLED,
                 "Majority read concern requested, but it is not supported by the storage engine: \

@@ -19,12 +19,13 @@ use crate::commands;
 use crate::dispatch::access;
 use crate::dispatch::call::{Call, Outcome};
 use crate::dispatch::command::{Command, Generic, Invocation};
-use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fail_points;
 use crate::net::connections::{Connection, Started};
 use crate::observe::counters::Counter;
 use crate::observe::operation_end;
 use crate::observe::timing_document;
+use crate::replication::oplog_view;
 use crate::server::Server;
 
 /// One of this many looks at an operation's interrupts asks the kernel whether the client is still there.
@@ -54,6 +55,7 @@ pub fn dispatch<'a>(
     match result {
         Ok(()) => {
             reply.append("ok", 1.0);
+            append_times(server, &mut reply);
             reply.finish();
         }
         Err(error) => {
@@ -61,12 +63,20 @@ pub fn dispatch<'a>(
             out.truncate(start);
             let mut reply = DocumentBuilder::new(out);
             error.write(&mut reply);
+            append_times(server, &mut reply);
             reply.finish();
             outcome.is_exhaust = false;
             outcome.error = Some(error);
         }
     }
     outcome
+}
+
+/// Appends the cluster time and the time of the last write, which a set tells with every reply.
+fn append_times(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    if let Some(set) = &server.replica_set {
+        set.times(&server.database).append(reply);
+    }
 }
 
 fn run<'a>(
@@ -82,7 +92,8 @@ fn run<'a>(
     if let Some(counter) = counter_of(command.kind) {
         server.counters.add(connection.id, counter, 1);
     }
-    let generic = Generic::parse(command, call.body)?;
+    let mut generic = Generic::parse(command, call.body)?;
+    generic.suit(server)?;
     if !server.config.can_promise_durability() {
         generic.refuse_durability()?;
     }
@@ -101,6 +112,9 @@ fn run<'a>(
     outcome.collection = collection_of(command, call.body);
     let user = connection.user.get().map(Arc::as_ref);
     access::check(user, command, call, generic.database, outcome.collection)?;
+    if server.replica_set.is_some() && command.is_write() {
+        refuse_log(generic.database, outcome.collection)?;
+    }
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
     let operation = Arc::new(new_operation(server, connection, command, &generic, call));
@@ -133,14 +147,20 @@ fn run<'a>(
         is_exhaust: false,
         returned: 0,
     };
-    let result = (command.run)(&mut invocation, reply);
+    let result = match server.fail_points.are_any_on() {
+        false => (command.run)(&mut invocation, reply),
+        true => fail_points::run(&mut invocation, reply),
+    };
     outcome.is_exhaust = invocation.is_exhaust;
     outcome.returned = invocation.returned;
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
     outcome.docs_examined = operation.docs_examined.load(Relaxed);
     result?;
-    if invocation.generic.read_concern == ReadConcern::Majority {
+    if invocation.generic.read_concern.waits_for_sync() {
         server.database.sync()?;
+    }
+    if command.is_write() {
+        invocation.generic.write_concern.append_error(reply);
     }
     if invocation.generic.wants_timing {
         // The breakdown tells of all that the operation does.
@@ -148,6 +168,15 @@ fn run<'a>(
         operation_end::append_timing(outcome, reply);
     }
     Ok(())
+}
+
+/// Refuses to write where a set shows its log, which is the journal.
+fn refuse_log(database: &str, collection: &str) -> Result<()> {
+    if !oplog_view::is_view(database, collection) {
+        return Ok(());
+    }
+    let message = "cannot write to local.oplog.rs: it is a view of the journal";
+    Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message))
 }
 
 /// The error of a command that panicked; the panic itself is logged where it happens.
@@ -276,7 +305,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let peer = stream.peer_addr().unwrap();
         let transport = Transport::plain(stream).unwrap();
-        server.connections.add(transport, peer, 10).unwrap()
+        server.connections.add(transport, peer, usize::MAX).unwrap()
     }
 
     pub fn answer(

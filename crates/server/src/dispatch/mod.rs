@@ -11,5 +11,6 @@ pub mod command;
 pub mod concerns;
 pub mod dispatcher;
 pub mod error;
+pub mod fail_points;
 pub mod privilege;
 pub mod quarry_options;

@@ -6,8 +6,9 @@
 //! known at compile time as long as there is one.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -116,6 +117,32 @@ impl Transport {
         }
     }
 
+    /// Like `has_input_within`, but ends as soon as `event` can be read as well, which is no input.
+    pub fn has_input_before(&self, event: BorrowedFd<'_>, limit: Duration) -> bool {
+        let Transport::Plain(stream) = self;
+        let deadline = Instant::now() + limit;
+        loop {
+            let mut looked = [
+                PollFd::new(stream, PollFlags::IN | PollFlags::RDHUP),
+                PollFd::from_borrowed_fd(event, PollFlags::IN),
+            ];
+            let left = deadline.saturating_duration_since(Instant::now());
+            match poll(&mut looked, Some(&timeout(left))) {
+                Err(Errno::INTR) => {}
+                // What fails here fails in the read as well, which says why.
+                Err(_) => return true,
+                Ok(_) => return !looked[0].revents().is_empty(),
+            }
+        }
+    }
+
+    /// The address of the server's end: the one that the client has connected to, unless something stands between that
+    /// changes it. None for a socket that is closed.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        let Transport::Plain(stream) = self;
+        stream.local_addr().ok()
+    }
+
     /// Whether the client has closed its side. Takes nothing from the stream and never sleeps.
     pub fn is_gone(&self) -> bool {
         let Transport::Plain(stream) = self;
@@ -141,11 +168,14 @@ impl Transport {
 
 /// Sleeps until the stream is as `flags` say, for `limit` at most; 0 when it was not.
 fn poll_within(stream: &TcpStream, flags: PollFlags, limit: Duration) -> Result<usize, Errno> {
-    let timeout = Timespec {
+    poll(&mut [PollFd::new(stream, flags)], Some(&timeout(limit)))
+}
+
+fn timeout(limit: Duration) -> Timespec {
+    Timespec {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: i64::from(limit.subsec_nanos()),
-    };
-    poll(&mut [PollFd::new(stream, flags)], Some(&timeout))
+    }
 }
 
 #[cfg(test)]

@@ -37,15 +37,18 @@ pub struct Parameters {
     /// Fixed at the start. All, but those named by `commitShortcutsOff`.
     pub shortcuts: Shortcuts,
     shortcuts_off: String,
+    /// Fixed at the start. Clients may ask for faults (`configureFailPoint`).
+    pub are_test_commands_enabled: bool,
     compressors: String,
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "busyPollMicros",
     "commitIntervalMs",
     "commitShortcutsOff",
     "cursorTimeoutMillis",
+    "enableTestCommands",
     "featureCompatibilityVersion",
     "localLogicalSessionTimeoutMinutes",
     "networkMessageCompressors",
@@ -75,6 +78,7 @@ impl Parameters {
             },
             shortcuts: Shortcuts::default(),
             shortcuts_off: String::new(),
+            are_test_commands_enabled: false,
             compressors: compressors.join(","),
         };
         for (name, text) in &config.parameters {
@@ -94,6 +98,14 @@ impl Parameters {
                     known.ok_or_else(|| bad("not a list of shortcuts of a commit"))?;
                 }
                 parameters.shortcuts_off.clone_from(text);
+                continue;
+            }
+            if name == "enableTestCommands" {
+                parameters.are_test_commands_enabled = match text.as_str() {
+                    "1" | "true" => true,
+                    "0" | "false" => false,
+                    _ => return Err(bad("neither 0 nor 1")),
+                };
                 continue;
             }
             if name == "recordCacheMB" {
@@ -127,6 +139,7 @@ impl Parameters {
             "commitIntervalMs" => reply.append(name, self.commit_interval_ms),
             "commitShortcutsOff" => reply.append(name, self.shortcuts_off.as_str()),
             "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
+            "enableTestCommands" => reply.append(name, self.are_test_commands_enabled),
             "featureCompatibilityVersion" => {
                 let mut version = reply.document(name);
                 version.append("version", "8.0");

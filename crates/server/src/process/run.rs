@@ -25,6 +25,7 @@ use crate::process::descriptors::Shares;
 use crate::process::parameters::Parameters;
 use crate::process::shutdown::Shutdown;
 use crate::process::{descriptors, engine, foreign_files, stopping};
+use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
 use crate::sessions::reaper;
 use crate::threads;
@@ -271,11 +272,19 @@ fn open(
     }
     database.on_writes_change(Box::new(log_writes_change));
     database.on_journal_trouble(Box::new(log_journal_trouble));
+    let replica_set = match &config.replica_set {
+        None => None,
+        Some(set) => {
+            let opened = ReplicaSet::open(&set.name, set.advertised.as_ref(), &database);
+            Some(opened.map_err(|why| bad(&why))?)
+        }
+    };
     Ok(Box::leak(Box::new(Server::new(
         config,
         parameters,
         engine,
         database,
+        replica_set,
         Arc::clone(shutdown),
     ))))
 }

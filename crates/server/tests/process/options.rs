@@ -17,7 +17,7 @@ fn bad_options_exit_with_2_and_name_the_option() {
         (&["--journalling"], "--journalling"),
         (&["--engine", "wiredTiger"], "wiredTiger"),
         (&["--port", "123456"], "123456"),
-        (&["--replSet", "rs0"], "not supported yet"),
+        (&["--replSet", "rs0/db:1"], "replSet"),
         (&["--config", file], "journalling"),
         (
             &["--config", "/nowhere/quarry.yaml"],

@@ -119,9 +119,12 @@ pub struct Serve {
     /// Set a server parameter; may be given more than once
     #[arg(long = "setParameter", value_name = "NAME=VALUE")]
     pub set_parameter: Vec<String>,
-    /// Replica sets are not supported yet: refused
-    #[arg(long = "replSet", value_name = "NAME", hide = true)]
+    /// Be a replica set of one member by this name, which initiates itself
+    #[arg(long = "replSet", value_name = "NAME")]
     pub repl_set: Option<String>,
+    /// The address that clients of the set are told [default: the one that each connected to]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub advertise: Option<String>,
     /// Storage engine [default: rocksdb]. mdbx is for data that fits in memory and is mostly read: indexes over random
     /// values make it write some 60 times the data, and its pages carry no checksums
     #[arg(long, value_enum)]

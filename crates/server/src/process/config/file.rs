@@ -92,6 +92,7 @@ pub struct ProcessManagement {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Replication {
     pub repl_set_name: Option<String>,
+    pub advertise: Option<String>,
 }
 
 /// A YAML scalar where either a number or a text may stand.

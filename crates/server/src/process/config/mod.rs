@@ -11,6 +11,7 @@ mod values;
 use std::path::PathBuf;
 
 use crate::observe::traces::Endpoint;
+use crate::replication::address::Address;
 
 pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
 pub use journal_settings::JournalSettings;
@@ -41,6 +42,8 @@ const COMPRESSORS_DEFAULT: [CompressorName; 3] = [
 #[derive(Debug, Clone)]
 pub struct Config {
     pub data_directory: PathBuf,
+    /// The set that the server is the only member of; a standalone has none.
+    pub replica_set: Option<SetOptions>,
     pub engine: EngineName,
     pub durability: Durability,
     /// The sync mode of libmdbx; another engine has none.
@@ -66,6 +69,14 @@ pub struct Config {
     pub arguments: Vec<String>,
 }
 
+/// The identity of a server that is a set of one.
+#[derive(Debug, Clone)]
+pub struct SetOptions {
+    pub name: String,
+    /// The address that clients are told; without it each is told the one that it connected to.
+    pub advertised: Option<Address>,
+}
+
 impl Config {
     /// Whether a write can be made to survive power loss: not where the engine's file itself may be damaged by one.
     pub fn can_promise_durability(&self) -> bool {
@@ -78,11 +89,6 @@ impl Config {
             Some(path) => file::ConfigFile::read(path)?,
             None => file::ConfigFile::default(),
         };
-        if line.repl_set.is_some() || file.replication.repl_set_name.is_some() {
-            return Err(BadOptions(
-                "replSet: replica sets are not supported yet".into(),
-            ));
-        }
         let mut parameters = file.parameters();
         for given in &line.set_parameter {
             let Some((name, value)) = given.split_once('=') else {
@@ -92,6 +98,10 @@ impl Config {
             };
             parameters.push((name.trim().to_owned(), value.trim().to_owned()));
         }
+        let replica_set = replica_set(
+            line.repl_set.or(file.replication.repl_set_name),
+            line.advertise.or(file.replication.advertise),
+        )?;
         let port = line.port.or(file.net.port).unwrap_or(PORT_DEFAULT);
         let addresses = line
             .bind_ip
@@ -126,7 +136,13 @@ impl Config {
             engine,
             durability,
         )?;
+        if replica_set.is_some() && mdbx_sync == Some(MdbxSync::UtterlyNoSync) {
+            return Err(BadOptions(
+                "replSet: a set's writes are durable by default, which --mdbx-sync utterly-no-sync cannot promise".into(),
+            ));
+        }
         Ok(Config {
+            replica_set,
             data_directory: line
                 .dbpath
                 .or(file.storage.db_path)
@@ -173,6 +189,29 @@ impl Config {
             arguments,
         })
     }
+}
+
+fn replica_set(
+    name: Option<String>,
+    advertised: Option<String>,
+) -> Result<Option<SetOptions>, BadOptions> {
+    let Some(name) = name else {
+        return match advertised {
+            None => Ok(None),
+            Some(_) => Err(BadOptions(
+                "advertise: only a member of a set is called by an address; give --replSet".into(),
+            )),
+        };
+    };
+    // The name stands in connection strings, behind `replicaSet=`.
+    if name.is_empty() || name.contains(['/', ',', '&', ' ', '\0']) {
+        return Err(BadOptions(format!("replSet: `{name}` is no name of a set")));
+    }
+    let advertised = advertised.map(|address| Address::parse(&address));
+    let advertised = advertised
+        .transpose()
+        .map_err(|why| BadOptions(format!("advertise: {why}")))?;
+    Ok(Some(SetOptions { name, advertised }))
 }
 
 fn mdbx_sync(
@@ -317,13 +356,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused() {
-        assert!(
-            parse(&["--replSet", "rs0"])
-                .unwrap_err()
-                .0
-                .contains("not supported yet")
+    fn a_set_has_a_name_and_may_have_an_address() {
+        let set = |arguments: &[&str]| {
+            let set = parse(arguments).unwrap().replica_set.unwrap();
+            (set.name, set.advertised.map(|address| address.to_string()))
+        };
+        assert_eq!(set(&["--replSet", "rs0"]), ("rs0".into(), None));
+        assert_eq!(
+            set(&["--replSet", "rs0", "--advertise", "DB.example"]),
+            ("rs0".into(), Some("db.example:27017".into()))
         );
+        assert!(parse(&[]).unwrap().replica_set.is_none());
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused() {
+        let refused = |arguments: &[&str]| parse(arguments).unwrap_err().0;
+        assert!(refused(&["--advertise", "db:1"]).contains("--replSet"));
+        assert!(refused(&["--replSet", "rs0", "--advertise", "a b"]).contains("advertise"));
+        assert!(refused(&["--replSet", "rs0/a:1"]).contains("replSet"));
         assert!(
             parse(&["--port", "65000"])
                 .unwrap_err()

@@ -1,0 +1,35 @@
+//! `configureFailPoint`: switches a fault on or off that a driver wants to be tested with. Only in test mode.
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_query::ErrorCode;
+
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["mode", "data"]),
+    is_admin_only: true,
+    is_for_tests: true,
+    ..Command::new(
+        "configureFailPoint",
+        "switches a fail point, in test mode",
+        Requires::Nothing,
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    if !invocation.server.parameters.are_test_commands_enabled {
+        return Err(CommandError::new(
+            ErrorCode::COMMAND_NOT_FOUND,
+            "no such command: 'configureFailPoint'",
+        ));
+    }
+    let name = invocation.required(COMMAND.name)?.text()?;
+    let mode = invocation.required("mode")?.value();
+    let data = invocation.document("data")?.unwrap_or(RawDocument::EMPTY);
+    let met = invocation.server.fail_points.configure(name, mode, data)?;
+    reply.append("count", met);
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Reads of the view `local.oplog.rs`: a find or a pipeline over the entries that the view has, made when it is asked.
+
+use std::sync::Arc;
+
+use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
+use quarry_database::{Capped, CollStats};
+use quarry_query::exec::{AggregateRequest, FindRequest, Over};
+use quarry_query::pipeline::{AddedSource, Documents, Input, Specification, Stage};
+
+use crate::data::Data;
+use crate::dispatch::command::Invocation;
+use crate::dispatch::error::{CommandError, Result};
+use crate::replication::oplog_view;
+use crate::sessions::client_cursor::Source;
+
+/// The stage that stands for the entries.
+const SOURCE: &str = "$oplogEntries";
+
+/// Whether a command on this collection is on the view. A standalone has none.
+pub fn is_view(invocation: &Invocation<'_>, collection: &str) -> bool {
+    invocation.server.replica_set.is_some()
+        && oplog_view::is_view(invocation.generic.database, collection)
+}
+
+/// Where the documents come from that a find on the view returns.
+pub fn find(invocation: &Invocation<'_>, request: &FindRequest<'_>) -> Result<Source> {
+    if request.is_tailable {
+        return Err(CommandError::not_supported(
+            "a tailable cursor on local.oplog.rs: change streams tell of changes, and it",
+        ));
+    }
+    let mut bytes = Vec::new();
+    let mut stages = ArrayBuilder::new(&mut bytes);
+    let mut stage = |name: &str, value: RawValue<'_>| {
+        stages.document().append(name, value);
+    };
+    let natural = request.sort.and_then(|sort| sort.get("$natural"));
+    let is_backward = natural.is_some_and(|order| order.as_f64_lossy() < Some(0.0));
+    stage(SOURCE, RawValue::Int32(if is_backward { -1 } else { 1 }));
+    stage("$match", RawValue::Document(request.filter));
+    if let Some(sort) = request.sort.filter(|_| natural.is_none()) {
+        stage("$sort", RawValue::Document(sort));
+    }
+    if request.skip > 0 {
+        stage("$skip", RawValue::Int64(signed(request.skip)));
+    }
+    if let Some(limit) = request.limit {
+        stage("$limit", RawValue::Int64(signed(limit)));
+    }
+    if let Some(projection) = request.projection {
+        stage("$project", RawValue::Document(projection));
+    }
+    drop(stages);
+    run(
+        invocation,
+        RawArray::from_document(RawDocument::new(&bytes)?),
+        |request| {
+            Ok(invocation
+                .server
+                .data()
+                .aggregate(invocation.operation, request)?)
+        },
+    )
+}
+
+/// Hands `answer` the request of a pipeline over the view.
+pub fn aggregate<T>(
+    invocation: &Invocation<'_>,
+    pipeline: RawArray<'_>,
+    answer: impl FnOnce(AggregateRequest<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut bytes = Vec::new();
+    let mut stages = ArrayBuilder::new(&mut bytes);
+    stages.document().append(SOURCE, 1);
+    for stage in pipeline {
+        stages.push(stage);
+    }
+    drop(stages);
+    run(
+        invocation,
+        RawArray::from_document(RawDocument::new(&bytes)?),
+        answer,
+    )
+}
+
+fn run<T>(
+    invocation: &Invocation<'_>,
+    pipeline: RawArray<'_>,
+    answer: impl FnOnce(AggregateRequest<'_>) -> Result<T>,
+) -> Result<T> {
+    let entries = |specification: Specification<'_>| {
+        let set = super::repl_set_get_status::set_of(invocation)?;
+        let mut entries = oplog_view::entries(set, set.times(&invocation.server.database));
+        if specification.value.as_f64_lossy() < Some(0.0) {
+            entries.reverse();
+        }
+        let stage = Documents::new(specification, entries, Input::MadeOfNothing);
+        Ok(Arc::new(stage) as Arc<dyn Stage>)
+    };
+    let sources = [AddedSource {
+        name: SOURCE,
+        parse: &entries,
+    }];
+    let mut request = AggregateRequest::new(Over::Database(oplog_view::DATABASE), pipeline);
+    request.sources = &sources;
+    answer(request)
+}
+
+/// The sizes of the view: those of the journal, which is the log.
+pub fn stats(invocation: &Invocation<'_>) -> CollStats {
+    let journal_bytes = invocation.server.database.journal().live_bytes();
+    CollStats {
+        documents: 2,
+        data_bytes: journal_bytes,
+        storage_bytes: journal_bytes,
+        capped: Some(Capped {
+            size_bytes: journal_bytes.max(invocation.server.config.journal.retain_bytes),
+            documents_max: None,
+        }),
+        indexes: Vec::new(),
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,250 @@
+"""A set of one: what clients that insist on a replica set find, and the fail points of test mode."""
+
+import threading
+import time
+
+import pytest
+from bson import Timestamp
+from conftest import ENGINES
+from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo.errors import AutoReconnect, OperationFailure, ServerSelectionTimeoutError, WriteConcernError
+from pymongo.read_concern import ReadConcern
+from quarry_process import Quarry
+from wire_client import CommandFailed, WireClient
+
+SET = ["--replSet", "rs0", "--setParameter", "enableTestCommands=1"]
+LONG_MS = 60_000
+
+
+@pytest.fixture(scope="module", params=ENGINES[:1])
+def member(request, tmp_path_factory):
+    quarry = Quarry(tmp_path_factory.mktemp("set") / "data", request.param, SET)
+    quarry.start()
+    yield quarry
+    assert quarry.stop() == 0, quarry.tail()
+
+
+@pytest.fixture(scope="module")
+def set_client(member):
+    with MongoClient(member.uri, replicaSet="rs0", retryWrites=False, serverSelectionTimeoutMS=5000) as connected:
+        yield connected
+
+
+@pytest.fixture
+def things(set_client):
+    set_client.test_set.drop_collection("things")
+    yield set_client.test_set.things
+    set_client.drop_database("test_set")
+
+
+def test_a_client_finds_the_set_and_its_primary(member, set_client):
+    set_client.admin.command("ping")
+    assert set_client.primary == ("127.0.0.1", member.port)
+    assert set_client.nodes == {("127.0.0.1", member.port)}
+    hello = set_client.admin.command("hello")
+    address = f"127.0.0.1:{member.port}"
+    assert hello["setName"] == "rs0" and hello["hosts"] == [address]
+    assert hello["me"] == hello["primary"] == address
+    assert hello["isWritablePrimary"] is True and hello["secondary"] is False
+    assert hello["lastWrite"]["majorityOpTime"]["ts"] <= hello["lastWrite"]["opTime"]["ts"]
+    assert set_client.admin.command("isMaster")["ismaster"] is True
+    with MongoClient(member.uri, directConnection=True) as direct:
+        assert direct.test.command("ping", read_preference=ReadPreference.SECONDARY_PREFERRED)["ok"] == 1
+    with MongoClient(member.uri, replicaSet="another", serverSelectionTimeoutMS=200) as stranger:
+        with pytest.raises(ServerSelectionTimeoutError):
+            stranger.admin.command("ping")
+
+
+def test_every_reply_tells_the_time(member, things):
+    with WireClient(member.port) as connection:
+        times = []
+        for number in range(3):
+            reply = connection.run({"insert": "things", "documents": [{"_id": number}]}, "test_set")
+            assert reply["$clusterTime"]["signature"] == {"hash": b"\0" * 20, "keyId": 0}
+            assert reply["operationTime"] <= reply["$clusterTime"]["clusterTime"]
+            times.append(reply["operationTime"])
+        assert sorted(set(times)) == times
+        with pytest.raises(CommandFailed) as raised:
+            connection.run({"bogus": 1})
+        assert raised.value.reply["operationTime"] >= times[-1]
+        # A time that a client has seen elsewhere is followed; one far ahead of the clock is not.
+        later = Timestamp(times[-1].time + 100, 7)
+        reply = connection.run({"ping": 1, "$clusterTime": {"clusterTime": later}})
+        assert reply["$clusterTime"]["clusterTime"] == later
+        written = connection.run({"insert": "things", "documents": [{}]}, "test_set")["operationTime"]
+        assert written > later
+        with pytest.raises(CommandFailed) as raised:
+            connection.run({"ping": 1, "$clusterTime": {"clusterTime": Timestamp(2**32 - 1, 1)}})
+        assert raised.value.code == 205
+
+
+def test_a_causally_consistent_session_reads_what_it_wrote(set_client, things):
+    with set_client.start_session(causal_consistency=True) as session:
+        things.insert_one({"_id": 1}, session=session)
+        assert session.operation_time is not None
+        for level in ("local", "majority"):
+            read = things.with_options(read_concern=ReadConcern(level))
+            assert read.find_one({}, session=session) == {"_id": 1}
+    assert things.with_options(read_concern=ReadConcern("linearizable")).find_one() == {"_id": 1}
+    with pytest.raises(OperationFailure) as raised:
+        things.database.command("find", "things", readConcern={"afterClusterTime": Timestamp(2**32 - 1, 1)})
+    assert raised.value.code == 72
+
+
+def test_a_waiting_hello_wakes_with_a_new_configuration(member):
+    with WireClient(member.port) as waiting, WireClient(member.port) as other:
+        version = other.run({"hello": 1}, "admin")["topologyVersion"]
+        waiting.send({"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": LONG_MS}, "admin")
+        config = other.run({"replSetGetConfig": 1}, "admin")["config"]
+        config["version"] += 1
+        config["members"][0]["tags"] = {"dc": "east"}
+        other.run({"replSetReconfig": config}, "admin")
+        begun = time.monotonic()
+        woken = waiting.receive()
+        assert time.monotonic() - begun < LONG_MS / 2000
+        assert woken["topologyVersion"]["counter"] == version["counter"] + 1
+        assert woken["tags"] == {"dc": "east"} and woken["setVersion"] == config["version"]
+        # The host was sent back as it was shown: each client is still told the address that it came to.
+        assert woken["me"] == f"127.0.0.1:{member.port}"
+        with pytest.raises(CommandFailed) as raised:
+            other.run({"replSetReconfig": config}, "admin")
+        assert raised.value.code == 103
+
+
+def test_a_waiting_hello_learns_that_the_member_stops(tmp_path):
+    quarry = Quarry(tmp_path / "data", "memory", SET).start()
+    with WireClient(quarry.port) as waiting:
+        version = waiting.run({"hello": 1}, "admin")["topologyVersion"]
+        waiting.send({"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": LONG_MS}, "admin")
+        # Answered on another connection, the wait has been sent before.
+        with WireClient(quarry.port) as other:
+            other.run({"ping": 1})
+        stopping = threading.Thread(target=quarry.stop)
+        stopping.start()
+        told = waiting.receive()
+        assert (told["ok"], told["code"]) == (0, 91) and "topologyVersion" in told
+        stopping.join()
+
+
+def test_the_set_is_administered(member, set_client):
+    status = set_client.admin.command("replSetGetStatus")
+    assert status["set"] == "rs0" and status["myState"] == 1
+    assert [(one["stateStr"], one["self"]) for one in status["members"]] == [("PRIMARY", True)]
+    config = set_client.admin.command("replSetGetConfig")["config"]
+    assert config["_id"] == "rs0" and config["members"][0]["host"] == f"127.0.0.1:{member.port}"
+    for command, code in [({"replSetInitiate": {}}, 23), ({"replSetStepDown": 60}, 262)]:
+        with pytest.raises(OperationFailure) as raised:
+            set_client.admin.command(command)
+        assert raised.value.code == code
+
+
+def test_a_standalone_has_no_set(client):
+    for name in ["replSetGetStatus", "replSetGetConfig", "replSetInitiate", "replSetReconfig", "replSetStepDown"]:
+        with pytest.raises(OperationFailure) as raised:
+            client.admin.command(name, {})
+        assert raised.value.code == 76
+    assert "$clusterTime" not in client.admin.command("ping")
+
+
+def test_write_concerns_that_one_member_cannot_satisfy_are_told_beside_the_write(things):
+    for concern, code in [({"w": 2}, 100), ({"w": "nobody"}, 79)]:
+        with pytest.raises(WriteConcernError) as raised:
+            things.with_options(write_concern=WriteConcern(**concern)).insert_one({"_id": str(concern)})
+        assert raised.value.code == code
+        assert things.find_one({"_id": str(concern)}) is not None
+    things.with_options(write_concern=WriteConcern(w="majority")).insert_one({})
+
+
+def test_the_log_has_a_first_and_a_last_entry(set_client, things):
+    written = set_client.test_set.command("insert", "things", documents=[{}])["operationTime"]
+    log = set_client.local["oplog.rs"]
+    first = next(log.find().sort("$natural", 1).limit(1))
+    last = next(log.find().sort("$natural", -1).limit(1))
+    assert first["ts"] < last["ts"] and last["ts"] >= written
+    assert [entry["ts"] for entry in log.aggregate([{"$match": {"ts": last["ts"]}}])] == [last["ts"]]
+    assert "oplog.rs" in set_client.local.list_collection_names()
+    with pytest.raises(OperationFailure):
+        log.insert_one({})
+
+
+def test_the_configuration_outlives_the_process(durable):
+    durable.stop()
+    durable.arguments = ["--replSet", "rs0"]
+    durable.start()
+    with WireClient(durable.port) as connection:
+        config = connection.run({"replSetGetConfig": 1}, "admin")["config"]
+        config["version"] = 7
+        config["members"][0]["tags"] = {"rack": "a"}
+        connection.run({"replSetReconfig": config}, "admin")
+        before = connection.run({"hello": 1}, "admin")
+    durable.kill()
+    durable.start()
+    with WireClient(durable.port) as connection:
+        after = connection.run({"hello": 1}, "admin")
+        assert (after["setVersion"], after["tags"]) == (7, {"rack": "a"})
+        assert after["electionId"] == before["electionId"]
+        assert after["topologyVersion"]["processId"] != before["topologyVersion"]["processId"]
+        # The clock of the set goes on where it was.
+        assert after["operationTime"] >= before["operationTime"]
+    durable.stop()
+    durable.arguments = ["--replSet", "rs1"]
+    with pytest.raises(RuntimeError, match="`rs0`"):
+        durable.start()
+    durable.arguments = []
+    durable.start()
+
+
+def test_fail_points_are_for_test_mode_alone(client, set_client):
+    point = {"configureFailPoint": "failCommand", "mode": "off"}
+    with pytest.raises(OperationFailure) as raised:
+        client.admin.command(point)
+    assert raised.value.code == 59
+    assert client.admin.command("getParameter", "*")["enableTestCommands"] is False
+    assert set_client.admin.command("getParameter", "*")["enableTestCommands"] is True
+    assert "configureFailPoint" in set_client.admin.command("listCommands")["commands"]
+    assert "configureFailPoint" not in client.admin.command("listCommands")["commands"]
+
+
+@pytest.fixture
+def fail(set_client):
+    """Sets `failCommand` for the length of a test."""
+
+    def configure(mode, **data):
+        return set_client.admin.command("configureFailPoint", "failCommand", mode=mode, data=data)["count"]
+
+    yield configure
+    set_client.admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+def test_a_driver_meets_the_faults_that_it_asked_for(member, fail, things):
+    things.insert_one({"_id": 1})
+    before = fail({"times": 1}, failCommands=["find"], closeConnection=True)
+    assert things.find_one() == {"_id": 1}, "the driver reads again"
+    # Written with everything off, the counter says how often a fail point was met.
+    assert fail("off") == before + 1
+    with MongoClient(member.uri, replicaSet="rs0", retryReads=False, appName="stubborn") as stubborn:
+        fail({"times": 1}, failCommands=["find"], closeConnection=True, appName="stubborn")
+        assert things.find_one() == {"_id": 1}, "another application is not meant"
+        with pytest.raises(AutoReconnect):
+            stubborn.test_set.things.find_one()
+        fail({"times": 1}, failCommands=["find"], errorCode=8, errorLabels=["Strange"])
+        with pytest.raises(OperationFailure) as raised:
+            stubborn.test_set.things.find_one()
+        assert raised.value.code == 8 and raised.value.has_error_label("Strange")
+    fail("alwaysOn", failCommands=["insert"], writeConcernError={"code": 64, "errmsg": "waited"}, namespace="test_set.things")
+    with pytest.raises(WriteConcernError) as raised:
+        things.insert_one({"_id": 2})
+    assert raised.value.code == 64
+    fail("off")
+    assert things.count_documents({}) == 2
+
+
+def test_a_cursor_fails_after_it_was_taken(set_client, things):
+    things.insert_many([{"_id": number} for number in range(10)])
+    cursor = things.find(batch_size=2)
+    next(cursor)
+    point = "failGetMoreAfterCursorCheckout"
+    set_client.admin.command("configureFailPoint", point, mode={"times": 1}, data={"errorCode": 8})
+    with pytest.raises(OperationFailure) as raised:
+        list(cursor)
+    assert raised.value.code == 8
