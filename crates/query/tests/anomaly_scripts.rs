@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawDocument, RawValue, extjson};
-use quarry_database::{Database, Error, Level, Namespace, Operation, Scope, Transaction};
+use quarry_database::{Database, Level, Namespace, Operation, Scope, Transaction};
 use quarry_query::exec::{self, *};
 use quarry_storage::WriteBatch;
 use script::Language;
@@ -100,7 +100,9 @@ impl Clients {
                     Level::Written,
                     &session,
                 );
-                committed.map(|_| "committed".to_owned())
+                committed
+                    .map(|_| "committed".to_owned())
+                    .map_err(quarry_query::Error::from)
             }
             _ => {
                 let transaction = self.transactions.get(client);
@@ -193,7 +195,7 @@ fn insert(
     let request = InsertRequest::new(namespace, &raw);
     let outcome = exec::insert(scope, operation, request, Level::Written)?;
     match outcome.errors.into_iter().next() {
-        Some((_, error)) => Err::<String, Error>(error),
+        Some((_, error)) => Err(error),
         None => Ok(format!("inserted {}", outcome.inserted)),
     }
 }
