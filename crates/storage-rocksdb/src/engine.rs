@@ -614,9 +614,10 @@ mod tests {
             assert!(matches!(engine.ready(), Readiness::Stalled { .. }));
             let failures = engine.write_ahead.failures();
             for miss in 1..misses {
+                // Once: this flush takes the descriptors away again before it opens its file.
+                setrlimit(Resource::Nofile, before).unwrap();
+                assert_eq!(engine.ready(), Readiness::Ready);
                 wait("a flush misses them again", &|| {
-                    setrlimit(Resource::Nofile, before).unwrap();
-                    engine.ready();
                     engine.write_ahead.failures() >= failures + miss
                 });
             }
