@@ -69,7 +69,65 @@ fn key_of(document: &Document) -> RawValue<'_> {
     document.get("k").unwrap_or(RawValue::Null)
 }
 
+/// One stage of those among which filters move, over the fields `k`, `v`, `l` and `d`.
+fn stage() -> impl Strategy<Value = String> {
+    let filter = prop_oneof![
+        Just(r#"{"v": {"$gt": 0}}"#),
+        Just(r#"{"k": {"$in": [1, "a", null]}}"#),
+        Just(r#"{"v": {"$lt": 3}, "k": {"$ne": 2}}"#),
+        Just(r#"{"$and": [{"l": 1}, {"$or": [{"v": 1}, {"k": 0}]}]}"#),
+        Just(r#"{"l": {"$size": 2}}"#),
+        Just(r#"{"d.e": {"$exists": true}}"#),
+        Just(r#"{"$expr": {"$gte": ["$v", "$k"]}}"#),
+        Just(r#"{"$expr": {"$eq": ["$l", 1]}, "v": {"$gte": -2}}"#),
+        Just(r#"{"$expr": {"$eq": ["$$ROOT.v", 1]}}"#),
+        Just(r#"{}"#),
+    ];
+    let filter = filter.prop_map(|filter| format!(r#"{{"$match": {filter}}}"#));
+    let other = prop_oneof![
+        Just(r#"{"$sort": {"v": 1}}"#),
+        Just(r#"{"$sort": {"k": -1}}"#),
+        Just(r#"{"$unwind": "$l"}"#),
+        Just(
+            r#"{"$unwind": {"path": "$l", "includeArrayIndex": "d.i", "preserveNullAndEmptyArrays": true}}"#
+        ),
+        Just(r#"{"$addFields": {"v": {"$ifNull": ["$k", 5]}}}"#),
+        Just(r#"{"$set": {"d.e": "$v", "n": 1}}"#),
+        Just(r#"{"$project": {"v": 1, "l": 1, "d": {"e": "$k"}}}"#),
+        Just(r#"{"$project": {"k": 1, "l": "$v"}}"#),
+        Just(r#"{"$unset": ["k", "d.e"]}"#),
+        Just(r#"{"$skip": 2}"#),
+        Just(r#"{"$limit": 7}"#),
+        Just(r#"{"$lookup": {"from": "none", "localField": "k", "foreignField": "k", "as": "l"}}"#),
+        Just(r#"{"$unionWith": "none"}"#),
+        Just(r#"{"$group": {"_id": "$v", "k": {"$first": "$k"}, "v": {"$max": "$v"}}}"#),
+        Just(r#"{"$replaceRoot": {"newRoot": {"v": "$v", "l": ["$k", 1]}}}"#),
+    ];
+    prop_oneof![filter, other.prop_map(str::to_owned)]
+}
+
+fn listed_documents() -> impl Strategy<Value = Vec<Document>> {
+    let lists = prop::collection::vec(prop::collection::vec(0..3_i32, 0..3), 40);
+    (documents(), lists).prop_map(|(mut documents, lists)| {
+        for (document, list) in documents.iter_mut().zip(lists) {
+            document.append("l", list.into_iter().map(Value::from).collect::<Value>());
+        }
+        documents
+    })
+}
+
 proptest! {
+    /// Whatever moves within a pipeline, it gives what its stages give one by one.
+    #[test]
+    fn a_pipeline_is_its_stages_one_after_the_other(input in listed_documents(), stages in prop::collection::vec(stage(), 1..7)) {
+        let mut expected = input.clone();
+        for stage in &stages {
+            expected = results(&format!("[{stage}]"), &expected);
+        }
+        let found = results(&format!("[{}]", stages.join(", ")), &input);
+        prop_assert_eq!(found, expected);
+    }
+
     #[test]
     fn groups_are_the_classes_of_equal_keys(input in documents()) {
         let stages = r#"[{"$group": {"_id": "$k", "n": {"$sum": 1}, "t": {"$sum": "$v"}, "least": {"$min": "$v"}, "all": {"$push": "$v"}}}]"#;

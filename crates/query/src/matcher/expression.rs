@@ -2,6 +2,7 @@
 //! operands. The tree keeps the order of the filter; nothing is rewritten beyond flattening nested `$and`s.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use quarry_bson::{RawValue, Value};
@@ -116,6 +117,11 @@ impl Matcher {
         }
     }
 
+    /// Adds the top-level fields that the filter reads; false if it may read the whole document.
+    pub(crate) fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> bool {
+        self.root.add_fields_read(fields)
+    }
+
     pub(super) fn slots(&self) -> &Slots {
         self.slots.get_or_init(|| Slots::new(&self.root))
     }
@@ -140,6 +146,24 @@ impl FieldPredicate {
 impl MatchExpression {
     pub(super) fn field(path: &FieldPath, predicate: Predicate) -> MatchExpression {
         MatchExpression::Field(FieldPredicate::new(path.clone(), predicate))
+    }
+
+    /// Recursion is as deep as the filter, whose parser bounds it.
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> bool {
+        match self {
+            MatchExpression::AlwaysTrue | MatchExpression::AlwaysFalse => true,
+            MatchExpression::And(children)
+            | MatchExpression::Or(children)
+            | MatchExpression::Nor(children) => {
+                children.iter().all(|child| child.add_fields_read(fields))
+            }
+            MatchExpression::Not(child) => child.add_fields_read(fields),
+            MatchExpression::Field(predicate) => {
+                fields.insert(predicate.path.first().to_owned());
+                true
+            }
+            MatchExpression::Expr(predicate) => predicate.expression.add_fields_read(fields),
+        }
     }
 
     /// The operand, if this is an equality of one path.

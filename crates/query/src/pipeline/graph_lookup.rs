@@ -14,7 +14,7 @@ use quarry_bson::{
 use super::equality::{any_of, both, each_at};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Named, Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::OpenPipeline;
 use super::value_set::ValueSet;
 use crate::error::{Error, Result};
@@ -306,6 +306,10 @@ impl Stage for GraphLookup {
 
     fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
         collections.push(&self.collection);
+    }
+
+    fn modifies(&self) -> Modifies {
+        Modifies::Fields(BTreeSet::from([self.output.first().to_owned()]))
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

@@ -12,7 +12,7 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue
 use super::equality::{any_of, each_at};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Named, Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
 use crate::expression::{ExpressionContext, LetVariables, bounds, type_name};
@@ -261,6 +261,10 @@ impl Stage for Lookup {
             Some(pipeline) => pipeline.add_collections(collections),
             None => collections.extend(self.collection.as_deref()),
         }
+    }
+
+    fn modifies(&self) -> Modifies {
+        Modifies::Fields(BTreeSet::from([self.output.first().to_owned()]))
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

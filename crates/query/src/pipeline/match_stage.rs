@@ -6,8 +6,9 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
 use super::execution::{Running, Upstream};
-use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages};
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::matcher::Matcher;
 
 #[derive(Debug)]
@@ -23,10 +24,13 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
             "the match filter must be an expression in an object",
         ));
     };
-    Ok(one(Match {
-        filter: filter.to_owned_document(),
-        matcher: Matcher::parse_in(filter, specification.context)?,
-    }))
+    of_filter(filter.to_owned_document(), specification.context).map(|stage| vec![stage])
+}
+
+/// The stage of a filter.
+pub(super) fn of_filter(filter: Document, context: &ExpressionContext) -> Result<Arc<dyn Stage>> {
+    let matcher = Matcher::parse_in(filter.as_raw(), context)?;
+    Ok(Arc::new(Match { filter, matcher }))
 }
 
 impl Stage for Match {
@@ -42,36 +46,21 @@ impl Stage for Match {
         Box::new(Matching { stage: self })
     }
 
+    fn modifies(&self) -> Modifies {
+        Modifies::Nothing
+    }
+
     fn part_of_find(&self) -> PartOfFind<'_> {
         PartOfFind::Filter(self.filter.as_raw(), &self.matcher)
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
-        if add_filter_fields(self.filter.as_raw(), fields) {
+        if self.matcher.add_fields_read(fields) {
             Reads::Passes
         } else {
             Reads::Everything
         }
     }
-}
-
-/// Adds the top-level fields that a filter reads; false if it has operators that may read others.
-fn add_filter_fields(filter: RawDocument<'_>, fields: &mut BTreeSet<String>) -> bool {
-    filter.iter().all(
-        |element| match (&*element.name().to_string_lossy(), element.value()) {
-            ("$and" | "$or" | "$nor", RawValue::Array(clauses)) => clauses.iter().all(|clause| {
-                clause
-                    .as_document()
-                    .is_some_and(|clause| add_filter_fields(clause, fields))
-            }),
-            ("$comment", _) => true,
-            (name, _) if name.starts_with('$') => false,
-            (path, _) => {
-                fields.insert(path.split('.').next().unwrap_or_default().to_owned());
-                true
-            }
-        },
-    )
 }
 
 struct Matching {

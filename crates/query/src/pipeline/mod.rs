@@ -10,6 +10,7 @@
 
 mod accumulators;
 mod add_fields;
+mod chance;
 mod count;
 mod documents;
 mod equality;
@@ -24,6 +25,7 @@ mod match_stage;
 mod nested_field;
 mod parsed;
 mod project;
+mod reorder;
 mod replace_root;
 mod sample;
 mod skip;
@@ -51,6 +53,7 @@ pub use stages::collections_named;
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
+use reorder::filters_forward;
 use stage::{Surroundings, Within};
 
 /// Stages in one pipeline.
@@ -106,5 +109,7 @@ fn read(
             return Err(Error::location(7_749_501, text));
         }
     }
-    Ok(Pipeline { stages: parsed })
+    Ok(Pipeline {
+        stages: filters_forward(parsed, context)?,
+    })
 }

@@ -8,7 +8,7 @@ use quarry_bson::{Document, DocumentBuilder, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
 use super::limit::results_wanted;
-use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::sort::SortPattern;
 use crate::sorter::{Sorted, Sorter};
@@ -46,6 +46,10 @@ impl Stage for Sort {
     fn explain(&self, out: &mut DocumentBuilder<'_>) {
         out.document(self.name())
             .append("sortKey", self.specification.as_raw());
+    }
+
+    fn modifies(&self) -> Modifies {
+        Modifies::Nothing
     }
 
     fn part_of_find(&self) -> PartOfFind<'_> {

@@ -28,6 +28,12 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// Adds the top-level fields of its input that the stage reads or lets through.
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads;
 
+    /// The difference that the stage makes to the documents that pass it. A filter behind it that does not see the
+    /// difference may stand before it.
+    fn modifies(&self) -> Modifies {
+        Modifies::Everything
+    }
+
     /// The part of a find that the stage is, so that an index can serve it.
     fn part_of_find(&self) -> PartOfFind<'_> {
         PartOfFind::None
@@ -150,6 +156,31 @@ pub enum PartOfFind<'s> {
     Skip(u64),
     /// The number of documents at most.
     Limit(u64),
+}
+
+/// The difference that a stage makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Modifies {
+    /// The documents stay as they are. There may be fewer, and their order may change.
+    Nothing,
+    /// Only these top-level fields change. Of one document there may come several, or none.
+    Fields(BTreeSet<String>),
+    /// All top-level fields but these may change.
+    AllBut(BTreeSet<String>),
+    /// Other documents come out, or which ones come out depends on how many there are.
+    Everything,
+}
+
+impl Modifies {
+    /// Whether a filter that reads these fields asks the same before the stage as behind it.
+    pub(super) fn spares(&self, read: &BTreeSet<String>) -> bool {
+        match self {
+            Modifies::Nothing => true,
+            Modifies::Fields(changed) => changed.is_disjoint(read),
+            Modifies::AllBut(kept) => read.is_subset(kept),
+            Modifies::Everything => false,
+        }
+    }
 }
 
 /// The part of its input that a stage needs.

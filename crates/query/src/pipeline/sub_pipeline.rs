@@ -6,6 +6,7 @@
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
+use super::chance::draws_lots;
 use super::equality::both;
 use super::execution::{Collections, Execution, ReadId, RunInput, SubFind, Upstream};
 use super::parsed::Pipeline;
@@ -224,19 +225,4 @@ fn with_filter_second(stages: RawArray<'_>, filter: RawDocument<'_>) -> Vec<u8> 
     }
     out.finish();
     bytes
-}
-
-/// Whether a name anywhere in the stages is that of a stage or an operator whose results differ from run to run. Recursion is
-/// bounded by the depth of the value, which was validated.
-fn draws_lots(value: RawValue<'_>) -> bool {
-    const BY_CHANCE: [&[u8]; 3] = [b"$rand", b"$sample", b"$sampleRate"];
-    let elements = match value {
-        RawValue::Document(document) => document,
-        RawValue::Array(array) => array.as_document(),
-        _ => return false,
-    };
-    let mut elements = elements.iter();
-    elements.any(|element| {
-        BY_CHANCE.contains(&element.name().as_bytes()) || draws_lots(element.value())
-    })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder};
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Reads, Stage};
+use super::stage::{Modifies, Reads, Stage};
 use crate::error::Result;
 use crate::expression::Expression;
 use crate::field_path::FieldPath;
@@ -70,6 +70,14 @@ impl Stage for Transform {
             stage: self,
             buffer: Buffer::default(),
         })
+    }
+
+    fn modifies(&self) -> Modifies {
+        let names = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
+        match self.fields.mode() {
+            Mode::Drop => Modifies::AllBut(names(&mut self.fields.fields_kept())),
+            Mode::Keep | Mode::Add => Modifies::Fields(names(&mut self.fields.fields_named())),
+        }
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

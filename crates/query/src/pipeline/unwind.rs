@@ -8,7 +8,7 @@ use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::type_name;
 use crate::field_path::FieldPath;
@@ -112,6 +112,12 @@ impl Stage for Unwind {
         if let Some(index) = &self.index {
             options.append("includeArrayIndex", index.as_str());
         }
+    }
+
+    fn modifies(&self) -> Modifies {
+        let mut changed = BTreeSet::from([self.path.first().to_owned()]);
+        changed.extend(self.index.as_ref().map(|index| index.first().to_owned()));
+        Modifies::Fields(changed)
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

@@ -78,6 +78,17 @@ impl Fields {
         named.filter_map(|(name, node)| (!node.is_made()).then_some(name))
     }
 
+    /// The top-level fields that are named.
+    pub(crate) fn fields_named(&self) -> impl Iterator<Item = &str> {
+        self.root.fields().map(|(name, _)| name)
+    }
+
+    /// The top-level fields that are named to stay as they are.
+    pub(crate) fn fields_kept(&self) -> impl Iterator<Item = &str> {
+        let named = self.root.fields();
+        named.filter_map(|(name, node)| matches!(node, Node::Include).then_some(name))
+    }
+
     /// Appends the document with its fields treated.
     pub(crate) fn apply(
         &self,

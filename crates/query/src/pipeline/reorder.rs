@@ -1,0 +1,230 @@
+//! Filters moved to the front of a pipeline, as far as they ask the same there: fewer documents go through the stages behind
+//! them, and one that comes to the head of the pipeline is served by an index.
+//!
+//! The conditions of a filter, those of its `$and`s among them, move one by one. Filters that meet become one. Nothing else
+//! changes its place. As with MongoDB, a filter that has moved may leave out documents of which a stage would have made an
+//! error.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument, RawValue};
+
+use super::chance::draws_lots;
+use super::match_stage::of_filter;
+use super::stage::{Modifies, PartOfFind, Stage};
+use crate::error::Result;
+use crate::expression::ExpressionContext;
+use crate::interrupts;
+use crate::matcher::Matcher;
+
+/// How many stages the conditions of a pipeline are moved past, all together. Those behind that stay where they are: a request
+/// may have a thousand stages and very many conditions.
+const STEPS_MAX: usize = 100_000;
+
+/// The work of looking past a stage.
+const UNITS_OF_A_STEP: usize = 10;
+
+/// The stages with their filters moved forward.
+pub(super) fn filters_forward(
+    stages: Vec<Arc<dyn Stage>>,
+    context: &ExpressionContext,
+) -> Result<Vec<Arc<dyn Stage>>> {
+    // A filter at the head is where it should be; most pipelines have no other one.
+    if !stages.iter().skip(1).any(is_filter) {
+        return Ok(stages);
+    }
+    let mut moving = Moving::default();
+    for stage in stages {
+        moving.add(stage, context)?;
+    }
+    moving.finish(context)
+}
+
+fn is_filter(stage: &Arc<dyn Stage>) -> bool {
+    matches!(stage.part_of_find(), PartOfFind::Filter(..))
+}
+
+/// The stages that were looked at.
+#[derive(Default)]
+struct Moving {
+    places: Vec<Place>,
+    steps: usize,
+}
+
+/// A stage, and the conditions that were moved in front of it.
+struct Place {
+    before: Vec<Document>,
+    /// None where there are conditions only.
+    stage: Option<Arc<dyn Stage>>,
+    /// Asked of the stage once.
+    modifies: OnceCell<Modifies>,
+}
+
+/// A condition of a filter.
+struct Condition {
+    filter: Document,
+    /// The fields that it reads; None if it may not be moved.
+    read: Option<BTreeSet<String>>,
+}
+
+impl Moving {
+    fn add(&mut self, stage: Arc<dyn Stage>, context: &ExpressionContext) -> Result<()> {
+        let mut conditions = Vec::new();
+        match stage.part_of_find() {
+            PartOfFind::Filter(filter, _) if !self.places.is_empty() => {
+                add_conditions(filter, context, &mut conditions)?;
+            }
+            _ => {
+                self.places.push(Place::new(Vec::new(), Some(stage)));
+                return Ok(());
+            }
+        }
+        let (count, mut staying) = (conditions.len(), Vec::new());
+        for condition in conditions {
+            let target = self.target(condition.read.as_ref())?;
+            match self.places.get_mut(target) {
+                Some(place) => place.before.push(condition.filter),
+                None => staying.push(condition.filter),
+            }
+        }
+        if staying.len() == count {
+            self.places.push(Place::new(Vec::new(), Some(stage)));
+        } else if !staying.is_empty() {
+            self.places.push(Place::new(staying, None));
+        }
+        Ok(())
+    }
+
+    /// The first place from which on all stages spare a condition that reads these fields, behind the filters that are there
+    /// already.
+    fn target(&mut self, read: Option<&BTreeSet<String>>) -> Result<usize> {
+        let mut target = self.places.len();
+        let Some(read) = read else {
+            return Ok(target);
+        };
+        while target > 0 && self.steps < STEPS_MAX && self.places[target - 1].spares(read) {
+            interrupts::work(UNITS_OF_A_STEP)?;
+            self.steps += 1;
+            target -= 1;
+        }
+        while self.places.get(target).is_some_and(Place::is_filter) {
+            target += 1;
+        }
+        Ok(target)
+    }
+
+    /// The stages, with what stands side by side of filters made one.
+    fn finish(self, context: &ExpressionContext) -> Result<Vec<Arc<dyn Stage>>> {
+        let (mut stages, mut filters) = (Vec::new(), Vec::new());
+        for Place { before, stage, .. } in self.places {
+            filters.extend(before.into_iter().map(Filter::Condition));
+            match stage {
+                Some(filter) if is_filter(&filter) => filters.push(Filter::Stage(filter)),
+                Some(stage) => {
+                    stages.extend(all_of(std::mem::take(&mut filters), context)?);
+                    stages.push(stage);
+                }
+                None => {}
+            }
+        }
+        stages.extend(all_of(filters, context)?);
+        Ok(stages)
+    }
+}
+
+/// A filter, or a condition that was taken out of one.
+enum Filter {
+    Stage(Arc<dyn Stage>),
+    Condition(Document),
+}
+
+/// One stage for filters that stand side by side.
+fn all_of(mut filters: Vec<Filter>, context: &ExpressionContext) -> Result<Option<Arc<dyn Stage>>> {
+    if filters.len() < 2 {
+        return filters
+            .pop()
+            .map(|only| only.into_stage(context))
+            .transpose();
+    }
+    let all = Document::build(|out| {
+        let mut clauses = out.array("$and");
+        for filter in &filters {
+            clauses.push(filter.as_raw());
+        }
+        clauses.finish();
+    });
+    of_filter(all, context).map(Some)
+}
+
+impl Filter {
+    fn as_raw(&self) -> RawDocument<'_> {
+        match self {
+            Filter::Condition(filter) => filter.as_raw(),
+            Filter::Stage(stage) => match stage.part_of_find() {
+                PartOfFind::Filter(filter, _) => filter,
+                _ => RawDocument::EMPTY,
+            },
+        }
+    }
+
+    fn into_stage(self, context: &ExpressionContext) -> Result<Arc<dyn Stage>> {
+        match self {
+            Filter::Stage(stage) => Ok(stage),
+            Filter::Condition(filter) => of_filter(filter, context),
+        }
+    }
+}
+
+impl Place {
+    fn new(before: Vec<Document>, stage: Option<Arc<dyn Stage>>) -> Place {
+        Place {
+            before,
+            stage,
+            modifies: OnceCell::new(),
+        }
+    }
+
+    fn spares(&self, read: &BTreeSet<String>) -> bool {
+        let Some(stage) = &self.stage else {
+            return true;
+        };
+        self.modifies.get_or_init(|| stage.modifies()).spares(read)
+    }
+
+    fn is_filter(&self) -> bool {
+        self.stage.as_ref().is_none_or(is_filter)
+    }
+}
+
+/// Adds the conditions that a filter is the conjunction of. Recursion is as deep as the filter, which was parsed.
+fn add_conditions(
+    filter: RawDocument<'_>,
+    context: &ExpressionContext,
+    conditions: &mut Vec<Condition>,
+) -> Result<()> {
+    for element in filter {
+        match element.value() {
+            RawValue::Array(clauses) if element.name() == "$and" => {
+                for clause in clauses.iter().filter_map(|clause| clause.as_document()) {
+                    add_conditions(clause, context, conditions)?;
+                }
+            }
+            _ => {
+                let condition = Document::build(|out| {
+                    out.append_element(element);
+                });
+                let mut read = BTreeSet::new();
+                let matcher = Matcher::parse_in(condition.as_raw(), context)?;
+                let is_known = matcher.add_fields_read(&mut read);
+                let may_move = is_known && !draws_lots(RawValue::Document(condition.as_raw()));
+                conditions.push(Condition {
+                    read: may_move.then_some(read),
+                    filter: condition,
+                });
+            }
+        }
+    }
+    Ok(())
+}
