@@ -1,15 +1,17 @@
 //! The database over simulated files and an engine's flush images: it is killed or loses power, and starts again from
 //! any image that is not newer than what the journal holds. Every acknowledged write is there at its level, a piece is
-//! there whole or not at all, indexes and counters agree.
+//! there whole or not at all, indexes and counters agree. A transaction over two collections, which it may have made, is there
+//! whole or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quarry_bson::RawValue;
 use quarry_bson::{Document, doc};
-use quarry_database::{Change, Database, Level, Namespace, Operation, Options};
+use quarry_database::{Change, Database, Level, Namespace, Operation, Options, Scope};
 use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
-use quarry_storage::{Engine, FlushImages, KeyRange};
+use quarry_storage::{Engine, FlushImages, KeyRange, WriteBatch};
 
 /// `QUARRY_TORTURE` runs that many instead, `QUARRY_TORTURE_SEED` begins at another seed.
 const ROUNDS: u64 = 20;
@@ -183,7 +185,11 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
     let first = random.below(40) as i32;
     let ids: Vec<i32> = (first..first + 1 + random.below(3) as i32).collect();
     let n = random.below(1000) as i32;
-    let lsn = if random.below(2) == 0 {
+    let lsn = if random.below(4) == 0 {
+        let states = model.entry(PAIR).or_insert_with(|| vec![None]);
+        states.push(Some(n));
+        write_pair(database, &operation, n)
+    } else if random.below(2) == 0 {
         let documents: Vec<Document> = ids
             .iter()
             .map(|id| doc! { "_id": (*id), "n": n, "tags": [n, (id % 3)] })
@@ -246,6 +252,61 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
     }
 }
 
+/// The place in the model of two documents, in two collections, that only transactions write.
+const PAIR: i32 = -1;
+
+fn pair() -> [Namespace; 2] {
+    ["db.left", "db.right"].map(|name| Namespace::parse(name).unwrap())
+}
+
+/// Writes `n` to both documents of the pair in one transaction, which makes their collections if there are none.
+fn write_pair(database: &Database, operation: &Operation, n: i32) -> Option<u64> {
+    let transaction = database.begin_transaction(operation).unwrap();
+    let scope = Scope::in_transaction(database, &transaction);
+    let document = doc! { "_id": 1, "n": n };
+    for namespace in pair() {
+        let found = scope.collection(&namespace, operation).unwrap();
+        let replaced = found.map_or(0, |collection| {
+            let keys = [collection.record_key(RawValue::Int32(1))];
+            let mut compute = |_: usize, _: quarry_bson::RawDocument<'_>, out: &mut Vec<u8>| {
+                out.extend_from_slice(document.as_bytes());
+                Ok(Change::Replace)
+            };
+            let (ident, level) = (collection.ident, Level::Written);
+            let done = scope.modify_piece(operation, &namespace, ident, &keys, level, &mut compute);
+            done.unwrap().matched
+        });
+        if replaced == 0 {
+            let documents = [document.as_raw()];
+            let done = scope.insert_piece(operation, &namespace, &documents, true, Level::Written);
+            assert_eq!(done.unwrap().inserted, 1);
+        }
+    }
+    let session = WriteBatch::new();
+    database
+        .commit_transaction(&transaction, operation, Level::Written, &session)
+        .unwrap()
+}
+
+/// The `n` of both documents of the pair; none without them.
+fn read_pair(database: &Database) -> Option<i32> {
+    let [left, right] = pair().map(|namespace| {
+        let collection = database.collection(&namespace).unwrap()?;
+        let report = database.validate(&namespace, true, &Operation::default());
+        assert_eq!(report.unwrap().errors, Vec::<String>::new(), "{namespace}");
+        let mut n = None;
+        let key = collection.record_key(RawValue::Int32(1));
+        let mut read = |bytes: &[u8]| {
+            let document = Document::from_bytes(bytes.to_vec()).unwrap();
+            n = document.get("n").and_then(|n| n.as_i32());
+        };
+        assert!(database.get_record(&key, &mut read).unwrap());
+        n
+    });
+    assert_eq!(left, right, "half of a transaction");
+    left
+}
+
 /// Compares what is found with what may be found, and makes it the new truth.
 fn check(database: &Database, model: &mut Model, seed: u64, life: u64) {
     let mut found: BTreeMap<i32, i32> = BTreeMap::new();
@@ -269,6 +330,7 @@ fn check(database: &Database, model: &mut Model, seed: u64, life: u64) {
             "seed {seed} life {life}"
         );
     }
+    found.extend(read_pair(database).map(|n| (PAIR, n)));
     for (id, states) in model.iter_mut() {
         let now = found.remove(id);
         assert!(

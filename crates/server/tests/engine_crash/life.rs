@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use quarry_bson::{Document, doc};
-use quarry_database::{Change as DatabaseChange, Database, Level, Namespace, Operation, Options};
-use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, copy_directory};
+use quarry_database::{
+    Change as DatabaseChange, Database, Level, Namespace, Operation, Options, Scope,
+};
+use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, WriteBatch, copy_directory};
 
 use crate::forgetting::{ForgettingFiles, Kernel};
 use crate::history::{Change, History, Key, Random, State, Write};
@@ -380,13 +382,14 @@ fn namespace(collection: usize) -> Namespace {
     Namespace::parse(&format!("db.c{collection}")).unwrap()
 }
 
-/// One insert, update or delete of a few documents, at one of the two levels.
+/// One insert, update, delete or transaction of a few documents, at one of the two levels.
 fn write(database: &Database, writer: u64, random: &mut Random, written: &Written) {
     let collection = random.below(COLLECTIONS as u64) as usize;
     let first = (writer * IDS_A_WRITER + random.below(IDS_A_WRITER - PIECE_DOCUMENTS_MAX)) as i32;
     let ids: Vec<i32> = (first..=first + random.below(PIECE_DOCUMENTS_MAX) as i32).collect();
     let n = random.below(1_000) as i32;
-    let done = match random.below(6) {
+    let done = match random.below(8) {
+        6..8 => transact(database, &ids, n, written),
         0..3 => insert(database, collection, &ids, n, written),
         3..5 => modify(database, collection, &ids, Some(n), written),
         _ => modify(database, collection, &ids, None, written),
@@ -473,6 +476,44 @@ fn modify(
         None => Change::Delete(changed),
     };
     Some((done.lsn?, change))
+}
+
+/// Puts documents under `ids` into all collections, in one transaction.
+fn transact(database: &Database, ids: &[i32], n: i32, written: &Written) -> Option<(u64, Change)> {
+    let (operation, level) = (Operation::default(), Level::Written);
+    let transaction = database.begin_transaction(&operation).unwrap();
+    let scope = Scope::in_transaction(database, &transaction);
+    let documents: Vec<Document> = ids.iter().map(|id| document(*id, n)).collect();
+    let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
+    let mut changed = BTreeSet::new();
+    for collection in 0..COLLECTIONS {
+        let namespace = namespace(collection);
+        if let Some(found) = scope.collection(&namespace, &operation).unwrap() {
+            let keys: Vec<Vec<u8>> = ids
+                .iter()
+                .map(|id| found.record_key((*id).into()))
+                .collect();
+            let mut replace = |key: usize, _: quarry_bson::RawDocument<'_>, out: &mut Vec<u8>| {
+                out.extend_from_slice(documents[key].as_bytes());
+                Ok(DatabaseChange::Replace)
+            };
+            let done = scope.modify_piece(
+                &operation,
+                &namespace,
+                found.ident,
+                &keys,
+                level,
+                &mut replace,
+            );
+            written.taken(done)?;
+        }
+        // The others are new; those that are there are refused.
+        written.taken(scope.insert_piece(&operation, &namespace, &raw, false, level))?;
+        changed.extend(ids.iter().map(|id| (collection, *id)));
+    }
+    let session = WriteBatch::new();
+    let done = database.commit_transaction(&transaction, &operation, level, &session);
+    Some((written.taken(done)??, Change::Put(changed, n)))
 }
 
 /// The whole document follows from `_id` and `n`.
