@@ -44,6 +44,20 @@ fn every_script_says_what_it_says() {
     assert!(scripts >= 12, "{scripts} scripts");
 }
 
+#[test]
+fn the_page_about_transactions_shows_the_example_as_it_runs() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+    let page = format!("{root}../../docs/transactions.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let script = format!("{root}tests/anomaly_scripts/worked_example.txt");
+    let script = std::fs::read_to_string(script).unwrap();
+    let (_, example) = script.split_once("\n\n").unwrap();
+    assert!(
+        page.contains(example.trim()),
+        "the page shows another example"
+    );
+}
+
 struct Clients {
     database: Database,
     namespace: Namespace,
