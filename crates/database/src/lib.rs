@@ -25,6 +25,7 @@ mod snapshot;
 
 mod commit;
 mod database;
+mod events;
 
 mod build;
 mod upkeep;
@@ -36,13 +37,19 @@ pub use catalog::collection::{Capped, Collection, IndexCatalog};
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::Dropped;
+pub use commit::changes::ChangeKind;
+pub use commit::definition_event::DefinitionKind;
 pub use commit::late_writes::ReplyFirst;
 pub use commit::refusals::{RefusedWrites, WritesNow};
+pub use commit::session_section::RecordSession;
 pub use commit::watches::CommitWatch;
 pub use commit::{Counts, payload};
 pub use database::{Database, Options, Scope, Shortcuts};
 pub use error::{DuplicateKey, Error, Result};
 pub use error_code::ErrorCode;
+pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};
+pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
+pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use index::definition::{Index, KeyField, KeyPattern};
 pub use index::entry::{may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;

@@ -351,7 +351,7 @@ fn open_transactions_are_counted_with_their_age_and_bytes() {
     const { assert!(STAGED_BYTES_MAX > 2 * TRANSACTION_BYTES_MAX as u64) };
 }
 
-/// What a dropped database has left in a snapshot is not there, as it is not there for anybody else.
+/// A collection that a dropped database has left in a snapshot is not there, as it is not there for anybody else.
 #[test]
 fn a_collection_that_went_with_its_database_is_absent_in_a_snapshot_too() {
     let fixture = fixture();

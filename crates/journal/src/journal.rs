@@ -253,6 +253,13 @@ impl Journal {
         self.pipeline.log.first_since(cluster_time)
     }
 
+    /// The life of this journal, which is in each group that it writes; 0 over another log than its own files.
+    pub fn incarnation(&self) -> u64 {
+        self.local
+            .as_ref()
+            .map_or(0, |local| local.segments.incarnation())
+    }
+
     /// Records that `open` applied.
     pub fn replayed(&self) -> u64 {
         self.replayed

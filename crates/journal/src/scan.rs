@@ -16,6 +16,8 @@ use crate::segment::OpenSegment;
 
 /// The window grows beyond this only for a group that is larger.
 const WINDOW_BYTES: usize = 256 * 1024;
+/// The first window of a reader, which mostly wants the last groups; each further one is twice as large.
+const FIRST_WINDOW_BYTES: usize = 16 * 1024;
 
 pub(crate) struct GroupScanner {
     file: Arc<dyn File>,
@@ -26,6 +28,8 @@ pub(crate) struct GroupScanner {
     offset: u64,
     window: Vec<u8>,
     window_offset: u64,
+    /// How much is read next.
+    window_bytes: usize,
     /// The records of the compressed group that was looked at last.
     plain: Vec<u8>,
 }
@@ -42,8 +46,16 @@ impl GroupScanner {
             offset,
             window: Vec::new(),
             window_offset: offset,
+            window_bytes: WINDOW_BYTES,
             plain: Vec::new(),
         }
+    }
+
+    /// Reads little at first, for somebody who may want the end of what is written.
+    #[must_use]
+    pub fn growing(mut self) -> Self {
+        self.window_bytes = FIRST_WINDOW_BYTES;
+        self
     }
 
     /// Where the next group is expected.
@@ -182,7 +194,9 @@ impl GroupScanner {
 
     fn fill(&mut self, wanted: usize) -> Result<()> {
         let room = self.limit.saturating_sub(self.offset) as usize;
-        self.window.resize(wanted.max(WINDOW_BYTES).min(room), 0);
+        self.window
+            .resize(wanted.max(self.window_bytes).min(room), 0);
+        self.window_bytes = (2 * self.window_bytes).min(WINDOW_BYTES);
         let filled = read_full_at(&*self.file, &mut self.window, self.offset)
             .map_err(|e| Error::io("read", &self.name, &e))?;
         self.window.truncate(filled);

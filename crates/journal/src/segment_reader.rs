@@ -36,7 +36,7 @@ impl SegmentReader {
         let Some(segment) = segments.holding(next_lsn).first().map(Arc::clone) else {
             return Err(Error::Closed);
         };
-        let mut scanner = scanner(&segments.open(&segment)?);
+        let mut scanner = scanner(&segments.open(&segment)?).growing();
         scanner.seek(segment.place_before(next_lsn));
         Ok(SegmentReader {
             segments,

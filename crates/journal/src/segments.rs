@@ -167,6 +167,10 @@ impl Segments {
         Ok(())
     }
 
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
     pub fn options(&self) -> &Options {
         &self.options
     }

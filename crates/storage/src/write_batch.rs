@@ -127,6 +127,12 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// The operations of a batch in its byte form, without making the batch. They end at the first that is broken.
+    pub fn ops_in(bytes: &[u8]) -> impl Iterator<Item = Op<'_>> {
+        let mut at = 0;
+        std::iter::from_fn(move || (at < bytes.len()).then(|| read_op(bytes, &mut at))?)
+    }
+
     /// The operations in order.
     #[must_use]
     pub fn iter(&self) -> Ops<'_> {

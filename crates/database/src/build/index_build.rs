@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument};
+use quarry_bson::{Document, RawDocument, Value};
 use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
 
@@ -15,6 +15,7 @@ use crate::build::IndexBuilder;
 use crate::build::builds::{Running, stage_mark, unstage_mark};
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::definitions::{names_id, same_pattern, stage_index_drop};
+use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header, MARKS, now_ms};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -176,11 +177,16 @@ impl IndexBuilder {
             let idents = new.iter().map(|index| index.ident).collect();
             self.parts.builds.start(idents)
         });
+        // Of those that are still to be built the end of the build tells.
+        let events = match is_empty {
+            true => vec![created(&collection, new.iter())],
+            false => Vec::new(),
+        };
         let all: Vec<&Index> = kept.into_iter().chain(&new).collect();
         let lsn = self
             .parts
             .definitions
-            .put_entry(&collection, &all, ALLOCATED, batch)?;
+            .put_entry(&collection, &all, ALLOCATED, &events, batch)?;
         Ok(Register::Done(Registered {
             before,
             created: new.len(),
@@ -347,10 +353,27 @@ impl IndexBuilder {
             copy.building = index.building && !idents.contains(&index.ident);
             indexes.push(copy);
         }
+        let built = indexes.iter().filter(|index| idents.contains(&index.ident));
+        let event = created(&collection, built);
+        let indexes: Vec<&Index> = indexes.iter().collect();
         self.parts
             .definitions
-            .put_entry(&collection, &indexes.iter().collect::<Vec<_>>(), 0, batch)
+            .put_entry(&collection, &indexes, 0, &[event], batch)
     }
+}
+
+/// The event of indexes that are used from now on.
+fn created<'i>(
+    collection: &Collection,
+    indexes: impl Iterator<Item = &'i Index>,
+) -> DefinitionEvent {
+    let specs: Vec<Value> = indexes.map(|index| index.spec.clone().into()).collect();
+    DefinitionEvent::new(
+        DefinitionKind::CreateIndexes,
+        collection.namespace.as_str(),
+        Some(collection.uuid),
+    )
+    .with("indexes", specs)
 }
 
 /// Fails when one of the indexes was dropped while it was built.

@@ -15,6 +15,9 @@ use crate::index::path_numbers::PathNumbers;
 use crate::keyspace::ident::{Ident, Prefix};
 use crate::keyspace::namespace::Namespace;
 
+/// The option of a collection whose changes are told with the document as it was before.
+pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
+
 /// Bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capped {
@@ -69,8 +72,7 @@ impl Collection {
         };
         let options = raw.get("options").and_then(|value| value.as_document());
         let capped = options.and_then(capped_of);
-        let images =
-            options.and_then(|options| options.get_document("changeStreamPreAndPostImages"));
+        let images = options.and_then(|options| options.get_document(PRE_IMAGES));
         let keeps_pre_images =
             images.is_some_and(|images| images.get("enabled").is_some_and(|on| on.is_truthy()));
         Ok(Collection {

@@ -26,7 +26,8 @@ use quarry_storage::WriteBatch;
 use crate::catalog::collection::Collection;
 use crate::catalog::definitions::Definitions;
 use crate::catalog::listing::{Entries, is_there};
-use crate::commit::payload::{ALLOCATED, CATALOG, Header};
+use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
+use crate::commit::payload::{ALLOCATED, Header};
 use crate::error::Result;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::{Namespace, check_database};
@@ -82,11 +83,8 @@ impl Definitions {
         let mark = self.commits().allocate_ident();
         let mut batch = WriteBatch::new();
         batch.put(&layout::dropped_database_key(name), &mark.0.to_le_bytes());
-        let header = Header {
-            flags: CATALOG | ALLOCATED,
-            ..Header::CATALOG_ONLY
-        };
-        self.commits().commit(&header, &batch)
+        let event = DefinitionEvent::new(DefinitionKind::DropDatabase, name, None);
+        self.commit_definitions(ALLOCATED, &[event], &batch)
     }
 
     /// The dropped databases of which something is left.

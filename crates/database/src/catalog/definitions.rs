@@ -6,16 +6,17 @@
 
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
 use crate::build::builds::{stage_mark, unstage_mark};
 use crate::catalog::cache::Catalog;
-use crate::catalog::collection::{Collection, new_entry};
+use crate::catalog::collection::{Collection, PRE_IMAGES, new_entry};
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::commit::commits::Commits;
-use crate::commit::payload::{ALLOCATED, CATALOG, Header};
+use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
+use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
@@ -155,6 +156,9 @@ impl Definitions {
             )));
         };
         let mut batch = WriteBatch::new();
+        let mut event =
+            DefinitionEvent::new(DefinitionKind::Rename, from.as_str(), Some(source.uuid))
+                .with("to", to.as_str());
         let target = self.holds.hold_exclusive(to, operation)?;
         if let Some((target, _)) = &target {
             if !drop_target {
@@ -163,6 +167,7 @@ impl Definitions {
                 )));
             }
             self.stage_drop(target, &mut batch)?;
+            event = event.with_uuid("dropTarget", &target.uuid);
         }
         self.stage_dead(to, operation, &mut batch)?;
         batch.delete(&layout::catalog_key(from.database(), from.collection()));
@@ -174,7 +179,7 @@ impl Definitions {
         for index in indexes.iter().filter(|index| index.building) {
             stage_mark(index, to, &mut batch);
         }
-        let lsn = self.commits.commit(&Header::CATALOG_ONLY, &batch)?;
+        let lsn = self.commit_definitions(0, &[event], &batch)?;
         drop((target, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
     }
@@ -305,10 +310,20 @@ impl Definitions {
             changed.building = index.building;
             indexes.push(changed);
         }
+        let event = DefinitionEvent::new(
+            DefinitionKind::Modify,
+            namespace.as_str(),
+            Some(collection.uuid),
+        );
+        let index = |hidden: bool| {
+            quarry_bson::doc! { "index": { "name": (chosen.name.as_str()), "hidden": hidden } }
+        };
+        let event = event.with("o", index(hidden)).with("was", index(was));
         let lsn = self.put_entry(
             &collection,
             &indexes.iter().collect::<Vec<_>>(),
             0,
+            &[event],
             WriteBatch::new(),
         )?;
         drop((hold, ddl));
@@ -328,26 +343,91 @@ impl Definitions {
         collection: &Collection,
         indexes: &[&Index],
         flags: u8,
+        events: &[DefinitionEvent],
+        batch: WriteBatch,
+    ) -> Result<u64> {
+        let options = collection.options();
+        self.put_entry_with(collection, options, indexes, flags, events, batch)
+    }
+
+    fn put_entry_with(
+        &self,
+        collection: &Collection,
+        options: RawDocument<'_>,
+        indexes: &[&Index],
+        flags: u8,
+        events: &[DefinitionEvent],
         mut batch: WriteBatch,
     ) -> Result<u64> {
-        let entry = new_entry(
-            collection.ident,
-            collection.uuid,
-            collection.options(),
-            indexes,
-        );
+        let entry = new_entry(collection.ident, collection.uuid, options, indexes);
         let namespace = &collection.namespace;
         batch.put(
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
         );
-        self.commits.commit(
-            &Header {
-                flags: CATALOG | flags,
-                ..Header::CATALOG_ONLY
-            },
-            &batch,
-        )
+        self.commit_definitions(flags, events, &batch)
+    }
+
+    /// Commits changes of definitions, and tells change streams of them.
+    pub(crate) fn commit_definitions(
+        &self,
+        flags: u8,
+        events: &[DefinitionEvent],
+        batch: &WriteBatch,
+    ) -> Result<u64> {
+        let header = Header {
+            flags: CATALOG | flags,
+            wall_ms: now_ms(),
+            definitions: events,
+            ..Header::CATALOG_ONLY
+        };
+        self.commits.commit(&header, batch)
+    }
+
+    /// Has the journal keep each changed or deleted document of a collection as it was before, or not any more; returns
+    /// whether it did.
+    pub fn set_pre_images(
+        &self,
+        namespace: &Namespace,
+        enabled: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool> {
+        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
+        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
+            return Err(not_found(namespace));
+        };
+        let was = collection.keeps_pre_images;
+        if was == enabled {
+            drop((hold, ddl));
+            self.commits.settle(None, level)?;
+            return Ok(was);
+        }
+        let mut options = Document::new();
+        for option in collection.options() {
+            if option.name() != PRE_IMAGES {
+                options.append_element(option);
+            }
+        }
+        let shown = |enabled: bool| {
+            quarry_bson::doc! { "changeStreamPreAndPostImages": { "enabled": enabled } }
+        };
+        options.append(PRE_IMAGES, quarry_bson::doc! { "enabled": enabled });
+        let event = DefinitionEvent::new(
+            DefinitionKind::Modify,
+            namespace.as_str(),
+            Some(collection.uuid),
+        );
+        let event = event.with("o", shown(enabled)).with("was", shown(was));
+        let indexes: Vec<&Index> = (self.catalog.index_catalog(&collection)?.indexes)
+            .iter()
+            .collect();
+        let batch = WriteBatch::new();
+        let lsn =
+            self.put_entry_with(&collection, options.as_raw(), &indexes, 0, &[event], batch)?;
+        drop((hold, ddl));
+        self.commits.settle(Some(lsn), level)?;
+        Ok(was)
     }
 
     /// Commits the entry without the indexes that are not kept, and marks those as dropped.
@@ -358,15 +438,29 @@ impl Definitions {
     ) -> Result<u64> {
         let index_catalog = self.catalog.index_catalog(collection)?;
         let mut batch = WriteBatch::new();
+        let mut dropped: Vec<Value> = Vec::new();
         for index in index_catalog.indexes.iter().filter(|index| !keep(index)) {
             stage_index_drop(index, &mut batch);
+            // Nobody was told of one that was never finished.
+            if !index.building {
+                dropped.push(index.spec.clone().into());
+            }
         }
+        let event = DefinitionEvent::new(
+            DefinitionKind::DropIndexes,
+            collection.namespace.as_str(),
+            Some(collection.uuid),
+        );
+        let events = match dropped.is_empty() {
+            true => Vec::new(),
+            false => vec![event.with("indexes", dropped)],
+        };
         let kept: Vec<&Index> = index_catalog
             .indexes
             .iter()
             .filter(|index| keep(index))
             .collect();
-        self.put_entry(collection, &kept, 0, batch)
+        self.put_entry(collection, &kept, 0, &events, batch)
     }
 
     /// The caller has the DDL mutex of the database and holds the name.
@@ -383,13 +477,8 @@ impl Definitions {
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
         );
-        self.commits.commit(
-            &Header {
-                flags: CATALOG | ALLOCATED,
-                ..Header::CATALOG_ONLY
-            },
-            &batch,
-        )
+        let event = creation(&Collection::from_entry(namespace.clone(), entry)?);
+        self.commit_definitions(ALLOCATED, &[event], &batch)
     }
 
     /// The catalog entry of a collection that is made with these options. Its idents are given out here: whoever commits the
@@ -419,7 +508,12 @@ impl Definitions {
         };
         let mut batch = WriteBatch::new();
         let indexes = self.stage_drop(&collection, &mut batch)?;
-        let lsn = self.commits.commit(&Header::CATALOG_ONLY, &batch)?;
+        let event = DefinitionEvent::new(
+            DefinitionKind::Drop,
+            namespace.as_str(),
+            Some(collection.uuid),
+        );
+        let lsn = self.commit_definitions(0, &[event], &batch)?;
         Ok(Some((Dropped { indexes }, lsn)))
     }
 
@@ -444,6 +538,13 @@ impl Definitions {
         }
         Ok(index_catalog.indexes.len() + usize::from(collection.is_clustered()))
     }
+}
+
+/// The event of a collection that is made.
+pub(crate) fn creation(collection: &Collection) -> DefinitionEvent {
+    let namespace = collection.namespace.as_str();
+    let event = DefinitionEvent::new(DefinitionKind::Create, namespace, Some(collection.uuid));
+    event.with("o", collection.options())
 }
 
 pub(crate) fn stage_index_drop(index: &Index, batch: &mut WriteBatch) {

@@ -9,7 +9,7 @@
 //! of the collection that stood there; `indexes` the specifications of the indexes that were made or dropped; `o` and
 //! `was` of a modification the options that changed, as they are and as they were.
 
-use quarry_bson::Document;
+use quarry_bson::{Document, RawBinary, RawDocument, RawValue, Value};
 
 use crate::keyspace::varint::{read_len, write_len};
 
@@ -58,11 +58,43 @@ pub struct DefinitionEvent {
 }
 
 impl DefinitionEvent {
+    /// An event that says no more than whose definition changed; `namespace` of a dropped database is its name.
+    pub fn new(kind: DefinitionKind, namespace: &str, uuid: Option<[u8; 16]>) -> DefinitionEvent {
+        let mut body = Document::new();
+        body.append("ns", namespace);
+        if let Some(uuid) = uuid {
+            append_uuid(&mut body, "ui", &uuid);
+        }
+        DefinitionEvent { kind, body }
+    }
+
+    /// Adds a field.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> DefinitionEvent {
+        self.body.append(name, value);
+        self
+    }
+
+    /// Adds a UUID.
+    #[must_use]
+    pub fn with_uuid(mut self, name: &str, uuid: &[u8; 16]) -> DefinitionEvent {
+        append_uuid(&mut self.body, name, uuid);
+        self
+    }
+
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.push(self.kind as u8);
         write_len(out, self.body.as_bytes().len());
         out.extend_from_slice(self.body.as_bytes());
     }
+}
+
+fn append_uuid(body: &mut Document, name: &str, uuid: &[u8; 16]) {
+    let binary = RawBinary {
+        subtype: 4,
+        bytes: uuid,
+    };
+    body.append(name, RawValue::Binary(binary));
 }
 
 /// A change of a definition as a record has it: its kind, and the bytes of its document, which nobody has checked.
@@ -72,6 +104,14 @@ pub struct RecordDefinition<'a> {
     pub kind: DefinitionKind,
     /// The document that tells the rest.
     pub body: &'a [u8],
+}
+
+impl<'a> RecordDefinition<'a> {
+    /// The names that it is about: the collection's (of a dropped database its own), and of a rename the new one.
+    pub fn names(&self) -> [Option<&'a str>; 2] {
+        let body = RawDocument::new(self.body).ok();
+        ["ns", "to"].map(|field| body.and_then(|body| body.get_str(field)))
+    }
 }
 
 /// Reads one; returns it and what follows. None if it is broken.

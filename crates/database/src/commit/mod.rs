@@ -48,7 +48,7 @@
 //! the applied LSN, and memory follows. For a record that changes the catalog the gate is shut from before to after, so
 //! that nobody loads what is about to change. The cache of records forgets the changed ones before the engine is written
 //! and learns the new ones afterwards. Readers that wait for a commit to one of the collections are
-//! told (`watches`). Then the turn goes to the next leader and the writers wake. Locks and holds go with their owners'
+//! told (`watches`), and so are those who read the journal for changes (`interests`). Then the turn goes to the next leader and the writers wake. Locks and holds go with their owners'
 //! return.
 //!
 //! *Held* (`late_writes`). Instead of writing the engine, the leader of a group with a single writer may leave the batch
@@ -130,6 +130,7 @@ pub(crate) mod changed_records;
 pub(crate) mod changes;
 pub(crate) mod commits;
 pub(crate) mod definition_event;
+pub(crate) mod interests;
 pub(crate) mod late_writes;
 pub mod payload;
 pub(crate) mod refusals;
@@ -149,6 +150,7 @@ use rustc_hash::FxHashMap;
 
 use crate::catalog::cache::Catalog;
 use crate::commit::changed_records::ChangedRecords;
+use crate::commit::interests::Interests;
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::{ALLOCATED, Delta, Header, Payload};
 use crate::commit::standstill::Standstill;
@@ -201,6 +203,7 @@ pub struct CommitPath {
     /// Reused by every leader.
     batch: Mutex<WriteBatch>,
     watches: Watches,
+    interests: Arc<Interests>,
 }
 
 /// Groups of the journal that is being replayed, and that the engine does not have yet.
@@ -236,6 +239,7 @@ impl CommitPath {
             replay: Mutex::default(),
             batch: Mutex::new(WriteBatch::new()),
             watches: Watches::default(),
+            interests: Arc::default(),
         })
     }
 
@@ -414,8 +418,12 @@ impl CommitPath {
         if own.bytes_len() > BATCH_KEPT_BYTES {
             *own = WriteBatch::new();
         }
+        // The question has the fence that the next one needs, too.
         if self.watches.has_readers() {
             self.wake_readers(payloads, touches_catalog)?;
+        }
+        if self.interests.are_there() {
+            self.interests.tell(payloads)?;
         }
         Ok(())
     }
@@ -433,6 +441,11 @@ impl CommitPath {
             }
         }
         Ok(())
+    }
+
+    /// Who reads the journal for changes.
+    pub fn interests(&self) -> &Arc<Interests> {
+        &self.interests
     }
 
     /// Registers a reader that waits for commits to a collection.

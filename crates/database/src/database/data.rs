@@ -13,6 +13,7 @@ use crate::commit::Counts;
 use crate::commit::late_writes::ReplyFirst;
 use crate::commit::watches::CommitWatch;
 use crate::error::Result;
+use crate::events::change_reader::{ChangeReader, ChangeScope, ChangesFrom};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
@@ -186,6 +187,23 @@ impl Database {
     /// Registers the caller for commits to the collection; one that waits looks first, after registering.
     pub fn watch_commits(&self, ident: Ident) -> CommitWatch<'_> {
         self.commits.path().watch(ident)
+    }
+
+    /// Begins to read changes from the journal. Fails with ChangeStreamHistoryLost (286) where it no longer has what
+    /// comes behind `from`, or never had that in this history.
+    pub fn read_changes(&self, scope: ChangeScope, from: ChangesFrom) -> Result<ChangeReader> {
+        ChangeReader::open(&self.commits, scope, from)
+    }
+
+    /// The cluster time of the last record that was applied: seconds since 1970 in the high half, a counter in the low half.
+    pub fn cluster_time(&self) -> u64 {
+        self.commits.journal().cluster_time()
+    }
+
+    /// Has every later record get a later cluster time than `beyond`, which a client brought. False where that is too far
+    /// ahead of this machine's clock.
+    pub fn advance_cluster_time(&self, beyond: u64) -> bool {
+        self.commits.journal().advance_cluster_time(beyond)
     }
 
     /// Hands over to the engine what is still to be written to it, unless it would have to wait.

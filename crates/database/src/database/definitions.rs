@@ -126,6 +126,19 @@ impl Database {
             .set_hidden(namespace, which, hidden, operation, level)
     }
 
+    /// Has the journal keep each changed or deleted document of a collection as it was before, or not any more; returns
+    /// whether it did. A reader of changes (`read_changes`) is then handed both.
+    pub fn set_pre_images(
+        &self,
+        namespace: &Namespace,
+        enabled: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool> {
+        self.definitions
+            .set_pre_images(namespace, enabled, operation, level)
+    }
+
     /// The names of the databases that have collections.
     pub fn list_databases(&self) -> Result<Vec<String>> {
         listing::list_databases(&self.reads)

@@ -239,14 +239,14 @@ impl Writer {
         whole.batch.append(session);
         let deltas: SmallVec<[Delta<'_>; 2]> = whole.tallies.iter().map(Tally::delta).collect();
         let header = Header {
-            flags: if whole.makes_collections {
-                CATALOG | ALLOCATED
-            } else {
-                0
+            flags: match whole.definitions.is_empty() {
+                true => 0,
+                false => CATALOG | ALLOCATED,
             },
             wall_ms: now_ms(),
             deltas: &deltas,
             changes: Some(&whole.changes),
+            definitions: &whole.definitions,
             ..Header::PLAIN
         };
         let _admitted = self.admit(whole.batch.bytes_len(), operation)?;

@@ -25,13 +25,15 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument};
+use quarry_bson::{Document, RawDocument, Value};
 use quarry_storage::{Overlay, WriteBatch};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::catalog::definitions::creation;
 use crate::commit::changes::{ChangeDetails, ChangeKind, Changes};
+use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::Delta;
 use crate::commit::{Counts, decode_counts};
 use crate::error::{Error, Result};
@@ -214,7 +216,8 @@ pub(super) struct Whole {
     pub batch: WriteBatch,
     pub tallies: SmallVec<[Tally; 2]>,
     pub changes: Changes,
-    pub makes_collections: bool,
+    /// The collections that it makes, and their indexes.
+    pub definitions: Vec<DefinitionEvent>,
 }
 
 impl<'w> Unit<&'w WriteLocks> {
@@ -548,6 +551,26 @@ impl OwnWrites {
         }
     }
 
+    /// The events of the collections that it makes.
+    fn definitions(&self) -> Vec<DefinitionEvent> {
+        let mut events = Vec::with_capacity(self.made.len());
+        for collection in self.made.values() {
+            events.push(creation(collection));
+            let index_catalog = collection.index_catalog.get();
+            let indexes = index_catalog
+                .into_iter()
+                .flat_map(|catalog| &catalog.indexes);
+            let specs: Vec<Value> = indexes.map(|index| index.spec.clone().into()).collect();
+            if !specs.is_empty() {
+                let namespace = collection.namespace.as_str();
+                let kind = DefinitionKind::CreateIndexes;
+                let event = DefinitionEvent::new(kind, namespace, Some(collection.uuid));
+                events.push(event.with("indexes", specs));
+            }
+        }
+        events
+    }
+
     /// The net of all pieces, with one change a document: one that the unit inserted and deleted leaves none.
     fn take_whole(&mut self) -> Option<Whole> {
         let overlay = std::mem::take(&mut self.overlay);
@@ -593,7 +616,7 @@ impl OwnWrites {
             batch,
             tallies: std::mem::take(&mut self.tallies),
             changes,
-            makes_collections: !self.made.is_empty(),
+            definitions: self.definitions(),
         })
     }
 

@@ -1,9 +1,11 @@
-//! `collMod`: changes a collection after its creation. What applies so far: hiding and unhiding an index.
+//! `collMod`: changes a collection after its creation. What applies so far: hiding and unhiding an index, and whether the
+//! journal keeps documents as they were before a change.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
+use crate::commands::create::keeps_pre_images;
 use crate::commands::writes;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -23,9 +25,10 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// The fields of collMod. The first is served so far; the others are known and refused.
+/// The fields of collMod. The first two are served so far; the others are known and refused.
 const FIELDS: [&str; 12] = [
     "index",
+    "changeStreamPreAndPostImages",
     "validator",
     "validationLevel",
     "validationAction",
@@ -33,7 +36,6 @@ const FIELDS: [&str; 12] = [
     "pipeline",
     "cappedSize",
     "cappedMax",
-    "changeStreamPreAndPostImages",
     "expireAfterSeconds",
     "timeseries",
     "dryRun",
@@ -41,13 +43,24 @@ const FIELDS: [&str; 12] = [
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    if let Some(option) = FIELDS[1..]
+    if let Some(option) = FIELDS[2..]
         .iter()
         .find(|option| invocation.get(option).is_some())
     {
         return Err(CommandError::not_supported(format_args!(
             "the option '{option}'"
         )));
+    }
+    let images = Argument::each_of_command(COMMAND.name, invocation.body)
+        .find(|argument| argument.name() == FIELDS[1]);
+    if let Some(images) = images {
+        let enabled = keeps_pre_images(&images)?;
+        let level = writes::level(invocation);
+        let (database, operation) = (&invocation.server.database, invocation.operation);
+        database.set_pre_images(&namespace, enabled, operation, level)?;
+        if invocation.get(FIELDS[0]).is_none() {
+            return Ok(());
+        }
     }
     let Some(change) = invocation.document("index")? else {
         let exists = invocation.server.database.collection(&namespace)?.is_some();

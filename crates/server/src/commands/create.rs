@@ -43,6 +43,8 @@ pub static COMMAND: Command = Command {
     )
 };
 
+const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
+
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let options = options(invocation.body)?;
@@ -82,10 +84,12 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
             | b"flags"
             | b"indexOptionDefaults" => {}
             b"storageEngine" if is_empty(value) => {}
-            b"changeStreamPreAndPostImages"
-                if value
-                    .as_document()
-                    .is_some_and(|images| images.get_bool("enabled") == Some(false)) => {}
+            b"changeStreamPreAndPostImages" if keeps_pre_images(&argument)? => {
+                let mut images = Document::new();
+                images.append("enabled", true);
+                options.append(name.as_bytes(), images);
+            }
+            b"changeStreamPreAndPostImages" => {}
             b"autoIndexId"
             | b"validator"
             | b"viewOn"
@@ -93,7 +97,6 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
             | b"timeseries"
             | b"expireAfterSeconds"
             | b"clusteredIndex"
-            | b"changeStreamPreAndPostImages"
             | b"storageEngine"
             | b"encryptedFields" => {
                 return Err(argument.not_served());
@@ -116,6 +119,23 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
         )),
         _ => Ok(options),
     }
+}
+
+/// The flag in `changeStreamPreAndPostImages`, which create and collMod take alike.
+pub(super) fn keeps_pre_images(argument: &Argument<'_>) -> Result<bool> {
+    let mut enabled = None;
+    for field in Argument::each(PRE_IMAGES, argument.document()?) {
+        match field.name().as_bytes() {
+            b"enabled" => enabled = field.optional(Argument::flag)?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    enabled.ok_or_else(|| {
+        CommandError::new(
+            quarry_query::ErrorCode::IDL_FAILED_TO_PARSE,
+            "BSON field 'changeStreamPreAndPostImages.enabled' is missing but a required field",
+        )
+    })
 }
 
 /// The `_id` index is always `{_id: 1}`; a client may say so.
