@@ -21,6 +21,7 @@ mod index;
 mod catalog;
 mod locks;
 mod record_cache;
+mod sessions;
 mod snapshot;
 
 mod commit;
@@ -62,6 +63,9 @@ pub use plan_summary::PlanSummary;
 pub use quarry_journal::Level;
 pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
 pub use record_cache::RecordCacheCounters;
+pub use sessions::record::StatementKind;
+pub use sessions::retryable_write::{RetryableWrite, SessionHistory};
+pub use sessions::session_records::{RecordedStatement, StoredSession, UnusedSessions};
 pub use snapshot::collection_snapshot::{CollectionSnapshot, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{

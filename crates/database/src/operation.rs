@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::plan_summary::PlanSummary;
+use crate::sessions::retryable_write::RetryableWrite;
 
 /// How many steps of a loop may pass between two looks at the clock.
 pub const STEPS_BETWEEN_CHECKS: u32 = 128;
@@ -32,6 +33,8 @@ pub struct Operation {
     pub docs_examined: AtomicU64,
     /// The plan of the operation's first read.
     pub plan: OnceLock<PlanSummary>,
+    /// The command of a session that this is, where its statements are recorded with what they commit.
+    retryable: OnceLock<Box<RetryableWrite>>,
 }
 
 impl Operation {
@@ -47,6 +50,19 @@ impl Operation {
     pub fn with_disconnect(mut self, gone: Box<dyn Fn() -> bool + Send + Sync>) -> Operation {
         self.disconnected = Some(gone);
         self
+    }
+
+    /// From now on the statements of the operation are recorded with what they commit. Called once, by whoever has the
+    /// session for this operation alone.
+    pub fn record_statements(&self, write: RetryableWrite) {
+        let is_first = self.retryable.set(Box::new(write)).is_ok();
+        assert!(is_first, "an operation is one command of one session");
+    }
+
+    /// The command whose statements are recorded; none for most operations.
+    #[inline]
+    pub fn retryable(&self) -> Option<&RetryableWrite> {
+        self.retryable.get().map(Box::as_ref)
     }
 
     /// Ends the operation for killOp.

@@ -5,6 +5,7 @@ mod definitions;
 mod identity;
 mod options;
 mod scope;
+mod sessions;
 mod state;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::locks::WriteLocks;
 use crate::operation::Operation;
 use crate::record_cache::RecordCache;
+use crate::sessions::session_records::SessionRecords;
 use crate::snapshot::reads::Reads;
 use crate::upkeep::background::Background;
 use crate::upkeep::checkpoint::CHECKPOINT_TICK;
@@ -63,6 +65,7 @@ pub struct Database {
     builder: Arc<IndexBuilder>,
     interrupted_builds: Arc<[InterruptedBuild]>,
     database_cleaner: Arc<DatabaseCleaner>,
+    session_records: SessionRecords,
     background: Background,
 }
 
@@ -190,6 +193,7 @@ impl Database {
             commits: Arc::clone(&commits),
             builds: Arc::default(),
         };
+        let session_records = SessionRecords::new(reads.clone(), Arc::clone(&commits));
         let database = Database {
             engine,
             catalog,
@@ -202,6 +206,7 @@ impl Database {
             builder: Arc::new(IndexBuilder::new(parts.clone())),
             writer: Writer::new(parts, options.shortcuts.locks_over_sync),
             interrupted_builds: interrupted_builds.into(),
+            session_records,
             background: Background::default(),
         };
         database.start_checkpoints();

@@ -37,6 +37,10 @@ pub const DROPPED_DATABASE: &[u8] = &[0x00, 0x16];
 
 /// The mark of a capped collection whose newest document went: no RecordId up to the one in the value is given again.
 const RECORD_ID: &[u8] = &[0x00, 0x17];
+/// The prefix of what sessions have written.
+pub const SESSIONS: &[u8] = &[0x00, 0x18];
+/// The bytes that tell one session from another.
+pub const SESSION_BYTES: usize = 16;
 
 /// `0x00 0x10 database 0x00 collection`: no database name holds a NUL, so one database is one range.
 pub fn catalog_key(database: &str, collection: &str) -> Vec<u8> {
@@ -79,6 +83,31 @@ pub fn record_id_key(ident: Ident) -> Vec<u8> {
 /// `0x00 0x15 ident`: that index is being built.
 pub fn building_key(ident: Ident) -> Vec<u8> {
     with_ident(BUILDING, ident)
+}
+
+/// `0x00 0x18 session`: everything that the session has written.
+pub fn session_prefix(session: &[u8; SESSION_BYTES]) -> Vec<u8> {
+    [SESSIONS, session].concat()
+}
+
+/// `0x00 0x18 session statement`: the record of the batch in which that statement is the first.
+pub fn session_key(
+    session: &[u8; SESSION_BYTES],
+    statement: u32,
+) -> [u8; SESSIONS.len() + SESSION_BYTES + 4] {
+    let mut key = [0; SESSIONS.len() + SESSION_BYTES + 4];
+    let (prefix, rest) = key.split_at_mut(SESSIONS.len());
+    prefix.copy_from_slice(SESSIONS);
+    rest[..SESSION_BYTES].copy_from_slice(session);
+    rest[SESSION_BYTES..].copy_from_slice(&statement.to_be_bytes());
+    key
+}
+
+/// The session and the statement of a key made by `session_key`.
+pub fn split_session_key(key: &[u8]) -> Option<([u8; SESSION_BYTES], u32)> {
+    let rest = key.strip_prefix(SESSIONS)?;
+    let (session, statement) = rest.split_first_chunk::<SESSION_BYTES>()?;
+    Some((*session, u32::from_be_bytes(statement.try_into().ok()?)))
 }
 
 /// The ident (and what follows it) of a key of one of the kinds above that begin with an ident.

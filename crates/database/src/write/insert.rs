@@ -9,10 +9,10 @@ use quarry_journal::{Level, Until};
 use quarry_timing::Phase;
 use smallvec::SmallVec;
 
-use super::Writer;
 use super::duplicate::duplicate_id;
 use super::unique_check::{Changed, UniqueCheck, is_unique, lock_hashes};
 use super::unit::{Latest, Piece, Unit, WriteUnit};
+use super::{Recorded, Writer};
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
 use crate::index::key_buffer::{Entry, KeyBuffer};
@@ -60,7 +60,6 @@ impl Writer {
         if let Some(capped) = collection.capped {
             self.trim_capped(&collection, index_catalog, capped, &mut piece)?;
         }
-        let errors = insert.into_errors();
         // A capped collection is held alone: all its writers would wait. A large batch ends its turn before its sync.
         let is_small = large < LARGE_BATCH_BYTES;
         let waits_alone = self.keeps_locks_over_sync && documents.len() == 1 && is_small;
@@ -68,7 +67,13 @@ impl Writer {
             true => Until::Synced,
             false => Until::Applied,
         };
-        let mut lsn = self.commit_piece(level, &collection, piece, until)?;
+        let cut = insert.first_cut();
+        let went_in = |position: usize| position < cut && !insert.failed[position];
+        let recorded = operation.retryable().map_or(Recorded::Nothing, |write| {
+            Recorded::Documents(write, &went_in)
+        });
+        let mut lsn = self.commit_piece(level, &collection, piece, until, recorded)?;
+        let errors = insert.into_errors();
         if let Some(lsn) = lsn {
             unit.locks.note_commit(lsn);
         }
@@ -77,7 +82,9 @@ impl Writer {
             // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
             let mut rest = Piece::default();
             self.trim_capped(&collection, index_catalog, capped, &mut rest)?;
-            lsn = match self.commit_piece(level, &collection, rest, Until::Applied) {
+            let trimmed =
+                self.commit_piece(level, &collection, rest, Until::Applied, Recorded::Nothing);
+            lsn = match trimmed {
                 Ok(trimmed) => trimmed.or(lsn),
                 // Nobody knows what the journal holds, of what was inserted as well.
                 Err(unknown @ Error::OutcomeUnknown(_)) => return Err(unknown),

@@ -35,6 +35,7 @@ use crate::catalog::definitions::Definitions;
 use crate::commit::Counts;
 use crate::commit::commits::Commits;
 use crate::commit::payload::{ALLOCATED, CATALOG, Delta, Header, MARKS, now_ms};
+use crate::commit::session_section::SessionSection;
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::locks::WriteLocks;
@@ -42,6 +43,7 @@ use crate::locks::large_batches::Admitted;
 #[cfg(test)]
 use crate::locks::mutant::Mutant;
 use crate::operation::Operation;
+use crate::sessions::retryable_write::RetryableWrite;
 use crate::snapshot::reads::Reads;
 
 pub use insert::Inserted;
@@ -56,6 +58,53 @@ pub use unit::{TRANSACTION_BYTES_MAX, UnitReads, WriteUnit};
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
 /// The bytes that one commit takes at most, unless a single document has more.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The statements of a session that a piece holds, as far as they are recorded.
+#[derive(Clone, Copy)]
+enum Recorded<'r> {
+    /// No session asks for them again.
+    Nothing,
+    /// Every statement that was named is in the piece.
+    All(&'r RetryableWrite),
+    /// The documents at these positions are in it, and so are the statements that they are.
+    Documents(&'r RetryableWrite, &'r dyn Fn(usize) -> bool),
+}
+
+impl Recorded<'_> {
+    fn stage(self, batch: &mut WriteBatch, wall_ms: i64) -> SmallVec<[i32; 4]> {
+        match self {
+            Recorded::Nothing => SmallVec::new(),
+            Recorded::All(write) => write.stage(batch, |_| true, wall_ms),
+            Recorded::Documents(write, went_in) => write.stage(batch, went_in, wall_ms),
+        }
+    }
+
+    /// The session, for those who read the journal. What goes from the front of a capped collection is no statement, so that
+    /// there the changes are not told apart.
+    fn section<'s>(
+        &self,
+        collection: &Collection,
+        statements: &'s [i32],
+    ) -> Option<SessionSection<'s>>
+    where
+        Self: 's,
+    {
+        match self {
+            Recorded::Nothing => None,
+            Recorded::All(write) | Recorded::Documents(write, _) => {
+                let is_told = collection.is_clustered();
+                Some(write.section(if is_told { statements } else { &[] }))
+            }
+        }
+    }
+
+    fn settle(self, is_committed: bool) {
+        match self {
+            Recorded::Nothing => {}
+            Recorded::All(write) | Recorded::Documents(write, _) => write.settle(is_committed),
+        }
+    }
+}
 
 /// The parts of a database that a write or an index build may use. A clone is of this database.
 #[derive(Clone)]
@@ -140,17 +189,20 @@ impl Writer {
         collection: &Collection,
         mut piece: Piece,
         until: Until,
+        recorded: Recorded<'_>,
     ) -> Result<Option<u64>> {
         if piece.puts.is_empty() && piece.deletes.is_empty() {
             return Ok(None);
         }
-        let batch = if piece.deletes.is_empty() {
+        let wall_ms = now_ms();
+        let mut batch = if piece.deletes.is_empty() {
             piece.puts
         } else {
             piece.changes.put_behind(piece.deletes.len());
             piece.deletes.append(&piece.puts);
             piece.deletes
         };
+        let statements = recorded.stage(&mut batch, wall_ms);
         let delta = [Delta {
             ident: collection.ident,
             uuid: collection.uuid,
@@ -160,20 +212,20 @@ impl Writer {
         }];
         let header = Header {
             flags: if piece.marks.is_empty() { 0 } else { MARKS },
-            wall_ms: now_ms(),
+            wall_ms,
             deltas: if piece.changes.is_empty() {
                 &[]
             } else {
                 &delta
             },
             changes: Some(&piece.changes),
+            session: recorded.section(collection, &statements),
             ..Header::PLAIN
         };
         let syncing = (level == Level::Durable).then_some(until);
-        self.parts
-            .commits
-            .commit_whole(syncing, &header, batch)
-            .map(Some)
+        let committed = self.parts.commits.commit_whole(syncing, &header, batch);
+        recorded.settle(committed.is_ok());
+        committed.map(Some)
     }
 
     /// Begins a unit of several pieces.
@@ -247,6 +299,9 @@ impl Writer {
             deltas: &deltas,
             changes: Some(&whole.changes),
             definitions: &whole.definitions,
+            session: operation
+                .retryable()
+                .map(RetryableWrite::transaction_section),
             ..Header::PLAIN
         };
         let _admitted = self.admit(whole.batch.bytes_len(), operation)?;
@@ -283,8 +338,14 @@ impl Writer {
         for (number, components) in new {
             piece.mark_multikey(&index_catalog.indexes[number], components);
         }
-        self.commit_piece(Level::Written, collection, piece, Until::Applied)
-            .map(drop)
+        self.commit_piece(
+            Level::Written,
+            collection,
+            piece,
+            Until::Applied,
+            Recorded::Nothing,
+        )
+        .map(drop)
     }
 }
 

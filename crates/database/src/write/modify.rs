@@ -5,9 +5,9 @@ use std::ops::Deref;
 use quarry_bson::RawDocument;
 use quarry_journal::{Level, Until};
 
-use super::Writer;
 use super::modified_keys::ModifiedKeys;
 use super::unit::{Latest, Piece, Unit, WriteUnit};
+use super::{Recorded, Writer};
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::commit::payload::{ChangeDetails, ChangeKind};
 use crate::error::{Error, Result};
@@ -82,7 +82,10 @@ impl Writer {
             self.keep_record_id(&collection, change.deleted(), &mut piece)?;
         }
         let mut outcome = change.outcome;
-        outcome.lsn = self.commit_piece(level, &collection, piece, Until::Applied)?;
+        let recorded = operation
+            .retryable()
+            .map_or(Recorded::Nothing, Recorded::All);
+        outcome.lsn = self.commit_piece(level, &collection, piece, Until::Applied, recorded)?;
         if let Some(lsn) = outcome.lsn {
             unit.locks.note_commit(lsn);
         }

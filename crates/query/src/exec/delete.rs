@@ -1,8 +1,9 @@
 //! `delete`: one statement.
 
-use quarry_database::{Change, Level, Operation, Scope};
+use quarry_database::{Change, Level, Operation, Scope, StatementKind};
 
 use super::modify::{Effect, Target};
+use super::recorded;
 use super::request::DeleteRequest;
 use crate::error::Result;
 
@@ -23,6 +24,7 @@ pub fn delete(
         request.context,
     )
     .parse()?;
+    recorded::note(operation, StatementKind::Delete);
     let mut totals = if request.is_multi {
         target.modify_all(Effect::Delete, &mut |_, _, _| Ok(Change::Delete))?
     } else {

@@ -8,6 +8,7 @@ use quarry_database::{Change, Error, Level, Operation, Scope};
 use super::executor::project;
 use super::find::Parsed;
 use super::modify::Target;
+use super::recorded;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
 use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
 use crate::error::Result;
@@ -47,7 +48,7 @@ pub fn find_and_modify(
     }
     let parsed = target.parsed()?;
     for _ in 0..UPSERT_ATTEMPTS_MAX {
-        let mut image = None;
+        let mut outcome = FindAndModifyOutcome::default();
         let mut totals = target.modify_one(&mut |document, details, out| {
             let change = match &update {
                 None => Change::Delete,
@@ -55,20 +56,23 @@ pub fn find_and_modify(
             };
             let is_written = matches!(change, Change::Update | Change::Replace);
             let is_new = request.returns_new && is_written;
-            image = Some(if is_new {
+            let shown = if is_new {
                 shown(parsed, RawDocument::new(out)?)?
             } else {
                 shown(parsed, document)?
-            });
+            };
+            let found = FindAndModifyOutcome {
+                matched: true,
+                upserted: None,
+                value: Some(shown),
+            };
+            recorded::note_found(operation, &found);
+            outcome = found;
             Ok(change)
         })?;
         totals.settle(scope, level)?;
         if totals.matched > 0 {
-            return Ok(FindAndModifyOutcome {
-                matched: true,
-                upserted: None,
-                value: image,
-            });
+            return Ok(outcome);
         }
         let Some(update) = update.as_ref().filter(|_| request.is_upsert) else {
             return Ok(FindAndModifyOutcome::default());
@@ -77,13 +81,14 @@ pub fn find_and_modify(
         let returned = request
             .returns_new
             .then(|| shown(parsed, document.as_raw()));
-        let value = returned.transpose()?;
+        let upserted = FindAndModifyOutcome {
+            matched: false,
+            upserted: id_of(&document),
+            value: returned.transpose()?,
+        };
+        recorded::note_found(operation, &upserted);
         if insert_upserted(&target, &document, level)? {
-            return Ok(FindAndModifyOutcome {
-                matched: false,
-                upserted: id_of(&document),
-                value,
-            });
+            return Ok(upserted);
         }
     }
     Err(Error::WriteConflict.into())

@@ -4,8 +4,11 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument, STORED_DEPTH_MAX};
-use quarry_database::{Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope};
+use quarry_database::{
+    Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope, StatementKind,
+};
 
+use super::recorded::{self, Statements};
 use super::request::{InsertOutcome, InsertRequest};
 use crate::empty_timestamps;
 use crate::error::Result;
@@ -27,6 +30,7 @@ pub fn insert(
         is_ordered: request.is_ordered,
         keeps_empty_timestamps: request.keeps_empty_timestamps,
         may_be_too_deep: request.may_be_too_deep,
+        statements: recorded::named(operation, StatementKind::Insert),
         outcome: InsertOutcome::default(),
         lsn: None,
     };
@@ -48,6 +52,8 @@ struct Insertion<'i> {
     is_ordered: bool,
     keeps_empty_timestamps: bool,
     may_be_too_deep: bool,
+    /// The statement that each document is, where they are recorded; empty otherwise.
+    statements: Statements,
     outcome: InsertOutcome,
     lsn: Option<u64>,
 }
@@ -117,6 +123,10 @@ impl Insertion<'_> {
             .iter()
             .map(|document| Ok(RawDocument::new(document.bytes())?))
             .collect::<Result<Vec<_>>>()?;
+        if let Some(write) = self.operation.retryable() {
+            let named = positions.iter().map(|&position| self.statements[position]);
+            write.name_statements(named);
+        }
         let inserted = self.scope.insert_piece(
             self.operation,
             self.namespace,

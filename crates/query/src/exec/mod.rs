@@ -16,6 +16,7 @@ mod find;
 mod find_and_modify;
 mod insert;
 mod modify;
+mod recorded;
 mod request;
 mod scan;
 mod update;
@@ -30,6 +31,7 @@ pub use explain::{Explained, Verbosity, explain};
 pub use find::find;
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
+pub use recorded::{find_and_modify_again, update_again};
 pub use request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,
     FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, Over, UpdateOutcome,

@@ -1,9 +1,10 @@
 //! `update`: one statement. An upsert that loses a race for its own key becomes an update.
 
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, Value};
-use quarry_database::{Change, DuplicateKey, Error, Level, Operation, Scope};
+use quarry_database::{Change, DuplicateKey, Error, Level, Operation, Scope, StatementKind};
 
 use super::modify::{Effect, Target, Totals};
+use super::recorded;
 use super::request::{UpdateOutcome, UpdateRequest};
 use crate::error::Error as QueryError;
 use crate::error::Result;
@@ -45,6 +46,7 @@ pub fn update(
     }
     let mut apply = applying(&update);
     for _ in 0..UPSERT_ATTEMPTS_MAX {
+        recorded::note(operation, StatementKind::Update);
         let mut totals = if request.is_multi {
             target.modify_all(Effect::Update(&update), &mut apply)?
         } else {
@@ -59,9 +61,11 @@ pub fn update(
             });
         }
         let document = update.upsert_document(&target.parsed()?.matcher, DateTime::now().0)?;
+        let upserted = id_of(&document);
+        recorded::note_upsert(operation, upserted.as_ref());
         if insert_upserted(&target, &document, level)? {
             return Ok(UpdateOutcome {
-                upserted: id_of(&document),
+                upserted,
                 ..UpdateOutcome::default()
             });
         }
