@@ -31,6 +31,11 @@ fn expressions() {
 }
 
 #[test]
+fn dates() {
+    run("dates");
+}
+
+#[test]
 fn stages() {
     run("stages");
 }

@@ -2,35 +2,13 @@
 
 use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
 
+use super::parameters::{need, parameters};
 use super::tree::Operator;
 use super::variables::check_bindable;
 use super::{Call, Context, Evaluated, Expression, Variables, bounds, type_name};
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::memory::{Counted, bytes_of};
-
-/// The operand's parameters by name, in the order of `names`.
-fn parameters<'v, const N: usize>(
-    operand: RawValue<'v>,
-    names: [&str; N],
-    not_document: impl FnOnce(RawValue<'v>) -> Error,
-    unknown: impl Fn(&str) -> Error,
-) -> Result<[Option<RawValue<'v>>; N]> {
-    let RawValue::Document(document) = operand else {
-        return Err(not_document(operand));
-    };
-    let mut found = [None; N];
-    for element in document {
-        let index = names.iter().position(|name| element.name() == *name);
-        let index = index.ok_or_else(|| unknown(&element.name().to_string_lossy()))?;
-        found[index] = Some(element.value());
-    }
-    Ok(found)
-}
-
-fn need<'v>(value: Option<RawValue<'v>>, code: i32, text: &str) -> Result<RawValue<'v>> {
-    value.ok_or_else(|| Error::location(code, text))
-}
 
 /// The variables' values are evaluated before any is bound: none sees another.
 pub(super) fn parse_let(

@@ -6,8 +6,8 @@
 use super::tree::Arguments::{self, Any, Between, Exactly, Parsed};
 use super::tree::{Function, Operator};
 use super::{
-    arithmetic, arrays, comparison, conditional, conversion, fold, iteration, literal, objects,
-    rounding, strings, substrings,
+    arithmetic, arrays, comparison, conditional, conversion, dates, fold, iteration, literal,
+    objects, rounding, strings, substrings,
 };
 
 /// The operator of that name, `$` included.
@@ -42,6 +42,41 @@ static OPERATORS: &[Operator] = &[
         Parsed(literal::parse_literal),
         literal::evaluated_at_parse,
     ),
+    row("$dateAdd", Parsed(dates::parse_add), dates::add),
+    row(
+        "$dateDiff",
+        Parsed(dates::parse_difference),
+        dates::difference,
+    ),
+    row(
+        "$dateFromParts",
+        Parsed(dates::parse_from_parts),
+        dates::from_parts,
+    ),
+    row(
+        "$dateFromString",
+        Parsed(dates::parse_from_string),
+        dates::from_string,
+    ),
+    row("$dateSubtract", Parsed(dates::parse_add), dates::subtract),
+    row(
+        "$dateToParts",
+        Parsed(dates::parse_to_parts),
+        dates::to_parts,
+    ),
+    row(
+        "$dateToString",
+        Parsed(dates::parse_to_string),
+        dates::to_string,
+    ),
+    row("$dateTrunc", Parsed(dates::parse_truncate), dates::truncate),
+    row(
+        "$dayOfMonth",
+        Parsed(dates::parse_part),
+        dates::day_of_month,
+    ),
+    row("$dayOfWeek", Parsed(dates::parse_part), dates::day_of_week),
+    row("$dayOfYear", Parsed(dates::parse_part), dates::day_of_year),
     row("$divide", Exactly(2), arithmetic::divide),
     row("$eq", Exactly(2), comparison::eq),
     row("$exp", Exactly(1), arithmetic::exp),
@@ -54,6 +89,7 @@ static OPERATORS: &[Operator] = &[
     row("$floor", Exactly(1), rounding::floor),
     row("$gt", Exactly(2), comparison::gt),
     row("$gte", Exactly(2), comparison::gte),
+    row("$hour", Parsed(dates::parse_part), dates::hour),
     row(
         "$ifNull",
         Parsed(conditional::parse_if_null),
@@ -63,6 +99,17 @@ static OPERATORS: &[Operator] = &[
     row("$indexOfArray", Between(2, 4), arrays::index_of),
     row("$isArray", Exactly(1), arrays::is_array),
     row("$isNumber", Exactly(1), objects::is_number),
+    row(
+        "$isoDayOfWeek",
+        Parsed(dates::parse_part),
+        dates::iso_day_of_week,
+    ),
+    row("$isoWeek", Parsed(dates::parse_part), dates::iso_week),
+    row(
+        "$isoWeekYear",
+        Parsed(dates::parse_part),
+        dates::iso_week_year,
+    ),
     row("$last", Exactly(1), arrays::last),
     row(
         "$let",
@@ -82,8 +129,15 @@ static OPERATORS: &[Operator] = &[
     row("$map", Parsed(iteration::parse_map), iteration::map),
     row("$max", Any, fold::max),
     row("$mergeObjects", Any, objects::merge_objects),
+    row(
+        "$millisecond",
+        Parsed(dates::parse_part),
+        dates::millisecond,
+    ),
     row("$min", Any, fold::min),
+    row("$minute", Parsed(dates::parse_part), dates::minute),
     row("$mod", Exactly(2), arithmetic::modulo),
+    row("$month", Parsed(dates::parse_part), dates::month),
     row("$multiply", Any, arithmetic::multiply),
     row("$ne", Exactly(2), comparison::ne),
     row("$not", Exactly(1), conditional::not),
@@ -98,6 +152,7 @@ static OPERATORS: &[Operator] = &[
     ),
     row("$reverseArray", Exactly(1), arrays::reverse),
     row("$round", Between(1, 2), rounding::round),
+    row("$second", Parsed(dates::parse_part), dates::second),
     row("$size", Exactly(1), arrays::size),
     row("$slice", Between(2, 3), arrays::slice),
     row("$split", Exactly(2), strings::split),
@@ -127,7 +182,11 @@ static OPERATORS: &[Operator] = &[
     row("$toString", Exactly(1), conversion::to_string),
     row("$toUpper", Exactly(1), strings::to_upper),
     row("$trunc", Between(1, 2), rounding::trunc),
+    row("$tsIncrement", Exactly(1), dates::timestamp_increment),
+    row("$tsSecond", Exactly(1), dates::timestamp_second),
     row("$type", Exactly(1), objects::type_of),
+    row("$week", Parsed(dates::parse_part), dates::week),
+    row("$year", Parsed(dates::parse_part), dates::year),
 ];
 
 #[cfg(test)]
