@@ -459,3 +459,77 @@ fn what_a_transaction_makes_comes_back_whole_with_what_its_session_adds() {
 fn engine_of(engine: &Arc<Memory>) -> Arc<Memory> {
     Arc::new(Memory::from_image(engine.image()))
 }
+
+/// Reads at one time see one state, as often as it is asked for, whoever writes and drops meanwhile.
+#[test]
+fn a_snapshot_is_read_again_by_its_time() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    fixture.insert(plain, "db.c", &doc! { "_id": 1 }).unwrap();
+    fixture.insert(plain, "db.d", &doc! { "_id": 1 }).unwrap();
+    let (pinned, time) = fixture.database.pin_snapshot(None).unwrap();
+    for id in 2..5 {
+        fixture.insert(plain, "db.c", &doc! { "_id": id }).unwrap();
+    }
+    let (again, same) = fixture.database.pin_snapshot(Some(time)).unwrap();
+    assert!(Arc::ptr_eq(&pinned, &again) && time == same);
+    let (now, later) = fixture.database.pin_snapshot(None).unwrap();
+    assert!(later > time);
+    let scopes = [&pinned, &now].map(|pinned| Scope::at_snapshot(&fixture.database, pinned));
+    assert_eq!(
+        scopes.map(|scope| fixture.count(scope, "db.c").unwrap()),
+        [Some(1), Some(4)]
+    );
+    let snapshot = scopes[0].snapshot(&name("db.c"), &fixture.operation);
+    let snapshot = snapshot.unwrap().unwrap();
+    assert!(snapshot.find_id(RawValue::Int32(1)).unwrap().is_some());
+    assert!(snapshot.find_id(RawValue::Int32(2)).unwrap().is_none());
+    // Nobody is held up by it, and what is gone it does not find out about.
+    fixture
+        .database
+        .drop_collection(&name("db.d"), &fixture.operation, Level::Written)
+        .unwrap();
+    assert_eq!(code(fixture.count(scopes[0], "db.d")), 246);
+    assert_eq!(
+        code(fixture.insert(scopes[0], "db.c", &doc! { "_id": 9 })),
+        20
+    );
+    // A time between the two that nobody has asked for is gone, and so is one from before the journal.
+    for gone in [time + 1, later - 1, 1] {
+        let belongs = fixture.database.pin_snapshot(Some(gone));
+        let state = belongs.map(|(found, _)| Arc::ptr_eq(&found, &pinned));
+        assert!(matches!(state, Ok(true)) || code(state) == 239, "{gone}");
+    }
+    let ahead = time + (100_000 << 32) * 1000;
+    assert_eq!(code(fixture.database.pin_snapshot(Some(ahead))), 72);
+}
+
+#[test]
+fn snapshots_are_pinned_beside_writers() {
+    let fixture = fixture();
+    fixture
+        .insert(fixture.plain(), "db.c", &doc! { "_id": 0 })
+        .unwrap();
+    std::thread::scope(|threads| {
+        let fixture = &fixture;
+        let writer = threads.spawn(move || {
+            for id in 1..400 {
+                fixture
+                    .insert(fixture.plain(), "db.c", &doc! { "_id": id })
+                    .unwrap();
+            }
+        });
+        let mut seen = 0;
+        while !writer.is_finished() {
+            let (pinned, time) = fixture.database.pin_snapshot(None).unwrap();
+            let scope = Scope::at_snapshot(&fixture.database, &pinned);
+            let count = fixture.count(scope, "db.c").unwrap().unwrap();
+            assert!(count >= seen, "{time}");
+            seen = count;
+        }
+        writer.join().unwrap();
+    });
+    let (pinned, _) = fixture.database.pin_snapshot(None).unwrap();
+    let scope = Scope::at_snapshot(&fixture.database, &pinned);
+    assert_eq!(fixture.count(scope, "db.c").unwrap(), Some(400));
+}

@@ -7,7 +7,7 @@ use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 use quarry_timing::Phase;
 
-use super::Database;
+use super::{Database, PinnedSnapshot};
 use crate::catalog::collection::Collection;
 use crate::commit::Counts;
 use crate::commit::late_writes::ReplyFirst;
@@ -82,6 +82,13 @@ impl Database {
     ) -> Result<Modified> {
         self.writer
             .modify_piece(operation, namespace, expected, record_keys, level, compute)
+    }
+
+    /// The state at a cluster time of the last five minutes, or now, for reads outside of transactions by a
+    /// [`Scope`](crate::Scope); and the time by which it is asked for again. SnapshotTooOld where nobody has asked for that
+    /// state while it was the latest.
+    pub fn pin_snapshot(&self, at: Option<u64>) -> Result<(Arc<PinnedSnapshot>, u64)> {
+        self.pinned.pin(&self.reads, self.commits.journal(), at)
     }
 
     /// Begins a transaction, in which operations work by a [`Scope`](crate::Scope). Its snapshot is made here.

@@ -4,6 +4,7 @@ mod data;
 mod definitions;
 mod identity;
 mod options;
+mod pinned_snapshots;
 mod scope;
 mod sessions;
 mod state;
@@ -38,6 +39,8 @@ use crate::write::{WriteParts, Writer};
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
 pub use options::{Options, Shortcuts};
+pub use pinned_snapshots::PinnedSnapshot;
+use pinned_snapshots::PinnedSnapshots;
 pub use scope::Scope;
 
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
@@ -59,6 +62,8 @@ pub struct Database {
     /// All reads but the catalog's and the commit path's own.
     reads: Reads,
     commits: Arc<Commits>,
+    /// For reads at a time that they name.
+    pinned: Arc<PinnedSnapshots>,
     definitions: Arc<Definitions>,
     sizes: Sizes,
     writer: Writer,
@@ -200,6 +205,7 @@ impl Database {
             holds,
             reads,
             commits,
+            pinned: Arc::default(),
             database_cleaner: DatabaseCleaner::new(Arc::clone(&definitions)),
             definitions,
             sizes,
@@ -246,6 +252,7 @@ impl Database {
     fn start_checkpoints(&self) {
         let (commits, catalog) = (Arc::clone(&self.commits), Arc::clone(&self.catalog));
         let epochs = Arc::clone(self.reads.epochs());
+        let pinned = Arc::clone(&self.pinned);
         self.background.start("checkpoint", move |stop| {
             let mut last_durable = 0;
             let mut reclaimer = Reclaimer::default();
@@ -254,6 +261,7 @@ impl Database {
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
                 // it is told to, so it writes only where that will not wait.
                 let is_ready = engine.ready() == Readiness::Ready;
+                pinned.expire();
                 let checkpoints = commits.checkpoints();
                 checkpoints.tick(engine.as_ref(), journal, &mut last_durable);
                 if is_ready {

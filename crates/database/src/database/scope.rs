@@ -1,8 +1,9 @@
-//! Where an operation reads and writes: the database itself, or a transaction.
+//! Where an operation reads and writes: the database itself, a transaction, or a pinned snapshot.
 //!
-//! Whoever executes queries asks a `Scope` for snapshots and hands it pieces, and need not know which of the two it is.
+//! Whoever executes queries asks a `Scope` for snapshots and hands it pieces, and need not know which of them it is.
 //! In the database a read sees what was committed last, and each piece is committed by itself; in a transaction a read sees
-//! the transaction's snapshot under its own writes, and pieces are staged until the transaction is committed.
+//! the transaction's snapshot under its own writes, and pieces are staged until the transaction is committed. A pinned
+//! snapshot is only read.
 
 use std::sync::Arc;
 
@@ -10,10 +11,11 @@ use quarry_bson::{Document, RawDocument};
 use quarry_journal::Level;
 use quarry_timing::Phase;
 
-use super::Database;
+use super::{Database, PinnedSnapshot};
 use crate::build::index_build::IndexesCreated;
 use crate::catalog::collection::Collection;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
@@ -24,14 +26,21 @@ use crate::write::{Compute, Inserted, Modified, Transaction};
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
     database: &'a Database,
-    transaction: Option<&'a Transaction>,
+    place: Place<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Database,
+    Transaction(&'a Transaction),
+    Pinned(&'a PinnedSnapshot),
 }
 
 impl<'a> From<&'a Database> for Scope<'a> {
     fn from(database: &'a Database) -> Scope<'a> {
         Scope {
             database,
-            transaction: None,
+            place: Place::Database,
         }
     }
 }
@@ -41,13 +50,21 @@ impl<'a> Scope<'a> {
     pub fn in_transaction(database: &'a Database, transaction: &'a Transaction) -> Scope<'a> {
         Scope {
             database,
-            transaction: Some(transaction),
+            place: Place::Transaction(transaction),
+        }
+    }
+
+    /// The scope of an operation that reads a pinned snapshot of the database.
+    pub fn at_snapshot(database: &'a Database, pinned: &'a PinnedSnapshot) -> Scope<'a> {
+        Scope {
+            database,
+            place: Place::Pinned(pinned),
         }
     }
 
     /// Whether what is written here is committed later, with everything else of a transaction.
     pub fn is_in_transaction(&self) -> bool {
-        self.transaction.is_some()
+        matches!(self.place, Place::Transaction(_))
     }
 
     /// The collection that the name means, if there is one.
@@ -57,11 +74,15 @@ impl<'a> Scope<'a> {
         namespace: &Namespace,
         operation: &Operation,
     ) -> Result<Option<Arc<Collection>>> {
-        let Some(transaction) = self.transaction else {
-            return self.database.collection(namespace);
-        };
-        let writer = &self.database.writer;
-        transaction.run(|unit| writer.collection_in(unit, namespace, operation))
+        let database = self.database;
+        match self.place {
+            Place::Database => database.collection(namespace),
+            Place::Transaction(transaction) => {
+                let writer = &database.writer;
+                transaction.run(|unit| writer.collection_in(unit, namespace, operation))
+            }
+            Place::Pinned(pinned) => pinned.collection(&database.catalog, namespace),
+        }
     }
 
     /// A snapshot of the collection that the name means; none if there is no such collection.
@@ -71,18 +92,24 @@ impl<'a> Scope<'a> {
         namespace: &Namespace,
         operation: &Operation,
     ) -> Result<Option<CollectionSnapshot>> {
-        let Some(transaction) = self.transaction else {
-            return self.database.snapshot(namespace);
-        };
-        let writer = &self.database.writer;
-        transaction.run(|unit| writer.snapshot_in(unit, namespace, operation))
+        let database = self.database;
+        match self.place {
+            Place::Database => database.snapshot(namespace),
+            Place::Transaction(transaction) => {
+                let writer = &database.writer;
+                transaction.run(|unit| writer.snapshot_in(unit, namespace, operation))
+            }
+            Place::Pinned(pinned) => pinned.open(&database.catalog, namespace),
+        }
     }
 
     /// Reads one record of a collection that was asked for here; false if there is none.
     #[inline]
     pub fn get_record(&self, record_key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let Some(transaction) = self.transaction else {
-            return self.database.get_record(record_key, read);
+        let transaction = match self.place {
+            Place::Database => return self.database.get_record(record_key, read),
+            Place::Transaction(transaction) => transaction,
+            Place::Pinned(pinned) => return pinned.get_record(record_key, read),
         };
         let _read = quarry_timing::phase(Phase::EngineRead);
         let writer = &self.database.writer;
@@ -91,11 +118,15 @@ impl<'a> Scope<'a> {
 
     /// The exact number of documents of a collection that was asked for here.
     pub fn count(&self, collection: &Collection) -> Result<u64> {
-        let Some(transaction) = self.transaction else {
-            return self.database.count(collection);
+        let database = self.database;
+        let counts = match self.place {
+            Place::Database => database.counts(collection)?,
+            Place::Transaction(transaction) => {
+                let writer = &database.writer;
+                transaction.run(|unit| writer.counts_in(unit, collection.ident))?
+            }
+            Place::Pinned(pinned) => pinned.counts(collection)?,
         };
-        let writer = &self.database.writer;
-        let counts = transaction.run(|unit| writer.counts_in(unit, collection.ident))?;
         Ok(counts.documents)
     }
 
@@ -110,7 +141,7 @@ impl<'a> Scope<'a> {
         ordered: bool,
         level: Level,
     ) -> Result<Inserted> {
-        let Some(transaction) = self.transaction else {
+        let Some(transaction) = self.transaction()? else {
             let database = self.database;
             return database.insert_piece(operation, namespace, documents, ordered, level);
         };
@@ -130,7 +161,7 @@ impl<'a> Scope<'a> {
         compute: &mut Compute<'_>,
     ) -> Result<Modified> {
         let writer = &self.database.writer;
-        let Some(transaction) = self.transaction else {
+        let Some(transaction) = self.transaction()? else {
             return writer.modify_piece(
                 operation,
                 namespace,
@@ -148,9 +179,9 @@ impl<'a> Scope<'a> {
     /// Like `Database::settle`. In a transaction nothing is waited for: the commit is.
     #[inline]
     pub fn settle(&self, lsn: Option<u64>, level: Level) -> Result<()> {
-        match self.transaction {
-            None => self.database.settle(lsn, level),
-            Some(_) => Ok(()),
+        match self.place {
+            Place::Transaction(_) => Ok(()),
+            Place::Database | Place::Pinned(_) => self.database.settle(lsn, level),
         }
     }
 
@@ -162,7 +193,7 @@ impl<'a> Scope<'a> {
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
-        let Some(transaction) = self.transaction else {
+        let Some(transaction) = self.transaction()? else {
             let database = self.database;
             return database.create_collection(namespace, options, operation, level);
         };
@@ -178,11 +209,24 @@ impl<'a> Scope<'a> {
         operation: &Operation,
         level: Level,
     ) -> Result<IndexesCreated> {
-        let Some(transaction) = self.transaction else {
+        let Some(transaction) = self.transaction()? else {
             let database = self.database;
             return database.create_indexes(namespace, specs, operation, level);
         };
         let writer = &self.database.writer;
         transaction.run(|unit| writer.create_indexes_in(unit, namespace, specs, operation))
+    }
+
+    /// The transaction that a write is staged in, if it is; an error where nothing can be written.
+    #[inline]
+    fn transaction(&self) -> Result<Option<&'a Transaction>> {
+        match self.place {
+            Place::Database => Ok(None),
+            Place::Transaction(transaction) => Ok(Some(transaction)),
+            Place::Pinned(_) => {
+                let message = "a snapshot of the past cannot be written to";
+                Err(Error::invalid(ErrorCode::ILLEGAL_OPERATION, message))
+            }
+        }
     }
 }

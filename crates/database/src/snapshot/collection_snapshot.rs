@@ -5,14 +5,16 @@
 
 use std::sync::Arc;
 
-use quarry_bson::RawValue;
+use quarry_bson::{Document, RawValue};
 use quarry_storage::{Cursor, KeyRange, Overlay};
 
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
 use crate::index::entry::{IndexEntry, split_unique_value};
+use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::snapshot::reads::{ReadSnapshot, Reads};
 
@@ -53,18 +55,19 @@ impl CollectionSnapshot {
         }
     }
 
-    /// A collection that a transaction holds, in the transaction's snapshot and with what it has staged so far.
-    pub(crate) fn in_transaction(
+    /// A collection in a snapshot that has the same entry of it, and with what the transaction that reads has staged, if one
+    /// does.
+    pub(crate) fn of(
         collection: Arc<Collection>,
         catalog: &Arc<Catalog>,
         snapshot: ReadSnapshot,
-        staged: Overlay,
+        staged: Option<Overlay>,
     ) -> CollectionSnapshot {
         CollectionSnapshot {
             collection,
             catalog: Arc::clone(catalog),
             snapshot,
-            staged: Some(staged),
+            staged,
         }
     }
 
@@ -120,6 +123,33 @@ impl CollectionSnapshot {
         })?;
         Ok(found.map(|suffix| full_record_key(&self.collection, &suffix)))
     }
+}
+
+/// The entry that the catalog had under a name in a snapshot; none if the collection had gone with its database.
+pub(crate) fn entry_in(snapshot: &ReadSnapshot, namespace: &Namespace) -> Result<Option<Vec<u8>>> {
+    let mut entry = None;
+    let key = layout::catalog_key(namespace.database(), namespace.collection());
+    snapshot.get(&key, &mut |bytes| entry = Some(bytes.to_vec()))?;
+    let Some(entry) = entry else {
+        return Ok(None);
+    };
+    let mut dropped = None;
+    let mark = layout::dropped_database_key(namespace.database());
+    snapshot.get(&mark, &mut |value| dropped = layout::read_ident(value))?;
+    let Some(dropped) = dropped else {
+        return Ok(Some(entry));
+    };
+    let document = Document::from_bytes_any_text(entry.clone())?;
+    let collection = Collection::from_entry(namespace.clone(), document)?;
+    Ok((collection.ident >= dropped).then_some(entry))
+}
+
+/// The error of a read whose snapshot has another collection under that name than there is now, or none.
+pub(crate) fn snapshot_unavailable(namespace: &Namespace) -> Error {
+    let message = format!(
+        "Unable to read from a snapshot due to pending collection catalog changes to collection '{namespace}'; please retry the operation."
+    );
+    Error::invalid(ErrorCode::SNAPSHOT_UNAVAILABLE, message)
 }
 
 /// The full key of the record that an index entry points to.

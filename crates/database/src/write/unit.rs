@@ -49,6 +49,7 @@ use crate::locks::recent_changes::OpenSnapshot;
 use crate::locks::record_locks::lock_hash;
 use crate::locks::unit_locks::UnitLocks;
 use crate::operation::Operation;
+use crate::snapshot::collection_snapshot::{entry_in, snapshot_unavailable};
 use crate::snapshot::reads::{ReadSnapshot, Reads};
 
 /// The bytes that a transaction may stage: keys, values, and what its record says of the changes. The journal takes records
@@ -435,32 +436,6 @@ impl WriteUnit {
     pub(super) fn take_whole(&mut self) -> Option<Whole> {
         self.own_mut().take_whole()
     }
-}
-
-/// The entry that the catalog had under a name in a snapshot; none if the collection had gone with its database.
-fn entry_in(snapshot: &ReadSnapshot, namespace: &Namespace) -> Result<Option<Vec<u8>>> {
-    let mut entry = None;
-    let key = layout::catalog_key(namespace.database(), namespace.collection());
-    snapshot.get(&key, &mut |bytes| entry = Some(bytes.to_vec()))?;
-    let Some(entry) = entry else {
-        return Ok(None);
-    };
-    let mut dropped = None;
-    let mark = layout::dropped_database_key(namespace.database());
-    snapshot.get(&mark, &mut |value| dropped = layout::read_ident(value))?;
-    let Some(dropped) = dropped else {
-        return Ok(Some(entry));
-    };
-    let document = Document::from_bytes_any_text(entry.clone())?;
-    let collection = Collection::from_entry(namespace.clone(), document)?;
-    Ok((collection.ident >= dropped).then_some(entry))
-}
-
-fn snapshot_unavailable(namespace: &Namespace) -> Error {
-    let message = format!(
-        "Unable to read from a snapshot due to pending collection catalog changes to collection '{namespace}'; please retry the operation."
-    );
-    Error::invalid(ErrorCode::SNAPSHOT_UNAVAILABLE, message)
 }
 
 impl<L: Deref<Target = WriteLocks>> Unit<L> {

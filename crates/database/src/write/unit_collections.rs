@@ -41,7 +41,7 @@ impl Writer {
         };
         let (beneath, staged) = unit.state(&self.parts.reads)?;
         let catalog = &self.parts.catalog;
-        let snapshot = CollectionSnapshot::in_transaction(collection, catalog, beneath, staged);
+        let snapshot = CollectionSnapshot::of(collection, catalog, beneath, Some(staged));
         Ok(Some(snapshot))
     }
 

@@ -389,10 +389,10 @@ fn write(database: &Database, writer: u64, random: &mut Random, written: &Writte
     let ids: Vec<i32> = (first..=first + random.below(PIECE_DOCUMENTS_MAX) as i32).collect();
     let n = random.below(1_000) as i32;
     let done = match random.below(8) {
-        6..8 => transact(database, &ids, n, written),
         0..3 => insert(database, collection, &ids, n, written),
         3..5 => modify(database, collection, &ids, Some(n), written),
-        _ => modify(database, collection, &ids, None, written),
+        5 => modify(database, collection, &ids, None, written),
+        _ => transact(database, &ids, n, written),
     };
     let Some((lsn, change)) = done else {
         return;

@@ -1,0 +1,169 @@
+//! Snapshots for reads with read concern `snapshot` outside of transactions: several reads, of one client or of many, see the
+//! state at one cluster time.
+//!
+//! A snapshot is made for whoever asks first and kept for those who name its time later: for five minutes at most, and only
+//! so many at once; the oldest goes first, and is then SnapshotTooOld for all but those who read it already. It holds no
+//! collection: a definition that has changed since is SnapshotUnavailable. While one is kept, no dropped space is reclaimed
+//! that it can see.
+//!
+//! Which state belongs to a time the journal tells: everything before the first record with a later time. What a snapshot
+//! holds the engine tells, by the applied LSN that is in every batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quarry_journal::Journal;
+use quarry_storage::APPLIED_LSN_KEY;
+
+use crate::catalog::cache::Catalog;
+use crate::catalog::collection::Collection;
+use crate::commit::{Counts, decode_counts};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::keyspace::layout;
+use crate::keyspace::namespace::Namespace;
+use crate::snapshot::collection_snapshot::{CollectionSnapshot, entry_in, snapshot_unavailable};
+use crate::snapshot::reads::{ReadSnapshot, Reads};
+
+/// So long a snapshot is kept for others, as MongoDB's `minSnapshotHistoryWindowInSeconds` has it.
+pub const PINNED_AGE_MAX: Duration = Duration::from_secs(300);
+/// The number of snapshots that are kept at most.
+const PINNED_MAX: usize = 64;
+/// How often a snapshot is made anew where others commit while it is made.
+const ATTEMPTS_MAX: usize = 1000;
+
+/// The state of the database at one cluster time.
+pub struct PinnedSnapshot {
+    snapshot: Mutex<ReadSnapshot>,
+    made: Instant,
+}
+
+/// The snapshots that are kept, by the last LSN that each has.
+#[derive(Default)]
+pub(super) struct PinnedSnapshots {
+    by_lsn: Mutex<BTreeMap<u64, Arc<PinnedSnapshot>>>,
+}
+
+/// Whether a snapshot belongs to a time.
+enum Found {
+    Pinned(Arc<PinnedSnapshot>),
+    /// It has later commits as well.
+    TooLate,
+    /// It lacks commits that are just being applied.
+    TooEarly,
+}
+
+impl PinnedSnapshots {
+    /// The state at a cluster time, or now; and the time that stands for it from now on.
+    pub fn pin(
+        &self,
+        reads: &Reads,
+        journal: &Journal,
+        at: Option<u64>,
+    ) -> Result<(Arc<PinnedSnapshot>, u64)> {
+        self.expire();
+        if at.is_some_and(|at| !journal.advance_cluster_time(at)) {
+            let message = "atClusterTime is too far ahead of this machine's clock";
+            return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, message));
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let time = at.unwrap_or_else(|| journal.cluster_time());
+            match self.try_pin(reads, journal, time)? {
+                Found::Pinned(pinned) => return Ok((pinned, time)),
+                Found::TooLate if at.is_some() => return Err(too_old()),
+                Found::TooLate | Found::TooEarly => std::thread::yield_now(),
+            }
+        }
+        let message =
+            "Unable to read from a snapshot: commits come too fast; please retry the operation.";
+        Err(Error::invalid(ErrorCode::SNAPSHOT_UNAVAILABLE, message))
+    }
+
+    /// Gives up those that have been kept for long enough.
+    pub fn expire(&self) {
+        let mut by_lsn = self.by_lsn.lock();
+        by_lsn.retain(|_, pinned| pinned.made.elapsed() < PINNED_AGE_MAX);
+    }
+
+    fn try_pin(&self, reads: &Reads, journal: &Journal, time: u64) -> Result<Found> {
+        // In this order: what is accepted and not later than the time is counted.
+        let accepted = journal.accepted_lsn();
+        let later = journal.first_since(time + 1).map_err(|_| too_old())?;
+        let wanted = later.map_or(accepted, |later| later - 1);
+        if let Some(pinned) = self.by_lsn.lock().get(&wanted) {
+            return Ok(Found::Pinned(Arc::clone(pinned)));
+        }
+        let snapshot = reads.snapshot()?;
+        let mut last = 0;
+        snapshot.get(APPLIED_LSN_KEY, &mut |value| {
+            last = value.try_into().map_or(0, u64::from_le_bytes);
+        })?;
+        if last != wanted {
+            return Ok(match last > wanted {
+                true => Found::TooLate,
+                false => Found::TooEarly,
+            });
+        }
+        let pinned = Arc::new(PinnedSnapshot {
+            snapshot: Mutex::new(snapshot),
+            made: Instant::now(),
+        });
+        let mut by_lsn = self.by_lsn.lock();
+        if by_lsn.len() >= PINNED_MAX {
+            by_lsn.pop_first();
+        }
+        let pinned = by_lsn.entry(wanted).or_insert(pinned);
+        Ok(Found::Pinned(Arc::clone(pinned)))
+    }
+}
+
+impl PinnedSnapshot {
+    /// The collection that the name means in the snapshot, if there is one.
+    pub(super) fn collection(
+        &self,
+        catalog: &Catalog,
+        namespace: &Namespace,
+    ) -> Result<Option<Arc<Collection>>> {
+        let now = catalog.get(namespace)?;
+        let then = entry_in(&self.snapshot.lock(), namespace)?;
+        let is_same = then.as_deref() == now.as_ref().map(|now| now.entry.as_bytes());
+        match is_same {
+            true => Ok(now),
+            false => Err(snapshot_unavailable(namespace)),
+        }
+    }
+
+    /// One of its collections.
+    pub(super) fn open(
+        &self,
+        catalog: &Arc<Catalog>,
+        namespace: &Namespace,
+    ) -> Result<Option<CollectionSnapshot>> {
+        let Some(collection) = self.collection(catalog, namespace)? else {
+            return Ok(None);
+        };
+        let snapshot = self.snapshot.lock().share()?;
+        Ok(Some(CollectionSnapshot::of(
+            collection, catalog, snapshot, None,
+        )))
+    }
+
+    pub(super) fn get_record(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.snapshot.lock().get_record(key, read)
+    }
+
+    pub(super) fn counts(&self, collection: &Collection) -> Result<Counts> {
+        let mut counts = Counts::default();
+        let key = layout::counters_key(collection.ident);
+        let mut read = |value: &[u8]| counts = decode_counts(value);
+        self.snapshot.lock().get(&key, &mut read)?;
+        Ok(counts)
+    }
+}
+
+fn too_old() -> Error {
+    let message = "Read timestamp is older than the oldest available timestamp.";
+    Error::invalid(ErrorCode::SNAPSHOT_TOO_OLD, message)
+}
