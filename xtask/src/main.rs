@@ -1,6 +1,6 @@
 //! `cargo xtask generate` writes the generated sources; `cargo xtask style` prints breaches of the
 //! plan's rules and fails when there is one; `cargo xtask circles [crates/NAME]` prints the files that
-//! lead back to themselves, and by which names.
+//! lead back to themselves, and by which names; `cargo xtask functions` prints the longest functions.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -10,9 +10,10 @@ fn main() -> ExitCode {
     match env::args().nth(1).as_deref() {
         Some("generate") => report(generate()),
         Some("style") => report(style()),
+        Some("functions") => report(functions()),
         Some("circles") => report(circles(env::args().nth(2).as_deref())),
         _ => {
-            eprintln!("usage: cargo xtask generate | style | circles [crates/NAME]");
+            eprintln!("usage: cargo xtask generate | style | functions | circles [crates/NAME]");
             ExitCode::from(2)
         }
     }
@@ -53,6 +54,22 @@ fn circles(crate_path: Option<&str>) -> Result<(), String> {
         if crate_path.is_none_or(|path| path == circle.crate_path) {
             println!("{circle}");
         }
+    }
+    Ok(())
+}
+
+fn functions() -> Result<(), String> {
+    let repository = xtask::style::Repository::read(&xtask::repository_root())?;
+    let found = xtask::functions::functions(&repository);
+    for function in found.iter().take(found.len() / 100) {
+        println!("{function}");
+    }
+    for percent in [50, 90, 99] {
+        let lines = xtask::functions::percentile(&found, percent);
+        println!(
+            "{percent} % of {} functions: at most {lines} lines",
+            found.len()
+        );
     }
     Ok(())
 }

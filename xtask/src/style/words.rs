@@ -3,32 +3,14 @@
 //! A comment that opens with *What*, *Of* or *The same* is half a sentence: it is understood by whoever has just read the
 //! name below it or the comment above it, and by nobody else.
 
-use std::collections::BTreeMap;
-
 use super::{Breach, File, Repository};
 
 /// Words that a doc comment does not open with.
 const OPENINGS: [&str; 5] = ["The same", "Of", "What", "So many", "Whoever"];
 
-/// Doc comments that may still open so, by crate. A number here only falls; a crate
-/// that is not named has none.
-const STILL_ALLOWED: [(&str, usize); 3] = [("database", 3), ("query", 3), ("server", 3)];
-
 pub(super) fn check(repository: &Repository, found: &mut Vec<Breach>) {
-    let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();
-    for file in repository.files.iter().filter(|file| file.is_rust()) {
-        let name = file.crate_name().unwrap_or_default();
-        by_crate.entry(name).or_default().extend(openings(file));
-    }
-    for (name, breaches) in by_crate {
-        let allowed = STILL_ALLOWED
-            .iter()
-            .find(|(allowed, _)| *allowed == name)
-            .map_or(0, |(_, count)| *count);
-        if breaches.len() > allowed {
-            found.extend(breaches);
-        }
-    }
+    let files = repository.files.iter().filter(|file| file.is_rust());
+    found.extend(files.flat_map(openings));
 }
 
 /// Every doc comment of the file that opens with one of the words.

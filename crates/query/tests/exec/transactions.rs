@@ -165,7 +165,7 @@ fn in_batches(fixture: &Fixture, scope: Scope<'_>, mut executor: Executor) -> Ve
     }
 }
 
-/// What a filter finds, by every index and in every kind of read.
+/// The documents that a filter finds, by every index and in every kind of read.
 fn look(fixture: &Fixture, scope: Scope<'_>, text: &str) -> Vec<(String, Vec<String>)> {
     let (operation, namespace) = (&fixture.operation, &fixture.namespace);
     let filter = json(text);
