@@ -110,13 +110,7 @@ fn bind(variables: Option<RawDocument<'_>>) -> Result<ExpressionContext> {
 
 /// An interruption, or an outcome that cannot be told, ends the command; any other error is the statement's own.
 fn check_going_on(error: &CommandError) -> Result<()> {
-    let ends = [
-        ErrorCode::INTERRUPTED,
-        ErrorCode::INTERRUPTED_AT_SHUTDOWN,
-        ErrorCode::MAX_TIME_MS_EXPIRED,
-        ErrorCode::SHUTDOWN_IN_PROGRESS,
-    ];
-    if error.is_unanswerable || ends.iter().any(|code| code.0 == error.code) {
+    if error.ends_command {
         return Err(error.clone());
     }
     Ok(())

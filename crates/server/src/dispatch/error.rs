@@ -17,6 +17,8 @@ pub struct CommandError {
     pub details: Option<Box<Document>>,
     /// The outcome cannot be told: the connection ends without an answer.
     pub is_unanswerable: bool,
+    /// The command is over: it is not the error of a single statement or document, behind which others could run.
+    pub ends_command: bool,
 }
 
 impl CommandError {
@@ -26,6 +28,7 @@ impl CommandError {
             message: message.into(),
             details: None,
             is_unanswerable: false,
+            ends_command: false,
         }
     }
 
@@ -139,6 +142,7 @@ impl From<quarry_database::Error> for CommandError {
             message: error.to_string(),
             details,
             is_unanswerable,
+            ends_command: error.ends_operation(),
         }
     }
 }
