@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use quarry_bson::{DOCUMENT_BYTES_MAX, Document, RawDocument, RawValue, Value, doc};
+use quarry_query::expression::ExpressionContext;
 use quarry_query::matcher::{MatchDetails, Matcher};
+use quarry_query::pipeline::{NoCollections, Pipeline, Run, Source};
 use quarry_query::projection::Projection;
 use quarry_query::sort::SortPattern;
 use quarry_query::update::Update;
@@ -346,6 +348,53 @@ fn filters_of_all_levels_have_room_on_the_stack() {
         matcher.try_matches(doc! { "a": 1 }.as_raw()).unwrap();
     });
     outcome.unwrap().join().unwrap();
+}
+
+/// A pipeline of all its stages, at one level or at as many as there may be, has room on the stack; one stage or level more
+/// is refused.
+#[test]
+fn pipelines_within_pipelines_have_room_on_the_stack() {
+    let nested = |levels: usize, stages: usize| {
+        let pipeline = |inner: Option<Document>| -> Value {
+            let first = doc! { "$documents": [{ "a": 1 }] };
+            let adding = (0..stages).map(|n| doc! { "$addFields": { (format!("f{n}")): "$a" } });
+            let all = std::iter::once(first).chain(adding).chain(inner);
+            all.map(Value::from).collect()
+        };
+        let innermost = pipeline(None);
+        (0..levels).fold(innermost, |inner, _| {
+            pipeline(Some(
+                doc! { "$lookup": { "pipeline": inner, "let": { "v": "$a" }, "as": "x" } },
+            ))
+        })
+    };
+    let parse = |pipeline: &Value| {
+        let stages = pipeline.as_raw().as_array().unwrap();
+        Pipeline::parse(stages, &ExpressionContext::default()).map_err(|error| error.code())
+    };
+    let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let outcome = worker.spawn(move || {
+        for pipeline in [nested(1, 497), nested(9, 97), nested(0, 999)] {
+            let mut execution = parse(&pipeline).unwrap().start();
+            let (mut none, mut collections) = (Nothing, NoCollections);
+            let mut run = Run::new(&mut none, &mut collections);
+            assert!(execution.next(&mut run, &mut Vec::new()).unwrap());
+        }
+        assert!(parse(&nested(20, 1)).is_ok());
+        assert_eq!(parse(&nested(21, 1)).unwrap_err(), 232);
+        for long in [nested(1, 499), nested(9, 99), nested(0, 1000)] {
+            assert_eq!(parse(&long).unwrap_err(), 7_749_501);
+        }
+    });
+    outcome.unwrap().join().unwrap();
+}
+
+struct Nothing;
+
+impl Source for Nothing {
+    fn next(&mut self, _: &mut Vec<u8>) -> quarry_query::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// Parsed requests are kept with plans and cursors, which move between threads.

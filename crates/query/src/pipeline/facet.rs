@@ -101,6 +101,11 @@ impl Stage for Facet {
         out.append(self.name(), self.specification.as_raw());
     }
 
+    fn depth_within(&self) -> usize {
+        let depths = self.pipelines.iter().map(|(_, pipeline)| pipeline.depth());
+        depths.max().unwrap_or(0)
+    }
+
     fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
         for (_, pipeline) in &self.pipelines {
             collections.extend(pipeline.collections());

@@ -256,6 +256,10 @@ impl Stage for Lookup {
         options.finish();
     }
 
+    fn depth_within(&self) -> usize {
+        self.pipeline.as_ref().map_or(0, SubPipeline::depth)
+    }
+
     fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
         match &self.pipeline {
             Some(pipeline) => pipeline.add_collections(collections),

@@ -56,7 +56,7 @@ use crate::expression::ExpressionContext;
 use reorder::filters_forward;
 use stage::{Surroundings, Within};
 
-/// Stages in one pipeline.
+/// Stages in one pipeline, and in pipelines within each other together.
 pub const STAGES_MAX: usize = 1000;
 
 impl Pipeline {
@@ -105,11 +105,20 @@ fn read(
         };
         stages::parse(stage, surroundings, &mut parsed)?;
         if parsed.len() > STAGES_MAX {
-            let text = format!("Pipeline length must be no longer than {STAGES_MAX} stages.");
-            return Err(Error::location(7_749_501, text));
+            return Err(too_long());
         }
     }
+    let parsed = Pipeline { stages: parsed };
+    if parsed.depth() > STAGES_MAX {
+        return Err(too_long());
+    }
     Ok(Pipeline {
-        stages: filters_forward(parsed, context)?,
+        stages: filters_forward(parsed.stages, context)?,
     })
+}
+
+#[cold]
+fn too_long() -> Error {
+    let text = format!("Pipeline length must be no longer than {STAGES_MAX} stages.");
+    Error::location(7_749_501, text)
 }

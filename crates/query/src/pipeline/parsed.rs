@@ -15,6 +15,13 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// How many stages pull from each other at most when it runs, those of the pipelines within it among them: each takes a
+    /// part of the stack.
+    pub fn depth(&self) -> usize {
+        let within = self.stages.iter().map(|stage| stage.depth_within());
+        self.stages.len() + within.max().unwrap_or(0)
+    }
+
     /// Where the documents come from.
     pub fn input(&self) -> Input {
         let first = self.stages.first();

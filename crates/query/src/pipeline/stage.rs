@@ -43,6 +43,11 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// among them.
     fn add_collections<'s>(&'s self, _: &mut Vec<&'s str>) {}
 
+    /// The depth of the deepest pipeline within the stage.
+    fn depth_within(&self) -> usize {
+        0
+    }
+
     /// Where a pipeline that begins with this stage has its documents from.
     fn input(&self) -> Input {
         Input::Documents

@@ -81,6 +81,11 @@ impl SubPipeline {
         collections.extend(self.checked.collections());
     }
 
+    /// Its depth, as that of any pipeline.
+    pub fn depth(&self) -> usize {
+        self.checked.depth()
+    }
+
     /// Whether it gives the same documents each time that it is run: nothing of the surroundings' document goes into it, and
     /// none of its stages draws lots.
     pub fn is_constant(&self) -> bool {

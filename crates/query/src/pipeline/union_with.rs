@@ -85,6 +85,10 @@ impl Stage for UnionWith {
         out.append(self.name(), &self.specification);
     }
 
+    fn depth_within(&self) -> usize {
+        self.pipeline.depth()
+    }
+
     fn add_collections<'s>(&'s self, collections: &mut Vec<&'s str>) {
         self.pipeline.add_collections(collections);
     }
