@@ -1,4 +1,4 @@
-//! What a statement of a session is answered when it comes again: noted before it is committed, so that its record says so, and
+//! The answer to a statement of a session that comes again: noted before the statement is committed, so that its record says so, and
 //! read back from there.
 //!
 //! The answer of an update is `{_id}`, where it has inserted; that of a findAndModify `{matched, upserted, value}`, each where
