@@ -51,6 +51,7 @@ pub use error_code::ErrorCode;
 pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};
 pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
+pub use events::update_description::{DescribedStep, describe_path, shown_description};
 pub use index::definition::{Index, KeyField, KeyPattern};
 pub use index::entry::{may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;
@@ -69,6 +70,7 @@ pub use sessions::session_records::{RecordedStatement, StoredSession, UnusedSess
 pub use snapshot::collection_snapshot::{CollectionSnapshot, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
-    Change, Inserted, Modified, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, STAGED_BYTES_MAX,
-    TRANSACTION_BYTES_MAX, Transaction, TransactionCounters, UnitReads, WriteUnit,
+    Change, Inserted, Modified, NewDocument, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX,
+    STAGED_BYTES_MAX, TRANSACTION_BYTES_MAX, Transaction, TransactionCounters, UnitReads,
+    WriteUnit,
 };

@@ -269,7 +269,8 @@ fn put(database: &Database, id: i32, u: Option<i32>) {
     let key = Database::record_key(&collection, id.into());
     let ident = collection.ident;
     let keys = [key];
-    let mut change = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| match u {
+    let mut change = |_: usize, _: RawDocument<'_>, out: &mut quarry_database::NewDocument| match u
+    {
         None => Ok(Change::Delete),
         Some(u) => {
             out.extend_from_slice(doc! { "_id": id, "u": u }.as_bytes());
@@ -462,7 +463,7 @@ fn try_put(database: &Database, id: i32, u: i32) {
     let collection = database.collection(&namespace()).unwrap().unwrap();
     let keys = [Database::record_key(&collection, id.into())];
     let document = doc! { "_id": id, "u": u };
-    let mut change = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| {
+    let mut change = |_: usize, _: RawDocument<'_>, out: &mut quarry_database::NewDocument| {
         out.extend_from_slice(document.as_bytes());
         Ok(Change::Replace)
     };

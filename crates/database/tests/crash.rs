@@ -268,10 +268,13 @@ fn write_pair(database: &Database, operation: &Operation, n: i32) -> Option<u64>
         let found = scope.collection(&namespace, operation).unwrap();
         let replaced = found.map_or(0, |collection| {
             let keys = [collection.record_key(RawValue::Int32(1))];
-            let mut compute = |_: usize, _: quarry_bson::RawDocument<'_>, out: &mut Vec<u8>| {
-                out.extend_from_slice(document.as_bytes());
-                Ok(Change::Replace)
-            };
+            let mut compute =
+                |_: usize,
+                 _: quarry_bson::RawDocument<'_>,
+                 out: &mut quarry_database::NewDocument| {
+                    out.extend_from_slice(document.as_bytes());
+                    Ok(Change::Replace)
+                };
             let (ident, level) = (collection.ident, Level::Written);
             let done = scope.modify_piece(operation, &namespace, ident, &keys, level, &mut compute);
             done.unwrap().matched

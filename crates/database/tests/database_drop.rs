@@ -197,12 +197,13 @@ fn a_writer_that_was_there_before_the_drop_ends_and_leaves_nothing() {
         let (database, into, collection) = (&database, &into, &collection);
         scope.spawn(move || {
             let operation = Operation::default();
-            let mut change = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| {
-                writes.0.send(()).unwrap();
-                written.1.recv().unwrap();
-                out.extend_from_slice(doc! { "_id": 1, "n": 2, "more": true }.as_bytes());
-                Ok(Change::Replace)
-            };
+            let mut change =
+                |_: usize, _: RawDocument<'_>, out: &mut quarry_database::NewDocument| {
+                    writes.0.send(()).unwrap();
+                    written.1.recv().unwrap();
+                    out.extend_from_slice(doc! { "_id": 1, "n": 2, "more": true }.as_bytes());
+                    Ok(Change::Replace)
+                };
             let ident = collection.ident;
             let done =
                 database.modify_piece(&operation, into, ident, &keys, Level::Written, &mut change);

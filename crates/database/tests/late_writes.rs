@@ -77,7 +77,8 @@ impl Setup {
     fn delete(&self, id: i32) -> Result<(), Error> {
         let ident = self.database.collection(&namespace())?.unwrap().ident;
         let (keys, operation) = ([self.key(id)], Operation::default());
-        let mut delete = |_, _: RawDocument<'_>, _: &mut Vec<u8>| Ok(Change::Delete);
+        let mut delete =
+            |_, _: RawDocument<'_>, _: &mut quarry_database::NewDocument| Ok(Change::Delete);
         let deleted = self.database.modify_piece(
             &operation,
             &namespace(),

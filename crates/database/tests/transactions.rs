@@ -66,7 +66,7 @@ impl Fixture {
         let (operation, level) = (&self.operation, Level::Written);
         let new = doc! { "_id": id, "by": by };
         let ident = collection.ident;
-        let mut compute = |_: usize, _: RawDocument<'_>, out: &mut Vec<u8>| {
+        let mut compute = |_: usize, _: RawDocument<'_>, out: &mut quarry_database::NewDocument| {
             out.extend_from_slice(new.as_bytes());
             Ok(Change::Replace)
         };
@@ -298,11 +298,12 @@ fn a_transaction_ends_while_a_call_runs_in_it() {
             let operation = &fixture.operation;
             let collection = scope.collection(&namespace, operation).unwrap().unwrap();
             let keys = [collection.record_key(RawValue::Int32(1))];
-            let mut compute = |_: usize, _: RawDocument<'_>, _: &mut Vec<u8>| {
-                comes.send(()).unwrap();
-                waits.recv().unwrap();
-                Ok(Change::Delete)
-            };
+            let mut compute =
+                |_: usize, _: RawDocument<'_>, _: &mut quarry_database::NewDocument| {
+                    comes.send(()).unwrap();
+                    waits.recv().unwrap();
+                    Ok(Change::Delete)
+                };
             let (ident, level) = (collection.ident, Level::Written);
             scope.modify_piece(operation, &namespace, ident, &keys, level, &mut compute)
         });

@@ -166,7 +166,8 @@ impl Fixture {
 
 fn compute(
     new: Option<&Document>,
-) -> impl FnMut(usize, RawDocument<'_>, &mut Vec<u8>) -> Result<Change, Error> {
+) -> impl FnMut(usize, RawDocument<'_>, &mut quarry_database::NewDocument) -> Result<Change, Error>
+{
     move |_, _, out| match new {
         Some(new) => {
             out.extend_from_slice(new.as_bytes());

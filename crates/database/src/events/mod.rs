@@ -7,3 +7,4 @@
 pub(crate) mod change_event;
 pub(crate) mod change_point;
 pub(crate) mod change_reader;
+pub(crate) mod update_description;

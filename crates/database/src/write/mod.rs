@@ -47,7 +47,7 @@ use crate::sessions::retryable_write::RetryableWrite;
 use crate::snapshot::reads::Reads;
 
 pub use insert::Inserted;
-pub use modify::{Change, Compute, Modified};
+pub use modify::{Change, Compute, Modified, NewDocument};
 use open_transactions::OpenTransactions;
 pub use open_transactions::{STAGED_BYTES_MAX, TransactionCounters};
 pub use transaction::Transaction;
@@ -302,7 +302,6 @@ impl Writer {
             session: operation
                 .retryable()
                 .map(RetryableWrite::transaction_section),
-            ..Header::PLAIN
         };
         let _admitted = self.admit(whole.batch.bytes_len(), operation)?;
         let syncing = (level == Level::Durable).then_some(Until::Applied);

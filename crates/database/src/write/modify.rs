@@ -1,6 +1,6 @@
 //! Changes and deletes: a piece of records that are looked at again under their locks.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use quarry_bson::RawDocument;
 use quarry_journal::{Level, Until};
@@ -48,7 +48,30 @@ pub struct Modified {
 }
 
 /// Computes a change from the number of the record key and the latest document.
-pub type Compute<'c> = dyn FnMut(usize, RawDocument<'_>, &mut Vec<u8>) -> Result<Change> + 'c;
+pub type Compute<'c> = dyn FnMut(usize, RawDocument<'_>, &mut NewDocument) -> Result<Change> + 'c;
+
+/// The document that a change makes, as it is being made; as bytes where nothing else is said.
+#[derive(Debug, Default)]
+pub struct NewDocument {
+    /// The document.
+    pub document: Vec<u8>,
+    /// Which fields operators have changed ([`describe_path`](crate::describe_path)), if whoever computes the change says so.
+    pub description: Vec<u8>,
+}
+
+impl Deref for NewDocument {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.document
+    }
+}
+
+impl DerefMut for NewDocument {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.document
+    }
+}
 
 impl Writer {
     /// Changes or deletes the records of one collection that still stand under `record_keys`, as one piece.
@@ -219,6 +242,8 @@ impl<'m> ModifyPiece<'m> {
             match &change.new {
                 Some(new) => {
                     let details = ChangeDetails {
+                        description: (change.kind == ChangeKind::Update)
+                            .then_some(&change.description),
                         pre_image: keeps_pre_images.then_some(&change.old),
                         ..ChangeDetails::default()
                     };
@@ -239,10 +264,11 @@ impl<'m> ModifyPiece<'m> {
     fn compute_changes(&mut self, latest: Latest<'_>, compute: &mut Compute<'_>) -> Result<()> {
         let (staged, outcome) = (&mut self.staged, &mut self.outcome);
         staged.reserve(self.record_keys.len());
-        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let (mut old, mut new) = (Vec::new(), NewDocument::default());
         for (key, record_key) in self.record_keys.iter().enumerate() {
             old.clear();
-            new.clear();
+            new.document.clear();
+            new.description.clear();
             if !latest.get_record(record_key, &mut |bytes| old.extend_from_slice(bytes))? {
                 continue;
             }
@@ -258,7 +284,8 @@ impl<'m> ModifyPiece<'m> {
                         key,
                         kind,
                         old: std::mem::take(&mut old),
-                        new: Some(std::mem::take(&mut new)),
+                        new: Some(std::mem::take(&mut new.document)),
+                        description: std::mem::take(&mut new.description),
                     });
                 }
                 Ok(Change::Delete) => staged.push(StagedChange {
@@ -266,6 +293,7 @@ impl<'m> ModifyPiece<'m> {
                     kind: ChangeKind::Delete,
                     old: std::mem::take(&mut old),
                     new: None,
+                    description: Vec::new(),
                 }),
                 Err(error) => {
                     outcome.error = Some(error);
@@ -282,4 +310,5 @@ pub(super) struct StagedChange {
     pub kind: ChangeKind,
     pub old: Vec<u8>,
     pub new: Option<Vec<u8>>,
+    pub description: Vec<u8>,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, CollectionSnapshot, Error, Ident, Level, Modified, Namespace, Operation,
+    Change, CollectionSnapshot, Error, Ident, Level, Modified, Namespace, NewDocument, Operation,
     PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, PlanSummary, Scope,
 };
 use quarry_timing::{Phase, phase};
@@ -63,7 +63,7 @@ pub(super) enum Effect<'u> {
 
 /// Computes the change of a document that matches.
 pub(super) type Compute<'c> =
-    dyn FnMut(RawDocument<'_>, &MatchDetails, &mut Vec<u8>) -> Result<Change> + 'c;
+    dyn FnMut(RawDocument<'_>, &MatchDetails, &mut NewDocument) -> Result<Change> + 'c;
 
 impl<'t> Target<'t> {
     pub fn new(
@@ -227,7 +227,7 @@ impl<'t> Target<'t> {
         compute: &mut Compute<'_>,
         totals: &mut Totals,
     ) -> Result<()> {
-        let mut change_matching = |document: RawDocument<'_>, out: &mut Vec<u8>| {
+        let mut change_matching = |document: RawDocument<'_>, out: &mut NewDocument| {
             let details = match matcher {
                 None => MatchDetails::default(),
                 Some(matcher) => match matcher.try_match_details(document)? {
@@ -238,7 +238,7 @@ impl<'t> Target<'t> {
             let _scope = phase(Phase::Splice);
             compute(document, &details, out)
         };
-        let mut change = |_: usize, document: RawDocument<'_>, out: &mut Vec<u8>| {
+        let mut change = |_: usize, document: RawDocument<'_>, out: &mut NewDocument| {
             change_matching(document, out).map_err(through_database)
         };
         let outcome = self.scope.modify_piece(

@@ -1,7 +1,10 @@
 //! `update`: one statement. An upsert that loses a race for its own key becomes an update.
 
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, Value};
-use quarry_database::{Change, DuplicateKey, Error, Level, Operation, Scope, StatementKind};
+use quarry_database::{
+    Change, DescribedStep, DuplicateKey, Error, Level, NewDocument, Operation, Scope,
+    StatementKind, describe_path,
+};
 
 use super::modify::{Effect, Target, Totals};
 use super::recorded;
@@ -9,7 +12,7 @@ use super::request::{UpdateOutcome, UpdateRequest};
 use crate::error::Error as QueryError;
 use crate::error::Result;
 use crate::matcher::{MatchDetails, MatchExpression, Matcher};
-use crate::update::Update;
+use crate::update::{PathStep, Update};
 
 /// Room for what an update adds to a document, so that most need no second allocation.
 const GROWTH_BYTES: usize = 128;
@@ -77,15 +80,31 @@ pub fn update(
 /// moment for the whole command.
 pub(super) fn applying(
     update: &Update,
-) -> impl FnMut(RawDocument<'_>, &MatchDetails, &mut Vec<u8>) -> Result<Change> + '_ {
+) -> impl FnMut(RawDocument<'_>, &MatchDetails, &mut NewDocument) -> Result<Change> + '_ {
     move |document, details, out| {
         out.reserve(document.as_bytes().len() + GROWTH_BYTES);
         let outcome = update.apply(document, details, false, DateTime::now().0, out)?;
         Ok(match (outcome.modified, update.is_replacement()) {
             (false, _) => Change::Keep,
             (true, true) => Change::Replace,
-            (true, false) => Change::Update,
+            (true, false) => {
+                let NewDocument {
+                    document: new,
+                    description,
+                } = out;
+                update.describe(document, RawDocument::new(new)?, &mut |steps| {
+                    describe_path(description, steps.iter().map(described));
+                });
+                Change::Update
+            }
         })
+    }
+}
+
+fn described<'p>(step: &PathStep<'p>) -> DescribedStep<'p> {
+    match *step {
+        PathStep::Field(name) => DescribedStep::Field(name),
+        PathStep::Element(index) => DescribedStep::Element(index),
     }
 }
 

@@ -8,6 +8,7 @@
 mod apply;
 mod arithmetic;
 mod array_values;
+mod describe;
 mod leaf;
 mod modifier;
 mod operators;
@@ -20,6 +21,7 @@ mod upsert;
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
+pub use describe::PathStep;
 pub use parsed::{ARRAY_FILTERS_MAX, ARRAY_PADDING_MAX, RENAMES_MAX, Update};
 
 use crate::empty_timestamps;

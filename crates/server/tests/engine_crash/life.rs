@@ -493,10 +493,13 @@ fn transact(database: &Database, ids: &[i32], n: i32, written: &Written) -> Opti
                 .iter()
                 .map(|id| found.record_key((*id).into()))
                 .collect();
-            let mut replace = |key: usize, _: quarry_bson::RawDocument<'_>, out: &mut Vec<u8>| {
-                out.extend_from_slice(documents[key].as_bytes());
-                Ok(DatabaseChange::Replace)
-            };
+            let mut replace =
+                |key: usize,
+                 _: quarry_bson::RawDocument<'_>,
+                 out: &mut quarry_database::NewDocument| {
+                    out.extend_from_slice(documents[key].as_bytes());
+                    Ok(DatabaseChange::Replace)
+                };
             let done = scope.modify_piece(
                 &operation,
                 &namespace,

@@ -82,7 +82,7 @@ impl World {
         let operation = Operation::new(Some(Instant::now() + Duration::from_millis(1)));
         let collection = scope.collection(&self.namespace, &operation)?.unwrap();
         let keys = [collection.record_key(RawValue::Int32(key))];
-        let mut compute = |_: usize, document: RawDocument<'_>, out: &mut Vec<u8>| {
+        let mut compute = |_: usize, document: RawDocument<'_>, out: &mut super::NewDocument| {
             let mut values = values_of(document.as_bytes());
             values.push(value);
             out.extend_from_slice(list_of(key, &values).as_bytes());
