@@ -466,18 +466,19 @@ impl OwnWrites {
         if piece.deletes.is_empty() && piece.puts.is_empty() {
             return Ok(());
         }
+        let ident = collection.ident;
+        let known = self.tallies.iter().position(|tally| tally.ident == ident);
+        if known.is_none() && self.tallies.len() == COLLECTIONS_MAX {
+            let message = format!("a transaction writes to at most {COLLECTIONS_MAX} collections");
+            return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
+        }
         let bytes = piece.deletes.bytes_len() + piece.puts.bytes_len();
         self.grow(bytes + piece.changes.bytes_len())?;
+        // From here on nothing is refused.
         self.overlay.extend(&piece.deletes);
         self.overlay.extend(&piece.puts);
-        let ident = collection.ident;
-        let number = match self.tallies.iter().position(|tally| tally.ident == ident) {
+        let number = match known {
             Some(number) => number,
-            None if self.tallies.len() == COLLECTIONS_MAX => {
-                let message =
-                    format!("a transaction writes to at most {COLLECTIONS_MAX} collections");
-                return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
-            }
             None => {
                 self.tallies.push(Tally {
                     namespace: collection.namespace.clone(),
