@@ -200,6 +200,24 @@ def test_the_positional_operator_updates_the_element_that_matched(collection):
     assert collection.find_one()["n"] == [{"k": 1}, {"k": 2, "seen": True}]
 
 
+def test_array_filters_choose_the_elements_that_an_update_changes(collection):
+    collection.insert_many([{"_id": n, "n": [{"k": 1}, {"k": 2}, {"k": 3}]} for n in (1, 2)])
+    result = collection.update_many({}, {"$set": {"n.$[big].seen": True}}, array_filters=[{"big.k": {"$gte": 2}}])
+    assert (result.matched_count, result.modified_count) == (2, 2)
+    assert collection.find_one(1)["n"] == [{"k": 1}, {"k": 2, "seen": True}, {"k": 3, "seen": True}]
+    after = collection.find_one_and_update(
+        {"_id": 1}, {"$inc": {"n.$[].k": 10, "n.$[one].k2": 1}}, array_filters=[{"one.k": 1}], return_document=True
+    )
+    assert after["n"] == [{"k": 11, "k2": 1}, {"k": 12, "seen": True}, {"k": 13, "seen": True}]
+
+
+def test_an_array_filter_that_no_path_names_is_an_error(collection):
+    for call in (collection.update_one, collection.find_one_and_update):
+        with pytest.raises(OperationFailure) as refused:
+            call({}, {"$set": {"a.$[x]": 1}}, array_filters=[{"x": 1}, {"y": 1}])
+        assert refused.value.code == 9
+
+
 def test_an_update_that_changes_nothing_says_so(collection):
     collection.insert_one({"_id": 1, "a": 1})
     result = collection.update_one({"_id": 1}, {"$set": {"a": 1}})

@@ -169,6 +169,7 @@ fn statement(
         "insert" => insert(scope, namespace, operation, documents),
         "update" | "upsert" => {
             let request = UpdateRequest {
+                array_filters: None,
                 namespace,
                 context: None,
                 filter: first,

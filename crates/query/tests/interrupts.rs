@@ -174,6 +174,7 @@ fn update(collection: &'static str, update: Document) -> Work {
         // The documents stay as they are: what fails or ends writes nothing, and nothing here succeeds.
         loop {
             let request = UpdateRequest {
+                array_filters: None,
                 namespace: &namespace,
                 context: None,
                 filter: RawDocument::EMPTY,

@@ -58,6 +58,7 @@ impl Fixture {
 
     fn update(&self, filter: &Document, update: &Document) -> UpdateOutcome {
         let request = UpdateRequest {
+            array_filters: None,
             namespace: &self.namespace,
             context: None,
             filter: filter.as_raw(),

@@ -285,6 +285,7 @@ impl Setup {
         let namespace = namespace();
         let (filter, update) = (doc! { "_id": id }, doc! { "$inc": doc! { "a": 1 } });
         let request = UpdateRequest {
+            array_filters: None,
             namespace: &namespace,
             context: None,
             filter: filter.as_raw(),

@@ -149,7 +149,7 @@ impl<'a> Read<'a> {
         find.context = request.context;
         find.limit = (!request.is_multi).then_some(1);
         Ok(Read {
-            update: Some(Update::parse(request.update)?),
+            update: Some(Update::parse_with(request.update, request.array_filters)?),
             ..Read::of(find, Some("UPDATE"))
         })
     }
@@ -167,7 +167,10 @@ impl<'a> Read<'a> {
         (find.filter, find.hint) = (request.filter, request.hint);
         (find.sort, find.limit) = (request.sort, Some(1));
         find.context = request.context;
-        let update = request.update.map(Update::parse).transpose()?;
+        let update = request
+            .update
+            .map(|update| Update::parse_with(update, request.array_filters))
+            .transpose()?;
         let above = if update.is_some() { "UPDATE" } else { "DELETE" };
         Ok(Read {
             update,

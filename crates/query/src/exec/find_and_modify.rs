@@ -29,7 +29,10 @@ pub fn find_and_modify(
         let text = "cannot use a positional projection and return the new document";
         return Err(crate::Error::bad_value(text));
     }
-    let mut update = request.update.map(Update::parse).transpose()?;
+    let mut update = request
+        .update
+        .map(|update| Update::parse_with(update, request.array_filters))
+        .transpose()?;
     if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
         update.fill_empty_timestamps();
     }

@@ -443,6 +443,7 @@ mod tests {
         /// How many documents an update of all that a filter finds through one index has changed.
         fn update_all(&self, filter: &Document, change: &Document, hint: &str) -> u64 {
             let request = UpdateRequest {
+                array_filters: None,
                 namespace: &self.namespace,
                 context: None,
                 filter: filter.as_raw(),

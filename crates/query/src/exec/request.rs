@@ -114,6 +114,8 @@ pub struct UpdateRequest<'a> {
     pub is_multi: bool,
     /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
+    /// The filters that the update's paths name with `$[<identifier>]`.
+    pub array_filters: Option<RawArray<'a>>,
     /// Whether a replacement keeps its empty timestamps, as for an insert.
     pub keeps_empty_timestamps: bool,
 }
@@ -154,6 +156,8 @@ pub struct FindAndModifyRequest<'a> {
     pub is_upsert: bool,
     /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
+    /// The filters that the update's paths name with `$[<identifier>]`.
+    pub array_filters: Option<RawArray<'a>>,
     /// Whether a replacement keeps its empty timestamps, as for an insert.
     pub keeps_empty_timestamps: bool,
 }
@@ -280,6 +284,7 @@ impl<'a> FindAndModifyRequest<'a> {
             returns_new: false,
             is_upsert: false,
             hint: None,
+            array_filters: None,
             keeps_empty_timestamps: false,
         }
     }

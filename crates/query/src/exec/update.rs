@@ -39,7 +39,7 @@ pub fn update(
     if request.is_upsert {
         target.check_upsert()?;
     }
-    let mut update = Update::parse(request.update)?;
+    let mut update = Update::parse_with(request.update, request.array_filters)?;
     if !request.keeps_empty_timestamps {
         update.fill_empty_timestamps();
     }

@@ -120,6 +120,7 @@ impl Fixture {
     ) -> UpdateOutcome {
         let (filter, update) = (json(filter), json(update));
         let request = UpdateRequest {
+            array_filters: None,
             namespace: &self.namespace,
             context: None,
             filter: filter.as_raw(),

@@ -98,6 +98,7 @@ fn run(fixture: &Fixture, scope: Scope<'_>, statement: &Statement) -> String {
     let update = |filter: &str, change: &str, is_multi, is_upsert| {
         let (filter, change) = (json(filter), json(change));
         let request = UpdateRequest {
+            array_filters: None,
             namespace,
             context: None,
             filter: filter.as_raw(),

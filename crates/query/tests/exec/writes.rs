@@ -359,6 +359,7 @@ fn an_upsert_cannot_ask_an_expression() {
     ] {
         let (filter, change) = (json(filter), json(r#"{"$set": {"b": 1}}"#));
         let mut request = UpdateRequest {
+            array_filters: None,
             namespace: &fixture.namespace,
             context: None,
             filter: filter.as_raw(),
@@ -411,6 +412,7 @@ fn change(
     is_upsert: bool,
 ) -> std::result::Result<u64, i32> {
     let request = UpdateRequest {
+        array_filters: None,
         namespace: &fixture.namespace,
         context: None,
         filter: filter.as_raw(),
@@ -511,6 +513,7 @@ fn the_current_date_is_taken_when_a_document_is_changed() {
     for id in [1, 3] {
         let filter = doc! {"_id": id};
         let request = UpdateRequest {
+            array_filters: None,
             namespace: &fixture.namespace,
             context: Some(&context),
             filter: filter.as_raw(),

@@ -114,10 +114,8 @@ pub fn parse<'a>(
             b"new" => request.returns_new = argument.flag()?,
             b"upsert" => request.is_upsert = argument.flag()?,
             b"hint" => request.hint = some_hint(argument.value())?,
-            b"arrayFilters"
-                if argument.is_absent()
-                    || argument.array().is_ok_and(|filters| filters.is_empty()) => {}
-            b"arrayFilters" => return Err(argument.not_served()),
+            b"arrayFilters" if argument.is_absent() => {}
+            b"arrayFilters" => request.array_filters = Some(argument.array()?),
             _ => {}
         }
     }

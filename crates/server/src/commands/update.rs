@@ -111,6 +111,7 @@ pub fn parse<'a>(
 ) -> Result<UpdateRequest<'a>> {
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
+    let mut array_filters = None;
     for argument in Argument::each(PARSER, statement) {
         match argument.name().as_bytes() {
             b"q" => filter = argument.document_or_null()?,
@@ -119,10 +120,9 @@ pub fn parse<'a>(
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
             b"collation" => check_collation(argument.value())?,
-            b"arrayFilters"
-                if argument.is_absent()
-                    || argument.array().is_ok_and(|filters| filters.is_empty()) => {}
-            b"arrayFilters" | b"c" | b"sort" => {
+            b"arrayFilters" if argument.is_absent() => {}
+            b"arrayFilters" => array_filters = Some(argument.array()?),
+            b"c" | b"sort" => {
                 return Err(CommandError::not_supported(format_args!(
                     "the option '{}' of an update",
                     argument.name()
@@ -148,6 +148,7 @@ pub fn parse<'a>(
         is_upsert,
         is_multi,
         hint,
+        array_filters,
         keeps_empty_timestamps: false,
     })
 }
