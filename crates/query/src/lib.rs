@@ -12,6 +12,7 @@ mod name_table;
 mod sorter;
 mod stage_memory;
 mod stored_id;
+mod value_set;
 
 pub mod exec;
 pub mod expression;

@@ -1,4 +1,4 @@
-//! Distinct values: the keys of `$group`, and what `$addToSet` gathers.
+//! Distinct values: the keys of `$group`, what `$addToSet` gathers, and arrays that expressions read as sets.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::interrupts::{self, units_of};
 
 /// The bytes that a value of a `ValueSet` takes, in its list and in its table.
-pub(super) fn entry_bytes(value: &Value) -> usize {
+pub(crate) fn entry_bytes(value: &Value) -> usize {
     size_of::<Value>() + 2 * size_of::<usize>() + value.as_bytes().len()
 }
 
@@ -19,7 +19,7 @@ const UNITS_OF_A_PLACE: usize = 10;
 
 /// Distinct values in the order in which they came, found by hash.
 #[derive(Debug, Default)]
-pub(super) struct ValueSet {
+pub(crate) struct ValueSet {
     values: Vec<Value>,
     places: HashTable<usize>,
     hasher: DefaultHashBuilder,
@@ -27,7 +27,7 @@ pub(super) struct ValueSet {
 
 impl ValueSet {
     /// The place of the value, and by how many bytes the set grew: 0 if an equal one was there.
-    pub(super) fn insert(&mut self, value: RawValue<'_>) -> Result<(usize, usize)> {
+    pub(crate) fn insert(&mut self, value: RawValue<'_>) -> Result<(usize, usize)> {
         interrupts::work(UNITS_OF_A_PLACE + units_of(value))?;
         let ValueSet {
             values,
@@ -50,16 +50,25 @@ impl ValueSet {
         Ok((place, entry_bytes(&values[place])))
     }
 
-    pub(super) fn into_values(self) -> std::vec::IntoIter<Value> {
+    /// Whether an equal value is there.
+    pub(crate) fn contains(&self, value: RawValue<'_>) -> Result<bool> {
+        interrupts::work(UNITS_OF_A_PLACE + units_of(value))?;
+        let mut state = self.hasher.build_hasher();
+        hash_value(value, &mut state);
+        let is_equal = |place: &usize| values_equal(self.values[*place].as_raw(), value);
+        Ok(self.places.find(state.finish(), is_equal).is_some())
+    }
+
+    pub(crate) fn into_values(self) -> std::vec::IntoIter<Value> {
         self.values.into_iter()
     }
 
-    pub(super) fn values(&self) -> &[Value] {
+    pub(crate) fn values(&self) -> &[Value] {
         &self.values
     }
 
     /// As the sum of what `insert` has answered.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.values.iter().map(entry_bytes).sum()
     }
 }

@@ -31,6 +31,11 @@ fn expressions() {
 }
 
 #[test]
+fn more_expressions() {
+    run("more_expressions");
+}
+
+#[test]
 fn dates() {
     run("dates");
 }

@@ -53,7 +53,9 @@ fn call_folded(call: Call) -> Result<Expression> {
         arguments: all_folded(call.arguments)?.into_boxed_slice(),
         ..call
     };
-    let is_constant = call.slots.is_empty() && call.arguments.iter().all(Expression::is_constant);
+    let is_constant = !call.operator.varies
+        && call.slots.is_empty()
+        && call.arguments.iter().all(Expression::is_constant);
     if is_constant {
         let mut context = Context::new(RawDocument::EMPTY);
         let value = (call.operator.evaluate)(&call, &mut context)?;

@@ -1,19 +1,25 @@
-//! `$toString $toInt $toLong $toDouble $toDecimal $toBool $toObjectId`. A nullish operand stays Null; what has no
-//! meaning in the type asked for is ConversionFailure. `$convert` and `$toDate` are left out.
+//! `$convert`, and `$toString $toInt $toLong $toDouble $toDecimal $toBool $toObjectId $toDate`. A nullish operand stays Null;
+//! what has no meaning in the type asked for is ConversionFailure. Binaries are neither read nor made yet, and refused by name.
 
-use quarry_bson::{DateTime, Decimal128, ObjectId, RawValue};
+use quarry_bson::{DateTime, Decimal128, ElementType, ObjectId, RawValue};
 
+use super::dates;
 use super::number::Number;
+use super::parameters::{call_of, parameters};
 use super::strings::double_text;
-use super::{Call, Context, Evaluated, type_name};
+use super::tree::Operator;
+use super::{Call, Context, Evaluated, Expression, Variables, type_name};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+
+/// Converts a value that is not nullish.
+type Conversion<'a> = for<'v> fn(RawValue<'v>) -> Result<Evaluated<'a>>;
 
 /// Converts the argument unless it is nullish.
 fn convert<'a>(
     call: &'a Call,
     context: &mut Context<'a>,
-    conversion: impl FnOnce(RawValue<'_>) -> Result<Evaluated<'a>>,
+    conversion: Conversion<'a>,
 ) -> Result<Evaluated<'a>> {
     let value = call.argument(0, context)?;
     match value.as_raw().filter(|value| !value.is_nullish()) {
@@ -47,18 +53,20 @@ fn out_of_range(value: RawValue<'_>) -> Error {
 }
 
 pub(super) fn to_string<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    convert(call, context, |value| {
-        Ok(match value {
-            RawValue::String(text) => text.as_str()?.into(),
-            RawValue::Boolean(truth) => truth.to_string().into(),
-            RawValue::Int32(n) => n.to_string().into(),
-            RawValue::Int64(n) => n.to_string().into(),
-            RawValue::Double(d) => double_text(d).into(),
-            RawValue::Decimal128(d) => d.to_string().into(),
-            RawValue::ObjectId(id) => id.to_hex().into(),
-            RawValue::DateTime(ms) => DateTime(ms).to_string().into(),
-            other => return Err(unsupported(other, "string")),
-        })
+    convert(call, context, string)
+}
+
+fn string<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    Ok(match value {
+        RawValue::String(text) => text.as_str()?.into(),
+        RawValue::Boolean(truth) => truth.to_string().into(),
+        RawValue::Int32(n) => n.to_string().into(),
+        RawValue::Int64(n) => n.to_string().into(),
+        RawValue::Double(d) => double_text(d).into(),
+        RawValue::Decimal128(d) => d.to_string().into(),
+        RawValue::ObjectId(id) => id.to_hex().into(),
+        RawValue::DateTime(ms) => DateTime(ms).to_string().into(),
+        other => return Err(unsupported(other, "string")),
     })
 }
 
@@ -82,21 +90,29 @@ fn whole(value: RawValue<'_>, target: &str) -> Result<i64> {
 }
 
 pub(super) fn to_int<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    convert(call, context, |value| {
-        i32::try_from(whole(value, "int")?)
-            .map(Evaluated::from)
-            .map_err(|_| out_of_range(value))
-    })
+    convert(call, context, int)
+}
+
+fn int<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    i32::try_from(whole(value, "int")?)
+        .map(Evaluated::from)
+        .map_err(|_| out_of_range(value))
 }
 
 pub(super) fn to_long<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    convert(call, context, |value| {
-        whole(value, "long").map(Evaluated::from)
-    })
+    convert(call, context, long)
+}
+
+fn long<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    whole(value, "long").map(Evaluated::from)
 }
 
 pub(super) fn to_double<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    convert(call, context, |value| match value {
+    convert(call, context, double)
+}
+
+fn double<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    match value {
         RawValue::Boolean(truth) => Ok(Evaluated::from(f64::from(u8::from(truth)))),
         RawValue::DateTime(ms) => Ok(Evaluated::from(ms as f64)),
         RawValue::String(text) => text
@@ -111,35 +127,166 @@ pub(super) fn to_double<'a>(call: &'a Call, context: &mut Context<'a>) -> Result
             let number = Number::from_raw(other).ok_or_else(|| unsupported(other, "double"))?;
             Ok(Evaluated::from(number.to_f64()))
         }
-    })
+    }
 }
 
 pub(super) fn to_decimal<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    convert(call, context, |value| {
-        let decimal = match value {
-            RawValue::Boolean(truth) => Decimal128::from_i64(i64::from(truth)),
-            RawValue::DateTime(ms) => Decimal128::from_i64(ms),
-            RawValue::String(text) => Decimal128::parse_rounded(text.as_str()?)
-                .map_err(|_| unparsed(&text.to_string_lossy(), "number"))?,
-            other => Number::from_raw(other)
-                .ok_or_else(|| unsupported(other, "decimal"))?
-                .to_decimal(),
-        };
-        Ok(Number::Decimal(decimal).into())
-    })
+    convert(call, context, decimal)
+}
+
+fn decimal<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    let decimal = match value {
+        RawValue::Boolean(truth) => Decimal128::from_i64(i64::from(truth)),
+        RawValue::DateTime(ms) => Decimal128::from_i64(ms),
+        RawValue::String(text) => Decimal128::parse_rounded(text.as_str()?)
+            .map_err(|_| unparsed(&text.to_string_lossy(), "number"))?,
+        other => Number::from_raw(other)
+            .ok_or_else(|| unsupported(other, "decimal"))?
+            .to_decimal(),
+    };
+    Ok(Number::Decimal(decimal).into())
 }
 
 /// Zero and false are false, everything else that is not nullish is true.
 pub(super) fn to_bool<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    convert(call, context, |value| Ok(value.is_truthy().into()))
+    convert(call, context, boolean)
+}
+
+fn boolean<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    Ok(value.is_truthy().into())
 }
 
 pub(super) fn to_object_id<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    convert(call, context, |value| match value {
+    convert(call, context, object_id)
+}
+
+fn object_id<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    match value {
         RawValue::ObjectId(id) => Ok(Evaluated::Raw(RawValue::ObjectId(id))),
         RawValue::String(text) => ObjectId::parse_hex(text.as_str()?)
             .map(|id| Evaluated::Raw(RawValue::ObjectId(id)))
             .map_err(|_| unparsed(&text.to_string_lossy(), "objectId")),
         other => Err(unsupported(other, "objectId")),
+    }
+}
+
+pub(super) fn to_date<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    convert(call, context, date)
+}
+
+fn date<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
+    let ms = match value {
+        RawValue::Int64(ms) => ms,
+        RawValue::Double(_) | RawValue::Decimal128(_) => whole(value, "date")?,
+        RawValue::String(text) => dates::of_text(text.as_str()?)?,
+        other => dates::milliseconds(other).ok_or_else(|| unsupported(other, "date"))?,
+    };
+    Ok(Evaluated::Raw(RawValue::DateTime(ms)))
+}
+
+pub(super) fn parse_convert(
+    operator: &'static Operator,
+    operand: RawValue<'_>,
+    variables: &mut Variables<'_>,
+) -> Result<Expression> {
+    let [input, to, on_error, on_null, format] = parameters(
+        operand,
+        ["input", "to", "onError", "onNull", "format"],
+        |found| {
+            let kind = type_name(found);
+            let text = format!("$convert expects an object of named arguments but found: {kind}");
+            Error::failed_to_parse(text)
+        },
+        |name| Error::failed_to_parse(format!("$convert found an unknown argument: {name}")),
+    )?;
+    if format.is_some() {
+        return Err(not_yet("the parameter 'format' of $convert"));
+    }
+    let missing = |name| Error::failed_to_parse(format!("Missing '{name}' parameter to $convert"));
+    let input = input.ok_or_else(|| missing("input"))?;
+    let to = to.ok_or_else(|| missing("to"))?;
+    call_of(
+        operator,
+        [Some(input), Some(to), on_error, on_null],
+        variables,
+    )
+}
+
+fn not_yet(what: &str) -> Error {
+    Error::new(
+        ErrorCode::NOT_IMPLEMENTED,
+        format!("{what} is not supported yet"),
+    )
+}
+
+pub(super) fn convert_to<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    let (input, to) = (call.argument(0, context)?, call.argument(1, context)?);
+    let target = target(&to)?;
+    let Some(value) = input.as_raw().filter(|value| !value.is_nullish()) else {
+        return Ok(if call.has(3) {
+            call.argument(3, context)?
+        } else {
+            Evaluated::NULL
+        });
+    };
+    let Some(target) = target else {
+        return Ok(Evaluated::NULL);
+    };
+    let is_binary = |kind| kind == ElementType::Binary;
+    if is_binary(target) || is_binary(value.element_type()) {
+        return Err(not_yet("$convert of binary data"));
+    }
+    let converted = match conversion_to(target) {
+        Some(conversion) => conversion(value),
+        None => Err(unsupported(value, target.alias())),
+    };
+    match converted {
+        Err(error) if error.code == ErrorCode::CONVERSION_FAILURE && call.has(2) => {
+            call.argument(2, context)
+        }
+        converted => converted,
+    }
+}
+
+fn conversion_to<'a>(target: ElementType) -> Option<Conversion<'a>> {
+    Some(match target {
+        ElementType::Double => double,
+        ElementType::String => string,
+        ElementType::ObjectId => object_id,
+        ElementType::Boolean => boolean,
+        ElementType::DateTime => date,
+        ElementType::Int32 => int,
+        ElementType::Int64 => long,
+        ElementType::Decimal128 => decimal,
+        _ => return None,
     })
+}
+
+/// The type that `to` names or numbers, None if it is nullish.
+fn target(to: &Evaluated<'_>) -> Result<Option<ElementType>> {
+    match to.as_raw() {
+        None | Some(RawValue::Null | RawValue::Undefined) => Ok(None),
+        Some(RawValue::String(name)) => {
+            let name = name.as_str()?;
+            let found = ElementType::from_alias(name);
+            let unknown = || Error::bad_value(format!("Unknown type name: {name}"));
+            found.map(Some).ok_or_else(unknown)
+        }
+        Some(RawValue::Document(_)) => Err(not_yet("a document as 'to' of $convert")),
+        Some(number) if number.is_number() => {
+            let whole = number.as_i64_exact().ok_or_else(|| {
+                let text = "In $convert, numeric 'to' argument is not an integer";
+                Error::failed_to_parse(text)
+            })?;
+            let found = i32::try_from(whole).ok().and_then(ElementType::from_number);
+            let text = format!(
+                "In $convert, numeric value for 'to' does not correspond to a BSON type: {whole}"
+            );
+            found.map(Some).ok_or_else(|| Error::failed_to_parse(text))
+        }
+        Some(other) => Err(Error::failed_to_parse(format!(
+            "$convert's 'to' argument must be a string or number, but is {}",
+            type_name(other)
+        ))),
+    }
 }

@@ -5,7 +5,9 @@
 //! Leaves out: `$function` and `$accumulator` (no JavaScript), collation, `$meta`.
 
 mod arithmetic;
+mod array_ends;
 mod arrays;
+mod bitwise;
 pub(crate) mod bounds;
 mod comparison;
 mod conditional;
@@ -14,6 +16,7 @@ mod context;
 mod conversion;
 mod dates;
 mod evaluated;
+mod fields;
 pub(crate) mod fold;
 mod implied;
 mod iteration;
@@ -25,12 +28,21 @@ mod operators;
 mod parameters;
 mod parse;
 pub(crate) mod path;
+mod random;
+mod replacing;
 mod rounding;
+mod searching;
+mod sets;
+mod sizes;
+mod sort_array;
 mod strings;
 mod substrings;
 pub(crate) mod sum;
 mod tree;
+mod trigonometry;
+mod trimming;
 mod variables;
+mod zip;
 
 pub use context::ExpressionContext;
 pub use evaluated::{Built, Evaluated, Made, type_name};

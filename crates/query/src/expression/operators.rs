@@ -6,8 +6,9 @@
 use super::tree::Arguments::{self, Any, Between, Exactly, Parsed};
 use super::tree::{Function, Operator};
 use super::{
-    arithmetic, arrays, comparison, conditional, conversion, dates, fold, iteration, literal,
-    objects, rounding, strings, substrings,
+    arithmetic, array_ends, arrays, bitwise, comparison, conditional, conversion, dates, fields,
+    fold, iteration, literal, objects, random, replacing, rounding, searching, sets, sizes,
+    sort_array, strings, substrings, trigonometry, trimming, zip,
 };
 
 /// The operator of that name, `$` included.
@@ -21,17 +22,33 @@ const fn row(name: &'static str, arguments: Arguments, evaluate: Function) -> Op
         name,
         arguments,
         evaluate,
+        varies: false,
     }
 }
 
 /// Sorted by name: `find` searches by halves.
 static OPERATORS: &[Operator] = &[
     row("$abs", Exactly(1), rounding::abs),
+    row("$acos", Exactly(1), trigonometry::acos),
+    row("$acosh", Exactly(1), trigonometry::acosh),
     row("$add", Any, arithmetic::add),
+    row("$allElementsTrue", Exactly(1), sets::all_true),
     row("$and", Any, conditional::and),
+    row("$anyElementTrue", Exactly(1), sets::any_true),
     row("$arrayElemAt", Exactly(2), arrays::element_at),
     row("$arrayToObject", Exactly(1), objects::array_to_object),
+    row("$asin", Exactly(1), trigonometry::asin),
+    row("$asinh", Exactly(1), trigonometry::asinh),
+    row("$atan", Exactly(1), trigonometry::atan),
+    row("$atan2", Exactly(2), trigonometry::atan2),
+    row("$atanh", Exactly(1), trigonometry::atanh),
     row("$avg", Any, fold::avg),
+    row("$binarySize", Exactly(1), sizes::of_binary),
+    row("$bitAnd", Any, bitwise::and),
+    row("$bitNot", Exactly(1), bitwise::not),
+    row("$bitOr", Any, bitwise::or),
+    row("$bitXor", Any, bitwise::xor),
+    row("$bsonSize", Exactly(1), sizes::of_document),
     row("$ceil", Exactly(1), rounding::ceil),
     row("$cmp", Exactly(2), comparison::cmp),
     row("$concat", Any, strings::concat),
@@ -42,6 +59,13 @@ static OPERATORS: &[Operator] = &[
         Parsed(literal::parse_literal),
         literal::evaluated_at_parse,
     ),
+    row(
+        "$convert",
+        Parsed(conversion::parse_convert),
+        conversion::convert_to,
+    ),
+    row("$cos", Exactly(1), trigonometry::cos),
+    row("$cosh", Exactly(1), trigonometry::cosh),
     row("$dateAdd", Parsed(dates::parse_add), dates::add),
     row(
         "$dateDiff",
@@ -77,6 +101,11 @@ static OPERATORS: &[Operator] = &[
     ),
     row("$dayOfWeek", Parsed(dates::parse_part), dates::day_of_week),
     row("$dayOfYear", Parsed(dates::parse_part), dates::day_of_year),
+    row(
+        "$degreesToRadians",
+        Exactly(1),
+        trigonometry::degrees_to_radians,
+    ),
     row("$divide", Exactly(2), arithmetic::divide),
     row("$eq", Exactly(2), comparison::eq),
     row("$exp", Exactly(1), arithmetic::exp),
@@ -86,7 +115,9 @@ static OPERATORS: &[Operator] = &[
         iteration::filter,
     ),
     row("$first", Exactly(1), arrays::first),
+    row("$firstN", Parsed(array_ends::parse), array_ends::first),
     row("$floor", Exactly(1), rounding::floor),
+    row("$getField", Parsed(fields::parse_get), fields::get),
     row("$gt", Exactly(2), comparison::gt),
     row("$gte", Exactly(2), comparison::gte),
     row("$hour", Parsed(dates::parse_part), dates::hour),
@@ -97,6 +128,8 @@ static OPERATORS: &[Operator] = &[
     ),
     row("$in", Exactly(2), arrays::contains),
     row("$indexOfArray", Between(2, 4), arrays::index_of),
+    row("$indexOfBytes", Between(2, 4), searching::by_bytes),
+    row("$indexOfCP", Between(2, 4), searching::by_code_points),
     row("$isArray", Exactly(1), arrays::is_array),
     row("$isNumber", Exactly(1), objects::is_number),
     row(
@@ -111,6 +144,7 @@ static OPERATORS: &[Operator] = &[
         dates::iso_week_year,
     ),
     row("$last", Exactly(1), arrays::last),
+    row("$lastN", Parsed(array_ends::parse), array_ends::last),
     row(
         "$let",
         Parsed(iteration::parse_let),
@@ -126,8 +160,10 @@ static OPERATORS: &[Operator] = &[
     row("$log10", Exactly(1), arithmetic::log10),
     row("$lt", Exactly(2), comparison::lt),
     row("$lte", Exactly(2), comparison::lte),
+    row("$ltrim", Parsed(trimming::parse), trimming::left),
     row("$map", Parsed(iteration::parse_map), iteration::map),
     row("$max", Any, fold::max),
+    row("$maxN", Parsed(array_ends::parse), array_ends::greatest),
     row("$mergeObjects", Any, objects::merge_objects),
     row(
         "$millisecond",
@@ -135,6 +171,7 @@ static OPERATORS: &[Operator] = &[
         dates::millisecond,
     ),
     row("$min", Any, fold::min),
+    row("$minN", Parsed(array_ends::parse), array_ends::least),
     row("$minute", Parsed(dates::parse_part), dates::minute),
     row("$mod", Exactly(2), arithmetic::modulo),
     row("$month", Parsed(dates::parse_part), dates::month),
@@ -144,17 +181,38 @@ static OPERATORS: &[Operator] = &[
     row("$objectToArray", Exactly(1), objects::object_to_array),
     row("$or", Any, conditional::or),
     row("$pow", Exactly(2), arithmetic::pow),
+    row(
+        "$radiansToDegrees",
+        Exactly(1),
+        trigonometry::radians_to_degrees,
+    ),
+    Operator {
+        varies: true,
+        ..row("$rand", Parsed(random::parse), random::rand)
+    },
     row("$range", Between(2, 3), arrays::range),
     row(
         "$reduce",
         Parsed(iteration::parse_reduce),
         iteration::reduce,
     ),
+    row("$replaceAll", Parsed(replacing::parse), replacing::all),
+    row("$replaceOne", Parsed(replacing::parse), replacing::one),
     row("$reverseArray", Exactly(1), arrays::reverse),
     row("$round", Between(1, 2), rounding::round),
+    row("$rtrim", Parsed(trimming::parse), trimming::right),
     row("$second", Parsed(dates::parse_part), dates::second),
+    row("$setDifference", Exactly(2), sets::difference),
+    row("$setEquals", Any, sets::equals),
+    row("$setField", Parsed(fields::parse_set), fields::set),
+    row("$setIntersection", Any, sets::intersection),
+    row("$setIsSubset", Exactly(2), sets::is_subset),
+    row("$setUnion", Any, sets::union),
+    row("$sin", Exactly(1), trigonometry::sin),
+    row("$sinh", Exactly(1), trigonometry::sinh),
     row("$size", Exactly(1), arrays::size),
     row("$slice", Between(2, 3), arrays::slice),
+    row("$sortArray", Parsed(sort_array::parse), sort_array::sort),
     row("$split", Exactly(2), strings::split),
     row("$sqrt", Exactly(1), arithmetic::sqrt),
     row("$stdDevPop", Any, fold::deviation_of_population),
@@ -172,7 +230,10 @@ static OPERATORS: &[Operator] = &[
         Parsed(conditional::parse_switch),
         conditional::switch,
     ),
+    row("$tan", Exactly(1), trigonometry::tan),
+    row("$tanh", Exactly(1), trigonometry::tanh),
     row("$toBool", Exactly(1), conversion::to_bool),
+    row("$toDate", Exactly(1), conversion::to_date),
     row("$toDecimal", Exactly(1), conversion::to_decimal),
     row("$toDouble", Exactly(1), conversion::to_double),
     row("$toInt", Exactly(1), conversion::to_int),
@@ -181,12 +242,36 @@ static OPERATORS: &[Operator] = &[
     row("$toObjectId", Exactly(1), conversion::to_object_id),
     row("$toString", Exactly(1), conversion::to_string),
     row("$toUpper", Exactly(1), strings::to_upper),
+    row("$trim", Parsed(trimming::parse), trimming::both),
     row("$trunc", Between(1, 2), rounding::trunc),
     row("$tsIncrement", Exactly(1), dates::timestamp_increment),
     row("$tsSecond", Exactly(1), dates::timestamp_second),
     row("$type", Exactly(1), objects::type_of),
+    row("$unsetField", Parsed(fields::parse_set), fields::set),
     row("$week", Parsed(dates::parse_part), dates::week),
     row("$year", Parsed(dates::parse_part), dates::year),
+    row("$zip", Parsed(zip::parse), zip::zip),
+];
+
+/// Whether MongoDB has an operator of that name that is not served, with the reason why.
+pub(super) fn refusal(name: &str) -> Option<String> {
+    if matches!(name, "$function" | "$accumulator") {
+        let text = format!("{name} is not supported: this server runs no JavaScript, by choice");
+        return Some(text);
+    }
+    let is_known = NOT_YET.contains(&name);
+    is_known.then(|| format!("expression {name} is not supported yet"))
+}
+
+static NOT_YET: &[&str] = &[
+    "$median",
+    "$meta",
+    "$percentile",
+    "$regexFind",
+    "$regexFindAll",
+    "$regexMatch",
+    "$toHashedIndexKey",
+    "$toUUID",
 ];
 
 #[cfg(test)]
@@ -203,6 +288,7 @@ mod tests {
                 "the rows are not sorted by name"
             );
             assert!(operator.name.starts_with('$'), "{}", operator.name);
+            assert_eq!(refusal(operator.name), None, "it is there");
         }
     }
 }

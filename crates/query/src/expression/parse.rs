@@ -137,6 +137,9 @@ fn parse_document(document: RawDocument<'_>, variables: &mut Variables<'_>) -> R
     }
     let name = first.name().as_str()?;
     Expression::parse_call(name, first.value(), variables).unwrap_or_else(|| {
+        if let Some(text) = operators::refusal(name) {
+            return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
+        }
         Err(Error::new(
             ErrorCode::INVALID_PIPELINE_OPERATOR,
             format!("Unrecognized expression '{name}'"),

@@ -38,6 +38,8 @@ pub(super) struct Operator {
     pub name: &'static str,
     pub arguments: Arguments,
     pub evaluate: Function,
+    /// Whether it may give another value each time, so that it is never evaluated ahead.
+    pub varies: bool,
 }
 
 /// How an operator's operand is read.

@@ -16,13 +16,13 @@ use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::OpenPipeline;
-use super::value_set::ValueSet;
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, ExpressionContext, bounds, type_name};
 use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
 use crate::memory::{Charge, Counted};
 use crate::stage_memory::MEMORY_BYTES_MAX;
+use crate::value_set::ValueSet;
 
 #[derive(Debug)]
 struct GraphLookup {

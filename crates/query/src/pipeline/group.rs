@@ -9,10 +9,10 @@ use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 use super::accumulators::{self, AccumulatorKind, Column, Operand};
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
-use super::value_set::{ValueSet, entry_bytes};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression};
 use crate::stage_memory::BoundedMemory;
+use crate::value_set::{ValueSet, entry_bytes};
 
 #[derive(Debug)]
 struct Group {

@@ -38,7 +38,6 @@ mod transform;
 mod union_with;
 mod unset;
 mod unwind;
-mod value_set;
 
 use quarry_bson::{RawArray, RawValue};
 

@@ -7,7 +7,7 @@ use super::zone::Zone;
 use crate::error::{Error, Result};
 
 /// The milliseconds of a value that is read as a date: a DateTime, a Timestamp or an ObjectId.
-pub(super) fn milliseconds(value: RawValue<'_>) -> Option<i64> {
+pub fn milliseconds(value: RawValue<'_>) -> Option<i64> {
     match value {
         RawValue::DateTime(ms) => Some(ms),
         RawValue::Timestamp(timestamp) => Some(i64::from(timestamp.time) * 1000),

@@ -110,6 +110,11 @@ fn read_by(call: &Call, text: &Evaluated<'_>, format: &Evaluated<'_>, zone: &Zon
 
 const LETTERS_READ: &str = "YmdHMSLjuGVzZbB%";
 
+/// The milliseconds of a date in one of the usual notations, in UTC unless the text says where.
+pub fn of_text(text: &str) -> Result<i64> {
+    read_any(text, None)
+}
+
 /// Reads a date in one of the usual notations. A zone that is given is where the text's clock stands, and then the text must
 /// not name one itself.
 fn read_any(text: &str, zone: Option<&Zone>) -> Result<i64> {

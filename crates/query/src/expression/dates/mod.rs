@@ -15,9 +15,10 @@ mod truncate;
 mod unit;
 mod zone;
 
+pub(super) use arguments::milliseconds;
 pub use arithmetic::{add, difference, parse_add, parse_difference, subtract};
 pub use from_parts::{from_parts, parse_from_parts};
-pub use from_string::{from_string, parse_from_string};
+pub use from_string::{from_string, of_text, parse_from_string};
 pub use parts::{
     day_of_month, day_of_week, day_of_year, hour, iso_day_of_week, iso_week, iso_week_year,
     millisecond, minute, month, parse_part, parse_to_parts, second, timestamp_increment,

@@ -2,11 +2,11 @@
 
 use quarry_bson::{DocumentBuilder, ElementType, RawValue, Value};
 
-use super::super::value_set::ValueSet;
 use super::accumulator::Accumulator;
 use crate::error::Result;
 use crate::expression::bounds;
 use crate::interrupts;
+use crate::value_set::ValueSet;
 
 #[derive(Debug, Default)]
 pub struct Push {
