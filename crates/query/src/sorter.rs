@@ -139,6 +139,12 @@ impl Sorted {
         if let Some(following) = self.runs[number].next() {
             self.heads.push(Reverse((following, number)));
         }
+        debug_assert!(
+            self.heads
+                .peek()
+                .is_none_or(|Reverse((following, _))| row <= *following),
+            "rows come out of order"
+        );
         self.memory.shrink(row.held_bytes());
         Ok(Some(row))
     }

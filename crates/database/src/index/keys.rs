@@ -337,6 +337,12 @@ impl Emit<'_, '_> {
                 ),
             ));
         }
+        debug_assert!(
+            bytes[start..key_end].starts_with(self.index.prefix.as_bytes())
+                && key_end - start <= quarry_storage::KEY_BYTES_MAX,
+            "a key of index `{}` stands outside of its range or is too long",
+            self.index.name
+        );
         bits.append_to(bytes);
         let end = offset(bytes.len());
         entries.push(Entry {
@@ -406,6 +412,12 @@ fn remove_repeated(buffer: &mut KeyBuffer, first: usize) {
         }
     }
     entries.truncate(kept);
+    debug_assert!(
+        entries[first..]
+            .windows(2)
+            .all(|pair| key(&pair[0]) < key(&pair[1])),
+        "an entry is written twice"
+    );
 }
 
 fn slot_of<'n>(names: &mut Vec<&'n str>, name: &'n str) -> u16 {

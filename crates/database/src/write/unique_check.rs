@@ -147,8 +147,15 @@ impl<'c> UniqueCheck<'c> {
             .filter(|entry| is_unique(self.index_catalog, entry))
         {
             if self.left.new.is_empty() || !self.left.new.contains(&entry.key.start) {
-                self.owners
+                let before = self
+                    .owners
                     .insert(buffer.key(entry), Some(changed.document));
+                debug_assert!(
+                    before
+                        .flatten()
+                        .is_none_or(|owner| owner == changed.document),
+                    "two documents of a piece own one unique key"
+                );
             }
         }
     }

@@ -166,6 +166,10 @@ impl Collections for Lent<'_> {
             ..
         })) = reads.get_mut(read.0)
         else {
+            debug_assert!(
+                reads.get(read.0).is_some_and(Option::is_some),
+                "a stage reads what it has closed"
+            );
             return Ok(false);
         };
         let snapshot = collections[*collection].snapshot.as_ref();

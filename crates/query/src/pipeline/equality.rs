@@ -17,7 +17,12 @@ pub(super) fn any_of<'v>(
     let mut filter = Counted::default();
     let mut out = DocumentBuilder::new(&mut filter.bytes);
     let charge = &mut filter.charge;
-    if values.clone().all(may_stand_in_list) {
+    let mut few = values.clone();
+    if let (Some(only), None) = (few.next(), few.next()) {
+        interrupts::work(units_of(only))?;
+        charge.cover(out.len_bytes() + field.len() + memory::bytes_of(only))?;
+        out.document(field).append("$eq", comparable(only));
+    } else if values.clone().all(may_stand_in_list) {
         let mut condition = out.document(field);
         let mut list = condition.array("$in");
         for value in values {

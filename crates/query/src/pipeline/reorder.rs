@@ -118,6 +118,11 @@ impl Moving {
     /// The stages, with what stands side by side of filters made one.
     fn finish(self, context: &ExpressionContext) -> Result<Vec<Arc<dyn Stage>>> {
         let (mut stages, mut filters) = (Vec::new(), Vec::new());
+        let others = self
+            .places
+            .iter()
+            .filter(|place| !place.is_filter())
+            .count();
         for Place { before, stage, .. } in self.places {
             filters.extend(before.into_iter().map(Filter::Condition));
             match stage {
@@ -130,6 +135,11 @@ impl Moving {
             }
         }
         stages.extend(all_of(filters, context)?);
+        debug_assert_eq!(
+            stages.iter().filter(|stage| !is_filter(stage)).count(),
+            others,
+            "a stage that is no filter came or went"
+        );
         Ok(stages)
     }
 }

@@ -102,9 +102,14 @@ impl Fields {
             root: document,
             details,
         };
+        let start = out.len();
         let mut builder = DocumentBuilder::new(out);
         run.document(document, &self.root, cuts_matched, &mut builder)?;
         builder.finish();
+        debug_assert!(
+            RawDocument::new(&out[start..]).is_ok_and(|made| made.len_bytes() == out.len() - start),
+            "a projection wrote something else than one document"
+        );
         Ok(())
     }
 }

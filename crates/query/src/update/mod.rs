@@ -112,6 +112,10 @@ impl Update {
                 .run(out)?;
             }
         }
+        debug_assert!(
+            RawDocument::new(&out[start..]).is_ok_and(|made| made.len_bytes() == out.len() - start),
+            "an update wrote something else than one document"
+        );
         check_bytes(out.len() - start, upsert_insert)?;
         Ok(Outcome {
             modified: out[start..] != *document.as_bytes(),
