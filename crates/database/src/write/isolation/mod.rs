@@ -1,5 +1,6 @@
 //! Tests: isolation proved by histories. Clients append to lists and read them, in transactions and by themselves; what
-//! each of them did and saw is a history, and `checker` looks for what snapshot isolation rules out.
+//! each of them did and saw is a history, and `checker` looks for what snapshot isolation rules out. Some read at one cluster
+//! time outside of transactions.
 //!
 //! Clients take turns by a seed, which makes a failure come again, or run on threads of their own. Mutants (`locks::mutant`)
 //! make the database skip what isolation needs; the checker must find each of them out.
@@ -152,7 +153,9 @@ impl Client {
         match self.transaction.clone() {
             None => {
                 self.current.begun = world.tick();
-                if self.below(4) == 0 {
+                if self.below(8) == 0 {
+                    self.read_at_one_time(world);
+                } else if self.below(4) == 0 {
                     let done = self.act(world, Scope::from(&world.database));
                     self.end(world, done);
                 } else {
@@ -179,6 +182,20 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Reads several lists outside of a transaction, at one cluster time.
+    fn read_at_one_time(&mut self, world: &World) {
+        let pinned = world.database.pin_snapshot(None);
+        let is_pinned = pinned.is_ok();
+        if let Ok((pinned, _)) = &pinned {
+            let scope = Scope::at_snapshot(&world.database, pinned);
+            for key in 0..KEYS {
+                let list = world.read(scope, key).unwrap();
+                self.current.actions.push(Action::Read(key, list));
+            }
+        }
+        self.end(world, is_pinned);
     }
 
     /// Reads or appends; false where it was refused.
