@@ -46,6 +46,7 @@ pub fn find_and_modify(
         Some(context),
     )
     .with_parsed(parsed);
+    target.check_steady()?;
     if request.is_upsert {
         target.check_upsert()?;
     }

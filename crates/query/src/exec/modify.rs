@@ -92,9 +92,18 @@ impl<'t> Target<'t> {
     /// Refuses a filter that is none. One `_id` always is one.
     pub fn parse(self) -> Result<Target<'t>> {
         if self.id.is_none() {
-            self.parsed()?;
+            self.check_steady()?;
         }
         Ok(self)
+    }
+
+    /// Refuses a filter that draws at random: a document is matched again once it is locked, and would be drawn twice.
+    pub fn check_steady(&self) -> Result<()> {
+        if self.parsed()?.matcher.varies() {
+            let text = "$rand and $sampleRate in the filter of a write are not supported yet";
+            return Err(crate::Error::new(ErrorCode::NOT_IMPLEMENTED, text));
+        }
+        Ok(())
     }
 
     /// The filter parsed already, with the order in which the first document is sought.

@@ -113,6 +113,18 @@ impl Expression {
         }
     }
 
+    /// Whether the expression may give another value each time that it is evaluated over one document.
+    pub fn varies(&self) -> bool {
+        match self {
+            Expression::Literal(_) | Expression::Path(_) | Expression::Absent => false,
+            Expression::Object(fields) => fields.iter().any(|(_, field)| field.varies()),
+            Expression::Array(items) => items.iter().any(Expression::varies),
+            Expression::Call(call) => {
+                call.operator.varies || call.arguments.iter().any(Expression::varies)
+            }
+        }
+    }
+
     /// The path, if the expression is nothing else.
     pub fn as_path(&self) -> Option<&Path> {
         match self {

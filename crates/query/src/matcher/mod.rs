@@ -96,6 +96,11 @@ impl Matcher {
         parse::holds_expr(&self.root)
     }
 
+    /// Whether the filter draws at random, with `$rand` or `$sampleRate`.
+    pub fn varies(&self) -> bool {
+        parse::varies(&self.root)
+    }
+
     /// The top-level fields that decide.
     pub fn top_level_fields(&self) -> impl Iterator<Item = &str> {
         slots::names(&self.root).into_iter()

@@ -1,7 +1,7 @@
 //! The operators of filters by name: those that follow a field, and those that stand in a field's place. A new one is a row
 //! here, a predicate in a file of its own where it needs one, and a section of `tests/scripts/matching.txt`.
 
-use quarry_bson::RawValue;
+use quarry_bson::{Document, RawValue};
 
 use super::bits::{BitsPredicate, BitsTest};
 use super::expression::{CompareOp, ExprPredicate, MatchExpression, Predicate};
@@ -112,9 +112,9 @@ static TOP_LEVEL: &[(&str, TopLevel)] = &[
         all.push(MatchExpression::Or(parse_list(name, value, level)?));
         Ok(())
     }),
-    ("$sampleRate", refuse_top_level),
+    ("$sampleRate", sample_rate),
     ("$text", refuse_top_level),
-    ("$where", refuse_top_level),
+    ("$where", refuse_javascript),
 ];
 
 fn field(operand: Operand<'_>, predicate: Predicate) -> Result<Option<MatchExpression>> {
@@ -193,6 +193,30 @@ fn expr(
     Ok(())
 }
 
+/// Lets each document through with a probability: as an expression that asks `$rand`.
+fn sample_rate(
+    name: &str,
+    value: RawValue<'_>,
+    level: Level<'_>,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    let Some(rate) = value.as_f64_lossy() else {
+        let text = format!("argument to {name} must be a numeric type");
+        return Err(Error::bad_value(text));
+    };
+    if !(0.0..=1.0).contains(&rate) {
+        let text = format!("numeric argument to {name} must be in [0, 1]");
+        return Err(Error::bad_value(text));
+    }
+    let below = Document::build(|out| {
+        let mut operands = out.array("$lt");
+        operands.document().document("$rand").finish();
+        operands.push(rate);
+        operands.finish();
+    });
+    expr(name, RawValue::Document(below.as_raw()), level, all)
+}
+
 fn always(
     name: &str,
     value: RawValue<'_>,
@@ -214,6 +238,16 @@ fn refuse_top_level(
     _: &mut Vec<MatchExpression>,
 ) -> Result<()> {
     Err(not_supported(name))
+}
+
+fn refuse_javascript(
+    name: &str,
+    _: RawValue<'_>,
+    _: Level<'_>,
+    _: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    let text = format!("{name} is not supported: this server runs no JavaScript, by choice");
+    Err(Error::bad_value(text))
 }
 
 fn not_supported(name: &str) -> Error {

@@ -362,6 +362,18 @@ pub(super) fn holds_expr(expression: &MatchExpression) -> bool {
     }
 }
 
+/// Whether the filter may answer otherwise when it is asked of one document again.
+pub(super) fn varies(expression: &MatchExpression) -> bool {
+    match expression {
+        MatchExpression::Expr(predicate) => predicate.expression.varies(),
+        MatchExpression::And(children)
+        | MatchExpression::Or(children)
+        | MatchExpression::Nor(children) => children.iter().any(varies),
+        MatchExpression::Not(child) => varies(child),
+        _ => false,
+    }
+}
+
 pub(super) fn parse_regex(
     operand: RawValue<'_>,
     siblings: RawDocument<'_>,

@@ -10,6 +10,7 @@ use super::accumulators::{self, AccumulatorKind, Column, Operand};
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::expression::{Context, Expression};
 use crate::stage_memory::BoundedMemory;
 use crate::value_set::{ValueSet, entry_bytes};
@@ -167,6 +168,9 @@ impl Field {
         };
         let operator = member.name().to_string_lossy();
         let Some(kind) = accumulators::find(&operator) else {
+            if let Some(text) = accumulators::refusal(&operator) {
+                return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
+            }
             if operator.starts_with('$') {
                 return Err(Error::location(
                     15952,

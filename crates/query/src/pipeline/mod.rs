@@ -10,6 +10,7 @@
 
 mod accumulators;
 mod add_fields;
+mod bucket;
 mod chance;
 mod count;
 mod documents;

@@ -6,8 +6,8 @@ use super::stage::{
     Named, Position, Specification, Stage, StageKind, Stages, Surroundings, Within,
 };
 use super::{
-    add_fields, count, documents, facet, graph_lookup, group, limit, lookup, match_stage, project,
-    replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset, unwind,
+    add_fields, bucket, count, documents, facet, graph_lookup, group, limit, lookup, match_stage,
+    project, replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset, unwind,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -57,7 +57,7 @@ const fn unsupported(name: &'static str) -> StageKind {
 /// Sorted by name, for a search by halves.
 static STAGES: &[StageKind] = &[
     row("$addFields", add_fields::parse),
-    unsupported("$bucket"),
+    row("$bucket", bucket::parse),
     unsupported("$bucketAuto"),
     unsupported("$changeStream"),
     unsupported("$changeStreamSplitLargeEvent"),

@@ -554,3 +554,29 @@ fn the_current_date_is_taken_when_a_document_is_changed() {
     let executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
     assert_eq!(fixture.drain(executor).len(), 4);
 }
+
+/// A document is matched once more when it is locked, so that a filter that draws would draw twice: half of a half.
+#[test]
+fn the_filter_of_a_write_does_not_draw_at_random() {
+    let fixture = with(&["{\"_id\": 1, \"a\": 1}"]);
+    for filter in [
+        r#"{"$sampleRate": 0.5}"#,
+        r#"{"a": 1, "$or": [{"$expr": {"$lt": [{"$rand": {}}, 0.5]}}, {"b": 1}]}"#,
+    ] {
+        let filter = json(filter);
+        let request = DeleteRequest {
+            namespace: &fixture.namespace,
+            context: None,
+            filter: filter.as_raw(),
+            is_multi: true,
+            hint: None,
+        };
+        let database = (&fixture.database).into();
+        let refused = exec::delete(database, &fixture.operation, request, Level::Written);
+        assert_eq!(refused.map_err(|error| error.code()), Err(238), "{filter}");
+    }
+    assert_eq!(
+        fixture.delete("{\"$expr\": {\"$eq\": [\"$a\", 1]}}", true),
+        1
+    );
+}

@@ -10,4 +10,4 @@ mod sums;
 mod table;
 
 pub(super) use accumulator::{AccumulatorKind, Column, Operand};
-pub(super) use table::find;
+pub(super) use table::{find, refusal};

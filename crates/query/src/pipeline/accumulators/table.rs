@@ -14,6 +14,29 @@ pub fn find(name: &str) -> Option<&'static AccumulatorKind> {
     ACCUMULATORS.iter().find(|kind| kind.name == name)
 }
 
+/// Why an accumulator of MongoDB's is not served; None for a name that MongoDB does not have either.
+pub fn refusal(name: &str) -> Option<String> {
+    if name == "$accumulator" {
+        let text = "$accumulator is not supported: this server runs no JavaScript, by choice";
+        return Some(text.to_owned());
+    }
+    let is_known = NOT_YET.contains(&name);
+    is_known.then(|| format!("accumulator {name} is not supported yet"))
+}
+
+static NOT_YET: &[&str] = &[
+    "$bottom",
+    "$bottomN",
+    "$firstN",
+    "$lastN",
+    "$maxN",
+    "$median",
+    "$minN",
+    "$percentile",
+    "$top",
+    "$topN",
+];
+
 const fn row<A: Accumulator + 'static>(name: &'static str) -> AccumulatorKind {
     AccumulatorKind {
         name,
