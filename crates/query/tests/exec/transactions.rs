@@ -236,7 +236,7 @@ fn look(fixture: &Fixture, scope: Scope<'_>, text: &str) -> Vec<(String, Vec<Str
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_transaction_sees_what_a_plain_database_would_show(
