@@ -12,11 +12,8 @@ const FILES_MAX: usize = 3;
 const LONGER: &[(&str, usize)] = &[
     ("crates/bson", 11),
     ("crates/journal", 4),
-    ("crates/keystring", 4),
     ("crates/storage", 6),
-    ("crates/storage-mdbx", 4),
     ("crates/timing", 8),
-    ("crates/wire", 5),
 ];
 
 fn repository() -> &'static Repository {

@@ -14,6 +14,7 @@
 
 mod bound;
 mod decode;
+mod direction;
 mod encode;
 mod error;
 mod number;
@@ -23,6 +24,7 @@ mod type_byte;
 
 pub use bound::{prefix_end, successor};
 pub use decode::{Decoder, decode, decode_prefix_len, skip_value};
+pub use direction::Direction;
 pub use encode::{append_encoded_text, encode_id, encode_text, encode_value};
 pub use error::{Error, Result};
 pub use type_bits::TypeBits;
@@ -31,15 +33,6 @@ pub use type_byte::type_bytes;
 /// The version of the encoding that docs/formats/keystring.md describes. The data format that holds
 /// keys records it; a change of any byte of any key raises it.
 pub const VERSION: u8 = 1;
-
-/// The order of one field of a compound key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// Lower values come first.
-    Ascending,
-    /// Higher values come first: all bytes of the field are inverted.
-    Descending,
-}
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -11,7 +11,11 @@ use quarry_storage::{
 };
 
 use crate::{
-    Options, SyncMode, ffi::ReadTxn, snapshot::MdbxSnapshot, steady::SteadyThread, store::Store,
+    Options, SyncMode,
+    ffi::ReadTxn,
+    snapshot::MdbxSnapshot,
+    steady::SteadyThread,
+    store::{Store, storable},
 };
 
 /// libmdbx in one directory.
@@ -151,9 +155,4 @@ pub(crate) fn get_with(
     };
     counters.count_get(value.map_or(0, <[u8]>::len));
     Ok(value.map(read).is_some())
-}
-
-/// The part of a bound that libmdbx takes as a key.
-pub(crate) fn storable(bound: &[u8]) -> &[u8] {
-    &bound[..bound.len().min(KEY_BYTES_MAX)]
 }

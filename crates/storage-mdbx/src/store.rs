@@ -13,13 +13,12 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use quarry_storage::{
-    APPLIED_LSN_KEY, BeforeDurable, Error, FreeSpace, KeyRange, Op, Readiness, Reclaimed, Result,
-    WriteBatch, creation,
+    APPLIED_LSN_KEY, BeforeDurable, Error, FreeSpace, KEY_BYTES_MAX, KeyRange, Op, Readiness,
+    Reclaimed, Result, WriteBatch, creation,
 };
 
 use crate::{
     Options, SyncMode,
-    engine::storable,
     ffi::{Env, Move, PAGE_BYTES, ReadTxn, WriteTxn},
     readers::Readers,
 };
@@ -382,6 +381,11 @@ fn refuse_foreign_files(directory: &Path) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// The part of a bound that libmdbx takes as a key.
+pub(crate) fn storable(bound: &[u8]) -> &[u8] {
+    &bound[..bound.len().min(KEY_BYTES_MAX)]
 }
 
 #[cfg(test)]

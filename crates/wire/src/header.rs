@@ -5,6 +5,9 @@ use crate::error::{Error, Result};
 /// The length of a header.
 pub const HEADER_BYTES: usize = 16;
 
+/// The document sequences of one message: no command has more (`bulkWrite` has two).
+pub const SEQUENCES_MAX: usize = 4;
+
 /// The largest message, compressed or not, in either direction.
 pub const MESSAGE_BYTES_MAX: usize = 48_000_000;
 

@@ -21,8 +21,8 @@ mod request;
 
 pub use compression::{Compressor, FRAME_BYTES, compress, unpacked_bytes};
 pub use error::{Error, Result};
-pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, OpCode};
-pub use op_msg::{DocumentSequence, Documents, OpMsg, Refused, SEQUENCES_MAX};
+pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, OpCode, SEQUENCES_MAX};
+pub use op_msg::{DocumentSequence, Documents, OpMsg, Refused};
 pub use op_query::OpQuery;
 pub use reply::ReplyBuilder;
 pub use request::{Request, parse};

@@ -6,10 +6,7 @@ use smallvec::SmallVec;
 use crate::Compressor;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::header::{HEADER_BYTES, Header};
-
-/// No command has more (`bulkWrite` has two).
-pub const SEQUENCES_MAX: usize = 4;
+use crate::header::{HEADER_BYTES, Header, SEQUENCES_MAX};
 
 pub(crate) const CHECKSUM_PRESENT: u32 = 1;
 pub(crate) const MORE_TO_COME: u32 = 1 << 1;
