@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 
-use super::accumulators::{self, AccumulatorKind, Column, Operand};
+use super::accumulators::{self, AccumulatorKind, Column, Operand, PICK_BYTES, Pick};
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
@@ -25,8 +25,34 @@ struct Group {
 #[derive(Debug)]
 struct Field {
     name: Box<str>,
-    kind: &'static AccumulatorKind,
+    accumulator: Parsed,
     operand: Expression,
+}
+
+/// The accumulator of a field.
+#[derive(Debug)]
+enum Parsed {
+    Plain(&'static AccumulatorKind),
+    /// One with options of its own.
+    Pick(Arc<Pick>),
+}
+
+impl Parsed {
+    /// The column of no groups.
+    fn start(&self) -> Box<dyn Column> {
+        match self {
+            Parsed::Plain(kind) => (kind.start)(),
+            Parsed::Pick(pick) => pick.start(),
+        }
+    }
+
+    /// The bytes that it takes for a group without values.
+    fn start_bytes(&self) -> usize {
+        match self {
+            Parsed::Plain(kind) => kind.start_bytes,
+            Parsed::Pick(_) => PICK_BYTES,
+        }
+    }
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -105,7 +131,7 @@ impl Group {
     fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
         let mut keys = ValueSet::default();
         let mut columns: Vec<Box<dyn Column>> = (self.fields.iter())
-            .map(|field| (field.kind.start)())
+            .map(|field| field.accumulator.start())
             .collect();
         let (mut buffer, mut memory) = (Buffer::default(), BoundedMemory::default());
         while let Some(document) = upstream.read(&mut buffer)? {
@@ -134,7 +160,7 @@ impl Group {
     /// The bytes that the accumulators of one group take while empty.
     fn accumulators_bytes(&self) -> usize {
         let fields = self.fields.iter();
-        fields.map(|field| field.kind.start_bytes).sum()
+        fields.map(|field| field.accumulator.start_bytes()).sum()
     }
 }
 
@@ -167,6 +193,18 @@ impl Field {
             ));
         };
         let operator = member.name().to_string_lossy();
+        if let Some(kind) = accumulators::find_pick(&operator) {
+            let constant = |value: RawValue<'_>| {
+                let expression = specification.expression(value)?.folded()?;
+                Ok(expression.constant().cloned())
+            };
+            let (pick, operand) = kind.parse(member.value(), constant)?;
+            return Ok(Field {
+                name: name.into(),
+                accumulator: Parsed::Pick(Arc::new(pick)),
+                operand: specification.expression(operand.as_raw())?,
+            });
+        }
         let Some(kind) = accumulators::find(&operator) else {
             if let Some(text) = accumulators::refusal(&operator) {
                 return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
@@ -185,7 +223,7 @@ impl Field {
         let operand = parse_operand(kind, member.value(), specification)?;
         Ok(Field {
             name: name.into(),
-            kind,
+            accumulator: Parsed::Plain(kind),
             operand,
         })
     }

@@ -6,8 +6,10 @@ mod first_and_last;
 mod lists;
 mod merge_objects;
 mod min_and_max;
+mod picks;
 mod sums;
 mod table;
 
 pub(super) use accumulator::{AccumulatorKind, Column, Operand};
+pub(super) use picks::{Pick, START_BYTES as PICK_BYTES, find as find_pick};
 pub(super) use table::{find, refusal};

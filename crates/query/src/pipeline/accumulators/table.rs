@@ -24,18 +24,7 @@ pub fn refusal(name: &str) -> Option<String> {
     is_known.then(|| format!("accumulator {name} is not supported yet"))
 }
 
-static NOT_YET: &[&str] = &[
-    "$bottom",
-    "$bottomN",
-    "$firstN",
-    "$lastN",
-    "$maxN",
-    "$median",
-    "$minN",
-    "$percentile",
-    "$top",
-    "$topN",
-];
+static NOT_YET: &[&str] = &["$median", "$percentile"];
 
 const fn row<A: Accumulator + 'static>(name: &'static str) -> AccumulatorKind {
     AccumulatorKind {
