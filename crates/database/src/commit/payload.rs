@@ -188,6 +188,7 @@ struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The results of `read` for each entry, up to the first that is broken.
+    #[inline]
     fn entries<T>(
         self,
         read: impl Fn(&'a [u8]) -> Option<(T, &'a [u8])>,
@@ -225,6 +226,7 @@ impl<'a> Payload<'a> {
     }
 
     /// The collections whose documents change.
+    #[inline]
     pub fn deltas(&self) -> impl Iterator<Item = Delta<'a>> {
         let (version, uuid) = (self.version, self.uuid);
         (self.deltas).entries(move |bytes| match version {
@@ -239,6 +241,7 @@ impl<'a> Payload<'a> {
     }
 
     /// The changes of documents, in the order in which they were made. A broken one ends them: fewer than `changes_len`.
+    #[inline]
     pub fn changes(&self) -> impl Iterator<Item = Change<'a>> {
         let (version, has_several) = (self.version, self.deltas.count > 1);
         (self.changes).entries(move |bytes| match version {
@@ -281,13 +284,14 @@ fn parse(bytes: &[u8]) -> Option<Payload<'_>> {
     }
 }
 
+#[inline]
 fn parse_sections<'a>(mut payload: Payload<'a>, mut rest: &'a [u8]) -> Option<Payload<'a>> {
     if payload.has(SESSION) {
         let session;
         (session, rest) = read_session(rest)?;
         payload.session = Some(session);
     }
-    (payload.deltas, rest) = count_deltas(rest, &|bytes| read_delta(bytes))?;
+    (payload.deltas, rest) = count_deltas(rest, read_delta)?;
     (payload.changes, rest) = read_section(rest)?;
     if payload.has(DEFINITIONS) {
         (payload.definitions, rest) = read_section(rest)?;
@@ -303,7 +307,7 @@ fn parse_sections_v1<'a>(mut payload: Payload<'a>, mut rest: &'a [u8]) -> Option
         payload.uuid = Some(uuid);
         payload.flags &= !SESSION;
     }
-    (payload.deltas, rest) = count_deltas(rest, &|bytes| read_delta_v1(bytes, None))?;
+    (payload.deltas, rest) = count_deltas(rest, |bytes| read_delta_v1(bytes, None))?;
     let (count, rest) = read_len(rest)?;
     let (bytes, batch) = rest.split_at_checked(count)?;
     payload.changes = Section { count, bytes };
@@ -311,10 +315,11 @@ fn parse_sections_v1<'a>(mut payload: Payload<'a>, mut rest: &'a [u8]) -> Option
     Some(payload)
 }
 
-/// Reads past the deltas, of which there are few.
+/// Reads past the deltas, of which there are few. Each commit comes through here more than once.
+#[inline]
 fn count_deltas<'a>(
     bytes: &'a [u8],
-    read: &dyn Fn(&'a [u8]) -> Option<(Delta<'a>, &'a [u8])>,
+    read: impl Fn(&'a [u8]) -> Option<(Delta<'a>, &'a [u8])>,
 ) -> Option<(Section<'a>, &'a [u8])> {
     let (count, deltas) = read_len(bytes)?;
     let mut rest = deltas;
@@ -325,6 +330,7 @@ fn count_deltas<'a>(
     Some((Section { count, bytes }, rest))
 }
 
+#[inline]
 fn read_section(bytes: &[u8]) -> Option<(Section<'_>, &[u8])> {
     let (count, rest) = read_len(bytes)?;
     let (len, rest) = read_len(rest)?;
