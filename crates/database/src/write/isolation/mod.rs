@@ -269,7 +269,7 @@ fn at_the_same_time(seed: u64) -> History {
 #[test]
 fn histories_of_clients_that_take_turns_are_isolated() {
     let (mut committed, mut refused) = (0, 0);
-    for seed in 1..=20 {
+    for seed in 1..=10 {
         let history = in_turns(Mutant::None, seed);
         committed += history.done.iter().filter(|done| done.is_committed).count();
         refused += history
@@ -280,12 +280,12 @@ fn histories_of_clients_that_take_turns_are_isolated() {
         assert_eq!(check(&history), Vec::<String>::new(), "seed {seed}");
     }
     // Else the histories say little.
-    assert!(committed > 500 && refused > 200, "{committed} {refused}");
+    assert!(committed > 200 && refused > 80, "{committed} {refused}");
 }
 
 #[test]
 fn histories_of_clients_on_threads_are_isolated() {
-    for seed in 1..=6 {
+    for seed in 1..=3 {
         let history = at_the_same_time(seed);
         assert_eq!(check(&history), Vec::<String>::new(), "seed {seed}");
     }
