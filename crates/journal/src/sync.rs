@@ -354,6 +354,8 @@ mod model {
 
     fn segment() -> OpenSegment {
         let header = SegmentHeader {
+            format: crate::group_header::GroupFormat::Two,
+            stamp: crate::stamp::Stamp::default(),
             identity: Identity {
                 database: [1; 16],
                 engine: "model".into(),
