@@ -11,6 +11,8 @@ pub enum PlanSummary {
     IdHack,
     /// The whole collection.
     CollectionScan,
+    /// Nothing: there is nothing to be found.
+    Nothing,
     /// The collection's own count.
     RecordStoreCount,
     /// The index with this key pattern.
@@ -24,6 +26,7 @@ impl fmt::Display for PlanSummary {
         match self {
             PlanSummary::IdHack => f.write_str("IDHACK"),
             PlanSummary::CollectionScan => f.write_str("COLLSCAN"),
+            PlanSummary::Nothing => f.write_str("EOF"),
             PlanSummary::RecordStoreCount => f.write_str("RECORD_STORE_FAST_COUNT"),
             PlanSummary::IndexScan(pattern) => write_index_scan(pattern, f),
             PlanSummary::IndexScans(patterns) => {

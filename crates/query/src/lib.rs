@@ -9,6 +9,7 @@ pub mod field_path;
 pub mod interrupts;
 pub mod memory;
 mod name_table;
+mod plan;
 mod sorter;
 mod stage_memory;
 mod stored_id;

@@ -7,11 +7,12 @@ use indexmap::IndexMap;
 use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope};
 
 use super::executor::Reading;
-use super::find::Parsed;
-use super::scan::Scan;
+use super::find::plan;
 use crate::error::Result;
 use crate::interrupts;
 use crate::pipeline::{Collections, ReadId, SubFind};
+use crate::plan::Parsed;
+use crate::planner::Wanted;
 
 /// The work of taking a snapshot.
 const UNITS_OF_A_SNAPSHOT: usize = 200;
@@ -134,8 +135,13 @@ impl OtherCollections {
         let Some(snapshot) = &other.snapshot else {
             return Ok(OpenRead::OfNothing);
         };
-        let scan = Scan::new(parsed.plan(snapshot, None)?);
-        let mut reading = Box::new(Reading::new(scan, parsed, find.skip, find.limit));
+        let wanted = Wanted {
+            skip: find.skip,
+            limit: find.limit,
+            ..Wanted::default()
+        };
+        let root = plan(snapshot, &parsed, wanted)?;
+        let mut reading = Box::new(Reading::new(root, parsed));
         reading.begin_small();
         Ok(OpenRead::Of {
             collection,

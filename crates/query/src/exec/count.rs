@@ -2,12 +2,12 @@
 
 use quarry_database::{Operation, PlanSummary, Scope};
 
-use super::executor::matches;
-use super::find::Parsed;
+use super::find::plan;
 use super::request::CountRequest;
-use super::scan::{Flow, Scan};
 use crate::error::Result;
 use crate::expression::ExpressionContext;
+use crate::plan::{Count, Flow, Parsed, View, run};
+use crate::planner::Wanted;
 
 /// Counts the documents that match.
 pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
@@ -24,16 +24,18 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
     let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
         return Ok(0);
     };
-    let mut scan = Scan::new(parsed.plan(&snapshot, request.hint)?);
-    let enough = request.skip.saturating_add(limit);
-    let mut found = 0;
-    scan.run(&snapshot, operation, &mut |_, document| {
-        found += u64::from(matches(&parsed, document)?);
-        Ok(if found >= enough {
-            Flow::Stop
-        } else {
-            Flow::Continue
-        })
-    })?;
-    Ok(found.saturating_sub(request.skip))
+    let wanted = Wanted {
+        hint: request.hint,
+        ..Wanted::default()
+    };
+    let input = plan(&snapshot, &parsed, wanted)?;
+    let mut count = Count::new(input, request.skip, request.limit);
+    let view = View {
+        snapshot: &snapshot,
+        operation,
+        parsed: &parsed,
+        is_replay: false,
+    };
+    run(&mut count, &view, &mut |_| Ok(Flow::Continue))?;
+    Ok(count.counted())
 }

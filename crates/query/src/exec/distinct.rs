@@ -5,14 +5,14 @@ use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue, Value};
 use quarry_database::{Operation, Scope};
 use quarry_keystring::encode_id;
 
-use super::executor::matches;
-use super::find::Parsed;
+use super::find::plan;
 use super::request::DistinctRequest;
-use super::scan::{Flow, Scan};
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_of};
+use crate::plan::{Flow, Parsed, View, run};
+use crate::planner::Wanted;
 
 /// The work of encoding a value and of looking whether it is known.
 const UNITS_OF_A_VALUE: usize = 15;
@@ -31,12 +31,21 @@ pub fn distinct(
     let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
         return Ok(Vec::new());
     };
-    let mut scan = Scan::new(parsed.plan(&snapshot, request.hint)?);
+    let wanted = Wanted {
+        hint: request.hint,
+        ..Wanted::default()
+    };
+    let mut root = plan(&snapshot, &parsed, wanted)?;
+    let view = View {
+        snapshot: &snapshot,
+        operation,
+        parsed: &parsed,
+        is_replay: false,
+    };
     let mut found = Found::default();
-    scan.run(&snapshot, operation, &mut |_, document| {
-        if matches(&parsed, document)? {
-            found.collect(RawValue::Document(document), path.parts())?;
-        }
+    run(&mut *root, &view, &mut |row| {
+        let document = row.document.unwrap_or(RawDocument::EMPTY);
+        found.collect(RawValue::Document(document), path.parts())?;
         Ok(Flow::Continue)
     })?;
     Ok(found.values)

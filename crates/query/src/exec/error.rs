@@ -13,7 +13,7 @@ pub(super) fn through_database(error: Error) -> quarry_database::Error {
 }
 
 /// The result of reading the engine or stored bytes: bytes that are no document are damaged ones here, and no client's.
-pub(super) fn stored<T, E>(result: Result<T, E>) -> Result<T>
+pub(crate) fn stored<T, E>(result: Result<T, E>) -> Result<T>
 where
     quarry_database::Error: From<E>,
 {
@@ -21,7 +21,7 @@ where
 }
 
 /// The error of an operation that would hold more than it may.
-pub(super) fn memory_exceeded(what: &str, bytes_max: usize) -> Error {
+pub(crate) fn memory_exceeded(what: &str, bytes_max: usize) -> Error {
     let text = format!(
         "{what} exceeded its memory limit of {bytes_max} bytes, and spilling to disk is not supported"
     );

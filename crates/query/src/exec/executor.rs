@@ -8,16 +8,12 @@
 
 use quarry_bson::RawDocument;
 use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Scope};
-use quarry_timing::{Phase, phase};
 
 use super::collections::OtherCollections;
-use super::find::Parsed;
-use super::scan::{Flow, Scan};
 use crate::error::Result;
-use crate::expression::bounds;
 use crate::memory::Account;
 use crate::pipeline::{Execution, Run, Source};
-use crate::sorter::{Sorted, Sorter};
+use crate::plan::{Flow, Node, Parsed, Row, View, run};
 
 /// The documents, and the bytes, that are read ahead at most.
 const CHUNK_DOCUMENTS: u64 = 128;
@@ -57,21 +53,15 @@ struct Viewed {
     is_tailable: bool,
 }
 
-/// The stages of a find over its scan: filter, sort, skip, limit, projection.
+/// A plan, and what was read ahead from it.
 pub(super) struct Reading {
-    scan: Scan,
+    root: Node,
     parsed: Parsed,
-    skip: u64,
-    /// As it was before the chunk.
-    skip_before: u64,
-    left: u64,
-    wanted: Option<u64>,
     /// How many documents the next chunk may have.
     chunk: u64,
     /// How many documents will be asked for before the snapshot is given up; 0 where nobody knows.
     expected: u64,
     ahead: Ahead,
-    sorted: Option<Sorted>,
     is_finished: bool,
 }
 
@@ -285,12 +275,10 @@ impl Viewed {
             return false;
         }
         // A tailable cursor ends where its collection was empty or its limit is reached.
-        reading.left == 0
-            || if self.is_tailable {
-                reading.scan.is_done() && !reading.scan.has_started()
-            } else {
-                reading.is_finished
-            }
+        match self.is_tailable {
+            true => reading.root.is_over(),
+            false => reading.is_finished,
+        }
     }
 }
 
@@ -319,18 +307,13 @@ impl Ahead {
 }
 
 impl Reading {
-    pub(super) fn new(scan: Scan, parsed: Parsed, skip: u64, limit: Option<u64>) -> Reading {
+    pub(super) fn new(root: Node, parsed: Parsed) -> Reading {
         Reading {
-            scan,
+            root,
             parsed,
-            skip,
-            skip_before: skip,
-            left: limit.unwrap_or(u64::MAX),
-            wanted: limit.map(|limit| limit.saturating_add(skip)),
             chunk: CHUNK_DOCUMENTS,
             expected: 0,
             ahead: Ahead::default(),
-            sorted: None,
             is_finished: false,
         }
     }
@@ -360,10 +343,10 @@ impl Reading {
 
     fn resume(&mut self) {
         self.is_finished = false;
-        self.scan.resume();
+        self.root.resume();
     }
 
-    /// Has the scan go back to the first document that was read and not handed out: to where the chunk began, and then
+    /// Has the plan go back to the first document that was read and not handed out: to where the chunk began, and then
     /// over those that were handed out, which the same snapshot shows again. Rows of a sort stay: they cannot be read
     /// again without the others.
     pub(super) fn give_back(
@@ -372,35 +355,29 @@ impl Reading {
         operation: &Operation,
     ) -> Result<()> {
         let Reading {
-            scan,
+            root,
             parsed,
-            skip,
             ahead,
             ..
         } = self;
-        let left_over = ahead.documents - ahead.taken;
-        if left_over == 0 || self.sorted.is_some() {
+        if ahead.documents == ahead.taken || root.holds_rows() {
             return Ok(());
         }
         let mut again = ahead.taken;
         ahead.position = ahead.bytes.len();
         ahead.clear();
-        scan.rewind();
-        *skip = self.skip_before;
-        self.left += left_over as u64;
+        root.rewind();
         self.is_finished = false;
         if again == 0 {
             return Ok(());
         }
-        let is_answered = scan.plan().answers_filter;
-        scan.run(snapshot, operation, &mut |_, document| {
-            if !is_answered && !matches(parsed, document)? {
-                return Ok(Flow::Continue);
-            }
-            if *skip > 0 {
-                *skip -= 1;
-                return Ok(Flow::Continue);
-            }
+        let view = View {
+            snapshot,
+            operation,
+            parsed,
+            is_replay: true,
+        };
+        root.next(&view, &mut |_| {
             again -= 1;
             Ok(if again == 0 {
                 Flow::Stop
@@ -420,7 +397,7 @@ impl Reading {
             0 => u64::MAX,
             expected => expected,
         };
-        chunk.min(expected).min(self.left)
+        chunk.min(expected)
     }
 
     /// Keeps of its buffers what is filled: there may be many cursors, and most of them are never asked again.
@@ -434,95 +411,35 @@ impl Reading {
     /// Reads the next chunk.
     fn fill(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
         self.ahead.clear();
-        if self.is_finished || self.left == 0 {
+        if self.is_finished {
             return Ok(());
-        }
-        if self.sorted.is_some() || !self.scan.plan().is_sorted {
-            return self.fill_sorted(snapshot, operation);
         }
         let chunk = self.next_chunk();
         let Reading {
-            scan,
+            root,
             parsed,
-            skip,
-            skip_before,
-            left,
             ahead,
             ..
         } = self;
-        let is_answered = scan.plan().answers_filter;
+        let view = View {
+            snapshot,
+            operation,
+            parsed,
+            is_replay: false,
+        };
+        root.mark();
         let mut count = 0;
-        *skip_before = *skip;
-        let more = scan.run(snapshot, operation, &mut |_, document| {
-            if !is_answered && !matches(parsed, document)? {
-                return Ok(Flow::Continue);
-            }
-            if *skip > 0 {
-                *skip -= 1;
-                return Ok(Flow::Continue);
-            }
-            project(parsed, document, &mut ahead.bytes)?;
-            *left -= 1;
+        let more = run(&mut **root, &view, &mut |row: &Row<'_>| {
+            let document = row.document.unwrap_or(RawDocument::EMPTY);
+            ahead.bytes.extend_from_slice(document.as_bytes());
             count += 1;
             let is_full = count >= chunk || ahead.bytes.len() >= CHUNK_BYTES;
             Ok(if is_full { Flow::Stop } else { Flow::Continue })
         })?;
         ahead.documents = count as usize;
         self.expected = self.expected.saturating_sub(count);
-        self.is_finished = !more || self.left == 0;
+        self.is_finished = !more;
         Ok(())
-    }
-
-    fn fill_sorted(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
-        if self.sorted.is_none() {
-            self.sorted = Some(self.sort(snapshot, operation)?);
-        }
-        let Some(sorted) = &mut self.sorted else {
-            return Ok(());
-        };
-        let (parsed, ahead) = (&self.parsed, &mut self.ahead);
-        let mut count = 0;
-        while count < CHUNK_DOCUMENTS && self.left > 0 && ahead.bytes.len() < CHUNK_BYTES {
-            let is_skipped = self.skip > 0;
-            let Some(row) = sorted.next()? else {
-                self.is_finished = true;
-                break;
-            };
-            if is_skipped {
-                self.skip -= 1;
-            } else {
-                project(parsed, RawDocument::new(row.payload())?, &mut ahead.bytes)?;
-                self.left -= 1;
-                count += 1;
-            }
-        }
-        self.ahead.documents = count as usize;
-        Ok(())
-    }
-
-    fn sort(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<Sorted> {
-        let Reading {
-            scan,
-            parsed,
-            wanted,
-            ..
-        } = self;
-        let mut sorter = Sorter::new(*wanted);
-        let mut key = Vec::new();
-        let is_answered = scan.plan().answers_filter;
-        scan.run(snapshot, operation, &mut |_, document| {
-            if is_answered || matches(parsed, document)? {
-                let _scope = phase(Phase::Sort);
-                key.clear();
-                if let Some(sort) = &parsed.sort {
-                    sort.key(document, &mut key)?;
-                }
-                sorter.push(&key, document.as_bytes())?;
-            }
-            Ok(Flow::Continue)
-        })?;
-        let _scope = phase(Phase::Sort);
-        sorter.finish()
     }
 }
 
@@ -530,30 +447,6 @@ impl Reading {
 pub(super) fn dropped(namespace: &Namespace) -> crate::Error {
     let text = format!("collection dropped. UUID of {namespace} has changed");
     Error::QueryPlanKilled(text).into()
-}
-
-pub(super) fn matches(parsed: &Parsed, document: RawDocument<'_>) -> Result<bool> {
-    if parsed.matcher.is_match_all() {
-        return Ok(true);
-    }
-    let _scope = phase(Phase::Match);
-    parsed.matcher.try_matches(document)
-}
-
-pub(super) fn project(parsed: &Parsed, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
-    let Some(projection) = &parsed.projection else {
-        out.extend_from_slice(document.as_bytes());
-        return Ok(());
-    };
-    let _scope = phase(Phase::Project);
-    let details = if projection.uses_matched_element() {
-        parsed.matcher.try_match_details(document)?
-    } else {
-        None
-    };
-    let start = out.len();
-    projection.project(document, &details.unwrap_or_default(), out)?;
-    bounds::check_document_bytes(out.len() - start)
 }
 
 /// The input of a pipeline.

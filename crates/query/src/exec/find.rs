@@ -9,87 +9,39 @@ use quarry_timing::{Phase, phase};
 use super::error::stored;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
-use super::scan::Scan;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
-use crate::matcher::Matcher;
-use crate::planner::{Plan, Wanted, choose, choose_for_equalities};
-use crate::projection::Projection;
-use crate::sort::SortPattern;
+use crate::plan::{Node, Parsed};
+use crate::planner::{Choice, Wanted, choose, choose_for_equalities, choose_to_show};
 
-/// The parsed parts of a find.
-pub(super) struct Parsed {
-    pub matcher: Matcher,
-    pub sort: Option<SortPattern>,
-    pub projection: Option<Projection>,
+/// Chooses the plan of a read.
+pub(super) fn plan(
+    snapshot: &CollectionSnapshot,
+    parsed: &Parsed,
+    wanted: Wanted<'_>,
+) -> Result<Node> {
+    let _scope = phase(Phase::Plan);
+    let wanted = with_parsed(parsed, wanted);
+    let catalog = snapshot.index_catalog()?;
+    choose(&snapshot.collection, catalog, &parsed.matcher, wanted)
 }
 
-impl Parsed {
-    pub fn parse(
-        filter: RawDocument<'_>,
-        sort: Option<RawDocument<'_>>,
-        projection: Option<RawDocument<'_>>,
-        context: &ExpressionContext,
-    ) -> Result<Parsed> {
-        let _scope = phase(Phase::Plan);
-        let matcher = Matcher::parse_in(filter, context)?;
-        let sort = sort.map(SortPattern::parse).transpose()?;
-        let projection = projection
-            .map(|projection| Projection::parse_in(projection, Some(&matcher), context))
-            .transpose()?;
-        Ok(Parsed {
-            sort: sort.filter(|sort| !sort.is_empty()),
-            projection: projection.filter(|projection| !projection.is_identity()),
-            matcher,
-        })
-    }
+/// Like `plan`, with the texts that explain prints, and the plans that were not chosen.
+pub(super) fn plan_to_show(
+    snapshot: &CollectionSnapshot,
+    parsed: &Parsed,
+    wanted: Wanted<'_>,
+) -> Result<Choice> {
+    let _scope = phase(Phase::Plan);
+    let wanted = with_parsed(parsed, wanted);
+    let catalog = snapshot.index_catalog()?;
+    choose_to_show(&snapshot.collection, catalog, &parsed.matcher, wanted)
+}
 
-    /// A filter that asks nothing more, for a plan that answers its own alone.
-    fn of_everything() -> Parsed {
-        Parsed {
-            matcher: Matcher::of_everything(),
-            sort: None,
-            projection: None,
-        }
-    }
-
-    /// Whether the projection asks which element of an array the filter went through.
-    pub fn uses_matched_element(&self) -> bool {
-        let projection = self.projection.as_ref();
-        projection.is_some_and(Projection::uses_matched_element)
-    }
-
-    pub fn plan(&self, snapshot: &CollectionSnapshot, hint: Option<RawValue<'_>>) -> Result<Plan> {
-        self.choose(snapshot, hint, false)
-    }
-
-    /// Like `plan`, but with the texts that explain prints.
-    pub fn plan_to_show(
-        &self,
-        snapshot: &CollectionSnapshot,
-        hint: Option<RawValue<'_>>,
-    ) -> Result<Plan> {
-        self.choose(snapshot, hint, true)
-    }
-
-    fn choose(
-        &self,
-        snapshot: &CollectionSnapshot,
-        hint: Option<RawValue<'_>>,
-        shows_bounds: bool,
-    ) -> Result<Plan> {
-        let _scope = phase(Phase::Plan);
-        let wanted = Wanted {
-            sort: self.sort.as_ref(),
-            hint,
-            shows_bounds,
-        };
-        choose(
-            &snapshot.collection,
-            snapshot.index_catalog()?,
-            &self.matcher,
-            wanted,
-        )
+fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
+    Wanted {
+        sort: parsed.sort.as_ref(),
+        ..wanted
     }
 }
 
@@ -105,8 +57,15 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
         return by_id(scope, operation, request, parsed.as_ref(), id);
     }
     let snapshot = scope.snapshot(request.namespace, operation)?;
+    let wanted = Wanted {
+        hint: request.hint,
+        skip: request.skip,
+        limit: request.limit,
+        follows: request.is_tailable,
+        ..Wanted::default()
+    };
     let answering = match &snapshot {
-        Some(snapshot) if is_bare => plan_for_equalities(snapshot, request.filter)?,
+        Some(snapshot) if is_bare => plan_for_equalities(snapshot, request.filter, wanted)?,
         _ => None,
     };
     // What an index answers alone is not parsed.
@@ -118,14 +77,18 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
     let Some(snapshot) = snapshot else {
         return Ok(Executor::empty());
     };
-    let mut plan = match answering {
-        Some(plan) => plan,
-        None => parsed.plan(&snapshot, request.hint)?,
-    };
     if request.is_tailable {
-        plan = tailable(&snapshot, &parsed, plan, request)?;
+        check_tailable(&snapshot, &parsed)?;
     }
-    let reading = Reading::new(Scan::new(plan), parsed, request.skip, request.limit);
+    let root = match answering {
+        Some(root) => root,
+        None => {
+            let projects = parsed.projection.is_some();
+            let wanted = Wanted { projects, ..wanted };
+            plan(&snapshot, &parsed, wanted)?
+        }
+    };
+    let reading = Reading::new(root, parsed);
     Ok(Executor::reading(snapshot, reading, request.is_tailable))
 }
 
@@ -184,22 +147,19 @@ fn by_id(
 fn plan_for_equalities(
     snapshot: &CollectionSnapshot,
     filter: RawDocument<'_>,
-) -> Result<Option<Plan>> {
+    wanted: Wanted<'_>,
+) -> Result<Option<Node>> {
     let _scope = phase(Phase::Plan);
     Ok(choose_for_equalities(
         &snapshot.collection,
         snapshot.index_catalog()?,
         filter,
+        wanted,
     ))
 }
 
 /// A tailable read goes through a capped collection in the order of insertion.
-fn tailable(
-    snapshot: &CollectionSnapshot,
-    parsed: &Parsed,
-    plan: Plan,
-    request: FindRequest<'_>,
-) -> Result<Plan> {
+fn check_tailable(snapshot: &CollectionSnapshot, parsed: &Parsed) -> Result<()> {
     if snapshot.collection.capped.is_none() {
         let text = format!(
             "error processing query: tailable cursor requested on non capped collection {}",
@@ -216,17 +176,5 @@ fn tailable(
             "error processing query: tailable cursors cannot be used with a sort other than {$natural: 1}",
         ));
     }
-    let natural = quarry_bson::doc! { "$natural": 1 };
-    let mut plan = match plan.access {
-        crate::planner::Access::Collection => plan,
-        _ => parsed.plan(snapshot, Some(RawValue::Document(natural.as_raw())))?,
-    };
-    if plan.is_reversed {
-        return Err(crate::Error::bad_value(format!(
-            "error processing query: tailable cursor on {} cannot read backwards",
-            request.namespace
-        )));
-    }
-    plan.is_sorted = true;
-    Ok(plan)
+    Ok(())
 }

@@ -5,14 +5,13 @@
 use quarry_bson::{DateTime, Document, RawDocument};
 use quarry_database::{Change, Error, Level, Operation, Scope};
 
-use super::executor::project;
-use super::find::Parsed;
 use super::modify::Target;
 use super::recorded;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
 use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
 use crate::error::Result;
 use crate::expression::ExpressionContext;
+use crate::plan::Parsed;
 use crate::update::Update;
 
 /// Changes or removes the first document that matches, in the order that is asked for, and returns it.
@@ -103,6 +102,6 @@ fn shown(parsed: &Parsed, document: RawDocument<'_>) -> Result<Document> {
         return Ok(document.to_owned_document());
     }
     let mut bytes = Vec::new();
-    project(parsed, document, &mut bytes)?;
+    parsed.project(document, &mut bytes)?;
     Ok(Document::from_bytes_any_text(bytes)?)
 }

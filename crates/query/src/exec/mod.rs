@@ -18,7 +18,6 @@ mod insert;
 mod modify;
 mod recorded;
 mod request;
-mod scan;
 mod update;
 
 pub use crate::error::Result;
@@ -26,6 +25,7 @@ pub use aggregate::aggregate;
 pub use count::count;
 pub use delete::delete;
 pub use distinct::distinct;
+pub(crate) use error::{memory_exceeded, stored};
 pub use executor::Executor;
 pub use explain::{Explained, Verbosity, explain};
 pub use find::find;

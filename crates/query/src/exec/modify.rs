@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use quarry_bson::{RawDocument, RawValue, doc};
+use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{
     Change, CollectionSnapshot, Error, Ident, Level, Modified, Namespace, NewDocument, Operation,
     PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, PlanSummary, Scope,
@@ -12,15 +12,15 @@ use quarry_database::{
 use quarry_timing::{Phase, phase};
 
 use super::error::through_database;
-use super::executor::matches;
-use super::find::{Parsed, only_id};
-use super::scan::{Flow, Purpose, Scan};
+use super::find::{only_id, plan};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::matcher::{MatchDetails, Matcher};
-use crate::planner::{Access, Plan};
-use crate::sorter::Sorter;
+use crate::plan::{
+    CollectionScan, Flow, Kept, Leaf, Node, Parsed, PlanNode, Purpose, SeenRecords, View, run,
+};
+use crate::planner::Wanted;
 use crate::update::Update;
 
 /// How often a single change looks for another document when others changed the one it found.
@@ -178,9 +178,9 @@ impl<'t> Target<'t> {
         };
         let ident = snapshot.collection.ident;
         let parsed = self.parsed()?;
-        let plan = parsed.plan(&snapshot, self.hint)?;
-        let purpose = effect.purpose(&plan);
-        let mut scan = Scan::new(plan).with_purpose(purpose);
+        let mut root = plan(&snapshot, parsed, self.wanted())?;
+        let purpose = effect.purpose(&*root);
+        root.set_purpose(purpose);
         // Who names a sparse index means no documents but its own.
         let mut sparse = None;
         let mut snapshot = Some(snapshot);
@@ -192,19 +192,19 @@ impl<'t> Target<'t> {
                 let text = format!("collection dropped. UUID of {} has changed", self.namespace);
                 return Err(Error::QueryPlanKilled(text).into());
             }
-            if scan.is_full() && !matches!(scan.plan().access, Access::Collection) {
-                sparse = sparse_index(scan.plan());
-                let natural = doc! { "$natural": 1 };
-                let hint = RawValue::Document(natural.as_raw());
-                scan.go_on_over_collection(parsed.plan(&current, Some(hint))?);
+            if let Some(met) = root.take_full() {
+                sparse = sparse_index(&*root);
+                root = others(&current, met, purpose);
             }
             let mut keys: Vec<Vec<u8>> = Vec::new();
             let mut bytes = 0;
-            let more = scan.run(&current, self.operation, &mut |key, document| {
-                if !matches(parsed, document)? || !is_indexed(&current, sparse, document)? {
+            let view = self.view(&current, parsed);
+            let more = run(&mut *root, &view, &mut |row| {
+                let document = row.document.unwrap_or(RawDocument::EMPTY);
+                if !is_indexed(&current, sparse, document)? {
                     return Ok(Flow::Continue);
                 }
-                keys.push(key.to_vec());
+                keys.push(row.record.to_vec());
                 bytes += document.as_bytes().len();
                 let is_full = keys.len() == PIECE_DOCUMENTS_MAX || bytes >= PIECE_BYTES_MAX;
                 Ok(if is_full { Flow::Stop } else { Flow::Continue })
@@ -286,86 +286,83 @@ impl<'t> Target<'t> {
             return Ok(None);
         };
         let parsed = self.parsed()?;
-        let mut scan = Scan::new(parsed.plan(&snapshot, self.hint)?);
-        let found = if scan.plan().is_sorted {
-            self.first_in_scan(parsed, &snapshot, &mut scan)?
-        } else {
-            self.first_in_order(parsed, &snapshot, &mut scan)?
+        let wanted = Wanted {
+            limit: Some(1),
+            ..self.wanted()
         };
+        let mut root = plan(&snapshot, parsed, wanted)?;
+        let mut found = None;
+        run(&mut *root, &self.view(&snapshot, parsed), &mut |row| {
+            found = Some(row.record.to_vec());
+            Ok(Flow::Stop)
+        })?;
         Ok(found.map(|key| (snapshot.collection.ident, key)))
     }
 
-    fn first_in_scan(
-        &self,
-        parsed: &Parsed,
-        snapshot: &CollectionSnapshot,
-        scan: &mut Scan,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut found = None;
-        scan.run(snapshot, self.operation, &mut |key, document| {
-            if !matches(parsed, document)? {
-                return Ok(Flow::Continue);
-            }
-            found = Some(key.to_vec());
-            Ok(Flow::Stop)
-        })?;
-        Ok(found)
+    /// The plan of a write gives the keys of records.
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            hint: self.hint,
+            stops_itself: true,
+            kept: Kept::Record,
+            ..Wanted::default()
+        }
     }
 
-    fn first_in_order(
-        &self,
-        parsed: &Parsed,
-        snapshot: &CollectionSnapshot,
-        scan: &mut Scan,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut sorter = Sorter::new(Some(1));
-        let mut sort_key = Vec::new();
-        scan.run(snapshot, self.operation, &mut |key, document| {
-            if matches(parsed, document)? {
-                sort_key.clear();
-                if let Some(sort) = &parsed.sort {
-                    sort.key(document, &mut sort_key)?;
-                }
-                sorter.push(&sort_key, key)?;
-            }
-            Ok(Flow::Continue)
-        })?;
-        let first = sorter.finish()?.next()?;
-        Ok(first.map(|row| row.payload().to_vec()))
-    }
-}
-
-impl Effect<'_> {
-    /// Why a plan's scan reads what the change is for.
-    fn purpose(self, plan: &Plan) -> Purpose {
-        match (self, &plan.access) {
-            (_, Access::Or(union)) => {
-                let mut purposes = union.branches.iter().map(|branch| self.purpose(branch));
-                let moving = purposes.find(|purpose| *purpose != Purpose::ChangeInPlace);
-                moving.unwrap_or(Purpose::ChangeInPlace)
-            }
-            (Effect::Delete, _) => Purpose::Delete,
-            (Effect::Update(update), Access::Index(access)) => {
-                let mut names = access.pattern.iter().map(|field| field.name());
-                // A name that is not UTF-8 is no path that an update can name.
-                let may_move =
-                    names.any(|name| name.as_str().is_ok_and(|path| update.may_change(path)));
-                match may_move {
-                    true => Purpose::Move,
-                    false => Purpose::ChangeInPlace,
-                }
-            }
-            (Effect::Update(_), Access::Collection | Access::Records(_)) => Purpose::ChangeInPlace,
+    fn view<'v>(&'v self, snapshot: &'v CollectionSnapshot, parsed: &'v Parsed) -> View<'v> {
+        View {
+            snapshot,
+            operation: self.operation,
+            parsed,
+            is_replay: false,
         }
     }
 }
 
-/// The index of a plan, if it lacks documents that the plan's filter may mean.
-fn sparse_index(plan: &Plan) -> Option<Ident> {
-    match &plan.access {
-        Access::Index(access) if access.is_sparse => Some(access.ident),
-        _ => None,
+/// A plan for the records that match and were not met.
+fn others(snapshot: &CollectionSnapshot, met: Box<SeenRecords>, purpose: Purpose) -> Node {
+    let mut scan = CollectionScan::of_other_matches(&snapshot.collection, met);
+    scan.set_purpose(purpose);
+    Box::new(scan)
+}
+
+impl Effect<'_> {
+    /// Why a plan reads the records that the change is for.
+    fn purpose(self, plan: &dyn PlanNode) -> Purpose {
+        let Effect::Update(update) = self else {
+            return Purpose::Delete;
+        };
+        let mut may_move = false;
+        plan.leaves(&mut |leaf| {
+            if let Leaf::Index(access) = leaf
+                && !access.is_of_records
+            {
+                let mut names = access.pattern.iter().map(|field| field.name());
+                // A name that is not UTF-8 is no path that an update can name.
+                may_move |=
+                    names.any(|name| name.as_str().is_ok_and(|path| update.may_change(path)));
+            }
+        });
+        match may_move {
+            true => Purpose::Move,
+            false => Purpose::ChangeInPlace,
+        }
     }
+}
+
+/// The index that a plan goes through, if it lacks documents that the plan's filter may mean. The indexes of a union lack none
+/// of those.
+fn sparse_index(plan: &dyn PlanNode) -> Option<Ident> {
+    let (mut sparse, mut leaves) = (None, 0);
+    plan.leaves(&mut |leaf| {
+        leaves += 1;
+        if let Leaf::Index(access) = leaf
+            && access.is_sparse
+        {
+            sparse = Some(access.ident);
+        }
+    });
+    sparse.filter(|_| leaves == 1)
 }
 
 /// Whether an index, if there is one in question, has the document.
@@ -567,20 +564,31 @@ mod tests {
         let filter = doc! { "a": { "$gte": 0 } };
         let parsed =
             Parsed::parse(filter.as_raw(), None, None, &ExpressionContext::default()).unwrap();
-        let plan = |hint| parsed.plan(&snapshot, Some(RawValue::from(hint))).unwrap();
+        let planned = |hint| {
+            let wanted = Wanted {
+                hint: Some(RawValue::from(hint)),
+                ..Wanted::default()
+            };
+            plan(&snapshot, &parsed, wanted).unwrap()
+        };
         assert_eq!(
-            Effect::Update(&update).purpose(&plan("a")),
+            Effect::Update(&update).purpose(&*planned("a")),
             Purpose::ChangeInPlace
         );
         assert_eq!(
-            Effect::Update(&update).purpose(&plan("list")),
+            Effect::Update(&update).purpose(&*planned("list")),
             Purpose::Move
         );
-        let mut scan = Scan::new(plan("a")).with_purpose(Purpose::ChangeInPlace);
-        let more = scan.run(&snapshot, &fixture.operation, &mut |_, _| {
-            Ok(Flow::Continue)
-        });
-        assert!(!more.unwrap() && !scan.is_full());
+        let mut root = planned("a");
+        root.set_purpose(Purpose::ChangeInPlace);
+        let view = View {
+            snapshot: &snapshot,
+            operation: &fixture.operation,
+            parsed: &parsed,
+            is_replay: false,
+        };
+        let more = run(&mut *root, &view, &mut |_| Ok(Flow::Continue));
+        assert!(!more.unwrap() && root.take_full().is_none());
     }
 
     /// Every document but the last hundred is met by both branches, and there are more than can be remembered.

@@ -1,6 +1,8 @@
 //! The choice between the indexes of a collection, by the shape of the bounds that a filter gives them: a whole
 //! unique key, then more fields of equality, then a range, then an order that is asked for; else the collection.
 
+use std::cmp::Reverse;
+
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
     Collection, Ident, Index, IndexCatalog, KeyRange, may_meet_cut_keys, meeting_cut_keys,
@@ -11,10 +13,11 @@ use smallvec::SmallVec;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
-use super::plan::{Access, IndexAccess, Plan, Union};
+use super::tree::{Solution, above};
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
+use crate::plan::{CollectionScan, Eof, Fetch, IdHack, IndexAccess, IndexScan, Kept, Node, Or};
 use crate::sort::SortPattern;
 
 /// Branches of an `$or` that are planned one by one: with more of them the collection is scanned.
@@ -27,14 +30,60 @@ const UNION_RANGES_MAX: usize = 65_536;
 const UNITS_OF_A_BRANCH: usize = 100;
 
 /// The wishes that a plan has to meet beside a filter.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Wanted<'w> {
     /// The order that is asked for.
     pub sort: Option<&'w SortPattern>,
     /// The name of an index, its key pattern, or `{$natural: ±1}`.
     pub hint: Option<RawValue<'w>>,
+    /// Rows to leave out at the beginning.
+    pub skip: u64,
+    /// Rows at most, if they are bounded.
+    pub limit: Option<u64>,
+    /// Whether documents are projected.
+    pub projects: bool,
+    /// The reader stops behind `limit` rows by himself, so that no node has to.
+    pub stops_itself: bool,
+    /// The part of each row that a sort in memory holds.
+    pub kept: Kept,
+    /// The plan goes on at the end of a capped collection: it reads that forwards, whatever the filter.
+    pub follows: bool,
     /// Explain prints the bounds; a run has no use for their text.
     pub shows_bounds: bool,
+}
+
+impl Default for Wanted<'_> {
+    fn default() -> Self {
+        Wanted {
+            sort: None,
+            hint: None,
+            skip: 0,
+            limit: None,
+            projects: false,
+            stops_itself: false,
+            kept: Kept::Document,
+            follows: false,
+            shows_bounds: false,
+        }
+    }
+}
+
+/// The plan that was chosen, and those that would do as well.
+pub struct Choice {
+    /// The best plan.
+    pub winning: Node,
+    /// The others, the better ones first.
+    pub rejected: Vec<Node>,
+}
+
+impl Choice {
+    /// The only plan that there is.
+    pub fn of(winning: Node) -> Choice {
+        Choice {
+            winning,
+            rejected: Vec::new(),
+        }
+    }
 }
 
 /// An index, or the records of a clustered collection, as the planner sees it.
@@ -80,28 +129,80 @@ pub fn choose(
     index_catalog: &IndexCatalog,
     matcher: &Matcher,
     wanted: Wanted<'_>,
-) -> Result<Plan> {
-    let natural = wanted.sort.and_then(SortPattern::natural);
-    if let Some(direction) = natural {
-        return Ok(whole(collection, direction, true));
-    }
-    if let Some(direction) = natural_hint(wanted.hint)? {
-        return Ok(whole(collection, direction, wanted.sort.is_none()));
+) -> Result<Node> {
+    if let Some(natural) = natural(collection, wanted)? {
+        return Ok(above(natural, wanted));
     }
     let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
     let best = best(collection, index_catalog, &mut bounds, wanted)?;
-    let plan = match best {
-        // An index that only gives the order is kept, too: what a union finds would have to be held and sorted, all of it
-        // before the first document, however few are asked for.
-        Some(best) => best.plan(&bounds, wanted),
-        None => {
-            let union = union(collection, index_catalog, matcher.root(), wanted)?;
-            union.unwrap_or_else(|| whole(collection, Direction::Ascending, wanted.sort.is_none()))
+    let solution = match best {
+        Some(best) if !wanted.follows => best.solution(&bounds, wanted),
+        best => {
+            let has_index = best.is_some();
+            without_index(collection, index_catalog, matcher, wanted, has_index)?
         }
     };
     // Bounds were cut short where the operation is to end.
     interrupts::work(1)?;
-    Ok(plan)
+    Ok(above(solution, wanted))
+}
+
+/// Like `choose`, and makes the plans of the other indexes, too, for who shows them.
+pub fn choose_to_show(
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    matcher: &Matcher,
+    wanted: Wanted<'_>,
+) -> Result<Choice> {
+    let wanted = Wanted {
+        shows_bounds: true,
+        ..wanted
+    };
+    let winning = choose(collection, index_catalog, matcher, wanted)?;
+    let mut rejected = Vec::new();
+    if natural(collection, wanted)?.is_none() {
+        let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+        let mut usable = usable(collection, index_catalog, &mut bounds, wanted)?;
+        // The first of the best is the one that was chosen.
+        usable.sort_by_key(|scored| Reverse(scored.score));
+        for other in usable.iter().skip(1) {
+            interrupts::work(UNITS_OF_A_BRANCH)?;
+            rejected.push(above(other.solution(&bounds, wanted), wanted));
+        }
+    }
+    Ok(Choice { winning, rejected })
+}
+
+/// The scan that a natural order asks for, of the sort or of the hint.
+fn natural(collection: &Collection, wanted: Wanted<'_>) -> Result<Option<Solution>> {
+    let of_sort = wanted.sort.and_then(SortPattern::natural);
+    if let Some(direction) = of_sort {
+        return whole(collection, direction, true, wanted).map(Some);
+    }
+    match natural_hint(wanted.hint)? {
+        Some(direction) => whole(collection, direction, wanted.sort.is_none(), wanted).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The plan where no index is the best one: a union, or the whole collection.
+fn without_index(
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    matcher: &Matcher,
+    wanted: Wanted<'_>,
+    has_index: bool,
+) -> Result<Solution> {
+    // An index that only gives the order is kept, too: what a union finds would have to be held and sorted, all of it
+    // before the first document, however few are asked for.
+    if !has_index
+        && !wanted.follows
+        && let Some(union) = union(collection, index_catalog, matcher.root(), wanted)?
+    {
+        return Ok(union);
+    }
+    let is_sorted = wanted.sort.is_none();
+    whole(collection, Direction::Ascending, is_sorted, wanted)
 }
 
 /// A plan for each branch of an `$or`, if an index bounds every one of them.
@@ -110,7 +211,7 @@ fn union(
     index_catalog: &IndexCatalog,
     filter: &MatchExpression,
     wanted: Wanted<'_>,
-) -> Result<Option<Plan>> {
+) -> Result<Option<Solution>> {
     let of_branch = Wanted {
         shows_bounds: wanted.shows_bounds,
         ..Wanted::default()
@@ -119,16 +220,11 @@ fn union(
     if !collect_branches(collection, index_catalog, filter, of_branch, &mut branches)? {
         return Ok(None);
     }
-    Ok(Some(Plan {
-        access: Access::Or(Union {
-            branches,
-            is_whole_filter: matches!(filter, MatchExpression::Or(_)),
-        }),
-        ranges: Vec::new(),
-        is_of_whole_keys: false,
-        answers_filter: false,
-        is_reversed: false,
+    let branches = branches.into_iter().map(|scan| Box::new(scan) as Node);
+    Ok(Some(Solution {
+        node: Box::new(Fetch::new(Box::new(Or::new(branches.collect())), true)),
         is_sorted: wanted.sort.is_none(),
+        is_of_branches: matches!(filter, MatchExpression::Or(_)),
     }))
 }
 
@@ -139,7 +235,7 @@ fn collect_branches(
     index_catalog: &IndexCatalog,
     filter: &MatchExpression,
     wanted: Wanted<'_>,
-    branches: &mut Vec<Plan>,
+    branches: &mut Vec<IndexScan>,
 ) -> Result<bool> {
     let disjunctions = match filter {
         MatchExpression::And(children) => children.as_slice(),
@@ -159,8 +255,9 @@ fn collect_branches(
             let mut bounds = FilterBounds::new(child, &index_catalog.paths);
             match best(collection, index_catalog, &mut bounds, wanted)? {
                 Some(best) => {
-                    branches.push(best.plan(&bounds, wanted));
-                    let ranges: usize = branches.iter().map(|branch| branch.ranges.len()).sum();
+                    // The union knows the records again.
+                    branches.push(best.scan(&bounds, wanted).0.repeating());
+                    let ranges: usize = branches.iter().map(IndexScan::ranges_len).sum();
                     are_all = ranges <= UNION_RANGES_MAX;
                 }
                 None => {
@@ -181,12 +278,26 @@ pub fn choose_for_equalities(
     collection: &Collection,
     index_catalog: &IndexCatalog,
     filter: RawDocument<'_>,
-) -> Option<Plan> {
+    wanted: Wanted<'_>,
+) -> Option<Node> {
     let mut bounds = FilterBounds::of_equalities(filter, &index_catalog.paths)?;
-    let wanted = Wanted::default();
     let best = best(collection, index_catalog, &mut bounds, wanted).ok()??;
-    let plan = best.plan(&bounds, wanted);
-    plan.answers_filter.then_some(plan)
+    let (scan, answers) = best.scan(&bounds, wanted);
+    answers.then(|| above(best.access(scan, answers, wanted), wanted))
+}
+
+/// All candidates that are of use, in the order of the indexes.
+fn usable<'c>(
+    collection: &'c Collection,
+    index_catalog: &'c IndexCatalog,
+    bounds: &mut FilterBounds<'_>,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Scored<'c>>> {
+    let mut usable = Vec::new();
+    each_usable(collection, index_catalog, bounds, wanted, |scored| {
+        usable.push(scored);
+    })?;
+    Ok(usable)
 }
 
 /// The first of the best candidates that are of use.
@@ -196,8 +307,25 @@ fn best<'c>(
     bounds: &mut FilterBounds<'_>,
     wanted: Wanted<'_>,
 ) -> Result<Option<Scored<'c>>> {
-    let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut best: Option<Scored<'_>> = None;
+    each_usable(collection, index_catalog, bounds, wanted, |scored| {
+        if best.as_ref().is_none_or(|best| scored.score > best.score) {
+            best = Some(scored);
+        }
+    })?;
+    Ok(best)
+}
+
+/// Scores the candidates and hands over those that are of use, in the order of the indexes.
+#[inline]
+fn each_usable<'c>(
+    collection: &'c Collection,
+    index_catalog: &'c IndexCatalog,
+    bounds: &mut FilterBounds<'_>,
+    wanted: Wanted<'_>,
+    mut take: impl FnMut(Scored<'c>),
+) -> Result<()> {
+    let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut is_hint_known = false;
     for candidate in candidates(collection, index_catalog) {
         if is_by_filter && !bounds.mention(candidate.paths[0]) {
@@ -213,8 +341,8 @@ fn best<'c>(
         let is_usable = wanted.hint.is_some()
             || (!scored.leaves_out_missing(bounds)
                 && (scored.is_bounded() || scored.score.gives_order));
-        if is_usable && best.as_ref().is_none_or(|best| scored.score > best.score) {
-            best = Some(scored);
+        if is_usable {
+            take(scored);
         }
     }
     if wanted.hint.is_some() && !is_hint_known {
@@ -222,15 +350,31 @@ fn best<'c>(
             "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index",
         ));
     }
-    Ok(best)
+    Ok(())
 }
 
-fn whole(collection: &Collection, direction: Direction, is_sorted: bool) -> Plan {
-    Plan {
-        is_reversed: direction == Direction::Descending,
-        is_sorted,
-        ..Plan::of_collection(collection)
-    }
+fn whole(
+    collection: &Collection,
+    direction: Direction,
+    is_sorted: bool,
+    wanted: Wanted<'_>,
+) -> Result<Solution> {
+    let is_reversed = direction == Direction::Descending;
+    let scan = match wanted.follows {
+        true if is_reversed => {
+            return Err(Error::bad_value(format!(
+                "error processing query: tailable cursor on {} cannot read backwards",
+                collection.namespace
+            )));
+        }
+        true => CollectionScan::following(collection),
+        false => CollectionScan::new(collection, is_reversed),
+    };
+    Ok(Solution {
+        node: Box::new(scan),
+        is_sorted: is_sorted || wanted.follows,
+        is_of_branches: false,
+    })
 }
 
 fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
@@ -439,7 +583,8 @@ impl Scored<'_> {
             && (candidate.is_clustered() || !ranges.iter().any(may_meet_cut_keys))
     }
 
-    fn plan(&self, bounds: &FilterBounds<'_>, wanted: Wanted<'_>) -> Plan {
+    /// The scan of the candidate's keys, and whether all that it leads to matches.
+    fn scan(&self, bounds: &FilterBounds<'_>, wanted: Wanted<'_>) -> (IndexScan, bool) {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
         let bounded: SmallVec<[(Bounds<'_, '_>, Direction); 10]> = self
@@ -451,6 +596,7 @@ impl Scored<'_> {
         let access = IndexAccess {
             name: candidate.name.to_owned(),
             ident: candidate.ident,
+            is_of_records: candidate.is_clustered(),
             pattern: candidate.pattern(),
             is_multikey: candidate.multikey != 0,
             is_unique: candidate.is_unique,
@@ -460,20 +606,32 @@ impl Scored<'_> {
             } else {
                 Vec::new()
             },
-            is_point: candidate.is_clustered() && self.score.is_whole_unique_key,
         };
         let ranges = candidate.ranges(&bounded);
-        Plan {
-            is_of_whole_keys: self.has_whole_keys(&bounded, &ranges),
-            answers_filter: self.answers(bounds, &ranges),
-            access: if candidate.is_clustered() {
-                Access::Records(access)
-            } else {
-                Access::Index(access)
-            },
-            ranges,
-            is_reversed,
+        let has_whole_keys = self.has_whole_keys(&bounded, &ranges);
+        let answers = self.answers(bounds, &ranges);
+        let scan = IndexScan::new(access, ranges, is_reversed, has_whole_keys);
+        (scan, answers)
+    }
+
+    fn solution(&self, bounds: &FilterBounds<'_>, wanted: Wanted<'_>) -> Solution {
+        let (scan, answers) = self.scan(bounds, wanted);
+        self.access(scan, answers, wanted)
+    }
+
+    /// The documents of the scan's keys.
+    fn access(&self, scan: IndexScan, answers: bool, wanted: Wanted<'_>) -> Solution {
+        let is_id = answers && self.candidate.is_clustered() && self.score.is_whole_unique_key;
+        let node: Node = match scan.ranges() {
+            // No value meets what is asked of a field.
+            [] => Box::new(Eof),
+            [record] if is_id => Box::new(IdHack::new(record.start.clone())),
+            _ => Box::new(Fetch::new(Box::new(scan), !answers)),
+        };
+        Solution {
+            node,
             is_sorted: wanted.sort.is_none() || self.order.is_some(),
+            is_of_branches: false,
         }
     }
 }

@@ -1,4 +1,8 @@
-//! Plans: from a parsed filter and a sort to the key ranges that have to be read.
+//! Planning: from a parsed filter and a sort to the tree of nodes that finds the documents.
+//!
+//! The candidates are the indexes, and the records of a clustered collection by `_id`. Each is scored by the shape of the
+//! bounds that the filter gives it, and the best one becomes an access; where there is none, a union of accesses does for an
+//! `$or`, or the collection is scanned. Above the access stand the nodes that the rest of the request asks for.
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
 //! each document, gives what a scan of the collection would. Leaves out: statistics and trial runs (a plan is
@@ -6,13 +10,10 @@
 
 mod bounds;
 mod choose;
-mod describe;
 mod filter_bounds;
 mod interval;
 mod key_ranges;
-mod plan;
+mod tree;
 
-pub use choose::{Wanted, choose, choose_for_equalities};
-pub use describe::{Measured, number};
+pub(crate) use choose::{Choice, Wanted, choose, choose_for_equalities, choose_to_show};
 pub use interval::Interval;
-pub use plan::{Access, IndexAccess, Plan};

@@ -13,6 +13,8 @@ fn plans_follow_the_shape_of_the_filter() {
         ("{}", None, "COLLSCAN"),
         (r#"{"_id": 1}"#, None, "IDHACK"),
         (r#"{"_id": {"$gt": 1}}"#, None, "FETCH IXSCAN _id_"),
+        (r#"{"_id": 1, "a": 1}"#, None, "FETCH IXSCAN _id_"),
+        (r#"{"a": {"$gt": 3, "$lt": 2}}"#, None, "EOF"),
         (r#"{"a": 1}"#, None, "FETCH IXSCAN a_1"),
         (r#"{"a": 1, "b": 2}"#, None, "FETCH IXSCAN a_1_b_-1"),
         (r#"{"a": 1, "u": 2}"#, None, "FETCH IXSCAN u_1"),
@@ -249,6 +251,112 @@ fn explain_measures_what_is_examined() {
         Value::from(doc! {"a": ["[3, 3]"]})
     );
     assert_eq!(examined(&fixture.explain(r#"{"_id": 7}"#, None)), [1, 1, 1]);
+}
+
+/// Each node counts what it has given itself, and what was read for a node below another one is not the other's.
+#[test]
+fn each_node_of_a_plan_tells_its_own_counts() {
+    let documents: Vec<Document> = (0..100)
+        .map(|n| doc! {"_id": n, "a": (n % 10), "b": (n % 4)})
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    fixture.index(r#"{"key": {"b": 1}, "name": "b_1"}"#);
+    let number = |stage: RawDocument<'_>, path: &str| {
+        let value = stage.get_path(path).unwrap();
+        value.as_i64_exact().unwrap()
+    };
+
+    // Of ten keys two lead to documents that match; the keys alone do not say which.
+    let explained = fixture.explain(
+        r#"{"a": 3, "c": null, "_id": {"$lt": 20}}"#,
+        Some(r#"{"c": 1}"#),
+    );
+    let stages = explained
+        .as_raw()
+        .get_path("executionStats.executionStages");
+    let sort = stages.unwrap().as_document().unwrap();
+    assert_eq!(sort.get_str("stage"), Some("SORT"));
+    assert_eq!(number(sort, "nReturned"), 2);
+    assert_eq!(number(sort, "inputStage.nReturned"), 2);
+    assert_eq!(number(sort, "inputStage.docsExamined"), 10);
+    assert!(sort.get_path("inputStage.filter").is_some());
+    assert_eq!(number(sort, "inputStage.inputStage.nReturned"), 10);
+    assert_eq!(number(sort, "inputStage.inputStage.keysExamined"), 10);
+
+    // What the keys answer alone is not asked again.
+    let explained = fixture.explain(r#"{"a": 3}"#, None);
+    let plan = explained.as_raw().get_path("queryPlanner.winningPlan");
+    let plan = plan.unwrap().as_document().unwrap();
+    assert_eq!(plan.get_str("stage"), Some("FETCH"));
+    assert!(plan.get("filter").is_none());
+
+    // Five documents are met by both branches.
+    let explained = fixture.explain(r#"{"$or": [{"a": 3}, {"b": 1}]}"#, None);
+    let stages = explained
+        .as_raw()
+        .get_path("executionStats.executionStages");
+    let fetch = stages.unwrap().as_document().unwrap();
+    let fetch = fetch.get("inputStage").unwrap().as_document().unwrap();
+    assert_eq!(number(fetch, "docsExamined"), 30);
+    let or = fetch.get("inputStage").unwrap().as_document().unwrap();
+    assert_eq!(number(or, "nReturned"), 30);
+    let branches = or.get_array("inputStages").unwrap();
+    let keys: Vec<i64> = branches
+        .iter()
+        .map(|branch| number(branch.as_document().unwrap(), "keysExamined"))
+        .collect();
+    assert_eq!(keys, [10, 25]);
+}
+
+/// The plans of the other indexes that would do are shown, the better ones first, and each of them finds the same when it is
+/// hinted at.
+#[test]
+fn rejected_plans_are_those_of_the_other_indexes() {
+    let documents: Vec<Document> = (0..60)
+        .map(|n| doc! {"_id": n, "a": (n % 10), "b": (n % 6)})
+        .collect();
+    let fixture = with_documents(&documents);
+    for pattern in [r#"{"a": 1}"#, r#"{"b": 1}"#, r#"{"a": 1, "b": 1}"#] {
+        fixture.index(&format!(r#"{{"key": {pattern}}}"#));
+    }
+    let filter = r#"{"a": 3, "b": {"$gte": 1}}"#;
+    let explained = fixture.explain(filter, None);
+    let mut names = vec![
+        explained
+            .as_raw()
+            .get_path("queryPlanner.winningPlan")
+            .unwrap(),
+    ];
+    let rejected = explained.as_raw().get_path("queryPlanner.rejectedPlans");
+    let RawValue::Array(rejected) = rejected.unwrap() else {
+        panic!("an array: {explained}")
+    };
+    names.extend(rejected.iter());
+    let names: Vec<&str> = names
+        .iter()
+        .map(|plan| {
+            let plan = plan.as_document().unwrap();
+            plan.get_path("inputStage.indexName")
+                .unwrap()
+                .as_str()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(names, ["a_1_b_1", "a_1", "b_1"]);
+    let mut wanted = fixture.find(filter);
+    wanted.sort();
+    for name in names {
+        let hint = Value::from(name);
+        let filter = json(filter);
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        request.hint = Some(hint.as_raw());
+        let executor = exec::find((&fixture.database).into(), &fixture.operation, request);
+        let mut found = fixture.drain(executor.unwrap());
+        found.sort();
+        assert_eq!(found, wanted, "{name}");
+    }
 }
 
 #[test]

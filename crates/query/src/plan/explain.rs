@@ -1,0 +1,26 @@
+//! Explain of a tree: every node prints its name, its own fields and its inputs.
+
+use quarry_bson::DocumentBuilder;
+
+use super::node::PlanNode;
+use super::shown::Shown;
+
+/// Appends a node and those below it. A plan is less than ten nodes deep.
+pub fn explain_node(node: &dyn PlanNode, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+    out.append("stage", node.name());
+    node.describe(shown, out);
+    if let Some(input) = node.input() {
+        let mut below = out.document("inputStage");
+        explain_node(input, shown, &mut below);
+        below.finish();
+    }
+    if !node.inputs().is_empty() {
+        let mut several = out.array("inputStages");
+        for input in node.inputs() {
+            let mut below = several.document();
+            explain_node(&**input, shown, &mut below);
+            below.finish();
+        }
+        several.finish();
+    }
+}

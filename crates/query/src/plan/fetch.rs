@@ -1,0 +1,105 @@
+//! FETCH: the documents of records, and whether they match.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_timing::{Phase, phase};
+
+use super::node::{Flow, Node, PlanNode, Row, Sink, View};
+use super::shown::{Shown, number};
+use crate::error::Result;
+use crate::exec::stored;
+
+/// Gets documents that the node below has not read already, and asks the filter of them all.
+pub struct Fetch {
+    input: Node,
+    /// Not everything that the keys lead to matches.
+    asks_filter: bool,
+    returned: u64,
+    docs_examined: u64,
+}
+
+impl Fetch {
+    /// Gets the documents of the records that `input` gives.
+    pub fn new(input: Node, asks_filter: bool) -> Fetch {
+        Fetch {
+            input,
+            asks_filter,
+            returned: 0,
+            docs_examined: 0,
+        }
+    }
+}
+
+impl PlanNode for Fetch {
+    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let Fetch {
+            input,
+            asks_filter,
+            returned,
+            docs_examined,
+        } = self;
+        let before = *docs_examined;
+        let mut pass = |record: &[u8], document: RawDocument<'_>| {
+            if *asks_filter && !view.parsed.matches(document)? {
+                return Ok(Flow::Continue);
+            }
+            *returned += 1;
+            sink(&Row {
+                record,
+                document: Some(document),
+            })
+        };
+        let outcome = input.next(view, &mut |row| {
+            if let Some(document) = row.document {
+                *docs_examined += 1;
+                return pass(row.record, document);
+            }
+            let mut flow = Ok(Flow::Continue);
+            let _scope = phase(Phase::EngineRead);
+            let found = view.snapshot.get(row.record, &mut |bytes| {
+                let document = stored(RawDocument::new(bytes));
+                flow = document.and_then(|document| pass(row.record, document));
+            })?;
+            *docs_examined += u64::from(found);
+            flow
+        });
+        let examined = self.docs_examined - before;
+        view.operation.docs_examined.fetch_add(examined, Relaxed);
+        outcome
+    }
+
+    fn mark(&mut self) {
+        self.input.mark();
+    }
+
+    fn rewind(&mut self) {
+        self.input.rewind();
+    }
+
+    fn input(&self) -> Option<&dyn PlanNode> {
+        Some(&*self.input)
+    }
+
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
+        Some(&mut *self.input)
+    }
+
+    fn name(&self) -> &'static str {
+        "FETCH"
+    }
+
+    fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+        if self.asks_filter {
+            shown.filter(out);
+        }
+        shown.returned(self.returned(), out);
+        if shown.counts {
+            out.append("docsExamined", number(self.docs_examined));
+        }
+    }
+}

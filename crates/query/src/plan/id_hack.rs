@@ -1,0 +1,92 @@
+//! IDHACK: the one record of a clustered collection with an `_id`, by a get.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_timing::{Phase, phase};
+
+use super::node::{Flow, Leaf, PlanNode, Row, Sink, View};
+use super::shown::{Shown, number};
+use crate::error::Result;
+use crate::exec::stored;
+
+/// A get of one record, whose filter is its `_id` and nothing else.
+pub struct IdHack {
+    record: Vec<u8>,
+    is_done: bool,
+    was_done: bool,
+    returned: u64,
+}
+
+impl IdHack {
+    /// Gets the record with this key.
+    pub fn new(record: Vec<u8>) -> IdHack {
+        IdHack {
+            record,
+            is_done: false,
+            was_done: false,
+            returned: 0,
+        }
+    }
+}
+
+impl PlanNode for IdHack {
+    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Ok(false);
+        }
+        let _scope = phase(Phase::EngineRead);
+        let mut outcome = Ok(Flow::Continue);
+        let found = view.snapshot.get(&self.record, &mut |bytes| {
+            let document = stored(RawDocument::new(bytes));
+            outcome = document.and_then(|document| {
+                sink(&Row {
+                    record: &self.record,
+                    document: Some(document),
+                })
+            });
+        })?;
+        if found {
+            self.returned += 1;
+            view.operation.keys_examined.fetch_add(1, Relaxed);
+            view.operation.docs_examined.fetch_add(1, Relaxed);
+        }
+        outcome.map(|_| false)
+    }
+
+    fn mark(&mut self) {
+        self.was_done = self.is_done;
+    }
+
+    fn rewind(&mut self) {
+        self.is_done = self.was_done;
+    }
+
+    fn input(&self) -> Option<&dyn PlanNode> {
+        None
+    }
+
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
+        None
+    }
+
+    fn name(&self) -> &'static str {
+        "IDHACK"
+    }
+
+    fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+        shown.returned(self.returned(), out);
+        if shown.counts {
+            out.append("keysExamined", number(self.returned));
+            out.append("docsExamined", number(self.returned));
+        }
+    }
+
+    fn leaves<'l>(&'l self, visit: &mut dyn FnMut(Leaf<'l>)) {
+        visit(Leaf::Id);
+    }
+}

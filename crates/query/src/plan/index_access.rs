@@ -1,0 +1,25 @@
+//! The index that a scan goes through, as the planner describes it and explain prints it.
+
+use quarry_bson::Document;
+use quarry_database::Ident;
+
+/// The index that a scan goes through, or the records by `_id`.
+#[derive(Debug, Clone)]
+pub struct IndexAccess {
+    /// The index's name.
+    pub name: String,
+    /// The index's own; the collection's for its records.
+    pub ident: Ident,
+    /// Whether the keys are those of a clustered collection's records.
+    pub is_of_records: bool,
+    /// The index's key pattern.
+    pub pattern: Document,
+    /// Whether the index has met an array.
+    pub is_multikey: bool,
+    /// Whether the index is unique.
+    pub is_unique: bool,
+    /// Whether the index is sparse.
+    pub is_sparse: bool,
+    /// Each field with its intervals, as explain prints them; empty unless that was asked for.
+    pub bounds: Vec<(String, Vec<String>)>,
+}

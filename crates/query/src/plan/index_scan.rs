@@ -1,0 +1,270 @@
+//! IXSCAN: the keys of an index within ranges, or those of a clustered collection's records by `_id`.
+//!
+//! Gives record keys; the records' own keys come with the documents that stand beside them. Of an index with arrays each
+//! record is given once.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_database::{Cursor, Error, Index, KeyRange, index_record_key};
+use quarry_timing::{Phase, phase};
+
+use super::index_access::IndexAccess;
+use super::node::{Flow, Leaf, PlanNode, Purpose, Row, Sink, View};
+use super::range_walk::RangeWalk;
+use super::seen_records::{Met, SEEN_BYTES_MAX, SeenRecords};
+use super::shown::{Shown, number};
+use crate::error::Result;
+use crate::exec::{memory_exceeded, stored};
+
+/// A scan of keys.
+pub struct IndexScan {
+    access: IndexAccess,
+    walk: RangeWalk,
+    /// Each range begins with the one key that it can hold, a record's or a unique index's.
+    is_of_whole_keys: bool,
+    repeats: Repeats,
+    returned: u64,
+    keys_examined: u64,
+}
+
+/// The records that a scan may meet again, and whether it cares.
+struct Repeats {
+    /// It meets a record under several keys, and nobody above knows records again.
+    may_be: bool,
+    purpose: Purpose,
+    seen: Option<Box<SeenRecords>>,
+    /// It could remember no more.
+    is_full: bool,
+}
+
+impl IndexScan {
+    /// A scan through ranges, which ascend and share no key.
+    pub fn new(
+        access: IndexAccess,
+        ranges: Vec<KeyRange>,
+        is_reversed: bool,
+        is_of_whole_keys: bool,
+    ) -> IndexScan {
+        IndexScan {
+            repeats: Repeats {
+                may_be: access.is_multikey,
+                purpose: Purpose::Read,
+                seen: None,
+                is_full: false,
+            },
+            walk: RangeWalk::new(ranges, is_reversed),
+            access,
+            is_of_whole_keys,
+            returned: 0,
+            keys_examined: 0,
+        }
+    }
+
+    /// Has the scan give a record under each of its keys: for a node above that knows records again.
+    pub fn repeating(mut self) -> IndexScan {
+        self.repeats.may_be = false;
+        self
+    }
+
+    /// The ranges to be walked through.
+    pub fn ranges(&self) -> &[KeyRange] {
+        self.walk.ranges()
+    }
+
+    /// Like `ranges`, but only how many they are.
+    pub fn ranges_len(&self) -> usize {
+        self.ranges().len()
+    }
+
+    fn next_records(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let (keys_examined, returned) = (&mut self.keys_examined, &mut self.returned);
+        if self.is_of_whole_keys {
+            // The fetch above gets the document, if there is one.
+            return self.walk.walk_keys(view, |record| {
+                *keys_examined += 1;
+                *returned += 1;
+                sink(&Row {
+                    record,
+                    document: None,
+                })
+            });
+        }
+        self.walk.walk(view, false, |cursor| {
+            *keys_examined += 1;
+            *returned += 1;
+            sink(&Row {
+                record: cursor.key(),
+                document: Some(stored(RawDocument::new(cursor.value()))?),
+            })
+        })
+    }
+
+    fn next_entries(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let mut indexes = view.snapshot.index_catalog()?.indexes.iter();
+        let index = indexes.find(|index| index.ident == self.access.ident);
+        let index = index.ok_or_else(|| {
+            let text = format!("index '{}' was dropped", self.access.name);
+            Error::QueryPlanKilled(text)
+        })?;
+        let IndexScan {
+            walk,
+            repeats,
+            returned,
+            keys_examined,
+            ..
+        } = self;
+        let mut give = |record: &[u8]| {
+            *keys_examined += 1;
+            match repeats.meet(record)? {
+                Met::New => {}
+                Met::Before => return Ok(Flow::Continue),
+                Met::TooMany => return Ok(Flow::Stop),
+            }
+            *returned += 1;
+            sink(&Row {
+                record,
+                document: None,
+            })
+        };
+        if self.is_of_whole_keys {
+            return walk.walk_keys(view, |key| match record_of_unique(view, index, key)? {
+                Some(record) => give(&record),
+                None => Ok(Flow::Continue),
+            });
+        }
+        walk.walk(view, false, |cursor: &dyn Cursor| {
+            let (key, value) = (cursor.key(), cursor.value());
+            let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+            give(&record)
+        })
+    }
+}
+
+/// The key of the record whose unique entry stands under `key`, if one does.
+fn record_of_unique(view: &View<'_>, index: &Index, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut record = None;
+    view.snapshot.get(key, &mut |value| {
+        record = Some(index_record_key(
+            index,
+            &view.snapshot.collection,
+            key,
+            value,
+        ));
+    })?;
+    Ok(record.transpose()?)
+}
+
+impl Repeats {
+    fn meet(&mut self, record: &[u8]) -> Result<Met> {
+        if !self.may_be {
+            return Ok(Met::New);
+        }
+        let seen = self.seen.get_or_insert_default();
+        let met = seen.meet(record, SEEN_BYTES_MAX)?;
+        if met != Met::TooMany {
+            return Ok(met);
+        }
+        match self.purpose {
+            Purpose::Read => Err(memory_exceeded("Index scan", SEEN_BYTES_MAX)),
+            // What is deleted in pieces is not met in a later one.
+            Purpose::Delete => {
+                seen.forget();
+                seen.meet(record, SEEN_BYTES_MAX)
+            }
+            Purpose::Move | Purpose::ChangeInPlace => {
+                self.is_full = true;
+                Ok(Met::TooMany)
+            }
+        }
+    }
+}
+
+impl PlanNode for IndexScan {
+    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let _scope = phase(Phase::EngineScan);
+        if let (Purpose::Delete, Some(seen)) = (self.repeats.purpose, &mut self.repeats.seen) {
+            seen.forget();
+        }
+        let before = self.keys_examined;
+        let outcome = match self.access.is_of_records {
+            true => self.next_records(view, sink),
+            false => self.next_entries(view, sink),
+        };
+        let examined = self.keys_examined - before;
+        view.operation.keys_examined.fetch_add(examined, Relaxed);
+        outcome
+    }
+
+    fn mark(&mut self) {
+        self.walk.mark();
+        if let Some(seen) = &mut self.repeats.seen {
+            seen.mark();
+        }
+    }
+
+    fn rewind(&mut self) {
+        self.walk.rewind();
+        if let Some(seen) = &mut self.repeats.seen {
+            seen.rewind();
+        }
+    }
+
+    fn input(&self) -> Option<&dyn PlanNode> {
+        None
+    }
+
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
+        None
+    }
+
+    fn name(&self) -> &'static str {
+        "IXSCAN"
+    }
+
+    fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+        let access = &self.access;
+        shown.returned(self.returned(), out);
+        out.append("keyPattern", access.pattern.as_raw());
+        out.append("indexName", access.name.as_str());
+        out.append("isMultiKey", access.is_multikey);
+        out.append("isUnique", access.is_unique);
+        out.append("isSparse", access.is_sparse);
+        out.append("isPartial", false);
+        out.append("indexVersion", 2);
+        out.append("direction", self.walk.direction());
+        let mut bounds = out.document("indexBounds");
+        for (path, intervals) in &access.bounds {
+            let mut shown = bounds.array(path.as_str());
+            for interval in intervals {
+                shown.push(interval.as_str());
+            }
+            shown.finish();
+        }
+        bounds.finish();
+        if shown.counts {
+            out.append("keysExamined", number(self.keys_examined));
+        }
+    }
+
+    fn leaves<'l>(&'l self, visit: &mut dyn FnMut(Leaf<'l>)) {
+        visit(Leaf::Index(&self.access));
+    }
+
+    fn set_purpose(&mut self, purpose: Purpose) {
+        self.repeats.purpose = purpose;
+        // The keys of records never move.
+        self.repeats.may_be |= purpose == Purpose::Move && !self.access.is_of_records;
+    }
+
+    fn take_full(&mut self) -> Option<Box<SeenRecords>> {
+        self.repeats
+            .is_full
+            .then(|| self.repeats.seen.take())
+            .flatten()
+    }
+}

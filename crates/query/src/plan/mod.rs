@@ -1,0 +1,59 @@
+//! Plans: trees of nodes that run and explain themselves.
+//!
+//! The planner makes a tree, the executor runs it, and explain prints it, before a run or behind one. A node hands its rows
+//! to a sink, one after the other, until the sink stops it (`PlanNode::next`): documents are looked at where the engine
+//! has them, and no node copies one to hand it on. Between two calls a node holds its position and nothing of the
+//! engine's, so that a cursor that waits for its client costs the engine nothing. Whoever reads ahead marks the tree
+//! before each chunk (`PlanNode::mark`), and can have it go back there (`PlanNode::rewind`).
+//!
+//! The leaves are COLLSCAN, IDHACK, IXSCAN and EOF. IXSCAN gives record keys, above which FETCH gets the documents and
+//! asks the filter. OR reads its inputs one after the other and gives each record once. SORT, SKIP, LIMIT and
+//! PROJECTION stand above these, in the order in which they are named from below. COUNT counts, and UPDATE and DELETE stand
+//! above the plan of a write that is explained.
+//!
+//! Keeps true: each document once, even where an index holds it under several keys. What was written behind the
+//! position between two calls may or may not be met. A node's counts are of its own rows, and those of the leaves and of FETCH
+//! are added to the operation's as well.
+
+mod collection_scan;
+mod count;
+mod eof;
+mod explain;
+mod fetch;
+mod id_hack;
+mod index_access;
+mod index_scan;
+mod limit;
+mod node;
+mod or;
+mod parsed;
+mod projection;
+mod range_walk;
+mod record_store_count;
+mod seen_records;
+mod shown;
+mod skip;
+mod sort;
+mod subplan;
+mod write;
+
+pub(crate) use collection_scan::CollectionScan;
+pub(crate) use count::Count;
+pub(crate) use eof::Eof;
+pub(crate) use explain::explain_node;
+pub(crate) use fetch::Fetch;
+pub(crate) use id_hack::IdHack;
+pub(crate) use index_access::IndexAccess;
+pub(crate) use index_scan::IndexScan;
+pub(crate) use limit::Limit;
+pub(crate) use node::{Flow, Leaf, Node, PlanNode, Purpose, Row, View, run};
+pub(crate) use or::Or;
+pub(crate) use parsed::Parsed;
+pub(crate) use projection::ProjectionNode;
+pub(crate) use record_store_count::RecordStoreCount;
+pub(crate) use seen_records::SeenRecords;
+pub(crate) use shown::{Shown, number};
+pub(crate) use skip::Skip;
+pub(crate) use sort::{Kept, Sort};
+pub(crate) use subplan::Subplan;
+pub(crate) use write::Write;

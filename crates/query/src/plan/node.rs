@@ -1,0 +1,171 @@
+//! The seam between the nodes of a plan: what a node does, and what is handed from one to the next.
+
+use quarry_bson::{Document, DocumentBuilder, RawDocument};
+use quarry_database::{CollectionSnapshot, Operation, PlanSummary};
+
+use super::index_access::IndexAccess;
+use super::parsed::Parsed;
+use super::seen_records::SeenRecords;
+use super::shown::Shown;
+use crate::error::Result;
+
+/// A tree of nodes, by its root.
+pub type Node = Box<dyn PlanNode>;
+
+/// The collection, the operation and the query that a tree is run for. A view lives for one call: a cursor has another snapshot for each of its batches.
+pub struct View<'v> {
+    /// The collection in a snapshot.
+    pub snapshot: &'v CollectionSnapshot,
+    /// The operation, which may end the run and counts what was examined.
+    pub operation: &'v Operation,
+    /// The filter, the order and the projection that nodes ask for.
+    pub parsed: &'v Parsed,
+    /// The rows are only counted: nobody looks at their documents.
+    pub is_replay: bool,
+}
+
+/// A record on its way through a tree.
+pub struct Row<'r> {
+    /// The record's key with its prefix; empty behind a node that keeps documents alone.
+    pub record: &'r [u8],
+    /// None before the document was fetched.
+    pub document: Option<RawDocument<'r>>,
+}
+
+/// Whether a run goes on behind a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// The next row is wanted.
+    Continue,
+    /// The row was taken, and the run ends.
+    Stop,
+}
+
+/// Takes the rows of a node.
+pub type Sink<'s> = dyn FnMut(&Row<'_>) -> Result<Flow> + 's;
+
+/// The fate of the records between two runs of a tree, which says which of them its leaves have to know again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Nothing. An index with arrays holds a record under several keys.
+    Read,
+    /// They go away. A record is not met in a later run; within one run it may be met again.
+    Delete,
+    /// They are changed, and may move along the index.
+    Move,
+    /// They are changed, and stay where they are in the index.
+    ChangeInPlace,
+}
+
+/// A leaf as those see it who ask what a tree reads.
+#[derive(Clone, Copy)]
+pub enum Leaf<'l> {
+    /// Nothing.
+    Nothing,
+    /// The whole collection.
+    Collection,
+    /// One record by its `_id`.
+    Id,
+    /// Keys of an index, or of the records by `_id`.
+    Index(&'l IndexAccess),
+}
+
+/// A node of a plan.
+pub trait PlanNode: Send {
+    /// Hands rows to `sink` until it stops the run or there are no more; says whether there may be more. The next call goes
+    /// on behind the last row.
+    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool>;
+
+    /// Remembers where the node stands, for `rewind`.
+    fn mark(&mut self);
+
+    /// Goes back to where the node was marked. In the same snapshot it then gives the rows again that it gave since.
+    fn rewind(&mut self);
+
+    /// The node directly below, if there is exactly one.
+    fn input(&self) -> Option<&dyn PlanNode>;
+
+    /// Like `input`, for whoever changes it.
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode>;
+
+    /// The node's name as explain prints it.
+    fn name(&self) -> &'static str;
+
+    /// The rows that the node has given.
+    fn returned(&self) -> u64;
+
+    /// Appends the fields that explain prints of this node between its name and its inputs.
+    fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>);
+
+    /// The nodes below, where there may be several.
+    fn inputs(&self) -> &[Node] {
+        &[]
+    }
+
+    /// Shows the leaves from the first to the last.
+    fn leaves<'l>(&'l self, visit: &mut dyn FnMut(Leaf<'l>)) {
+        if let Some(input) = self.input() {
+            input.leaves(visit);
+        }
+        for input in self.inputs() {
+            input.leaves(visit);
+        }
+    }
+
+    /// Says what is done with the records between two runs.
+    fn set_purpose(&mut self, purpose: Purpose) {
+        if let Some(input) = self.input_mut() {
+            input.set_purpose(purpose);
+        }
+    }
+
+    /// The records that were met, once the node has stopped because it can remember no more of them, which it does only
+    /// for who changes them: the others have to be found in the whole collection.
+    fn take_full(&mut self) -> Option<Box<SeenRecords>> {
+        self.input_mut()?.take_full()
+    }
+
+    /// Whether the node holds rows that it cannot read again alone, so that it cannot go back.
+    fn holds_rows(&self) -> bool {
+        self.input().is_some_and(PlanNode::holds_rows)
+    }
+
+    /// Has the node look again behind its last row: for collections that grow at their end.
+    fn resume(&mut self) {
+        if let Some(input) = self.input_mut() {
+            input.resume();
+        }
+    }
+
+    /// Whether the node gives no more rows, not even those that come later.
+    fn is_over(&self) -> bool {
+        self.input().is_some_and(PlanNode::is_over)
+    }
+}
+
+/// Runs a tree: its access is told to the operation, which the log and `$currentOp` show.
+pub fn run(node: &mut dyn PlanNode, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    view.operation.plan.get_or_init(|| summary(node));
+    node.next(view, sink)
+}
+
+/// The access of a tree in the words of log lines.
+pub fn summary(node: &dyn PlanNode) -> PlanSummary {
+    let mut patterns: Vec<&Document> = Vec::new();
+    let mut other = None;
+    node.leaves(&mut |leaf| match leaf {
+        Leaf::Nothing => other = Some(PlanSummary::Nothing),
+        Leaf::Collection => other = Some(PlanSummary::CollectionScan),
+        Leaf::Id => other = Some(PlanSummary::IdHack),
+        Leaf::Index(access) => {
+            if !patterns.contains(&&access.pattern) {
+                patterns.push(&access.pattern);
+            }
+        }
+    });
+    match (other, patterns.as_slice()) {
+        (_, [only]) => PlanSummary::IndexScan((*only).clone()),
+        (Some(other), _) => other,
+        (None, several) => PlanSummary::IndexScans(several.iter().map(|p| (*p).clone()).collect()),
+    }
+}

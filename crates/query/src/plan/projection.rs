@@ -1,0 +1,82 @@
+//! PROJECTION: makes of each document what is asked for.
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+
+use super::node::{Node, PlanNode, Row, Sink, View};
+use super::shown::Shown;
+use crate::error::Result;
+use crate::exec::stored;
+
+/// Projects each document.
+pub struct ProjectionNode {
+    input: Node,
+    projected: Vec<u8>,
+    returned: u64,
+}
+
+impl ProjectionNode {
+    /// Projects what `input` gives.
+    pub fn new(input: Node) -> ProjectionNode {
+        ProjectionNode {
+            input,
+            projected: Vec::new(),
+            returned: 0,
+        }
+    }
+}
+
+impl PlanNode for ProjectionNode {
+    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let ProjectionNode {
+            input,
+            projected,
+            returned,
+        } = self;
+        let outcome = input.next(view, &mut |row| {
+            *returned += 1;
+            let (Some(document), false) = (row.document, view.is_replay) else {
+                return sink(row);
+            };
+            projected.clear();
+            view.parsed.project(document, projected)?;
+            sink(&Row {
+                record: row.record,
+                document: Some(stored(RawDocument::new(projected))?),
+            })
+        });
+        // There may be many cursors that wait.
+        self.projected = Vec::new();
+        outcome
+    }
+
+    fn mark(&mut self) {
+        self.input.mark();
+    }
+
+    fn rewind(&mut self) {
+        self.input.rewind();
+    }
+
+    fn input(&self) -> Option<&dyn PlanNode> {
+        Some(&*self.input)
+    }
+
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
+        Some(&mut *self.input)
+    }
+
+    fn name(&self) -> &'static str {
+        "PROJECTION_DEFAULT"
+    }
+
+    fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+        if let Some(projection) = shown.projection {
+            out.append("transformBy", projection);
+        }
+        shown.returned(self.returned(), out);
+    }
+}

@@ -1,0 +1,216 @@
+//! A walk through ranges of keys that goes on where it stopped, with one cursor for all of them.
+//!
+//! Keeps true: a key that was handed over is not handed over again, whatever was written meanwhile; no cursor is open
+//! between two calls.
+
+use quarry_database::{Cursor, KeyRange};
+
+use super::node::{Flow, View};
+use crate::error::Result;
+use crate::error_code::ErrorCode;
+use crate::exec::stored;
+
+/// Ranges in key order, and the place of the walk in them.
+pub struct RangeWalk {
+    ranges: Vec<KeyRange>,
+    is_reversed: bool,
+    at: Place,
+    marked: Place,
+    /// Goes on at the end of a collection that grows.
+    follows: bool,
+}
+
+/// Where a walk stands.
+#[derive(Clone, Default)]
+struct Place {
+    /// Counts from the first range to be walked through.
+    range: usize,
+    /// Where in the range it stands; None at its beginning.
+    last_key: Option<Vec<u8>>,
+    is_done: bool,
+}
+
+impl RangeWalk {
+    /// A walk through ranges that ascend and share no key.
+    pub fn new(ranges: Vec<KeyRange>, is_reversed: bool) -> RangeWalk {
+        debug_assert!(
+            ranges.is_sorted_by(|a, b| !a.end.is_empty() && a.end <= b.start),
+            "ranges ascend and share no key"
+        );
+        RangeWalk {
+            ranges,
+            is_reversed,
+            at: Place::default(),
+            marked: Place::default(),
+            follows: false,
+        }
+    }
+
+    /// Has the walk know its place at the end, too, from which `resume` goes on.
+    pub fn follow(&mut self) {
+        self.follows = true;
+    }
+
+    pub fn ranges(&self) -> &[KeyRange] {
+        &self.ranges
+    }
+
+    /// How explain names the direction.
+    pub fn direction(&self) -> &'static str {
+        match self.is_reversed {
+            true => "backward",
+            false => "forward",
+        }
+    }
+
+    /// Whether it has come to its end without meeting a key.
+    pub fn was_empty(&self) -> bool {
+        self.at.is_done && self.at.last_key.is_none()
+    }
+
+    pub fn mark(&mut self) {
+        self.marked.clone_from(&self.at);
+    }
+
+    pub fn rewind(&mut self) {
+        self.at = std::mem::take(&mut self.marked);
+    }
+
+    /// Looks again behind the last key.
+    pub fn resume(&mut self) {
+        self.at.is_done = false;
+        self.at.range = self.at.range.min(self.ranges.len().saturating_sub(1));
+    }
+
+    /// Hands over the cursor on each key until `each` stops it or there are no more; says whether there may be more.
+    /// `keeps_place` has it fail where the key that it stopped at has gone.
+    pub fn walk(
+        &mut self,
+        view: &View<'_>,
+        keeps_place: bool,
+        mut each: impl FnMut(&dyn Cursor) -> Result<Flow>,
+    ) -> Result<bool> {
+        let Some(all) = self.outer_range() else {
+            self.at.is_done = true;
+            return Ok(false);
+        };
+        // One cursor for all ranges: making one costs more than moving it.
+        let mut cursor = view.snapshot.cursor(all)?;
+        let mut steps = 0;
+        while !self.at.is_done {
+            view.operation.step(&mut steps)?;
+            let Some(range) = self.current_range() else {
+                self.at.is_done = true;
+                break;
+            };
+            self.enter(&mut *cursor, range, keeps_place)?;
+            while cursor.valid() && self.is_inside(cursor.key()) {
+                view.operation.step(&mut steps)?;
+                let flow = each(&*cursor)?;
+                if flow == Flow::Stop {
+                    self.remember(cursor.key());
+                    return Ok(true);
+                }
+                if self.follows {
+                    self.remember(cursor.key());
+                }
+                match self.is_reversed {
+                    true => stored(cursor.prev())?,
+                    false => stored(cursor.next())?,
+                }
+            }
+            // A walk that follows keeps its place in the last range.
+            if !self.follows || self.at.range + 1 < self.ranges.len() {
+                self.at.last_key = None;
+            }
+            self.at.range += 1;
+        }
+        Ok(false)
+    }
+
+    /// Hands over the one key that each range begins with, without a cursor.
+    pub fn walk_keys(
+        &mut self,
+        view: &View<'_>,
+        mut each: impl FnMut(&[u8]) -> Result<Flow>,
+    ) -> Result<bool> {
+        let mut steps = 0;
+        loop {
+            view.operation.step(&mut steps)?;
+            let Some(range) = self.current_range() else {
+                break;
+            };
+            let flow = each(&range.start)?;
+            self.at.range += 1;
+            if flow == Flow::Stop {
+                return Ok(true);
+            }
+        }
+        self.at.is_done = true;
+        Ok(false)
+    }
+
+    /// From the first range to the last.
+    fn outer_range(&self) -> Option<KeyRange> {
+        let (first, last) = (self.ranges.first()?, self.ranges.last()?);
+        Some(KeyRange::new(first.start.clone(), last.end.clone()))
+    }
+
+    fn current_range(&self) -> Option<&KeyRange> {
+        if self.is_reversed {
+            let left = self.ranges.len().checked_sub(self.at.range + 1)?;
+            Some(&self.ranges[left])
+        } else {
+            self.ranges.get(self.at.range)
+        }
+    }
+
+    /// Whether the key belongs to the current range; the cursor comes from the side that the walk begins at.
+    fn is_inside(&self, key: &[u8]) -> bool {
+        self.current_range()
+            .is_some_and(|range| match self.is_reversed {
+                true => key >= range.start.as_slice(),
+                false => range.end.is_empty() || key < range.end.as_slice(),
+            })
+    }
+
+    fn remember(&mut self, key: &[u8]) {
+        let last = self.at.last_key.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
+    /// Goes to the first key of the range that was not handed over.
+    fn enter(&self, cursor: &mut dyn Cursor, range: &KeyRange, keeps_place: bool) -> Result<()> {
+        match (&self.at.last_key, self.is_reversed) {
+            (None, false) => stored(cursor.seek(&range.start))?,
+            (None, true) if range.end.is_empty() => stored(cursor.last())?,
+            (None, true) => stored(cursor.seek_before(&range.end))?,
+            (Some(last), is_reversed) => {
+                if keeps_place {
+                    check_place(cursor, last)?;
+                }
+                if is_reversed {
+                    stored(cursor.seek_before(last))?;
+                } else {
+                    stored(cursor.seek(last))?;
+                    if cursor.valid() && cursor.key() == last.as_slice() {
+                        stored(cursor.next())?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails where the last key has gone. The oldest documents of a capped collection make room for new ones, and a reader that was
+/// overtaken has to hear of it: what came behind its last key may be gone as well.
+fn check_place(cursor: &mut dyn Cursor, last: &[u8]) -> Result<()> {
+    stored(cursor.seek(last))?;
+    if cursor.valid() && cursor.key() == last {
+        return Ok(());
+    }
+    let text = "CollectionScan died due to position in capped collection being deleted";
+    Err(crate::Error::new(ErrorCode::CAPPED_POSITION_LOST, text))
+}

@@ -1,0 +1,133 @@
+//! SORT: all rows of its input, held in memory and given in an order.
+
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_timing::{Phase, phase};
+
+use super::node::{Flow, Node, PlanNode, Row, Sink, View};
+use super::shown::{Shown, number};
+use crate::error::Result;
+use crate::exec::stored;
+use crate::sorter::{Sorted, Sorter};
+use crate::stage_memory::MEMORY_BYTES_MAX;
+
+/// The part of a row that is held while it waits for its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The document, for who reads it.
+    Document,
+    /// The record's key, for who changes the record.
+    Record,
+}
+
+/// A sort in memory by the order that is asked for.
+pub struct Sort {
+    input: Node,
+    kept: Kept,
+    /// The first so many rows are wanted.
+    limit: Option<u64>,
+    sorted: Option<Sorted>,
+    returned: u64,
+}
+
+impl Sort {
+    /// Sorts what `input` gives.
+    pub fn new(input: Node, kept: Kept, limit: Option<u64>) -> Sort {
+        Sort {
+            input,
+            kept,
+            limit,
+            sorted: None,
+            returned: 0,
+        }
+    }
+
+    fn sort(&mut self, view: &View<'_>) -> Result<Sorted> {
+        let mut sorter = Sorter::new(self.limit);
+        let mut key = Vec::new();
+        let kept = self.kept;
+        self.input.next(view, &mut |row| {
+            let _scope = phase(Phase::Sort);
+            let document = row.document.unwrap_or(RawDocument::EMPTY);
+            key.clear();
+            if let Some(sort) = &view.parsed.sort {
+                sort.key(document, &mut key)?;
+            }
+            let payload = match kept {
+                Kept::Document => document.as_bytes(),
+                Kept::Record => row.record,
+            };
+            sorter.push(&key, payload)?;
+            Ok(Flow::Continue)
+        })?;
+        let _scope = phase(Phase::Sort);
+        sorter.finish()
+    }
+}
+
+impl PlanNode for Sort {
+    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        if self.sorted.is_none() {
+            self.sorted = Some(self.sort(view)?);
+        }
+        let Some(sorted) = &mut self.sorted else {
+            return Ok(false);
+        };
+        while let Some(held) = sorted.next()? {
+            let row = match self.kept {
+                Kept::Document => Row {
+                    record: &[],
+                    document: Some(stored(RawDocument::new(held.payload()))?),
+                },
+                Kept::Record => Row {
+                    record: held.payload(),
+                    document: None,
+                },
+            };
+            self.returned += 1;
+            if sink(&row)? == Flow::Stop {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn mark(&mut self) {
+        debug_assert!(self.sorted.is_none() || self.holds_rows());
+    }
+
+    /// Rows that were given are gone: who holds a tree with sorted rows keeps what it was given.
+    fn rewind(&mut self) {
+        debug_assert!(self.sorted.is_none(), "sorted rows cannot be given again");
+    }
+
+    fn input(&self) -> Option<&dyn PlanNode> {
+        Some(&*self.input)
+    }
+
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
+        Some(&mut *self.input)
+    }
+
+    fn name(&self) -> &'static str {
+        "SORT"
+    }
+
+    fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+        if let Some(sort) = shown.sort {
+            out.append("sortPattern", sort);
+        }
+        out.append("memLimit", MEMORY_BYTES_MAX as i64);
+        if let Some(limit) = self.limit {
+            out.append("limitAmount", number(limit));
+        }
+        shown.returned(self.returned(), out);
+    }
+
+    fn holds_rows(&self) -> bool {
+        self.sorted.is_some()
+    }
+}

@@ -1,0 +1,36 @@
+//! The nodes that stand above the access of a plan: what is done with the documents that it finds.
+
+use super::choose::Wanted;
+use crate::plan::{Limit, Node, ProjectionNode, Skip, Sort, Subplan};
+
+/// A way to the documents that match.
+pub struct Solution {
+    /// The access.
+    pub node: Node,
+    /// Documents come out of it in the order that is asked for.
+    pub is_sorted: bool,
+    /// The filter is an `$or` and nothing else, whose branches were planned one by one.
+    pub is_of_branches: bool,
+}
+
+/// Puts the nodes above the access that the rest of the request asks for: sort, skip, limit, projection.
+pub fn above(solution: Solution, wanted: Wanted<'_>) -> Node {
+    let mut node = solution.node;
+    if !solution.is_sorted {
+        let limit = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
+        node = Box::new(Sort::new(node, wanted.kept, limit));
+    }
+    if wanted.skip > 0 {
+        node = Box::new(Skip::new(node, wanted.skip));
+    }
+    if let Some(limit) = wanted.limit.filter(|_| !wanted.stops_itself) {
+        node = Box::new(Limit::new(node, limit));
+    }
+    if wanted.projects {
+        node = Box::new(ProjectionNode::new(node));
+    }
+    if solution.is_of_branches {
+        node = Box::new(Subplan::new(node));
+    }
+    node
+}
