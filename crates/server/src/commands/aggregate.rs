@@ -12,7 +12,7 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::{oplog, writes};
+use crate::commands::{change_stream, oplog, writes};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -56,6 +56,11 @@ pub static COMMAND: Command = Command {
                 When::FirstStage("$collStats"),
             ),
             need_when(Action::Inprog, On::Cluster, When::FirstStage("$currentOp")),
+            need_when(
+                Action::ChangeStream,
+                On::Collection,
+                When::FirstStage(change_stream::STAGE),
+            ),
             need(Action::Find, On::CollectionsOfStages),
             need_when(
                 Action::BypassDocumentValidation,
@@ -75,6 +80,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         return Err(CommandError::failed_to_parse(
             "The 'cursor' option is required, except for aggregate with the explain argument",
         ));
+    }
+    if let Some(specification) = change_stream::specification(invocation.body) {
+        let namespace = namespace(invocation, invocation.body)?;
+        return change_stream::open(invocation, specification, namespace, reply);
     }
     let batch = FirstBatch::parse(invocation)?;
     let shared: &Invocation<'_> = invocation;

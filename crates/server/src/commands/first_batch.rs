@@ -72,6 +72,7 @@ pub fn answer(
     let mut list = shown.array("firstBatch");
     let end = cursor.fill(invocation.operation, &mut list, batch.documents_max)?;
     list.finish();
+    cursor.append_resume_token(&mut shown);
     cursor.batches = 1;
     invocation.returned = cursor.returned;
     server.counters.add(

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use quarry_bson::{DocumentBuilder, RawValue};
-use quarry_database::CommitWatch;
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
+use crate::commands::change_stream;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fail_points;
@@ -67,7 +67,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         invocation.generic.session,
         invocation.operation,
     )?;
-    fail_points::meet(fail_points::FAIL_GET_MORE, invocation)?;
+    let met = fail_points::meet(fail_points::FAIL_GET_MORE, invocation);
+    met.map_err(|error| match cursor.changes() {
+        Some(_) => change_stream::label_resumable(error),
+        None => error,
+    })?;
     if invocation.generic.max_time.is_some() && !cursor.is_await_data {
         cursor.put_back();
         return Err(CommandError::bad_value(
@@ -78,7 +82,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     invocation.generic.read_concern = cursor.read_concern;
     let started = Instant::now();
     // A cursor whose batch fails is dropped, which ends it.
-    let end = next_batch(invocation, &mut cursor, &namespace, batch_size, reply)?;
+    let end = next_batch(invocation, &mut cursor, &namespace, batch_size, reply);
+    let end = end.map_err(|error| match cursor.changes() {
+        Some(_) => change_stream::label_resumable(error),
+        None => error,
+    })?;
     let stays = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
     if !stays {
         return Ok(());
@@ -118,14 +126,20 @@ fn next_batch(
         let end = cursor.fill(invocation.operation, &mut batch, batch_size)?;
         cursor.save(invocation.operation)?;
         let is_waiting = end == BatchEnd::Exhausted && batch.is_empty() && !cursor.is_dead();
-        let (Some(watch), Some(until)) = (&mut watch, await_until.filter(|_| is_waiting)) else {
+        let Some(until) = await_until.filter(|_| is_waiting) else {
             break end;
         };
-        if !await_commit(invocation, watch, until)? {
+        let has_come = match (cursor.changes(), &mut watch) {
+            (Some(stream), _) => wait(invocation, until, &mut |until| stream.wait_until(until))?,
+            (None, Some(watch)) => wait(invocation, until, &mut |until| watch.wait_until(until))?,
+            (None, None) => false,
+        };
+        if !has_come {
             break end;
         }
     };
     batch.finish();
+    cursor.append_resume_token(&mut shown);
     let is_open = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
     shown.append("id", if is_open { cursor.id } else { 0 });
     shown.append("ns", namespace);
@@ -140,11 +154,12 @@ fn next_batch(
     Ok(end)
 }
 
-/// Waits for a commit to the cursor's collection; false when the time is up or the server stops.
-fn await_commit(
+/// Waits for a commit that the cursor may want; false when the time is up or the server stops. `wait_until` waits for the commit
+/// alone.
+fn wait(
     invocation: &Invocation<'_>,
-    watch: &mut CommitWatch<'_>,
     until: Instant,
+    wait_until: &mut dyn FnMut(Instant) -> bool,
 ) -> Result<bool> {
     // The client's wish, not the server's work.
     let _pause = quarry_timing::pause();
@@ -154,7 +169,7 @@ fn await_commit(
         if now >= until || invocation.server.shutdown.is_requested() {
             return Ok(false);
         }
-        if watch.wait_until(until.min(now + INTERRUPT_TICK)) {
+        if wait_until(until.min(now + INTERRUPT_TICK)) {
             return Ok(true);
         }
     }

@@ -8,6 +8,7 @@ use crate::dispatch::command::Command;
 
 mod aggregate;
 mod build_info;
+mod change_stream;
 mod coll_mod;
 mod coll_stats;
 mod configure_fail_point;

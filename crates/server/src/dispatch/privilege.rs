@@ -16,6 +16,7 @@ use quarry_wire::DocumentSequence;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     BypassDocumentValidation,
+    ChangeStream,
     CollMod,
     CollStats,
     CreateCollection,
@@ -274,6 +275,7 @@ impl Action {
     pub fn name(self) -> &'static str {
         match self {
             Action::BypassDocumentValidation => "bypassDocumentValidation",
+            Action::ChangeStream => "changeStream",
             Action::CollMod => "collMod",
             Action::CollStats => "collStats",
             Action::CreateCollection => "createCollection",

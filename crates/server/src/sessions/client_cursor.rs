@@ -10,6 +10,7 @@ use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument
 use quarry_database::{Ident, Operation, PlanSummary, Scope};
 use quarry_query::exec::Executor;
 
+use crate::change_streams::change_stream::ChangeStream;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::sessions::session::SessionId;
@@ -27,6 +28,8 @@ pub enum Source {
     Documents(VecDeque<Document>),
     /// Made as they are asked for, such as the list of collections.
     Stream(Box<dyn DocumentStream>),
+    /// Made of changes, for as long as somebody asks.
+    Changes(Box<ChangeStream>),
 }
 
 /// Documents that a command makes a piece at a time.
@@ -205,9 +208,25 @@ impl ClientCursor {
         }
     }
 
+    /// The stream of changes that it is over, if it is over one.
+    pub fn changes(&mut self) -> Option<&mut ChangeStream> {
+        match &mut self.source {
+            Source::Changes(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Appends the place that a stream of changes can be resumed at, behind the batch.
+    pub fn append_resume_token(&self, reply: &mut DocumentBuilder<'_>) {
+        if let Source::Changes(stream) = &self.source {
+            stream.resume_token().append("postBatchResumeToken", reply);
+        }
+    }
+
     /// A tailable cursor that can have no more documents.
     pub fn is_dead(&self) -> bool {
         match &self.source {
+            Source::Changes(stream) => stream.is_dead(),
             Source::Executor(executor) => executor.is_dead(),
             _ => true,
         }
@@ -218,6 +237,10 @@ impl ClientCursor {
     fn put_back(&mut self, document: &[u8]) {
         let is_read_again = match &mut self.source {
             Source::Executor(executor) => executor.put_back(document.len()),
+            Source::Changes(stream) => {
+                stream.put_back(document);
+                true
+            }
             _ => false,
         };
         if !is_read_again {
@@ -233,6 +256,7 @@ impl ClientCursor {
         match &mut self.source {
             Source::Executor(executor) => Ok(executor.next(operation, out)?),
             Source::Stream(stream) => stream.next(operation, out),
+            Source::Changes(stream) => stream.next(operation, out),
             Source::Documents(documents) => match documents.pop_front() {
                 Some(document) => {
                     out.extend_from_slice(document.as_bytes());

@@ -1,0 +1,329 @@
+//! An open change stream: reads events, passes them through the stages behind `$changeStream`, and keeps the place that a
+//! client can resume at.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use quarry_bson::{DateTime, Document, RawDocument};
+use quarry_database::{
+    ChangeBody, ChangeEvent, ChangeReader, ChangeScope, ChangesFrom, ChangesRead, Database,
+    DefinitionKind, Namespace, Operation, Scope,
+};
+use quarry_query::ErrorCode;
+use quarry_query::exec::{self, FindRequest};
+use quarry_query::pipeline::{Execution, NoCollections, Run, Source};
+
+use crate::change_streams::event_document::{event_document, invalidate_document, is_expanded};
+use crate::change_streams::options::{From, Options};
+use crate::change_streams::resume_token::{ResumeToken, TokenKind};
+use crate::dispatch::error::{CommandError, Result};
+
+/// Events made at once, before they are handed out.
+const READY_EVENTS_MAX: usize = 256;
+/// The bytes of events made at once; one event may have more.
+const READY_BYTES_MAX: usize = 1 << 20;
+/// The bytes that an event may have beyond those of a document: its token, names and times.
+const EVENT_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX + (16 << 10);
+
+/// A stream of changes.
+pub struct ChangeStream {
+    database: &'static Database,
+    scope: ChangeScope,
+    options: Options,
+    reader: ChangeReader,
+    stages: Execution,
+    /// Events that are made and not handed out yet.
+    ready: VecDeque<Ready>,
+    /// The places behind the last event that was handed out, and behind the one before it.
+    last: ResumeToken,
+    before_last: ResumeToken,
+    /// Nothing follows what is ready: the collection or the database has gone.
+    has_ended: bool,
+}
+
+/// An event, with the place behind it; none of an event that a stage has kept back.
+struct Ready {
+    token: ResumeToken,
+    document: Vec<u8>,
+}
+
+impl ChangeStream {
+    /// Opens a stream; `stages` are those behind `$changeStream`.
+    ///
+    /// # Errors
+    /// ChangeStreamHistoryLost where the journal does not have what comes behind the place to begin at.
+    pub fn open(
+        database: &'static Database,
+        scope: ChangeScope,
+        options: Options,
+        stages: Execution,
+    ) -> Result<ChangeStream> {
+        let from = match options.from {
+            From::Now => ChangesFrom::Now,
+            From::Time(time) => ChangesFrom::Time(time.to_u64()),
+            From::Behind(token) => ChangesFrom::Behind(token.point),
+        };
+        let mut reader = database.read_changes(scope.clone(), from)?;
+        let last = ResumeToken::at(reader.point());
+        let mut stream = ChangeStream {
+            database,
+            scope,
+            options,
+            reader,
+            stages,
+            ready: VecDeque::new(),
+            last,
+            before_last: last,
+            has_ended: false,
+        };
+        if let From::Behind(token) = stream.options.from
+            && token.kind == TokenKind::BeforeInvalidate
+        {
+            stream.end(token, DateTime::now().0)?;
+        }
+        Ok(stream)
+    }
+
+    /// Appends the next event; false when there is none for now.
+    pub fn next(&mut self, operation: &Arc<Operation>, out: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                out.extend_from_slice(&ready.document);
+                self.before_last = std::mem::replace(&mut self.last, ready.token);
+                return Ok(true);
+            }
+            if self.has_ended {
+                return Ok(false);
+            }
+            operation.check()?;
+            let read = self.read(operation)?;
+            if self.ready.is_empty() && read == ChangesRead::All {
+                self.last = ResumeToken::at(self.reader.point());
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Takes back the event that `next` has handed out last: there is no room for it.
+    pub fn put_back(&mut self, document: &[u8]) {
+        let token = std::mem::replace(&mut self.last, self.before_last);
+        let document = document.to_vec();
+        self.ready.push_front(Ready { token, document });
+    }
+
+    /// The place to resume at that a reply carries: nothing up to it is left to be handed out.
+    pub fn resume_token(&self) -> ResumeToken {
+        self.last
+    }
+
+    /// Whether nothing follows any more.
+    pub fn is_dead(&self) -> bool {
+        self.has_ended && self.ready.is_empty()
+    }
+
+    /// Waits until there may be a change; false when `until` comes first.
+    pub fn wait_until(&mut self, until: Instant) -> bool {
+        self.reader.wait_until(until)
+    }
+
+    /// Makes the next events ready, as far as there are any.
+    fn read(&mut self, operation: &Arc<Operation>) -> Result<ChangesRead> {
+        let mut made = Made {
+            database: self.database,
+            scope: &self.scope,
+            options: &self.options,
+            stages: &mut self.stages,
+            operation,
+            ready: &mut self.ready,
+            bytes: 0,
+            failed: None,
+            ended: None,
+        };
+        let read = self.reader.read(&mut |event| Ok(made.take(event)))?;
+        let (failed, ended) = (made.failed.take(), made.ended.take());
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if let Some((token, wall_ms)) = ended {
+            self.end(token, wall_ms)?;
+        }
+        Ok(read)
+    }
+
+    /// Lets the invalidate follow that ends the stream, behind the event of that token.
+    fn end(&mut self, token: ResumeToken, wall_ms: i64) -> Result<()> {
+        let token = ResumeToken {
+            kind: TokenKind::Invalidate,
+            ..token
+        };
+        let event = invalidate_document(token, wall_ms);
+        if let Some(document) = pass(&mut self.stages, &event)? {
+            self.ready.push_back(Ready { token, document });
+        }
+        self.has_ended = true;
+        Ok(())
+    }
+}
+
+/// Events that are being made from what the reader hands over.
+struct Made<'m> {
+    database: &'static Database,
+    scope: &'m ChangeScope,
+    options: &'m Options,
+    stages: &'m mut Execution,
+    operation: &'m Arc<Operation>,
+    ready: &'m mut VecDeque<Ready>,
+    bytes: usize,
+    /// The error that no later event is made for.
+    failed: Option<CommandError>,
+    /// The event that ended the stream, and its time.
+    ended: Option<(ResumeToken, i64)>,
+}
+
+impl Made<'_> {
+    fn take(&mut self, event: &ChangeEvent<'_>) -> ControlFlow<()> {
+        if is_expanded(event) && !self.options.shows_expanded_events {
+            return ControlFlow::Continue(());
+        }
+        let is_end = is_end(self.scope, event);
+        let kind = match is_end {
+            true => TokenKind::BeforeInvalidate,
+            false => TokenKind::Place,
+        };
+        let token = ResumeToken {
+            point: event.point,
+            kind,
+        };
+        if let Err(error) = self.make(event, token) {
+            self.failed = Some(error);
+            return ControlFlow::Break(());
+        }
+        if is_end {
+            self.ended = Some((token, event.wall_ms));
+            return ControlFlow::Break(());
+        }
+        let is_full = self.ready.len() >= READY_EVENTS_MAX || self.bytes >= READY_BYTES_MAX;
+        match is_full || self.operation.is_killed() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn make(&mut self, event: &ChangeEvent<'_>, token: ResumeToken) -> Result<()> {
+        let (database, operation) = (self.database, self.operation);
+        let mut look_up = |key: &Document| find_one(database, operation, event.namespace, key);
+        let document = match (self.scope, &event.body) {
+            // The collection went with its database.
+            (
+                ChangeScope::Collection(namespace),
+                ChangeBody::Definition {
+                    kind: DefinitionKind::DropDatabase,
+                    body,
+                },
+            ) => {
+                let dropped = ChangeEvent {
+                    point: event.point,
+                    wall_ms: event.wall_ms,
+                    namespace: namespace.as_str(),
+                    uuid: event.uuid,
+                    session: event.session,
+                    body: ChangeBody::Definition {
+                        kind: DefinitionKind::Drop,
+                        body: *body,
+                    },
+                };
+                event_document(&dropped, token, self.options, &mut look_up)?
+            }
+            _ => event_document(event, token, self.options, &mut look_up)?,
+        };
+        if document.len_bytes() > EVENT_BYTES_MAX {
+            let message = format!(
+                "a change event has {} bytes, more than {EVENT_BYTES_MAX}",
+                document.len_bytes()
+            );
+            return Err(CommandError::new(ErrorCode::BSON_OBJECT_TOO_LARGE, message));
+        }
+        if let Some(document) = pass(self.stages, &document)? {
+            self.bytes += document.len();
+            self.ready.push_back(Ready { token, document });
+        }
+        Ok(())
+    }
+}
+
+/// Whether the event takes away what the stream is over.
+fn is_end(scope: &ChangeScope, event: &ChangeEvent<'_>) -> bool {
+    let ChangeBody::Definition { kind, .. } = &event.body else {
+        return false;
+    };
+    match scope {
+        ChangeScope::Collection(_) => matches!(
+            kind,
+            DefinitionKind::Drop | DefinitionKind::Rename | DefinitionKind::DropDatabase
+        ),
+        ChangeScope::Database(_) => *kind == DefinitionKind::DropDatabase,
+        ChangeScope::Everything => false,
+    }
+}
+
+/// Passes an event through the stages; none if they keep it back.
+///
+/// # Errors
+/// ChangeStreamFatalError when they changed its `_id`, by which a client resumes.
+fn pass(stages: &mut Execution, event: &Document) -> Result<Option<Vec<u8>>> {
+    let mut out = Vec::new();
+    let mut input = One(Some(event));
+    let mut nothing = NoCollections;
+    let mut run = Run::new(&mut input, &mut nothing);
+    if !stages.next(&mut run, &mut out)? {
+        return Ok(None);
+    }
+    let token = RawDocument::new(&out)?.get("_id");
+    if token != event.get("_id") {
+        return Err(CommandError::new(
+            ErrorCode::CHANGE_STREAM_FATAL_ERROR,
+            "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. Modifying the \
+             _id field of an event makes it impossible to resume the stream from that point. Only transformations that \
+             retain the unmodified _id field are allowed.",
+        ));
+    }
+    Ok(Some(out))
+}
+
+/// The input of the stages for one event.
+struct One<'e>(Option<&'e Document>);
+
+impl Source for One<'_> {
+    fn next(&mut self, out: &mut Vec<u8>) -> quarry_query::Result<bool> {
+        match self.0.take() {
+            Some(document) => {
+                out.extend_from_slice(document.as_bytes());
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+}
+
+/// The document with that key as it is now.
+fn find_one(
+    database: &Database,
+    operation: &Arc<Operation>,
+    namespace: &str,
+    key: &Document,
+) -> Result<Option<Document>> {
+    let namespace = Namespace::parse(namespace)?;
+    let request = FindRequest {
+        filter: key.as_raw(),
+        limit: Some(1),
+        ..FindRequest::new(&namespace)
+    };
+    let mut executor = exec::find(Scope::from(database), operation, request)?;
+    let mut found = Vec::new();
+    if !executor.next(operation, &mut found)? {
+        return Ok(None);
+    }
+    Ok(Some(Document::from_bytes(found)?))
+}

@@ -1,0 +1,255 @@
+//! The document of a change event, in the order of MongoDB's fields.
+
+use quarry_bson::{
+    DateTime, Document, DocumentBuilder, RawBinary, RawDocument, RawValue, Timestamp,
+};
+use quarry_database::{
+    ChangeBody, ChangeEvent, ChangeKind, DefinitionKind, DocumentChange, shown_description,
+};
+use quarry_query::ErrorCode;
+
+use crate::change_streams::options::{FullDocument, Image, Options};
+use crate::change_streams::resume_token::ResumeToken;
+use crate::dispatch::error::{CommandError, Result};
+
+const UUID_SUBTYPE: u8 = 4;
+
+/// The document of an event. `look_up` finds the document of an update as it is now, by the update's document key.
+///
+/// # Errors
+/// A pre-image that is required and was not kept.
+pub fn event_document(
+    event: &ChangeEvent<'_>,
+    token: ResumeToken,
+    options: &Options,
+    look_up: &mut dyn FnMut(&Document) -> Result<Option<Document>>,
+) -> Result<Document> {
+    let mut full = None;
+    if let ChangeBody::Document(change) = &event.body {
+        if kind_of(change) == ChangeKind::Update
+            && options.full_document == FullDocument::UpdateLookup
+        {
+            full = Some(look_up(&change.document_key())?);
+        }
+        if options.before_change == Image::Required
+            && change.kind != ChangeKind::Insert
+            && change.pre_image.is_none()
+        {
+            let message = "Change stream was configured to require a pre-image for all update, delete and replace events, but \
+                           the pre-image was not found";
+            return Err(CommandError::new(ErrorCode::NO_MATCHING_DOCUMENT, message));
+        }
+    }
+    let description = description(event, options)?;
+    let mut bytes = Vec::new();
+    let mut out = DocumentBuilder::new(&mut bytes);
+    token.append("_id", &mut out);
+    out.append("operationType", operation_type(event));
+    out.append("clusterTime", Timestamp::from_u64(event.point.cluster_time));
+    append_transaction(event, &mut out);
+    out.append("wallTime", DateTime(event.wall_ms));
+    if options.shows_expanded_events
+        && let Some(uuid) = &event.uuid
+    {
+        append_uuid("collectionUUID", uuid, &mut out);
+    }
+    match &event.body {
+        ChangeBody::Document(change) => {
+            append_change(event, change, options, full, description.as_ref(), &mut out);
+        }
+        ChangeBody::Definition { kind, body } => {
+            append_namespace("ns", event.namespace, &mut out);
+            append_definition(*kind, *body, options, &mut out);
+        }
+    }
+    out.finish();
+    Ok(Document::from_bytes(bytes)?)
+}
+
+/// The document of the event that ends a stream, because what it is over has gone.
+pub fn invalidate_document(token: ResumeToken, wall_ms: i64) -> Document {
+    Document::build(|out| {
+        token.append("_id", out);
+        out.append("operationType", "invalidate");
+        let time = Timestamp::from_u64(token.point.cluster_time);
+        out.append("clusterTime", time);
+        out.append("wallTime", DateTime(wall_ms));
+    })
+}
+
+/// The fields that an update has changed, as an event shows them.
+fn description(event: &ChangeEvent<'_>, options: &Options) -> Result<Option<Document>> {
+    let ChangeBody::Document(change) = &event.body else {
+        return Ok(None);
+    };
+    match (kind_of(change), change.description, change.document) {
+        (ChangeKind::Update, Some(description), Some(document)) => {
+            let disambiguates = options.shows_expanded_events;
+            Ok(Some(shown_description(
+                description,
+                document,
+                disambiguates,
+            )?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether only a stream that shows expanded events has it.
+pub fn is_expanded(event: &ChangeEvent<'_>) -> bool {
+    match &event.body {
+        ChangeBody::Document(_) => false,
+        ChangeBody::Definition { kind, .. } => matches!(
+            kind,
+            DefinitionKind::Create
+                | DefinitionKind::CreateIndexes
+                | DefinitionKind::DropIndexes
+                | DefinitionKind::Modify
+        ),
+    }
+}
+
+/// The kind that an event shows. A record that does not say which fields an update has changed has the whole document: shown as a
+/// replacement, the event leads whoever follows it to that same document.
+fn kind_of(change: &DocumentChange<'_>) -> ChangeKind {
+    match change.kind {
+        ChangeKind::Update if change.description.is_none() => ChangeKind::Replace,
+        kind => kind,
+    }
+}
+
+fn operation_type(event: &ChangeEvent<'_>) -> &'static str {
+    match &event.body {
+        ChangeBody::Document(change) => match kind_of(change) {
+            ChangeKind::Insert => "insert",
+            ChangeKind::Update => "update",
+            ChangeKind::Replace => "replace",
+            _ => "delete",
+        },
+        ChangeBody::Definition { kind, .. } => match kind {
+            DefinitionKind::Create => "create",
+            DefinitionKind::Drop => "drop",
+            DefinitionKind::Rename => "rename",
+            DefinitionKind::DropDatabase => "dropDatabase",
+            DefinitionKind::CreateIndexes => "createIndexes",
+            DefinitionKind::DropIndexes => "dropIndexes",
+            DefinitionKind::Modify => "modify",
+        },
+    }
+}
+
+/// Appends the transaction that the change is of; a retryable write is none.
+fn append_transaction(event: &ChangeEvent<'_>, out: &mut DocumentBuilder<'_>) {
+    let Some(session) = event.session.filter(|session| session.is_transaction) else {
+        return;
+    };
+    out.append("txnNumber", session.txn_number);
+    let mut lsid = out.document("lsid");
+    append_uuid("id", session.id, &mut lsid);
+    if let Some(user) = session.user {
+        let bytes = &user[..];
+        lsid.append("uid", RawValue::Binary(RawBinary { subtype: 0, bytes }));
+    }
+    lsid.finish();
+}
+
+fn append_change(
+    event: &ChangeEvent<'_>,
+    change: &DocumentChange<'_>,
+    options: &Options,
+    looked_up: Option<Option<Document>>,
+    description: Option<&Document>,
+    out: &mut DocumentBuilder<'_>,
+) {
+    let is_update = kind_of(change) == ChangeKind::Update;
+    match (looked_up, change.document) {
+        (Some(Some(current)), _) => {
+            out.append("fullDocument", &current);
+        }
+        (Some(None), _) => {
+            out.append("fullDocument", RawValue::Null);
+        }
+        (None, Some(document))
+            if !is_update || options.full_document == FullDocument::AsChanged =>
+        {
+            out.append("fullDocument", document);
+        }
+        _ => {}
+    }
+    append_namespace("ns", event.namespace, out);
+    out.append("documentKey", &change.document_key());
+    if let Some(description) = description {
+        out.append("updateDescription", description);
+    }
+    if options.before_change != Image::Off && change.kind != ChangeKind::Insert {
+        let image = change.pre_image.map_or(RawValue::Null, RawValue::Document);
+        out.append("fullDocumentBeforeChange", image);
+    }
+}
+
+fn append_definition(
+    kind: DefinitionKind,
+    body: RawDocument<'_>,
+    options: &Options,
+    out: &mut DocumentBuilder<'_>,
+) {
+    let target = body.get_str("to");
+    if let Some(target) = target {
+        append_namespace("to", target, out);
+    }
+    if !options.shows_expanded_events {
+        return;
+    }
+    if kind == DefinitionKind::Modify {
+        let was = body.get_document("was").unwrap_or(RawDocument::EMPTY);
+        out.append("stateBeforeChange", was);
+    }
+    let mut description = out.document("operationDescription");
+    match kind {
+        DefinitionKind::Rename => {
+            if let Some(target) = target {
+                append_namespace("to", target, &mut description);
+            }
+            if let Some(dropped) = body.get("dropTarget") {
+                description.append("dropTarget", dropped);
+            }
+        }
+        DefinitionKind::CreateIndexes | DefinitionKind::DropIndexes => {
+            if let Some(indexes) = body.get_array("indexes") {
+                description.append("indexes", RawValue::Array(indexes));
+            }
+        }
+        DefinitionKind::Create | DefinitionKind::Modify => {
+            for option in body.get_document("o").unwrap_or(RawDocument::EMPTY) {
+                description.append_element(option);
+            }
+        }
+        DefinitionKind::Drop | DefinitionKind::DropDatabase => {}
+    }
+    description.finish();
+}
+
+/// Appends `{db, coll}`; of a database only its name.
+fn append_namespace(name: &str, namespace: &str, out: &mut DocumentBuilder<'_>) {
+    let mut shown = out.document(name);
+    match namespace.split_once('.') {
+        Some((database, collection)) => {
+            shown.append("db", database);
+            shown.append("coll", collection);
+        }
+        None => {
+            shown.append("db", namespace);
+        }
+    }
+    shown.finish();
+}
+
+fn append_uuid(name: &str, uuid: &[u8; 16], out: &mut DocumentBuilder<'_>) {
+    out.append(
+        name,
+        RawValue::Binary(RawBinary {
+            subtype: UUID_SUBTYPE,
+            bytes: uuid,
+        }),
+    );
+}

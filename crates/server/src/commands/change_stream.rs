@@ -1,0 +1,152 @@
+//! An aggregate that begins with `$changeStream`: opens a stream of changes.
+
+use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue};
+use quarry_database::{ChangeScope, Namespace};
+use quarry_query::ErrorCode;
+use quarry_query::pipeline::Pipeline;
+
+use crate::change_streams::change_stream::ChangeStream;
+use crate::change_streams::options::Options;
+use crate::commands::first_batch::{FirstBatch, answer};
+use crate::commands::writes;
+use crate::dispatch::command::Invocation;
+use crate::dispatch::concerns::{ReadConcern, ReadLevel};
+use crate::dispatch::error::{CommandError, Result};
+use crate::sessions::client_cursor::{ClientCursor, Source};
+
+/// The stage.
+pub const STAGE: &str = "$changeStream";
+
+/// The stages that may follow: each makes at most one event of one event.
+const STAGES_BEHIND: [&str; 8] = [
+    "$addFields",
+    "$match",
+    "$project",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$set",
+    "$unset",
+];
+
+/// The specification of the stream that the aggregate opens, if it does.
+pub fn specification(body: RawDocument<'_>) -> Option<RawValue<'_>> {
+    let first = body.get_array("pipeline")?.get(0)?.as_document()?;
+    Some(first.sole_element(STAGE)?.value())
+}
+
+/// Opens the stream and answers with what there is already.
+pub fn open(
+    invocation: &mut Invocation<'_>,
+    specification: RawValue<'_>,
+    namespace: Option<Namespace>,
+    reply: &mut DocumentBuilder<'_>,
+) -> Result<()> {
+    let batch = FirstBatch::parse(invocation)?;
+    let options = Options::parse(specification)?;
+    if !matches!(
+        invocation.generic.read_concern.level,
+        ReadLevel::Local | ReadLevel::Majority
+    ) {
+        let message = "$changeStream may only be used with readConcern level 'majority'";
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
+    // An event is durable before it is handed out: there is no more to wait for.
+    invocation.generic.read_concern = ReadConcern::default();
+    let shown = match &namespace {
+        Some(namespace) => namespace.as_str().to_owned(),
+        None => format!("{}.$cmd.aggregate", invocation.generic.database),
+    };
+    let scope = scope(
+        invocation.generic.database,
+        namespace,
+        options.is_for_cluster,
+    )?;
+    let mut behind = Vec::new();
+    stages_behind(invocation.body, &mut behind)?;
+    let behind = RawArray::from_document(RawDocument::new(&behind)?);
+    let context = writes::context(invocation)?;
+    let stages = Pipeline::parse(behind, &context)?.start();
+    let stream = ChangeStream::open(&invocation.server.database, scope, options, stages)?;
+    let source = Source::Changes(Box::new(stream));
+    let mut cursor = ClientCursor::new(shown, invocation.generic.session, source);
+    cursor.is_tailable = true;
+    cursor.is_await_data = true;
+    answer(cursor, invocation, batch, reply)
+}
+
+fn scope(
+    database: &str,
+    namespace: Option<Namespace>,
+    is_for_cluster: bool,
+) -> Result<ChangeScope> {
+    if is_for_cluster {
+        if database == "admin" && namespace.is_none() {
+            return Ok(ChangeScope::Everything);
+        }
+        let message = "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, and with no \
+                       collection name; found ";
+        let found = namespace.map_or(database.to_owned(), |namespace| namespace.to_string());
+        return Err(CommandError::new(
+            ErrorCode::INVALID_OPTIONS,
+            format!("{message}{found}"),
+        ));
+    }
+    if matches!(database, "admin" | "config" | "local") {
+        let message =
+            format!("$changeStream may not be opened on the internal {database} database");
+        return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
+    }
+    match namespace {
+        None => Ok(ChangeScope::Database(database.to_owned())),
+        Some(namespace) if namespace.collection().starts_with("system.") => {
+            let message =
+                format!("$changeStream may not be opened on the internal {namespace} collection");
+            Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message))
+        }
+        Some(namespace) => Ok(ChangeScope::Collection(namespace)),
+    }
+}
+
+/// Writes the array of the stages behind `$changeStream`.
+fn stages_behind(body: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+    let mut behind = ArrayBuilder::new(out);
+    let pipeline = body.get_array("pipeline").into_iter().flatten();
+    for stage in pipeline.skip(1) {
+        let document = stage.as_document().ok_or_else(|| {
+            CommandError::type_mismatch("Each element of the 'pipeline' array must be an object")
+        })?;
+        let name = document.first().map(|first| first.name());
+        let name = name.map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_default();
+        if name == "$changeStreamSplitLargeEvent" {
+            return Err(CommandError::not_supported(
+                "the stage $changeStreamSplitLargeEvent",
+            ));
+        }
+        if !STAGES_BEHIND.contains(&&*name) {
+            let message = format!("{name} is not permitted in a $changeStream pipeline");
+            return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
+        }
+        behind.push(stage);
+    }
+    Ok(())
+}
+
+/// Marks an error that ends a batch of a stream, where the client may open the stream again at the place that it knows.
+pub fn label_resumable(mut error: CommandError) -> CommandError {
+    const RESUMABLE: [i32; 17] = [
+        6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10_107, 11_600, 11_602, 13_388, 13_435,
+        13_436,
+    ];
+    let has_labels =
+        (error.details.as_ref()).is_some_and(|details| details.contains("errorLabels"));
+    if RESUMABLE.contains(&error.code) && !has_labels {
+        let labels = quarry_bson::doc! { "errorLabels": ["ResumableChangeStreamError"] };
+        let details = error.details.get_or_insert_default();
+        for label in &labels {
+            details.append_element(label);
+        }
+    }
+    error
+}

@@ -1,0 +1,257 @@
+"""Change streams: what `watch` tells, on a standalone and on a set of one, and how a stream is resumed."""
+
+import itertools
+import pathlib
+import threading
+import time
+
+import pytest
+from conftest import ENGINES
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+from quarry_process import Quarry
+
+NAMES = itertools.count(1)
+LONG_SECONDS = 30
+
+
+@pytest.fixture(scope="module", params=[(engine, flags) for engine in ENGINES[:1] for flags in ((), ("--replSet", "rs0"))], ids=str)
+def watched(request, tmp_path_factory):
+    engine, flags = request.param
+    quarry = Quarry(tmp_path_factory.mktemp("changes") / "data", engine, flags)
+    quarry.start()
+    with MongoClient(quarry.uri, retryWrites=False, serverSelectionTimeoutMS=5000) as client:
+        yield client
+    assert quarry.stop() == 0, quarry.tail()
+
+
+@pytest.fixture
+def things(watched):
+    database = watched[f"changes_{next(NAMES)}"]
+    yield database.things
+    watched.drop_database(database.name)
+
+
+def events(stream, count):
+    """The next events; a stream that does not have them in time fails the test."""
+    deadline = time.monotonic() + LONG_SECONDS
+    found = []
+    while len(found) < count:
+        assert time.monotonic() < deadline, found
+        event = stream.try_next()
+        if event is not None:
+            found.append(event)
+    return found
+
+
+def kinds(found):
+    return [event["operationType"] for event in found]
+
+
+def test_the_changes_of_a_collection_come_in_order(things):
+    with things.watch() as stream:
+        things.insert_one({"_id": 1, "a": 1})
+        things.replace_one({"_id": 1}, {"a": 2})
+        things.delete_one({"_id": 1})
+        things.database.others.insert_one({"_id": "not watched"})
+        things.insert_many([{"_id": number} for number in (2, 3)])
+        found = events(stream, 5)
+    assert kinds(found) == ["insert", "replace", "delete", "insert", "insert"]
+    insert, replace, delete = found[:3]
+    assert insert["fullDocument"] == {"_id": 1, "a": 1} and insert["documentKey"] == {"_id": 1}
+    assert insert["ns"] == {"db": things.database.name, "coll": "things"}
+    assert replace["fullDocument"] == {"_id": 1, "a": 2}
+    assert delete["documentKey"] == {"_id": 1} and "fullDocument" not in delete
+    tokens = [event["_id"]["_data"] for event in found]
+    assert tokens == sorted(set(tokens)), "tokens order as their events do"
+    times = [event["clusterTime"] for event in found]
+    assert times == sorted(times)
+    assert "wallTime" in insert and "lsid" not in insert
+
+
+def test_a_stream_wakes_with_the_change(things):
+    things.insert_one({"_id": 0})
+    with things.watch(max_await_time_ms=LONG_SECONDS * 1000) as stream:
+        threading.Timer(0.05, lambda: things.insert_one({"_id": 1})).start()
+        begun = time.monotonic()
+        assert stream.next()["documentKey"] == {"_id": 1}
+        assert time.monotonic() - begun < LONG_SECONDS / 2
+
+
+def test_a_stream_is_resumed_behind_each_event(things):
+    with things.watch() as stream:
+        things.insert_many([{"_id": number} for number in range(5)])
+        found = events(stream, 5)
+    for place, event in enumerate(found):
+        for option in ({"resume_after": event["_id"]}, {"start_after": event["_id"]}):
+            with things.watch(**option) as resumed:
+                rest = events(resumed, 4 - place)
+                assert [one["documentKey"]["_id"] for one in rest] == list(range(place + 1, 5))
+                assert resumed.try_next() is None
+    with things.watch(start_at_operation_time=found[2]["clusterTime"]) as later:
+        assert later.next()["documentKey"]["_id"] <= 2
+    with things.watch() as idle:
+        assert idle.try_next() is None
+        token = idle.resume_token
+    things.insert_one({"_id": 5})
+    with things.watch(resume_after=token) as resumed:
+        assert resumed.next()["documentKey"] == {"_id": 5}
+
+
+def test_small_batches_lose_nothing(things):
+    with things.watch(batch_size=3) as stream:
+        things.insert_many([{"_id": number, "x": "x" * 1000} for number in range(100)])
+        seen = [event["documentKey"]["_id"] for event in events(stream, 40)]
+        token = stream.resume_token
+    with things.watch(resume_after=token) as resumed:
+        seen += [event["documentKey"]["_id"] for event in events(resumed, 60)]
+    assert seen == list(range(100))
+
+
+def test_databases_and_clusters_are_watched(watched, things):
+    with things.database.watch() as of_database, watched.watch() as of_cluster:
+        things.insert_one({"_id": 1})
+        things.database.others.insert_one({"_id": 2})
+        watched.elsewhere.things.insert_one({"_id": 3})
+        assert [event["documentKey"]["_id"] for event in events(of_database, 2)] == [1, 2]
+        assert [event["documentKey"]["_id"] for event in events(of_cluster, 3)] == [1, 2, 3]
+        assert of_database.try_next() is None
+    watched.drop_database("elsewhere")
+
+
+def test_a_drop_ends_the_stream_of_its_collection(things):
+    things.insert_one({"_id": 1})
+    with things.watch() as stream:
+        things.drop()
+        drop, invalidate = events(stream, 2)
+        assert kinds([drop, invalidate]) == ["drop", "invalidate"]
+        assert not stream.alive
+    with pytest.raises(OperationFailure) as raised:
+        things.watch(resume_after=invalidate["_id"])
+    assert raised.value.code == 260
+    with things.watch(start_after=invalidate["_id"]) as again:
+        things.insert_one({"_id": 2})
+        assert again.next()["documentKey"] == {"_id": 2}
+    with things.watch(resume_after=drop["_id"]) as resumed:
+        assert events(resumed, 1)[0]["operationType"] == "invalidate"
+
+
+def test_renames_and_dropped_databases_end_streams(watched, things):
+    things.insert_one({"_id": 1})
+    database = things.database
+    with things.watch() as of_collection, database.watch() as of_database:
+        things.rename("renamed")
+        rename, invalidate = events(of_collection, 2)
+        assert kinds([rename, invalidate]) == ["rename", "invalidate"]
+        assert rename["to"] == {"db": database.name, "coll": "renamed"}
+        watched.drop_database(database.name)
+        assert kinds(events(of_database, 3)) == ["rename", "dropDatabase", "invalidate"]
+
+
+def test_expanded_events_tell_of_definitions(things):
+    with things.database.watch(show_expanded_events=True) as stream:
+        things.insert_one({"_id": 1, "a": 1})
+        things.create_index("a")
+        things.drop_index("a_1")
+        found = events(stream, 4)
+    assert kinds(found) == ["create", "insert", "createIndexes", "dropIndexes"]
+    assert all("collectionUUID" in event for event in found)
+    assert found[2]["operationDescription"]["indexes"][0]["name"] == "a_1"
+
+
+def test_stages_behind_select_and_shape(things):
+    pipeline = [{"$match": {"fullDocument.keep": True}}, {"$project": {"fullDocument.a": 1, "operationType": 1}}]
+    with things.watch(pipeline) as stream:
+        things.insert_many([{"_id": number, "keep": number % 2 == 0, "a": number} for number in range(6)])
+        found = events(stream, 3)
+    assert [event["fullDocument"] for event in found] == [{"a": 0}, {"a": 2}, {"a": 4}]
+    for stage, code in [({"$group": {"_id": 1}}, 20), ({"$sort": {"_id": 1}}, 20)]:
+        with pytest.raises(OperationFailure) as raised:
+            things.watch([stage])
+        assert raised.value.code == code
+    with things.watch([{"$project": {"_id": 0}}]) as stream:
+        things.insert_one({"_id": 10})
+        with pytest.raises(OperationFailure) as raised:
+            stream.next()
+        assert raised.value.code == 280
+
+
+def test_the_document_of_an_update_is_looked_up(things):
+    things.insert_one({"_id": 1, "a": 1, "b": 1})
+    with things.watch(full_document="updateLookup") as stream, things.watch(full_document="required") as exact:
+        things.update_one({"_id": 1}, {"$set": {"a": 2}})
+        things.update_one({"_id": 1}, {"$set": {"a": 3}, "$unset": {"b": 1}})
+        things.delete_one({"_id": 1})
+        first, second, _ = events(stream, 3)
+        # As it is when the event is read: it may have gone by then.
+        assert first["fullDocument"] is None and second["fullDocument"] is None
+        assert [event["fullDocument"]["a"] for event in events(exact, 2)] == [2, 3]
+
+
+def test_an_update_says_what_it_changed(things):
+    things.insert_one({"_id": 1, "a": 1, "b": {"c": 1, "d": 1}})
+    with things.watch() as stream:
+        things.update_one({"_id": 1}, {"$set": {"a": 2, "b.c": 3}, "$unset": {"b.d": 1}})
+        update = stream.next()
+    assert update["operationType"] == "update" and "fullDocument" not in update
+    described = update["updateDescription"]
+    assert described["updatedFields"] == {"a": 2, "b.c": 3}
+    assert described["removedFields"] == ["b.d"] and described["truncatedArrays"] == []
+
+
+def test_documents_before_a_change_are_told_where_they_are_kept(watched):
+    database = watched[f"changes_{next(NAMES)}"]
+    kept = database.create_collection("kept", changeStreamPreAndPostImages={"enabled": True})
+    with kept.watch(full_document_before_change="required") as stream:
+        kept.insert_one({"_id": 1, "a": 1})
+        kept.update_one({"_id": 1}, {"$set": {"a": 2}})
+        kept.delete_one({"_id": 1})
+        insert, update, delete = events(stream, 3)
+    assert "fullDocumentBeforeChange" not in insert
+    assert update["fullDocumentBeforeChange"] == {"_id": 1, "a": 1}
+    assert delete["fullDocumentBeforeChange"] == {"_id": 1, "a": 2}
+    with database.things.watch(full_document_before_change="whenAvailable") as stream:
+        database.things.insert_one({"_id": 1})
+        database.things.delete_one({"_id": 1})
+        assert events(stream, 2)[1]["fullDocumentBeforeChange"] is None
+    with database.things.watch(full_document_before_change="required") as stream:
+        database.things.insert_one({"_id": 2})
+        database.things.delete_one({"_id": 2})
+        with pytest.raises(OperationFailure) as raised:
+            events(stream, 2)
+        assert raised.value.code == 47
+    watched.drop_database(database.name)
+
+
+def test_what_is_no_place_to_resume_at_is_refused(things):
+    for options, code in [
+        ({"resumeAfter": {"_data": "82"}}, 260),
+        ({"resumeAfter": {"_data": "no"}}, 9),
+        ({"bogus": 1}, 40415),
+    ]:
+        with pytest.raises(OperationFailure) as raised:
+            things.aggregate([{"$changeStream": options}])
+        assert raised.value.code == code
+    with pytest.raises(OperationFailure) as raised:
+        things.database.client.local.things.watch()
+    assert raised.value.code == 73
+
+
+def test_a_stream_is_resumed_across_a_kill(durable):
+    with MongoClient(durable.uri) as client, client.test.things.watch() as stream:
+        client.test.things.insert_many([{"_id": number} for number in range(3)])
+        token = events(stream, 2)[1]["_id"]
+        client.test.things.insert_one({"_id": 3})
+        events(stream, 2)
+    durable.kill()
+    durable.start()
+    with MongoClient(durable.uri) as client, client.test.things.watch(resume_after=token) as stream:
+        client.test.things.insert_one({"_id": 4})
+        assert [event["documentKey"]["_id"] for event in events(stream, 3)] == [2, 3, 4]
+
+
+def test_the_example_of_the_documentation_works(watched):
+    page = (pathlib.Path(__file__).parents[2] / "docs/change-streams.md").read_text(encoding="utf-8")
+    example = page.split("```python\n")[1].split("```")[0]
+    address, port = watched.address
+    exec(compile(example, "docs/change-streams.md", "exec"), {"uri": f"mongodb://{address}:{port}/"})
