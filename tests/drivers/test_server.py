@@ -128,8 +128,8 @@ def test_sessions(client, collection):
         assert collection.find_one({"_id": 1}, session=session) == {"_id": 1}
     client.admin.command("endSessions", [])
     with pytest.raises(OperationFailure) as raised:
-        collection.database.command("insert", collection.name, documents=[{}], txnNumber=Int64(1))
-    assert raised.value.code == 20
+        collection.database.command("find", collection.name, txnNumber=Int64(1))
+    assert raised.value.code == 50768
 
 
 def test_databases_and_collections_are_listed(client, database):

@@ -53,7 +53,7 @@ impl Server {
         replica_set: Option<ReplicaSet>,
         shutdown: Arc<Shutdown>,
     ) -> Server {
-        Server {
+        let server = Server {
             config,
             parameters,
             engine,
@@ -71,7 +71,15 @@ impl Server {
             started: Instant::now(),
             process_id: ObjectId::generate(),
             port: AtomicU16::new(0),
-        }
+        };
+        server.follow_parameters();
+        server
+    }
+
+    /// Tells the database the parameters that it works by.
+    pub fn follow_parameters(&self) {
+        let ms = self.parameters.transaction_lock_ms.load(Relaxed);
+        self.database.set_transaction_lock_patience_ms(ms);
     }
 
     /// A server with default options that keeps its data in memory and listens nowhere.

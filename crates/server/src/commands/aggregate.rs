@@ -12,11 +12,12 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::{change_stream, oplog, writes};
+use crate::commands::{change_stream, list_sessions, oplog, writes};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
+use crate::dispatch::transaction_arguments::SessionUse;
 use crate::sessions::client_cursor::ClientCursor;
 
 /// The collection of a pipeline that reads none.
@@ -41,6 +42,7 @@ pub static COMMAND: Command = Command {
     takes_read_concern: true,
     takes_write_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::InTransactions,
     ..Command::new(
         "aggregate",
         "runs a pipeline",
@@ -92,7 +94,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             Over::Collection(namespace) => namespace.as_str().to_owned(),
             Over::Database(database) => format!("{database}.{COLLECTIONLESS}"),
         };
-        let source = shared.server.data().aggregate(shared.operation, request)?;
+        let source = shared.data().aggregate(shared.operation, request)?;
         let session = shared.generic.session;
         Ok(ClientCursor::new(namespace, session, source))
     })?;
@@ -133,7 +135,31 @@ pub fn with_request<T>(
             Input::MadeOfCollection,
         )))
     };
+    let list_sessions = |specification: Specification<'_>| {
+        let documents = list_sessions::stored(invocation, namespace.as_ref(), specification)?;
+        Ok(stage(Documents::new(
+            specification,
+            documents,
+            Input::MadeOfCollection,
+        )))
+    };
+    let list_local_sessions = |specification: Specification<'_>| {
+        let documents = list_sessions::local(invocation, namespace.as_ref(), specification)?;
+        Ok(stage(Documents::new(
+            specification,
+            documents,
+            Input::MadeOfNothing,
+        )))
+    };
     let sources = [
+        AddedSource {
+            name: "$listSessions",
+            parse: &list_sessions,
+        },
+        AddedSource {
+            name: "$listLocalSessions",
+            parse: &list_local_sessions,
+        },
         AddedSource {
             name: "$collStats",
             parse: &coll_stats,
@@ -250,6 +276,12 @@ fn operations(
     };
     let mut documents = super::current_op::list(invocation, false, asks_for("idleConnections"));
     documents.retain(|document| matcher.matches(document.as_raw()));
+    let leaves_out_sessions = options.get_bool("idleSessions") == Some(false);
+    if !leaves_out_sessions {
+        let idle = list_sessions::idle_transactions(invocation.server);
+        let is_asked = |entry: &Document| matcher.matches(entry.as_raw());
+        documents.extend(idle.into_iter().filter(is_asked));
+    }
     if asks_for("idleCursors") {
         let mut bytes = 0;
         let cursors = &invocation.server.cursors;

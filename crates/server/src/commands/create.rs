@@ -8,6 +8,7 @@ use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -35,6 +36,7 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::InTransactions,
     ..Command::new(
         "create",
         "creates a collection",
@@ -49,7 +51,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let namespace = invocation.namespace()?;
     let options = options(invocation.body)?;
     let level = writes::level(invocation);
-    invocation.server.database.create_collection(
+    invocation.scope().create_collection(
         &namespace,
         options.as_raw(),
         invocation.operation,

@@ -7,12 +7,14 @@ use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::InTransactions,
     ..Command::new(
         "createIndexes",
         "creates indexes",
@@ -68,12 +70,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .collect();
     }
     let level = writes::level(invocation);
-    let outcome = invocation.server.database.create_indexes(
-        &namespace,
-        &specs,
-        invocation.operation,
-        level,
-    )?;
+    let outcome =
+        invocation
+            .scope()
+            .create_indexes(&namespace, &specs, invocation.operation, level)?;
     reply.append(
         "numIndexesBefore",
         i32::try_from(outcome.before).unwrap_or(i32::MAX),

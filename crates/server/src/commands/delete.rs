@@ -8,12 +8,14 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use super::insert::is_ordered;
+use crate::commands::statements::{Statements, refuse_many};
 use crate::commands::writes;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -28,6 +30,7 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Delete,
     takes_write_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::Retryable,
     ..Command::new(
         "delete",
         "deletes documents",
@@ -51,9 +54,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .collect::<Result<Vec<_>>>()?;
     let count = requests.len() as u64;
     let mut deleted = 0;
-    let run = |_, request, level| {
-        let data = invocation.server.data();
-        deleted += data.delete(invocation.operation, request, level)?;
+    let mut statements = Statements::of(invocation, requests.len())?;
+    let run = |index, request: DeleteRequest<'_>, level| {
+        refuse_many(statements.as_ref(), request.is_multi, "limit=0")?;
+        let recorded = statements
+            .as_mut()
+            .map(|statements| statements.recorded(index));
+        deleted += match recorded.transpose()?.flatten() {
+            // Only a delete that has removed its document is recorded.
+            Some(_) => 1,
+            None => {
+                let data = invocation.data();
+                data.delete(invocation.operation, request, level)?
+            }
+        };
         Ok(())
     };
     let errors = writes::run_statements(invocation, requests, is_ordered, run)?;
@@ -64,7 +78,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .counters
         .add(lane, Counter::DocumentsDeleted, deleted);
     reply.append("n", i32::try_from(deleted).unwrap_or(i32::MAX));
+    if let Some(statements) = &statements {
+        statements.append_retried(reply);
+    }
     errors.append(reply);
+    invocation.has_write_errors = !errors.is_empty();
     Ok(())
 }
 

@@ -9,12 +9,14 @@ use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["key", "query", "collation", "hint"]),
     kind: OperationKind::Distinct,
     takes_read_concern: true,
     is_in_api_1: false,
+    session_use: SessionUse::InTransactions,
     ..Command::new(
         "distinct",
         "lists the different values of a field",
@@ -31,10 +33,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         request.filter = filter;
     }
     request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
-    let values = invocation
-        .server
-        .data()
-        .distinct(invocation.operation, request)?;
+    let values = invocation.data().distinct(invocation.operation, request)?;
     let mut list = reply.array("values");
     for value in &values {
         list.push(value);

@@ -12,6 +12,7 @@ use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::transaction_arguments::SessionUse;
 use crate::sessions::client_cursor::ClientCursor;
 
 pub static COMMAND: Command = Command {
@@ -43,6 +44,7 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Find,
     takes_read_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::InTransactions,
     ..Command::new(
         "find",
         "finds documents",
@@ -61,10 +63,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let source = if oplog::is_view(invocation, namespace.collection()) {
         oplog::find(invocation, &request)?
     } else {
-        invocation
-            .server
-            .data()
-            .find(invocation.operation, request)?
+        invocation.data().find(invocation.operation, request)?
     };
     let mut cursor = ClientCursor::new(
         namespace.as_str().to_owned(),

@@ -2,17 +2,19 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
-use quarry_query::exec::FindAndModifyRequest;
+use quarry_query::exec::{self, FindAndModifyRequest};
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use crate::commands::statements::Statements;
 use crate::commands::writes;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
+use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -35,6 +37,7 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::FindAndModify,
     takes_write_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::Retryable,
     ..Command::new(
         "findAndModify",
         "changes one document and returns it",
@@ -59,10 +62,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let request = parse(&namespace, &context, invocation.body)?;
     let is_remove = request.update.is_none();
     let level = writes::level(invocation);
-    let outcome = invocation
-        .server
-        .data()
-        .find_and_modify(invocation.operation, request, level)?;
+    let mut statements = Statements::of(invocation, 1)?;
+    let recorded = statements.as_mut().map(|statements| statements.recorded(0));
+    let outcome = match recorded.transpose()?.flatten() {
+        Some(recorded) => exec::find_and_modify_again(&recorded)?,
+        None => invocation
+            .data()
+            .find_and_modify(invocation.operation, request, level)?,
+    };
     let lane = invocation.connection.id;
     let mut last = reply.document("lastErrorObject");
     last.append(
@@ -89,6 +96,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         Some(document) => reply.append("value", document),
         None => reply.append("value", RawValue::Null),
     };
+    if let Some(id) = statements.as_ref().and_then(Statements::only_retried) {
+        reply.append("retriedStmtId", id);
+    }
     Ok(())
 }
 

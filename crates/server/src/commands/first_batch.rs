@@ -95,7 +95,12 @@ pub fn answer(
             .deadline()
             .map(|end| end.saturating_duration_since(Instant::now()));
         cursor.note_origin(invocation.body, invocation.operation.plan.get());
-        server.cursors.keep(cursor)?
+        cursor.txn_number = invocation.generic.transaction.map(|of| of.number);
+        let id = server.cursors.keep(cursor)?;
+        if let Some(session) = &mut invocation.checked_out {
+            session.note_cursor(id, &namespace);
+        }
+        id
     } else {
         0
     };

@@ -11,6 +11,7 @@ use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fail_points;
 use crate::dispatch::privilege::Requires;
+use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
 
@@ -28,6 +29,7 @@ pub static COMMAND: Command = Command {
     ]),
     kind: OperationKind::GetMore,
     is_in_api_1: true,
+    session_use: SessionUse::InTransactions,
     ..Command::new(
         "getMore",
         "gets the next batch of a cursor",
@@ -65,6 +67,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         id,
         &namespace,
         invocation.generic.session,
+        invocation.generic.transaction.map(|of| of.number),
         invocation.operation,
     )?;
     let met = fail_points::meet(fail_points::FAIL_GET_MORE, invocation);
@@ -122,7 +125,7 @@ fn next_batch(
         .and(cursor.collection())
         .map(|ident| server.database.watch_commits(ident));
     let end = loop {
-        cursor.restore((&invocation.server.database).into(), invocation.operation)?;
+        cursor.restore(invocation.scope(), invocation.operation)?;
         let end = cursor.fill(invocation.operation, &mut batch, batch_size)?;
         cursor.save(invocation.operation)?;
         let is_waiting = end == BatchEnd::Exhausted && batch.is_empty() && !cursor.is_dead();

@@ -1,9 +1,10 @@
 //! `insert`: stores documents.
 
 use quarry_bson::DocumentBuilder;
-use quarry_query::exec::InsertRequest;
+use quarry_query::exec::{InsertOutcome, InsertRequest};
 use quarry_timing::OperationKind;
 
+use crate::commands::statements::Statements;
 use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::data::Data;
@@ -11,6 +12,7 @@ use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
+use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -24,6 +26,7 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Insert,
     takes_write_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::Retryable,
     ..Command::new(
         "insert",
         "inserts documents",
@@ -43,17 +46,33 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let documents = invocation.documents("documents")?;
     writes::check_batch(documents.len())?;
+    let count = documents.len();
+    let mut statements = Statements::of(invocation, count)?;
+    let open = statements
+        .as_mut()
+        .map(|statements| statements.take_open(count));
+    let documents = match &open {
+        Some(open) if open.len() < count => open.iter().map(|&at| documents[at]).collect(),
+        _ => documents,
+    };
     let request = InsertRequest {
-        is_ordered: is_ordered(invocation)?,
+        // The first error ends a transaction.
+        is_ordered: is_ordered(invocation)? || invocation.scope().is_in_transaction(),
         keeps_empty_timestamps: writes::keeps_empty_timestamps(invocation.body),
         may_be_too_deep: invocation.has_deep_documents,
         ..InsertRequest::new(&namespace, &documents)
     };
     let level = writes::level(invocation);
-    let outcome = invocation
-        .server
-        .data()
-        .insert(invocation.operation, request, level)?;
+    let outcome = match documents.is_empty() {
+        false => invocation
+            .data()
+            .insert(invocation.operation, request, level)?,
+        // All of them are there already; they are to be as durable as the command asks for.
+        true => {
+            invocation.scope().settle(None, level)?;
+            InsertOutcome::default()
+        }
+    };
     let lane = invocation.connection.id;
     invocation
         .server
@@ -65,10 +84,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .add(lane, Counter::DocumentsInserted, outcome.inserted);
     let mut errors = WriteErrors::default();
     for (index, error) in outcome.errors {
+        let index = open.as_ref().map_or(index, |open| open[index]);
         errors.add(index, error.into());
     }
-    reply.append("n", i32::try_from(outcome.inserted).unwrap_or(i32::MAX));
+    let retried = statements.as_ref().map_or(0, Statements::retried) as u64;
+    let inserted = outcome.inserted + retried;
+    reply.append("n", i32::try_from(inserted).unwrap_or(i32::MAX));
+    if let Some(statements) = &statements {
+        statements.append_retried(reply);
+    }
     errors.append(reply);
+    invocation.has_write_errors = !errors.is_empty();
     Ok(())
 }
 

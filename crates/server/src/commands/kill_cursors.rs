@@ -5,10 +5,12 @@ use quarry_bson::{DocumentBuilder, RawValue};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
+use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["cursors"]),
     is_in_api_1: true,
+    session_use: SessionUse::InTransactions,
     ..Command::new("killCursors", "ends cursors", Requires::Nothing, run)
 };
 

@@ -21,15 +21,15 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     Ok(())
 }
 
-/// Ends what the sessions (all of them, when none is named) are doing, and the sessions; not `own`'s operation.
+/// Ends what the sessions (all of them, when none is named) are doing, but not `own`'s operation. The sessions go on: a write
+/// that their clients send again must still be known.
 pub fn kill(server: &Server, named: Vec<SessionId>, own: Option<SessionId>) {
-    let sessions = if named.is_empty() {
-        server.sessions.clear()
-    } else {
-        named
+    let (sessions, ended) = match named.is_empty() {
+        true => (server.sessions.all(), None),
+        false => (named.clone(), Some(named)),
     };
+    server.sessions.end_transactions(ended.as_deref());
     for session in sessions {
-        server.sessions.remove(session);
         server.cursors.kill_session(session);
         if own != Some(session) {
             server.connections.kill_session(session);

@@ -6,11 +6,13 @@ use rustc_hash::FxHashMap;
 
 use crate::dispatch::command::Command;
 
+mod abort_transaction;
 mod aggregate;
 mod build_info;
 mod change_stream;
 mod coll_mod;
 mod coll_stats;
+mod commit_transaction;
 mod configure_fail_point;
 mod connection_status;
 mod count;
@@ -46,6 +48,7 @@ mod list_collections;
 mod list_commands;
 mod list_databases;
 mod list_indexes;
+mod list_sessions;
 mod log_rotate;
 mod oplog;
 mod ping;
@@ -64,6 +67,7 @@ mod set_op_timing_enabled;
 mod set_parameter;
 mod shutdown;
 mod start_session;
+mod statements;
 mod top;
 mod update;
 mod validate;
@@ -75,10 +79,12 @@ pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
 
 /// Every command, in the order of listCommands.
 pub static COMMANDS: &[&Command] = &[
+    &abort_transaction::COMMAND,
     &aggregate::COMMAND,
     &build_info::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
+    &commit_transaction::COMMAND,
     &configure_fail_point::COMMAND,
     &connection_status::COMMAND,
     &count::COMMAND,

@@ -78,6 +78,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         sessions.append("activeSessionsCount", signed(server.sessions.len()));
         sessions.finish();
     }
+    if is_wanted("transactions") {
+        transactions(server, reply);
+    }
     let mut engine = reply.document("storageEngine");
     engine.append("name", server.config.engine.as_str());
     engine.append(
@@ -90,6 +93,35 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         quarry(server, reply);
     }
     Ok(())
+}
+
+/// Appends the transactions that are open and those that were, and what the open ones hold.
+fn transactions(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let counters = server.database.transaction_counters();
+    let open = server.sessions.open_transactions();
+    let active = open
+        .iter()
+        .filter(|(_, participant, _)| !participant.is_idle());
+    let active = (active.count() as u64).min(counters.open);
+    let mut section = reply.document("transactions");
+    for (name, count) in [
+        ("currentActive", active),
+        ("currentInactive", counters.open - active),
+        ("currentOpen", counters.open),
+        ("totalStarted", counters.started),
+        ("totalCommitted", counters.committed),
+        ("totalAborted", counters.aborted),
+    ] {
+        section.append(name, i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    let mut held = section.document("quarry");
+    let oldest = counters.oldest.unwrap_or_default();
+    let staged = i64::try_from(counters.staged_bytes).unwrap_or(i64::MAX);
+    held.append("stagedBytes", staged);
+    let micros = i64::try_from(oldest.as_micros()).unwrap_or(i64::MAX);
+    held.append("oldestOpenMicros", micros);
+    held.finish();
+    section.finish();
 }
 
 fn connections(server: &Server, reply: &mut DocumentBuilder<'_>) {

@@ -44,6 +44,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
     }
     if changed {
+        invocation.server.follow_parameters();
         return Ok(());
     }
     Err(CommandError::new(

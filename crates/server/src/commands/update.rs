@@ -2,18 +2,20 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
-use quarry_query::exec::UpdateRequest;
+use quarry_query::exec::{self, UpdateRequest};
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use super::insert::is_ordered;
+use crate::commands::statements::{Statements, refuse_many};
 use crate::commands::writes;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
+use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
@@ -28,6 +30,7 @@ pub static COMMAND: Command = Command {
     kind: OperationKind::Update,
     takes_write_concern: true,
     is_in_api_1: true,
+    session_use: SessionUse::Retryable,
     ..Command::new(
         "update",
         "updates documents",
@@ -72,9 +75,19 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let count = requests.len() as u64;
     let (mut matched, mut modified) = (0, 0);
     let mut upserted = Vec::new();
-    let run = |index, request, level| {
-        let data = invocation.server.data();
-        let outcome = data.update(invocation.operation, request, level)?;
+    let mut statements = Statements::of(invocation, requests.len())?;
+    let run = |index, request: UpdateRequest<'_>, level| {
+        refuse_many(statements.as_ref(), request.is_multi, "multi=true")?;
+        let recorded = statements
+            .as_mut()
+            .map(|statements| statements.recorded(index));
+        let outcome = match recorded.transpose()?.flatten() {
+            Some(recorded) => exec::update_again(&recorded)?,
+            None => {
+                let data = invocation.data();
+                data.update(invocation.operation, request, level)?
+            }
+        };
         matched += outcome.matched + u64::from(outcome.upserted.is_some());
         modified += outcome.modified;
         upserted.extend(outcome.upserted.map(|id| (index, id)));
@@ -99,7 +112,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         list.finish();
     }
     reply.append("nModified", i32::try_from(modified).unwrap_or(i32::MAX));
+    if let Some(statements) = &statements {
+        statements.append_retried(reply);
+    }
     errors.append(reply);
+    invocation.has_write_errors = !errors.is_empty();
     Ok(())
 }
 

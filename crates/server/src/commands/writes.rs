@@ -11,6 +11,7 @@ use crate::commands::write_errors::WriteErrors;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error_labels::is_transient;
 
 pub fn check_batch(statements: usize) -> Result<()> {
     if (1..=WRITE_BATCH_DOCUMENTS_MAX).contains(&statements) {
@@ -53,8 +54,13 @@ pub fn run_statements<S>(
     for (index, statement) in statements.into_iter().enumerate() {
         if let Err(error) = run(index, statement, statement_level(level, count)) {
             check_going_on(&error)?;
+            // A transaction ends with its first error. Where it may be run again, the whole command tells so.
+            let is_in_transaction = invocation.scope().is_in_transaction();
+            if is_in_transaction && is_transient(ErrorCode(error.code)) {
+                return Err(error);
+            }
             errors.add(index, error);
-            if is_ordered {
+            if is_ordered || is_in_transaction {
                 break;
             }
         }
@@ -75,9 +81,8 @@ fn statement_level(level: Level, statements: usize) -> Level {
 /// Waits until what several statements committed has reached `level`.
 fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> Result<()> {
     if statements > 1 {
-        let database = &invocation.server.database;
         // Applied before the statement returned; what others wrote meanwhile is synced along.
-        database.settle(None, level)?;
+        invocation.scope().settle(None, level)?;
     }
     Ok(())
 }

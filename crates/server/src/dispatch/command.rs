@@ -7,20 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
-use quarry_database::{Namespace, Operation};
+use quarry_database::{Namespace, Operation, Scope};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
 
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::call::Asked;
 use crate::dispatch::concerns::{ReadConcern, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
 use crate::dispatch::quarry_options::wants_timing;
+use crate::dispatch::transaction_arguments::{
+    CommandInSession, Given, Part, SessionUse, TransactionArguments,
+};
 use crate::net::connections::Connection;
 use crate::replication::cluster_clock;
 use crate::server::Server;
+use crate::sessions::participant::CheckedOut;
 use crate::sessions::session::SessionId;
 
 /// One entry of the command table.
@@ -36,6 +41,8 @@ pub struct Command {
     pub is_admin_only: bool,
     pub takes_write_concern: bool,
     pub takes_read_concern: bool,
+    /// The use that a session can make of it with a txnNumber.
+    pub session_use: SessionUse,
     /// Part of the versioned API, version 1.
     pub is_in_api_1: bool,
     /// Served in test mode alone; otherwise it is as if there were no such command.
@@ -67,6 +74,7 @@ impl Command {
             is_admin_only: false,
             takes_write_concern: false,
             takes_read_concern: false,
+            session_use: SessionUse::None,
             is_in_api_1: false,
             is_for_tests: false,
             run,
@@ -104,6 +112,10 @@ pub struct Invocation<'a> {
     pub is_exhaust_allowed: bool,
     /// Set by the command: another reply follows this one.
     pub is_exhaust: bool,
+    /// The session, where the command has its txnNumber.
+    pub checked_out: Option<CheckedOut<'a>>,
+    /// Set by the command: some of its statements have failed.
+    pub has_write_errors: bool,
     /// Set by the command: documents in the reply, for the slow-operation line.
     pub returned: u64,
 }
@@ -113,9 +125,11 @@ pub struct Invocation<'a> {
 pub struct Generic<'a> {
     pub database: &'a str,
     pub session: Option<SessionId>,
+    pub transaction: Option<TransactionArguments>,
     pub max_time: Option<Duration>,
     pub comment: Option<RawElement<'a>>,
     pub read_concern: ReadConcern,
+    pub has_read_concern: bool,
     pub write_concern: WriteConcern<'a>,
     /// The time of `$clusterTime`: the latest that the client has seen.
     pub cluster_time: Option<Timestamp>,
@@ -131,6 +145,7 @@ impl<'a> Generic<'a> {
     pub fn parse(command: &Command, body: RawDocument<'a>) -> Result<Generic<'a>> {
         let mut generic = Generic::default();
         let mut api = Api::default();
+        let mut given = Given::default();
         for element in body.iter().skip(1) {
             let argument = Argument::new(command.name, element);
             let value = element.value();
@@ -142,9 +157,7 @@ impl<'a> Generic<'a> {
                 b"comment" => generic.comment = Some(element),
                 b"$quarry" => generic.wants_timing = wants_timing(argument)?,
                 b"readConcern" => {
-                    if !command.takes_read_concern {
-                        return Err(not_taken(command, "read concern"));
-                    }
+                    generic.has_read_concern = true;
                     generic.read_concern = ReadConcern::parse(argument.document()?)?;
                 }
                 b"writeConcern" => {
@@ -153,7 +166,9 @@ impl<'a> Generic<'a> {
                     }
                     generic.write_concern = WriteConcern::parse(argument.document()?)?;
                 }
-                b"txnNumber" | b"startTransaction" | b"autocommit" => return Err(no_transactions()),
+                b"txnNumber" => given.number = Some(argument.whole()?),
+                b"autocommit" => given.autocommit = Some(argument.flag()?),
+                b"startTransaction" => given.start = Some(argument.flag()?),
                 b"apiVersion" => api.version = Some(argument.text()?),
                 b"apiStrict" => api.is_strict = value.is_truthy(),
                 b"apiDeprecationErrors" => api.deprecation_errors = true,
@@ -185,6 +200,18 @@ impl<'a> Generic<'a> {
             }
         }
         api.check(command)?;
+        let in_session = CommandInSession {
+            name: command.name,
+            session_use: command.session_use,
+        };
+        generic.transaction = given.check(in_session, generic.session.is_some())?;
+        // Whatever a transaction begins with brings its read concern.
+        let part = generic.transaction.map(|arguments| arguments.part);
+        let takes_read_concern =
+            command.takes_read_concern || matches!(part, Some(Part::Start | Part::Continue));
+        if generic.has_read_concern && !takes_read_concern {
+            return Err(not_taken(command, "read concern"));
+        }
         if command.is_admin_only && generic.database != "admin" {
             let message = format!(
                 "{} may only be run against the admin database.",
@@ -198,6 +225,7 @@ impl<'a> Generic<'a> {
     /// Holds the concerns against what the server is: a standalone refuses what needs a set; a set has a default of its own
     /// and follows the time that the client has seen.
     pub fn suit(&mut self, server: &Server) -> Result<()> {
+        self.suit_transaction()?;
         let Some(set) = &server.replica_set else {
             self.write_concern.check_standalone()?;
             return self.read_concern.check_standalone();
@@ -211,6 +239,24 @@ impl<'a> Generic<'a> {
                 .check_set(set.times(&server.database).known)?;
         }
         Ok(())
+    }
+
+    /// A transaction has one read concern, from its first command, and one write concern, of its commit.
+    fn suit_transaction(&mut self) -> Result<()> {
+        let refuse = |message: &str| Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+        match self.transaction.map(|arguments| arguments.part) {
+            Some(Part::Start | Part::Continue) if self.write_concern.is_given => {
+                refuse("writeConcern is not allowed within a multi-statement transaction")
+            }
+            Some(Part::Continue) if self.has_read_concern => {
+                refuse("Only the first command in a transaction may specify a readConcern")
+            }
+            Some(Part::Start) => {
+                self.read_concern = self.read_concern.in_transaction()?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// For an engine whose file a power loss may damage: nothing that is to survive one is acknowledged.
@@ -278,6 +324,21 @@ impl<'a> Invocation<'a> {
                 Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message))
             }
         }
+    }
+
+    /// Where the command reads and writes: its transaction, or the database itself.
+    pub fn scope(&self) -> Scope<'_> {
+        let database = &self.server.database;
+        let transaction = self.checked_out.as_ref().and_then(CheckedOut::transaction);
+        match transaction {
+            Some(transaction) => Scope::in_transaction(database, transaction),
+            None => database.into(),
+        }
+    }
+
+    /// The part that reads and writes documents for the command.
+    pub fn data(&self) -> impl Data + '_ {
+        self.scope()
     }
 
     pub fn namespace(&self) -> Result<Namespace> {
@@ -362,12 +423,5 @@ fn not_taken(command: &Command, what: &str) -> CommandError {
     CommandError::new(
         ErrorCode::INVALID_OPTIONS,
         format!("Command {} does not support {what}", command.name),
-    )
-}
-
-fn no_transactions() -> CommandError {
-    CommandError::new(
-        ErrorCode::ILLEGAL_OPERATION,
-        "Transaction numbers are only allowed on a replica set member or mongos",
     )
 }

@@ -225,6 +225,25 @@ impl ReadConcern {
         )
     }
 
+    /// The read concern of a transaction's first command. A transaction reads one moment at every level, so that `snapshot`
+    /// adds to `local` what `majority` does: what it saw is durable.
+    pub fn in_transaction(self) -> Result<ReadConcern> {
+        match self.level {
+            ReadLevel::Snapshot if self.at_cluster_time.is_some() => Err(
+                CommandError::not_supported("atClusterTime in a transaction"),
+            ),
+            ReadLevel::Snapshot => Ok(ReadConcern {
+                level: ReadLevel::Majority,
+                ..self
+            }),
+            ReadLevel::Local | ReadLevel::Majority => Ok(self),
+            ReadLevel::Available | ReadLevel::Linearizable => Err(CommandError::new(
+                ErrorCode::INVALID_OPTIONS,
+                "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in a transaction",
+            )),
+        }
+    }
+
     /// Refuses what a standalone has no name for: other members, and a time that all of them share.
     pub fn check_standalone(&self) -> Result<()> {
         let time = match (self.after_cluster_time, self.at_cluster_time) {

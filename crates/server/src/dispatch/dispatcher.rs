@@ -20,13 +20,17 @@ use crate::dispatch::access;
 use crate::dispatch::call::{Call, Outcome};
 use crate::dispatch::command::{Command, Generic, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error_labels;
 use crate::dispatch::fail_points;
+use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
 use crate::net::connections::{Connection, Started};
 use crate::observe::counters::Counter;
 use crate::observe::operation_end;
 use crate::observe::timing_document;
 use crate::replication::oplog_view;
 use crate::server::Server;
+use crate::sessions::participant::{CheckedOut, Participant};
+use crate::sessions::session::SessionId;
 
 /// One of this many looks at an operation's interrupts asks the kernel whether the client is still there.
 const CHECKS_A_PEEK: u32 = 16;
@@ -103,9 +107,13 @@ fn run<'a>(
             "OP_MSG requests require a $db argument",
         ));
     }
+    let mut participant = None;
     if let Some(session) = generic.session {
         quarry_timing::turn(Phase::Auth);
-        server.sessions.touch(session)?;
+        match generic.transaction {
+            None => server.sessions.touch(session)?,
+            Some(_) => participant = Some((session, server.sessions.participant(session)?)),
+        }
     }
     outcome.database = generic.database;
     outcome.asked = generic.asked;
@@ -133,6 +141,16 @@ fn run<'a>(
     let _running = RunningGuard(connection);
     let _interrupts = quarry_query::interrupts::run_as(Arc::clone(&operation));
     outcome.operation = Some(Arc::clone(&operation));
+    let checked_out = match (&participant, generic.transaction) {
+        (Some((session, participant)), Some(arguments)) => Some(check_out(
+            server,
+            *session,
+            participant,
+            arguments,
+            &operation,
+        )?),
+        _ => None,
+    };
     let mut invocation = Invocation {
         server,
         connection,
@@ -145,12 +163,19 @@ fn run<'a>(
         may_wait: call.may_wait,
         is_exhaust_allowed: call.is_exhaust_allowed && call.may_wait,
         is_exhaust: false,
+        checked_out,
+        has_write_errors: false,
         returned: 0,
     };
     let result = match server.fail_points.are_any_on() {
         false => (command.run)(&mut invocation, reply),
         true => fail_points::run(&mut invocation, reply),
     };
+    if let Some(checked_out) = &mut invocation.checked_out {
+        let has_failed = result.is_err() || invocation.has_write_errors;
+        check_in(server, checked_out, &operation, has_failed);
+    }
+    let result = result.map_err(|error| labelled(error, invocation.generic.transaction));
     outcome.is_exhaust = invocation.is_exhaust;
     outcome.returned = invocation.returned;
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
@@ -168,6 +193,48 @@ fn run<'a>(
         operation_end::append_timing(outcome, reply);
     }
     Ok(())
+}
+
+/// Takes the session for this command, and takes up or begins what its txnNumber is.
+fn check_out<'p>(
+    server: &Server,
+    session: SessionId,
+    participant: &'p Arc<Participant>,
+    arguments: TransactionArguments,
+    operation: &Operation,
+) -> Result<CheckedOut<'p>> {
+    let begin = || {
+        let mut checked_out = participant.check_out(session, arguments, operation)?;
+        checked_out.begin(&server.database, operation)?;
+        if arguments.part == Part::Start {
+            server.sessions.note_open(session, participant);
+        }
+        Ok(checked_out)
+    };
+    begin().map_err(|error| labelled(error, Some(arguments)))
+}
+
+/// Ends the command for its session. The cursors of a transaction end with it.
+fn check_in(
+    server: &Server,
+    checked_out: &mut CheckedOut<'_>,
+    operation: &Operation,
+    has_failed: bool,
+) {
+    checked_out.finish(operation, has_failed);
+    if checked_out.arguments().is_of_transaction() && !checked_out.is_in_progress() {
+        server.sessions.note_closed(checked_out.session());
+        for (id, namespace) in checked_out.take_cursors() {
+            // One that has ended by itself is not there any more.
+            let _ = server.cursors.kill(id, &namespace);
+        }
+    }
+}
+
+/// The error with the label by which a driver knows what it may do again.
+fn labelled(error: CommandError, arguments: Option<TransactionArguments>) -> CommandError {
+    let label = arguments.and_then(|arguments| error_labels::label(arguments, error.code));
+    CommandError { label, ..error }
 }
 
 /// Refuses to write where a set shows its log, which is the journal.

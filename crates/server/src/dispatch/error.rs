@@ -19,6 +19,8 @@ pub struct CommandError {
     pub is_unanswerable: bool,
     /// The command is over: it is not the error of a single statement or document, behind which others could run.
     pub ends_command: bool,
+    /// The label that tells a driver whether it may run something again.
+    pub label: Option<&'static str>,
 }
 
 impl CommandError {
@@ -29,6 +31,7 @@ impl CommandError {
             details: None,
             is_unanswerable: false,
             ends_command: false,
+            label: None,
         }
     }
 
@@ -88,6 +91,14 @@ impl CommandError {
         reply.append("errmsg", self.message.as_str());
         reply.append("code", self.code);
         reply.append("codeName", &*self.code_name());
+        let is_labelled = |details: &Document| details.contains("errorLabels");
+        if let Some(label) = self.label
+            && !self.details.as_deref().is_some_and(is_labelled)
+        {
+            let mut labels = reply.array("errorLabels");
+            labels.push(label);
+            labels.finish();
+        }
         if let Some(details) = &self.details {
             for element in details.as_raw() {
                 reply.append_element(element);
@@ -143,6 +154,7 @@ impl From<quarry_database::Error> for CommandError {
             details,
             is_unanswerable,
             ends_command: error.ends_operation(),
+            label: None,
         }
     }
 }

@@ -11,6 +11,8 @@ pub mod command;
 pub mod concerns;
 pub mod dispatcher;
 pub mod error;
+pub mod error_labels;
 pub mod fail_points;
 pub mod privilege;
 pub mod quarry_options;
+pub mod transaction_arguments;

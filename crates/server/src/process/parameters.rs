@@ -13,6 +13,9 @@ use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
 /// MongoDB's ten minutes.
 const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
+/// MongoDB's minute.
+const TRANSACTION_LIFETIME_S_DEFAULT: i64 = 60;
+const TRANSACTION_LOCK_MS_DEFAULT: i64 = 5;
 /// The sync interval of `--durability journaled`.
 const COMMIT_INTERVAL_MS_DEFAULT: i64 = 100;
 const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
@@ -24,6 +27,10 @@ const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
 pub struct Parameters {
     pub cursor_timeout_ms: AtomicI64,
+    /// How long a transaction may be open.
+    pub transaction_lifetime_s: AtomicI64,
+    /// How long a transaction waits for a collection that is being defined; below zero without an end.
+    pub transaction_lock_ms: AtomicI64,
     pub slow_ms: AtomicI64,
     pub quiet: AtomicBool,
     /// How long connections wait awake.
@@ -43,7 +50,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "busyPollMicros",
     "commitIntervalMs",
     "commitShortcutsOff",
@@ -51,11 +58,13 @@ const NAMES: [&str; 12] = [
     "enableTestCommands",
     "featureCompatibilityVersion",
     "localLogicalSessionTimeoutMinutes",
+    "maxTransactionLockRequestTimeoutMillis",
     "networkMessageCompressors",
     "quiet",
     "recordCacheMB",
     "slowOpThresholdMs",
     "traceSampleRate",
+    "transactionLifetimeLimitSeconds",
 ];
 
 impl Parameters {
@@ -67,6 +76,8 @@ impl Parameters {
             .collect();
         let mut parameters = Parameters {
             cursor_timeout_ms: AtomicI64::new(CURSOR_TIMEOUT_MS_DEFAULT),
+            transaction_lifetime_s: AtomicI64::new(TRANSACTION_LIFETIME_S_DEFAULT),
+            transaction_lock_ms: AtomicI64::new(TRANSACTION_LOCK_MS_DEFAULT),
             slow_ms: AtomicI64::new(config.slow_ms),
             quiet: AtomicBool::new(config.quiet),
             busy_polling: BusyPolling::new(),
@@ -152,6 +163,12 @@ impl Parameters {
             "recordCacheMB" => reply.append(name, self.record_cache_mb as i64),
             "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
             "traceSampleRate" => reply.append(name, self.trace_sample_rate()),
+            "maxTransactionLockRequestTimeoutMillis" => {
+                reply.append(name, self.transaction_lock_ms.load(Relaxed))
+            }
+            "transactionLifetimeLimitSeconds" => {
+                reply.append(name, self.transaction_lifetime_s.load(Relaxed))
+            }
             _ => return false,
         };
         true
@@ -176,6 +193,12 @@ impl Parameters {
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
             "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
             "traceSampleRate" => RawValue::Double(self.trace_sample_rate()),
+            "maxTransactionLockRequestTimeoutMillis" => {
+                RawValue::Int64(self.transaction_lock_ms.load(Relaxed))
+            }
+            "transactionLifetimeLimitSeconds" => {
+                RawValue::Int64(self.transaction_lifetime_s.load(Relaxed))
+            }
             _ => RawValue::Null,
         };
         self.set(name, value)?;
@@ -209,6 +232,18 @@ impl Parameters {
                 self.busy_polling.limit_us.store(micros, Relaxed);
             }
             "slowOpThresholdMs" => self.slow_ms.store(number()?, Relaxed),
+            "maxTransactionLockRequestTimeoutMillis" => {
+                self.transaction_lock_ms.store(number()?, Relaxed);
+            }
+            "transactionLifetimeLimitSeconds" => {
+                let seconds = number()?;
+                if seconds < 1 {
+                    return Err(CommandError::bad_value(
+                        "transactionLifetimeLimitSeconds must be greater than or equal to 1",
+                    ));
+                }
+                self.transaction_lifetime_s.store(seconds, Relaxed);
+            }
             "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
             "traceSampleRate" => {
                 let share = value.as_f64_lossy();

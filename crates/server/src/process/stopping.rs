@@ -42,6 +42,7 @@ pub fn end_connections(server: &Server) -> bool {
     // Since when a connection has not been writing.
     let mut since: FxHashMap<i64, Instant> = FxHashMap::default();
     let mut has_warned = false;
+    server.sessions.end_transactions(None);
     while !connections.wait_closed(TICK) {
         let mut is_worth_waiting = false;
         for connection in connections.list() {

@@ -46,6 +46,8 @@ pub struct ClientCursor {
     pub id: i64,
     pub namespace: String,
     pub session: Option<SessionId>,
+    /// The transaction that it reads in, if it does.
+    pub txn_number: Option<i64>,
     pub source: Source,
     /// A document that a stage has made and that did not fit into the last batch.
     overflow: Vec<u8>,
@@ -85,6 +87,7 @@ impl ClientCursor {
             id: 0,
             namespace,
             session,
+            txn_number: None,
             source,
             overflow: Vec::new(),
             time_left: None,

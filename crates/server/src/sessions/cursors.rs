@@ -88,6 +88,7 @@ impl Cursors {
         id: i64,
         namespace: &str,
         session: Option<SessionId>,
+        txn_number: Option<i64>,
         operation: &Arc<Operation>,
     ) -> Result<CursorInHand<'_>> {
         let mut shard = self.shard(id).lock();
@@ -100,6 +101,7 @@ impl Cursors {
         };
         check_namespace(cursor, namespace)?;
         check_session(cursor, session)?;
+        check_transaction(cursor, txn_number)?;
         let busy = Slot::Busy {
             operation: Arc::clone(operation),
             session: cursor.session,
@@ -346,6 +348,30 @@ fn check_session(cursor: &ClientCursor, session: Option<SessionId>) -> Result<()
     Err(CommandError::new(ErrorCode(code), message))
 }
 
+fn check_transaction(cursor: &ClientCursor, number: Option<i64>) -> Result<()> {
+    let id = cursor.id;
+    let (code, message) = match (cursor.txn_number, number) {
+        (mine, theirs) if mine == theirs => return Ok(()),
+        (None, _) => (
+            50_739,
+            format!("Cannot run getMore on cursor {id}, which was not created in a transaction"),
+        ),
+        (Some(mine), None) => (
+            50_740,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in transaction {mine}, without a txnNumber"
+            ),
+        ),
+        (Some(mine), Some(theirs)) => (
+            50_741,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in transaction {mine}, in transaction {theirs}"
+            ),
+        ),
+    };
+    Err(CommandError::new(ErrorCode(code), message))
+}
+
 fn not_found(id: i64) -> CommandError {
     CommandError::new(
         ErrorCode::CURSOR_NOT_FOUND,
@@ -407,7 +433,7 @@ mod tests {
         let id = cursors.keep(cursor(session)).unwrap();
         assert_eq!(
             cursors
-                .take(id, "db.other", session, &operation)
+                .take(id, "db.other", session, None, &operation)
                 .err()
                 .unwrap()
                 .code,
@@ -415,16 +441,16 @@ mod tests {
         );
         assert_eq!(
             cursors
-                .take(id, "db.c", None, &operation)
+                .take(id, "db.c", None, None, &operation)
                 .err()
                 .unwrap()
                 .code,
             50_737
         );
-        let taken = cursors.take(id, "db.c", session, &operation).unwrap();
+        let taken = cursors.take(id, "db.c", session, None, &operation).unwrap();
         assert_eq!(
             cursors
-                .take(id, "db.c", session, &operation)
+                .take(id, "db.c", session, None, &operation)
                 .err()
                 .unwrap()
                 .code,
@@ -435,7 +461,7 @@ mod tests {
         assert!(!taken.put_back());
         assert_eq!(
             cursors
-                .take(id, "db.c", session, &operation)
+                .take(id, "db.c", session, None, &operation)
                 .err()
                 .unwrap()
                 .code,
@@ -443,7 +469,7 @@ mod tests {
         );
         let id = cursors.keep(cursor(None)).unwrap();
         cursors.reap(Duration::from_secs(60));
-        let taken = cursors.take(id, "db.c", None, &operation).unwrap();
+        let taken = cursors.take(id, "db.c", None, None, &operation).unwrap();
         assert!(cursors.kill(id, "db.c").unwrap());
         assert_eq!(cursors.count().0, 1);
         drop(taken);
@@ -455,8 +481,8 @@ mod tests {
         let cursors = Cursors::default();
         let operation = Arc::new(Operation::default());
         let id = cursors.keep(cursor(None)).unwrap();
-        drop(cursors.take(id, "db.c", None, &operation).unwrap());
-        let again = cursors.take(id, "db.c", None, &operation);
+        drop(cursors.take(id, "db.c", None, None, &operation).unwrap());
+        let again = cursors.take(id, "db.c", None, None, &operation);
         assert_eq!(again.err().unwrap().code, 43);
         assert_eq!((cursors.count().0, cursors.open.load(Relaxed)), (0, 0));
     }

@@ -5,5 +5,6 @@
 
 pub mod client_cursor;
 pub mod cursors;
+pub mod participant;
 pub mod reaper;
 pub mod session;

@@ -1,23 +1,32 @@
-//! The thread that ends what nobody uses any more: sessions after 30 minutes, cursors after ten.
+//! The thread that ends what nobody uses any more: sessions after 30 minutes, cursors after ten, transactions after
+//! `transactionLifetimeLimitSeconds`; and that forgets what sessions that have ended had written.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use quarry_bson::DateTime;
+
+use crate::dispatch::error::Result;
 use crate::server::Server;
-use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
+use crate::sessions::session::{SESSION_TIMEOUT_MINUTES, SessionId};
 use crate::threads;
 
 /// How often it looks, at most; a shorter cursor timeout makes it look more often.
-const TICK_MAX: Duration = Duration::from_secs(4);
+const TICK_MAX: Duration = Duration::from_secs(1);
+/// Sessions that are forgotten in one round, of those that have ended.
+const FORGOTTEN_A_TICK: usize = 1000;
 const TICK_MIN: Duration = Duration::from_millis(50);
 
 pub fn start(server: &'static Server) -> std::io::Result<()> {
     let is_over = || server.shutdown.is_requested();
-    threads::start("reaper", is_over, move || wait_and_reap(server)).map(drop)
+    let behind = Mutex::default();
+    let round = move || wait_and_reap(server, &behind);
+    threads::start("reaper", is_over, round).map(drop)
 }
 
 /// False when the server stops.
-fn wait_and_reap(server: &'static Server) -> bool {
+fn wait_and_reap(server: &'static Server, behind: &Mutex<Option<[u8; 16]>>) -> bool {
     let session_timeout = Duration::from_secs(60 * SESSION_TIMEOUT_MINUTES.unsigned_abs() as u64);
     let cursor_ms = server
         .parameters
@@ -36,5 +45,45 @@ fn wait_and_reap(server: &'static Server) -> bool {
     for session in server.sessions.reap(session_timeout) {
         server.cursors.kill_session(session);
     }
+    end_old_transactions(server);
+    // What cannot be written now, because writes are refused, is found again by the walk.
+    let _ = forget(server, session_timeout, &mut behind.lock());
     true
+}
+
+/// Ends the transactions that have been open for too long, and what runs in them.
+fn end_old_transactions(server: &'static Server) {
+    let seconds = server.parameters.transaction_lifetime_s.load(Relaxed);
+    let lifetime = Duration::from_secs(seconds.unsigned_abs());
+    for (session, participant, open) in server.sessions.open_transactions() {
+        if open.transaction.begun().elapsed() < lifetime {
+            continue;
+        }
+        participant.end_transaction();
+        server.sessions.note_closed(session);
+        server.cursors.kill_session(session);
+        if !participant.is_idle() {
+            server.connections.kill_session(session);
+        }
+    }
+}
+
+/// Takes away what sessions had written that have ended, and goes on with the walk over all that is stored, for those that no
+/// start of the server has seen since.
+fn forget(server: &'static Server, timeout: Duration, behind: &mut Option<[u8; 16]>) -> Result<()> {
+    for session in server.sessions.take_forgotten(FORGOTTEN_A_TICK) {
+        server.sessions.forget(session, &server.database)?;
+    }
+    let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
+    let before_ms = DateTime::now().0.saturating_sub(timeout_ms);
+    let unused = server
+        .database
+        .unused_sessions(behind.as_ref(), before_ms)?;
+    for session in unused.sessions {
+        server
+            .sessions
+            .forget(SessionId(session), &server.database)?;
+    }
+    *behind = unused.behind;
+    Ok(())
 }

@@ -1,21 +1,29 @@
-//! Logical sessions: who they are and when they were last used. A session holds cursors, nothing else yet.
+//! Logical sessions: who they are, when they were last used, and what their txnNumber is (`participant`).
 //!
-//! A session begins with its first use and ends by endSessions, by killSessions, or 30 minutes after its last use.
+//! A session begins with its first use and ends by endSessions, by killSessions, or 30 minutes after its last use. What it has
+//! written is forgotten behind that, by the reaper: whoever ends sessions waits for no write.
 
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_database::{Database, Operation};
 use quarry_query::ErrorCode;
 
 use crate::dispatch::error::{CommandError, Result};
+use crate::sessions::participant::{OpenTransaction, Participant};
 
 /// Minutes that a session lives without being used, as `hello` announces it.
 pub const SESSION_TIMEOUT_MINUTES: i32 = 30;
 /// MongoDB's default bound on sessions.
 const SESSIONS_MAX: usize = 1_000_000;
 const SHARDS: usize = 16;
+/// Ended sessions whose records wait to be forgotten; those beyond it are found by the walk over all that is stored.
+const FORGOTTEN_LATER_MAX: usize = 100_000;
 const UUID_SUBTYPE: u8 = 4;
 
 /// The UUID of an lsid.
@@ -31,8 +39,26 @@ impl SessionId {
         SessionId(bytes)
     }
 
-    /// Parses `{id: UUID}`.
+    /// Parses `{id: UUID}`. There are no users yet, so that a `uid` can name nobody, and no server that runs others'
+    /// transactions, so that there are no sessions within sessions.
     pub fn parse(lsid: RawDocument<'_>) -> Result<SessionId> {
+        for field in lsid {
+            let name = field.name();
+            match name.as_bytes() {
+                b"id" => {}
+                b"uid" | b"txnNumber" | b"txnUUID" => {
+                    return Err(CommandError::not_supported(format_args!(
+                        "the field '{name}' of an lsid"
+                    )));
+                }
+                _ => {
+                    return Err(CommandError::unknown_field(
+                        "OperationSessionInfo.lsid",
+                        &name.to_string_lossy(),
+                    ));
+                }
+            }
+        }
         let id = match lsid.get("id") {
             Some(RawValue::Binary(id)) => id,
             Some(other) => {
@@ -91,40 +117,179 @@ impl SessionId {
     }
 }
 
+/// As MongoDB's messages show a UUID.
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) {
+                "-"
+            } else {
+                ""
+            };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
 /// All sessions of the server.
+///
+/// Lock order: a participant's state, then its open transaction, then `open`. No lock is taken under a shard's.
 #[derive(Default)]
 pub struct Sessions {
-    shards: [Mutex<HashMap<SessionId, Instant>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
+    /// The sessions that have begun a transaction which may still be open.
+    open: Mutex<HashMap<SessionId, Weak<Participant>>>,
+    /// Sessions that have ended and may have written something.
+    forgotten_later: Mutex<Vec<SessionId>>,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<SessionId, Entry>,
+}
+
+struct Entry {
+    last_used: Instant,
+    /// None as long as the session has used no txnNumber. A command that has the session, or waits for it, shares it.
+    participant: Option<Arc<Participant>>,
+}
+
+impl Entry {
+    /// Whether a command has the session or waits for it. Asked under the shard's lock, under which commands come by.
+    fn is_in_use(&self) -> bool {
+        let participant = self.participant.as_ref();
+        participant.is_some_and(|participant| Arc::strong_count(participant) > 1)
+    }
+}
+
+impl Shard {
+    /// Takes the session out unless a command uses it; returns the part of it that has used a txnNumber.
+    fn extract_unused(&mut self, session: SessionId) -> Option<Arc<Participant>> {
+        if self.get(&session).is_some_and(Entry::is_in_use) {
+            return None;
+        }
+        self.remove(&session)?.participant
+    }
+}
+
+impl Deref for Shard {
+    type Target = HashMap<SessionId, Entry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.entries
+    }
+}
+
+impl DerefMut for Shard {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.entries
+    }
 }
 
 impl Sessions {
     /// Notes that the session is used now, and begins it when it is new.
     pub fn touch(&self, session: SessionId) -> Result<()> {
-        let now = Instant::now();
-        let mut shard = self.shard(session).lock();
-        if let Some(last_used) = shard.get_mut(&session) {
-            *last_used = now;
+        self.use_now(session, |_| ())
+    }
+
+    /// Like `touch`, for a command that uses a txnNumber.
+    pub fn participant(&self, session: SessionId) -> Result<Arc<Participant>> {
+        self.use_now(session, |entry| {
+            Arc::clone(entry.participant.get_or_insert_default())
+        })
+    }
+
+    /// The transaction of that session is to be found by those who end the old ones.
+    pub fn note_open(&self, session: SessionId, participant: &Arc<Participant>) {
+        self.open
+            .lock()
+            .insert(session, Arc::downgrade(participant));
+    }
+
+    /// The transaction of that session has ended.
+    pub fn note_closed(&self, session: SessionId) {
+        self.open.lock().remove(&session);
+    }
+
+    /// The transactions that are open, each with its session.
+    pub fn open_transactions(&self) -> Vec<(SessionId, Arc<Participant>, OpenTransaction)> {
+        let open = self.open.lock();
+        let transaction = |(session, participant): (&SessionId, &Weak<Participant>)| {
+            let participant = participant.upgrade()?;
+            let transaction = participant.open_transaction()?;
+            Some((*session, participant, transaction))
+        };
+        open.iter().filter_map(transaction).collect()
+    }
+
+    /// Ends the session, unless a command with a txnNumber has it, and the transaction that it has open. What it has written
+    /// is forgotten later.
+    pub fn remove(&self, session: SessionId) {
+        let removed = self.shard(session).lock().extract_unused(session);
+        if let Some(participant) = removed {
+            self.end(session, &participant);
+        }
+    }
+
+    /// Ends the transactions that are open, of those sessions or of all. The sessions stay, and so does what tells whether
+    /// their writes are done.
+    pub fn end_transactions(&self, sessions: Option<&[SessionId]>) {
+        for (session, participant, _) in self.open_transactions() {
+            if sessions.is_none_or(|sessions| sessions.contains(&session)) {
+                participant.end_transaction();
+                self.note_closed(session);
+            }
+        }
+    }
+
+    /// Names all sessions.
+    pub fn all(&self) -> Vec<SessionId> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Takes away what is stored of a session that has ended, unless it is in use again; says whether it has been.
+    pub fn forget(&self, session: SessionId, database: &Database) -> Result<()> {
+        if self.shard(session).lock().contains_key(&session) {
             return Ok(());
         }
-        if shard.len() >= SESSIONS_MAX / SHARDS {
-            return Err(CommandError::new(
-                ErrorCode::TOO_MANY_LOGICAL_SESSIONS,
-                "cannot add session: too many sessions",
-            ));
-        }
-        shard.insert(session, now);
+        // A command that comes meanwhile waits for the session.
+        let participant = self.participant(session)?;
+        participant.forget(session, database)?;
+        drop(participant);
+        drop(self.shard(session).lock().extract_unused(session));
         Ok(())
     }
 
-    pub fn remove(&self, session: SessionId) {
-        self.shard(session).lock().remove(&session);
+    /// Takes the sessions that have ended and are to be forgotten, some at a time.
+    pub fn take_forgotten(&self, count: usize) -> Vec<SessionId> {
+        let mut later = self.forgotten_later.lock();
+        let rest = later.len().saturating_sub(count);
+        later.split_off(rest)
     }
 
-    pub fn clear(&self) -> Vec<SessionId> {
-        self.shards
-            .iter()
-            .flat_map(|shard| std::mem::take(&mut *shard.lock()).into_keys())
-            .collect()
+    /// Hands over the sessions and how long each was not used. The lock is held for a copy of one shard at a time.
+    pub fn list(
+        &self,
+        operation: &Operation,
+        take: &mut dyn FnMut(SessionId, Duration) -> Result<()>,
+    ) -> Result<()> {
+        for shard in &self.shards {
+            let sessions: Vec<(SessionId, Duration)> = {
+                let shard = shard.lock();
+                let unused =
+                    |(session, entry): (&SessionId, &Entry)| (*session, entry.last_used.elapsed());
+                shard.iter().map(unused).collect()
+            };
+            for (session, unused) in sessions {
+                operation.check()?;
+                take(session, unused)?;
+            }
+        }
+        Ok(())
     }
 
     pub fn len(&self) -> usize {
@@ -134,20 +299,54 @@ impl Sessions {
     /// Ends the sessions unused since before `timeout` ago and names them.
     pub fn reap(&self, timeout: Duration) -> Vec<SessionId> {
         let now = Instant::now();
-        let mut ended = Vec::new();
+        let (mut ended, mut participants) = (Vec::new(), Vec::new());
         for shard in &self.shards {
-            shard.lock().retain(|session, last_used| {
-                let keep = now.duration_since(*last_used) < timeout;
+            shard.lock().retain(|session, entry| {
+                let keep = now.duration_since(entry.last_used) < timeout || entry.is_in_use();
                 if !keep {
                     ended.push(*session);
+                    participants.extend(entry.participant.take().map(|found| (*session, found)));
                 }
                 keep
             });
         }
+        for (session, participant) in participants {
+            self.end(session, &participant);
+        }
         ended
     }
 
-    fn shard(&self, session: SessionId) -> &Mutex<HashMap<SessionId, Instant>> {
+    fn use_now<T>(&self, session: SessionId, using: impl FnOnce(&mut Entry) -> T) -> Result<T> {
+        let now = Instant::now();
+        let mut shard = self.shard(session).lock();
+        if let Some(entry) = shard.get_mut(&session) {
+            entry.last_used = now;
+            return Ok(using(entry));
+        }
+        if shard.len() >= SESSIONS_MAX / SHARDS {
+            return Err(CommandError::new(
+                ErrorCode::TOO_MANY_LOGICAL_SESSIONS,
+                "cannot add session: too many sessions",
+            ));
+        }
+        let entry = shard.entry(session).or_insert(Entry {
+            last_used: now,
+            participant: None,
+        });
+        Ok(using(entry))
+    }
+
+    /// The session is in the table no more.
+    fn end(&self, session: SessionId, participant: &Participant) {
+        participant.end_transaction();
+        self.note_closed(session);
+        let mut later = self.forgotten_later.lock();
+        if later.len() < FORGOTTEN_LATER_MAX {
+            later.push(session);
+        }
+    }
+
+    fn shard(&self, session: SessionId) -> &Mutex<Shard> {
         &self.shards[usize::from(session.0[0]) % SHARDS]
     }
 }

@@ -1,0 +1,29 @@
+//! `abortTransaction`: gives up all that a transaction has written.
+
+use quarry_bson::DocumentBuilder;
+
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::Result;
+use crate::dispatch::privilege::Requires;
+use crate::dispatch::transaction_arguments::SessionUse;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["recoveryToken"]),
+    is_admin_only: true,
+    takes_write_concern: true,
+    session_use: SessionUse::EndsTransaction,
+    is_in_api_1: true,
+    ..Command::new(
+        "abortTransaction",
+        "gives a transaction up",
+        Requires::Nothing,
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    match &mut invocation.checked_out {
+        Some(session) => session.abort(),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,77 @@
+//! The labels by which a driver knows what it may do again: a write, or a whole transaction. They stand in the reply of a
+//! command with a txnNumber only.
+
+use quarry_query::ErrorCode;
+
+use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
+
+/// The transaction may be run again from its first command.
+const TRANSIENT: &str = "TransientTransactionError";
+/// The command may be sent again.
+const RETRYABLE: &str = "RetryableWriteError";
+
+/// The label of an error that the command ended with, if there is one.
+pub fn label(arguments: TransactionArguments, code: i32) -> Option<&'static str> {
+    let code = ErrorCode(code);
+    match arguments.part {
+        Part::RetryableWrite => is_retryable(code).then_some(RETRYABLE),
+        // Sent again, a commit is answered as it ended. One that was aborted may be run again from the start.
+        Part::End if code == ErrorCode::NO_SUCH_TRANSACTION || is_transient(code) => {
+            Some(TRANSIENT)
+        }
+        Part::End => is_retryable(code).then_some(RETRYABLE),
+        Part::Start | Part::Continue => {
+            let is_over = code == ErrorCode::NO_SUCH_TRANSACTION;
+            (is_over || is_transient(code) || is_retryable(code)).then_some(TRANSIENT)
+        }
+    }
+}
+
+/// Whether a transaction that met the error may be run again.
+pub fn is_transient(code: ErrorCode) -> bool {
+    [
+        ErrorCode::WRITE_CONFLICT,
+        ErrorCode::LOCK_TIMEOUT,
+        ErrorCode::SNAPSHOT_TOO_OLD,
+        ErrorCode::SNAPSHOT_UNAVAILABLE,
+        ErrorCode::PREPARED_TRANSACTION_IN_PROGRESS,
+    ]
+    .contains(&code)
+}
+
+/// Whether MongoDB's drivers may send a command again that met the error.
+fn is_retryable(code: ErrorCode) -> bool {
+    // HostUnreachable, HostNotFound, NetworkTimeout, ShutdownInProgress, PrimarySteppedDown, ExceededTimeLimit,
+    // SocketException, NotWritablePrimary, InterruptedAtShutdown, InterruptedDueToReplStateChange,
+    // NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary.
+    const CODES: [i32; 12] = [
+        6, 7, 89, 91, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436,
+    ];
+    CODES.contains(&code.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(part: Part, code: i32) -> Option<&'static str> {
+        label(TransactionArguments { number: 1, part }, code)
+    }
+
+    #[test]
+    fn labels_stand_only_where_they_belong() {
+        for part in [Part::Start, Part::Continue] {
+            for code in [112, 24, 246, 251, 11_600] {
+                assert_eq!(of(part, code), Some(TRANSIENT), "{code}");
+            }
+            assert_eq!(of(part, 11_000), None);
+        }
+        assert_eq!(of(Part::End, 251), Some(TRANSIENT));
+        assert_eq!(of(Part::End, 11_600), Some(RETRYABLE));
+        assert_eq!(of(Part::End, 256), None);
+        assert_eq!(of(Part::RetryableWrite, 91), Some(RETRYABLE));
+        for code in [112, 251, 11_000, 225] {
+            assert_eq!(of(Part::RetryableWrite, code), None, "{code}");
+        }
+    }
+}
