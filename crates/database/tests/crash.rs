@@ -1,17 +1,19 @@
 //! The database over simulated files and an engine's flush images: it is killed or loses power, and starts again from
 //! any image that is not newer than what the journal holds. Every acknowledged write is there at its level, a piece is
 //! there whole or not at all, indexes and counters agree. A transaction over two collections, which it may have made, is there
-//! whole or not at all.
+//! whole or not at all, and what a session remembers of a transaction or a retryable write is there exactly with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quarry_bson::RawValue;
 use quarry_bson::{Document, doc};
-use quarry_database::{Change, Database, Level, Namespace, Operation, Options, Scope};
+use quarry_database::{
+    Change, Database, Level, Namespace, Operation, Options, RetryableWrite, Scope, SessionHistory,
+};
 use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
-use quarry_storage::{Engine, FlushImages, KeyRange, WriteBatch};
+use quarry_storage::{Engine, FlushImages, KeyRange};
 
 /// `QUARRY_TORTURE` runs that many instead, `QUARRY_TORTURE_SEED` begins at another seed.
 const ROUNDS: u64 = 20;
@@ -185,7 +187,11 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
     let first = random.below(40) as i32;
     let ids: Vec<i32> = (first..first + 1 + random.below(3) as i32).collect();
     let n = random.below(1000) as i32;
-    let lsn = if random.below(4) == 0 {
+    let lsn = if random.below(8) == 0 {
+        let states = model.entry(RETRYABLE).or_insert_with(|| vec![None]);
+        states.push(Some(n));
+        write_retryably(database, &operation, n)
+    } else if random.below(4) == 0 {
         let states = model.entry(PAIR).or_insert_with(|| vec![None]);
         states.push(Some(n));
         write_pair(database, &operation, n)
@@ -285,10 +291,76 @@ fn write_pair(database: &Database, operation: &Operation, n: i32) -> Option<u64>
             assert_eq!(done.unwrap().inserted, 1);
         }
     }
-    let session = WriteBatch::new();
+    let write = RetryableWrite::new(PAIR_SESSION, n.into(), SessionHistory::default());
+    let session = write.commit_record();
     database
         .commit_transaction(&transaction, operation, Level::Written, &session)
         .unwrap()
+}
+
+/// The place in the model of a document that only retryable writes change.
+const RETRYABLE: i32 = -2;
+const PAIR_SESSION: [u8; 16] = [7; 16];
+const RETRYABLE_SESSION: [u8; 16] = [8; 16];
+
+fn retried() -> Namespace {
+    Namespace::parse("db.retried").unwrap()
+}
+
+/// Writes `n` to a document as a statement of a session, with `n` as its txnNumber.
+fn write_retryably(database: &Database, operation: &Operation, n: i32) -> Option<u64> {
+    let history = SessionHistory::default();
+    operation.record_statements(RetryableWrite::new(RETRYABLE_SESSION, n.into(), history));
+    let write = operation.retryable().unwrap();
+    write.name_statements([0]);
+    let document = doc! { "_id": 1, "n": n };
+    if let Some(collection) = database.collection(&retried()).unwrap() {
+        let keys = [collection.record_key(RawValue::Int32(1))];
+        let (ident, level) = (collection.ident, Level::Written);
+        let done = database.modify_piece(
+            operation,
+            &retried(),
+            ident,
+            &keys,
+            level,
+            &mut |_, _, out| {
+                out.extend_from_slice(document.as_bytes());
+                Ok(Change::Replace)
+            },
+        );
+        let done = done.unwrap();
+        if done.matched > 0 {
+            return done.lsn;
+        }
+    }
+    let documents = [document.as_raw()];
+    let done = database.insert_piece(operation, &retried(), &documents, true, Level::Written);
+    done.unwrap().lsn
+}
+
+/// The `n` that retryable writes have left, which is what their session remembers.
+fn read_retried(database: &Database) -> Option<i32> {
+    let mut n = None;
+    if let Some(collection) = database.collection(&retried()).unwrap() {
+        let key = collection.record_key(RawValue::Int32(1));
+        let mut read = |bytes: &[u8]| {
+            let document = Document::from_bytes(bytes.to_vec()).unwrap();
+            n = document.get("n").and_then(|n| n.as_i32());
+        };
+        database.get_record(&key, &mut read).unwrap();
+    }
+    check_session(database, RETRYABLE_SESSION, n, false);
+    n
+}
+
+fn check_session(database: &Database, session: [u8; 16], n: Option<i32>, is_transaction: bool) {
+    let stored = database.stored_session(&session).unwrap();
+    let found = stored.map(|stored| (stored.txn_number, stored.is_transaction));
+    let wanted = n.map(|n| (i64::from(n), is_transaction));
+    assert_eq!(
+        found, wanted,
+        "a write without its record, or a record without it"
+    );
 }
 
 /// The `n` of both documents of the pair; none without them.
@@ -307,6 +379,7 @@ fn read_pair(database: &Database) -> Option<i32> {
         n
     });
     assert_eq!(left, right, "half of a transaction");
+    check_session(database, PAIR_SESSION, left, true);
     left
 }
 
@@ -334,6 +407,7 @@ fn check(database: &Database, model: &mut Model, seed: u64, life: u64) {
         );
     }
     found.extend(read_pair(database).map(|n| (PAIR, n)));
+    found.extend(read_retried(database).map(|n| (RETRYABLE, n)));
     for (id, states) in model.iter_mut() {
         let now = found.remove(id);
         assert!(
