@@ -37,7 +37,7 @@ MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --lib mo
 # What every push gives each fuzz target.
 FUZZ_SMOKE_SECONDS := 3
 
-.PHONY: help build run test test-rust test-drivers lint docs bench bench-crud bench-concurrent bench-collections \
+.PHONY: help build run test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-concurrent bench-collections \
 	bench-durability bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
@@ -84,6 +84,10 @@ test-rust: bootstrap-drivers ## the Rust tests
 
 test-drivers: build bootstrap-drivers ## pymongo, Node, mongosh and the crash test against real processes
 	@QUARRY=$(QUARRY) tests/drivers/run.sh
+
+test-pymongo: build bootstrap-drivers ## PyMongo's own tests against tests/drivers/pymongo_suite/left.txt (OWN_TESTS=push for fewer)
+	@scripts/bootstrap.sh pymongo-suite
+	@QUARRY=$(QUARRY) SUITES=own OWN_TESTS=$${OWN_TESTS:-all} tests/drivers/run.sh
 
 bench: build bootstrap-drivers ## the CRUD workloads; URIS="NAME=URI ..." measures those servers instead of our own
 	@$(MAKE) --no-print-directory bench-crud bench-concurrent

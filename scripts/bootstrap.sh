@@ -163,6 +163,23 @@ make_corpus() {
     rm -rf -- "$scratch"
 }
 
+# PyMongo's own tests come with the source package of the driver that is installed; `drivers` comes first.
+make_pymongo_suite() {
+    local python=$DRIVERS_DIR/python-newest/bin/python suite=$DRIVERS_DIR/pymongo-suite version
+    version=$("$python" -c 'import pymongo; print(pymongo.version)')
+    [[ $(cat "$suite/version" 2>/dev/null) == "$version" ]] && return
+    say "PyMongo's own tests from the source package of pymongo $version"
+    local scratch
+    scratch=$(mktemp -d)
+    "$python" -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: --dest "$scratch" "pymongo==$version"
+    tar -xzf "$scratch/pymongo-$version.tar.gz" -C "$scratch"
+    rm -rf -- "$suite"
+    mkdir -p "$suite"
+    mv "$scratch/pymongo-$version/test" "$suite/"
+    echo "$version" >"$suite/version"
+    rm -rf -- "$scratch"
+}
+
 # Packages are looked up again when a day has passed, so that "newest" stays true without a download a run.
 fresh() { [[ -f $1 && -z $(find "$1" -mmin +1440) && $1 -nt ${BASH_SOURCE[0]} ]]; }
 
@@ -185,6 +202,7 @@ case "${1:-}" in
     build) bootstrap_build ;;
     lint) bootstrap_lint ;;
     drivers) bootstrap_drivers ;;
+    pymongo-suite) make_pymongo_suite ;;
     valgrind) command -v valgrind >/dev/null || apt_install valgrind ;;
-    *) die "usage: bootstrap.sh build|lint|drivers|valgrind" ;;
+    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|valgrind" ;;
 esac

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
 #   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the examples in four languages, the crash and history tests, `hostile`: work
-#   that is to be interrupted and memory that is to come back, and `monitoring`: what Prometheus' tools, a browser and a
-#   terminal see.
+#   that is to be interrupted and memory that is to come back, `monitoring`: what Prometheus' tools, a browser and a
+#   terminal see. `own` runs when it is asked for: PyMongo's own tests, held against the list of those that are left.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
 # SUITES="pymongo-newest node" runs only those.
 set -euo pipefail
@@ -181,8 +181,18 @@ run_examples() {
     settle examples "$passed" "$failed"
 }
 
+# PyMongo's own tests; which files is up to OWN_TESTS: `push` or `all`.
+run_own() {
+    local log=$scratch/own.log status=0
+    "$DRIVERS_DIR/python-newest/bin/python" "$here/pymongo_suite/run.py" "${OWN_TESTS:-push}" 2>&1 | tee "$log" || status=$?
+    local failed
+    failed=$(count failed "$log")
+    ((status == 0 || failed > 0)) || failed=1
+    settle own "$(count passed "$log")" "$failed"
+}
+
 # What suites of their own run.
-elsewhere=(--ignore=test_crash.py --ignore=test_history.py --ignore=test_interrupts.py --ignore=test_memory.py
+elsewhere=(--ignore=pymongo_suite --ignore=test_crash.py --ignore=test_history.py --ignore=test_interrupts.py --ignore=test_memory.py
     --ignore=monitoring)
 
 cd "$here"
@@ -197,6 +207,7 @@ for suite in $suites; do
         crash) run_pytest "$suite" newest -s test_crash.py test_history.py ;;
         hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
+        own) run_own ;;
         *) echo "unknown suite $suite" >&2 && exit 2 ;;
     esac
 done
