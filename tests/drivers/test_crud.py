@@ -211,6 +211,13 @@ def test_array_filters_choose_the_elements_that_an_update_changes(collection):
     assert after["n"] == [{"k": 11, "k2": 1}, {"k": 12, "seen": True}, {"k": 13, "seen": True}]
 
 
+def test_an_update_of_one_document_changes_the_first_in_an_order(collection):
+    collection.insert_many([{"_id": n, "a": a} for n, a in ((1, 5), (2, 9), (3, 7))])
+    assert collection.update_one({}, {"$set": {"first": True}}, sort={"a": -1}).modified_count == 1
+    assert collection.replace_one({}, {"a": 0}, sort={"a": 1}).modified_count == 1
+    assert list(collection.find()) == [{"_id": 1, "a": 0}, {"_id": 2, "a": 9, "first": True}, {"_id": 3, "a": 7}]
+
+
 def test_an_array_filter_that_no_path_names_is_an_error(collection):
     for call in (collection.update_one, collection.find_one_and_update):
         with pytest.raises(OperationFailure) as refused:

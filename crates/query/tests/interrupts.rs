@@ -175,6 +175,7 @@ fn update(collection: &'static str, update: Document) -> Work {
         loop {
             let request = UpdateRequest {
                 array_filters: None,
+                sort: None,
                 namespace: &namespace,
                 context: None,
                 filter: RawDocument::EMPTY,
@@ -292,6 +293,52 @@ fn table() -> Vec<(&'static str, Work)> {
         (
             "$mergeObjects",
             computing("arrays", "{$mergeObjects: '$p'}"),
+        ),
+        (
+            "$sortArray",
+            computing("arrays", "{$sortArray: {input: '$a', sortBy: -1}}"),
+        ),
+        ("$maxN", computing("arrays", "{$maxN: {input: '$a', n: 3}}")),
+        (
+            "$setUnion",
+            computing("arrays", "{$setUnion: ['$a', '$a']}"),
+        ),
+        (
+            "$setIsSubset",
+            computing("arrays", "{$setIsSubset: ['$a', '$a']}"),
+        ),
+        (
+            "$zip",
+            computing("arrays", "{$zip: {inputs: ['$a', '$a']}}"),
+        ),
+        (
+            "$setField",
+            computing(
+                "arrays",
+                "{$setField: {field: 'x', input: {$mergeObjects: ['$$ROOT']}, value: 1}}",
+            ),
+        ),
+        (
+            "$replaceAll",
+            computing(
+                "texts",
+                "{$replaceAll: {input: '$t', find: 'a', replacement: 'b'}}",
+            ),
+        ),
+        (
+            "$trim",
+            computing("texts", "{$trim: {input: '$t', chars: 'ab'}}"),
+        ),
+        (
+            "$indexOfCP",
+            computing("texts", "{$indexOfCP: ['$t', 'never']}"),
+        ),
+        (
+            "$dateToString",
+            computing(
+                "one",
+                "{$dateToString: {date: {$date: 1e12}, format: '%Y-%m-%d', timezone: 'Europe/Paris'}}",
+            ),
         ),
         ("$split", computing("texts", "{$split: ['$t', 'aa']}")),
         ("$toUpper", computing("texts", "{$toUpper: '$t'}")),

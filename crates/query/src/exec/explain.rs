@@ -153,6 +153,7 @@ impl<'a> Read<'a> {
         let mut find = FindRequest::new(request.namespace);
         (find.filter, find.hint) = (request.filter, request.hint);
         find.context = request.context;
+        find.sort = request.sort;
         let above = Above::Update {
             update: Update::parse_with(request.update, request.array_filters)?,
             is_multi: request.is_multi,

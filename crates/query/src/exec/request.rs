@@ -114,6 +114,8 @@ pub struct UpdateRequest<'a> {
     pub is_multi: bool,
     /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
+    /// The order in which the one document to change is the first; not with `is_multi`.
+    pub sort: Option<RawDocument<'a>>,
     /// The filters that the update's paths name with `$[<identifier>]`.
     pub array_filters: Option<RawArray<'a>>,
     /// Whether a replacement keeps its empty timestamps, as for an insert.

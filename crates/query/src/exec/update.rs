@@ -12,6 +12,7 @@ use super::request::{UpdateOutcome, UpdateRequest};
 use crate::error::Error as QueryError;
 use crate::error::Result;
 use crate::matcher::{MatchDetails, MatchExpression, Matcher};
+use crate::plan::Parsed;
 use crate::update::{PathStep, Update};
 
 /// Room for what an update adds to a document, so that most need no second allocation.
@@ -26,7 +27,7 @@ pub fn update(
     request: UpdateRequest<'_>,
     level: Level,
 ) -> Result<UpdateOutcome> {
-    let target = Target::new(
+    let mut target = Target::new(
         scope,
         operation,
         level,
@@ -34,8 +35,16 @@ pub fn update(
         request.filter,
         request.hint,
         request.context,
-    )
-    .parse()?;
+    );
+    if request.sort.is_some() {
+        if request.is_multi {
+            let text = "Cannot specify sort with multi=true";
+            return Err(QueryError::failed_to_parse(text));
+        }
+        let parsed = Parsed::parse(request.filter, request.sort, None, target.context())?;
+        target = target.with_parsed(parsed);
+    }
+    let target = target.parse()?;
     if request.is_upsert {
         target.check_upsert()?;
     }

@@ -360,6 +360,7 @@ fn an_upsert_cannot_ask_an_expression() {
         let (filter, change) = (json(filter), json(r#"{"$set": {"b": 1}}"#));
         let mut request = UpdateRequest {
             array_filters: None,
+            sort: None,
             namespace: &fixture.namespace,
             context: None,
             filter: filter.as_raw(),
@@ -413,6 +414,7 @@ fn change(
 ) -> std::result::Result<u64, i32> {
     let request = UpdateRequest {
         array_filters: None,
+        sort: None,
         namespace: &fixture.namespace,
         context: None,
         filter: filter.as_raw(),
@@ -514,6 +516,7 @@ fn the_current_date_is_taken_when_a_document_is_changed() {
         let filter = doc! {"_id": id};
         let request = UpdateRequest {
             array_filters: None,
+            sort: None,
             namespace: &fixture.namespace,
             context: Some(&context),
             filter: filter.as_raw(),
@@ -579,4 +582,45 @@ fn the_filter_of_a_write_does_not_draw_at_random() {
         fixture.delete("{\"$expr\": {\"$eq\": [\"$a\", 1]}}", true),
         1
     );
+}
+
+/// `sort` says which of the documents that match is changed, with an index for the order and without.
+#[test]
+fn an_update_of_one_document_changes_the_first_in_an_order() {
+    for index in [None, Some(r#"{"key": {"a": -1}, "name": "a_-1"}"#)] {
+        let fixture = with(&[
+            "{\"_id\": 1, \"a\": 5}",
+            "{\"_id\": 2, \"a\": 9}",
+            "{\"_id\": 3, \"a\": 7}",
+        ]);
+        if let Some(spec) = index {
+            fixture.index(spec);
+        }
+        let (filter, change) = (json(r#"{"a": {"$gt": 1}}"#), json(r#"{"$set": {"a": 0}}"#));
+        let sort = json(r#"{"a": -1}"#);
+        let mut request = UpdateRequest {
+            namespace: &fixture.namespace,
+            context: None,
+            filter: filter.as_raw(),
+            update: RawValue::Document(change.as_raw()),
+            is_upsert: false,
+            is_multi: false,
+            hint: None,
+            sort: Some(sort.as_raw()),
+            array_filters: None,
+            keeps_empty_timestamps: false,
+        };
+        let update = |request| {
+            let database = (&fixture.database).into();
+            exec::update(database, &fixture.operation, request, Level::Written)
+        };
+        for id in [2, 3, 1] {
+            assert_eq!(update(request).unwrap().modified, 1);
+            let changed = fixture.delete(&format!("{{\"_id\": {id}, \"a\": 0}}"), false);
+            assert_eq!(changed, 1, "{id} with index {index:?}");
+        }
+        request.is_multi = true;
+        let refused = update(request).map(|_| ()).map_err(|error| error.code());
+        assert_eq!(refused, Err(9));
+    }
 }

@@ -128,7 +128,7 @@ pub fn parse<'a>(
 ) -> Result<UpdateRequest<'a>> {
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
-    let mut array_filters = None;
+    let (mut array_filters, mut sort) = (None, None);
     for argument in Argument::each(PARSER, statement) {
         match argument.name().as_bytes() {
             b"q" => filter = argument.document_or_null()?,
@@ -139,7 +139,8 @@ pub fn parse<'a>(
             b"collation" => check_collation(argument.value())?,
             b"arrayFilters" if argument.is_absent() => {}
             b"arrayFilters" => array_filters = Some(argument.array()?),
-            b"c" | b"sort" => {
+            b"sort" => sort = argument.some_document()?,
+            b"c" => {
                 return Err(CommandError::not_supported(format_args!(
                     "the option '{}' of an update",
                     argument.name()
@@ -166,6 +167,7 @@ pub fn parse<'a>(
         is_multi,
         hint,
         array_filters,
+        sort,
         keeps_empty_timestamps: false,
     })
 }
