@@ -8,6 +8,7 @@ use quarry_bson::ObjectId;
 use quarry_database::{Database, Scope};
 use quarry_storage::Engine;
 
+use crate::access::control::AccessControl;
 use crate::data::Data;
 use crate::dispatch::fail_points::FailPoints;
 use crate::net::connections::Connections;
@@ -25,6 +26,7 @@ use crate::sessions::session::Sessions;
 pub struct Server {
     pub config: Config,
     pub parameters: Parameters,
+    pub access: AccessControl,
     pub engine: Arc<dyn Engine>,
     pub database: Database,
     /// The set that the server is the only member of; a standalone has none.
@@ -53,9 +55,14 @@ impl Server {
         replica_set: Option<ReplicaSet>,
         shutdown: Arc<Shutdown>,
     ) -> Server {
+        let access = AccessControl::new(
+            config.is_authorization_enabled,
+            parameters.has_localhost_exception,
+        );
         let server = Server {
             config,
             parameters,
+            access,
             engine,
             database,
             replica_set,

@@ -16,7 +16,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "abortTransaction",
         "gives a transaction up",
-        Requires::Nothing,
+        Requires::Login,
         run,
     )
 };

@@ -57,11 +57,34 @@ pub static COMMAND: Command = Command {
                 On::Collection,
                 When::FirstStage("$collStats"),
             ),
-            need_when(Action::Inprog, On::Cluster, When::FirstStage("$currentOp")),
             need_when(
                 Action::ChangeStream,
                 On::Collection,
                 When::FirstStage(change_stream::STAGE),
+            ),
+            need_when(
+                Action::Find,
+                On::AllDatabases,
+                When::FirstStageWith {
+                    stage: change_stream::STAGE,
+                    option: "allChangesForCluster",
+                },
+            ),
+            need_when(
+                Action::ChangeStream,
+                On::AllDatabases,
+                When::FirstStageWith {
+                    stage: change_stream::STAGE,
+                    option: "allChangesForCluster",
+                },
+            ),
+            need_when(
+                Action::Inprog,
+                On::Cluster,
+                When::FirstStageWith {
+                    stage: "$currentOp",
+                    option: "allUsers",
+                },
             ),
             need(Action::Find, On::CollectionsOfStages),
             need_when(
@@ -274,7 +297,9 @@ fn operations(
         Some(filter) => Matcher::parse_in(filter, specification.context)?,
         None => Matcher::of_everything(),
     };
-    let mut documents = super::current_op::list(invocation, false, asks_for("idleConnections"));
+    // A user sees its own operations alone unless it asks for all, which needs a privilege.
+    let own_only = invocation.user.is_some() && !asks_for("allUsers");
+    let mut documents = super::current_op::list(invocation, own_only, asks_for("idleConnections"));
     documents.retain(|document| matcher.matches(document.as_raw()));
     let leaves_out_sessions = options.get_bool("idleSessions") == Some(false);
     if !leaves_out_sessions {
@@ -285,7 +310,8 @@ fn operations(
     if asks_for("idleCursors") {
         let mut bytes = 0;
         let cursors = &invocation.server.cursors;
-        cursors.list_idle(invocation.operation, &mut |document| {
+        let owner = invocation.user.filter(|_| own_only);
+        cursors.list_idle(invocation.operation, owner, &mut |document| {
             if matcher.matches(document.as_raw()) {
                 bytes += document.as_bytes().len();
                 documents.push(document);

@@ -17,7 +17,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "commitTransaction",
         "commits a transaction",
-        Requires::Nothing,
+        Requires::Login,
         run,
     )
 };

@@ -9,7 +9,7 @@ use quarry_timing::{Glimpse, Observer, Phase};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
-use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
 use crate::net::connections::{Connection, Running};
 use crate::observe::profile_document::operation_of;
 use crate::observe::timing_document;
@@ -21,7 +21,11 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "currentOp",
         "lists the running operations",
-        Requires::Each(&[need(Action::Inprog, On::Cluster)]),
+        Requires::Each(&[need_when(
+            Action::Inprog,
+            On::Cluster,
+            When::Without("$ownOps"),
+        )]),
         run,
     )
 };
@@ -67,13 +71,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// The entries of all connections, or of this one; `$currentOp` shares it.
 pub fn list(invocation: &Invocation<'_>, own_only: bool, with_idle: bool) -> Vec<Document> {
     let connections = invocation.server.connections.list();
-    let is_meant =
-        |connection: &&Arc<Connection>| !own_only || connection.id == invocation.connection.id;
+    let is_meant = |connection: &&Arc<Connection>| !own_only || is_own(invocation, connection);
     connections
         .iter()
         .filter(is_meant)
         .filter_map(|connection| entry(connection, with_idle))
         .collect()
+}
+
+/// Whether the connection is the client's own: its user's, or without access control the very one that asks.
+pub fn is_own(invocation: &Invocation<'_>, other: &Connection) -> bool {
+    match invocation.user {
+        Some(user) => user.name.is_some() && other.login.lock().name() == user.name.as_ref(),
+        None => other.id == invocation.connection.id,
+    }
 }
 
 /// The entry of one connection; none when it is idle and idle ones are not asked for.

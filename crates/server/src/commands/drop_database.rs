@@ -1,11 +1,12 @@
 //! `dropDatabase`: removes every collection of a database.
 
 use quarry_bson::DocumentBuilder;
+use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Invocation};
-use crate::dispatch::error::Result;
+use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
@@ -22,6 +23,11 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let name = invocation.generic.database;
+    if invocation.user.is_some() && name == "admin" {
+        // Users and roles are there: without them the server would be open to the next client on its machine.
+        let message = "Dropping the 'admin' database is prohibited.";
+        return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
+    }
     let level = writes::level(invocation);
     if invocation
         .server

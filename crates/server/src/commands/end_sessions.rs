@@ -9,12 +9,7 @@ use crate::sessions::session::SessionId;
 
 pub static COMMAND: Command = Command {
     is_in_api_1: true,
-    ..Command::new(
-        "endSessions",
-        "ends logical sessions",
-        Requires::Nothing,
-        run,
-    )
+    ..Command::new("endSessions", "ends logical sessions", Requires::Login, run)
 };
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {

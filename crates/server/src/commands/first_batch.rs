@@ -89,6 +89,7 @@ pub fn answer(
     let namespace = cursor.namespace.clone();
     let id = if is_open && !batch.is_only && !has_reached_limit {
         cursor.save(invocation.operation)?;
+        cursor.owner = invocation.user.and_then(|user| user.name.clone());
         cursor.read_concern = invocation.generic.read_concern;
         cursor.time_left = invocation
             .operation

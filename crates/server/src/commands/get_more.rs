@@ -33,7 +33,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "getMore",
         "gets the next batch of a cursor",
-        Requires::Nothing,
+        Requires::Login,
         run,
     )
 };
@@ -68,6 +68,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         &namespace,
         invocation.generic.session,
         invocation.generic.transaction.map(|of| of.number),
+        invocation.user,
         invocation.operation,
     )?;
     let met = fail_points::meet(fail_points::FAIL_GET_MORE, invocation);

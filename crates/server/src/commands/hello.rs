@@ -10,6 +10,11 @@ use std::time::Duration;
 use quarry_bson::{DateTime, Document, DocumentBuilder, ElementType, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 
+use super::sasl_start;
+use crate::access::control::mechanisms_of;
+use crate::access::credentials::Mechanism;
+use crate::access::name::{Kind, Name};
+use crate::access::store;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
@@ -95,6 +100,57 @@ fn run(
     reply.append("maxWireVersion", WIRE_VERSION_MAX);
     reply.append("readOnly", false);
     append_compression(invocation, reply);
+    append_mechanisms(invocation, reply)?;
+    append_login(invocation, reply)
+}
+
+/// The mechanisms that the user in `saslSupportedMechs` can log in with. For a user who is not there they are those that a new
+/// one would have, so that nobody learns who is there.
+fn append_mechanisms(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let Some(text) = invocation.text("saslSupportedMechs")? else {
+        return Ok(());
+    };
+    let Some((database, user)) = text.split_once('.') else {
+        return Err(CommandError::bad_value(
+            "UserName must contain a '.' separated database.user pair",
+        ));
+    };
+    let name = Name::new(user, database);
+    let document = store::get(&invocation.server.database, Kind::User, &name)?;
+    let mut listed = reply.array("saslSupportedMechs");
+    match document {
+        Some(document) => {
+            for mechanism in mechanisms_of(&document) {
+                listed.push(mechanism);
+            }
+        }
+        None => {
+            for mechanism in Mechanism::ALL {
+                listed.push(mechanism.name());
+            }
+        }
+    }
+    listed.finish();
+    Ok(())
+}
+
+/// Begins the login that the client sends along, to save a round trip. One that cannot begin is left out of the answer, and
+/// the client begins anew.
+fn append_login(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let Some(start) = invocation.document("speculativeAuthenticate")? else {
+        return Ok(());
+    };
+    let is_start = start
+        .first()
+        .is_some_and(|first| first.name() == "saslStart");
+    let database = start.get_str("db").filter(|_| is_start);
+    if let Some(database) = database
+        && let Ok(step) = sasl_start::start(invocation, start, database, true)
+    {
+        let mut shown = reply.document("speculativeAuthenticate");
+        sasl_start::append(&step, &mut shown);
+        shown.finish();
+    }
     Ok(())
 }
 

@@ -4,14 +4,14 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::privilege::Requires;
+use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["cursors"]),
     is_in_api_1: true,
     session_use: SessionUse::InTransactions,
-    ..Command::new("killCursors", "ends cursors", Requires::Nothing, run)
+    ..Command::new("killCursors", "ends cursors", Requires::Login, run)
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
@@ -34,6 +34,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             ));
         };
         ids.push(id);
+    }
+    let resource = Resource::Collection(invocation.generic.database, invocation.collection()?);
+    if !invocation.may(Action::KillCursors, resource)
+        && !invocation.may(Action::KillAnyCursor, Resource::Cluster)
+        && let Some(user) = invocation.user
+    {
+        // Everybody may end its own. Of one that is not there nobody learns that it is not.
+        let cursors = &invocation.server.cursors;
+        if !ids.iter().all(|id| cursors.is_owned(*id, user)) {
+            invocation.require(Action::KillCursors, resource)?;
+        }
     }
     let (mut killed, mut not_found) = (Vec::new(), Vec::new());
     for id in ids {

@@ -4,17 +4,12 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::privilege::{Action, Requires, Resource};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["op"]),
     is_admin_only: true,
-    ..Command::new(
-        "killOp",
-        "interrupts an operation",
-        Requires::Each(&[need(Action::Killop, On::Cluster)]),
-        run,
-    )
+    ..Command::new("killOp", "interrupts an operation", Requires::Login, run)
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
@@ -28,7 +23,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let Some(opid) = opid else {
         return Err(CommandError::bad_value(format!("invalid op : {op}")));
     };
-    invocation.server.connections.kill_operation(opid);
+    let connections = &invocation.server.connections;
+    if invocation.may(Action::Killop, Resource::Cluster) {
+        connections.kill_operation(opid, |_| true);
+    } else if !connections
+        .kill_operation(opid, |other| super::current_op::is_own(invocation, other))
+    {
+        // Everybody may end its own operations, and learns nothing of others.
+        invocation.require(Action::Killop, Resource::Cluster)?;
+    }
     reply.append("info", "attempting to kill op");
     Ok(())
 }

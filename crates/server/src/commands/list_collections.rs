@@ -6,10 +6,11 @@ use quarry_bson::{Document, DocumentBuilder, Value, doc};
 use quarry_database::{Collection, Database, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
+use crate::access::user::User;
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
-use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::replication::oplog_view;
 use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
 
@@ -29,7 +30,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "listCollections",
         "lists the collections of a database",
-        Requires::Each(&[need(Action::ListCollections, On::Database)]),
+        Requires::Login,
         run,
     )
 };
@@ -39,11 +40,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     quarry_database::check_database(name)?;
     let batch = FirstBatch::parse(invocation)?;
     let filter = invocation.document("filter")?;
+    let is_name_only = invocation.boolean("nameOnly")?;
+    let user = restriction(invocation, is_name_only)?;
     let listing = Listing {
         database: &invocation.server.database,
         name: name.to_owned(),
         has_view: super::oplog::is_view(invocation, oplog_view::COLLECTION),
-        is_name_only: invocation.boolean("nameOnly")?,
+        is_name_only,
+        user,
         only: filter
             .and_then(|filter| filter.get_str("name"))
             .map(str::to_owned),
@@ -62,6 +66,26 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     )
 }
 
+/// The user whose collections alone are listed; none where all are. Names of its own every user may list that has any right
+/// in the database.
+fn restriction(invocation: &Invocation<'_>, is_name_only: bool) -> Result<Option<User>> {
+    let name = invocation.generic.database;
+    let resource = Resource::Database(name);
+    if invocation.may(Action::ListCollections, resource) {
+        return Ok(None);
+    }
+    let wants_own = is_name_only && invocation.boolean("authorizedCollections")?;
+    match invocation
+        .user
+        .filter(|user| wants_own && user.sees_database(name))
+    {
+        Some(user) => Ok(Some(user.clone())),
+        None => invocation
+            .require(Action::ListCollections, resource)
+            .map(|()| None),
+    }
+}
+
 /// The collections of a database, read from the catalog as they are asked for: a cursor holds a piece of the list, however
 /// long that is. A collection that is there all the time is listed once; one that comes or goes meanwhile may be or not.
 struct Listing {
@@ -70,6 +94,8 @@ struct Listing {
     /// `local.oplog.rs` is listed before all others.
     has_view: bool,
     is_name_only: bool,
+    /// Only collections that this user may do something to.
+    user: Option<User>,
     /// The filter asks for the collection of this name, which is looked up.
     only: Option<String>,
     filter: Option<Matcher>,
@@ -127,7 +153,9 @@ impl Listing {
             let Ok(namespace) = Namespace::new(&self.name, only) else {
                 return Ok(());
             };
-            if let Some(collection) = self.database.collection(&namespace)? {
+            if let Some(collection) = self.database.collection(&namespace)?
+                && is_seen(self.user.as_ref(), &self.name, only)
+            {
                 let entry = describe(&collection, self.is_name_only);
                 keep(self.filter.as_ref(), &mut self.ready, entry);
             }
@@ -135,7 +163,12 @@ impl Listing {
         }
         let (filter, ready) = (self.filter.as_ref(), &mut self.ready);
         let next = if self.is_name_only {
-            let mut take = |name: &str| keep(filter, ready, describe_name(name));
+            let (user, database) = (self.user.as_ref(), self.name.as_str());
+            let mut take = |name: &str| {
+                if is_seen(user, database, name) {
+                    keep(filter, ready, describe_name(name));
+                }
+            };
             (self.database).list_names_behind(&self.name, behind, &mut take)?
         } else {
             let mut take =
@@ -147,6 +180,10 @@ impl Listing {
         }
         Ok(())
     }
+}
+
+fn is_seen(user: Option<&User>, database: &str, collection: &str) -> bool {
+    user.is_none_or(|user| user.sees_collection(database, collection))
 }
 
 fn keep(filter: Option<&Matcher>, ready: &mut VecDeque<Document>, entry: Document) {
@@ -214,6 +251,7 @@ mod tests {
             next: Next::First,
             ready: VecDeque::new(),
             last: None,
+            user: None,
         };
         let mut listed = Vec::new();
         loop {

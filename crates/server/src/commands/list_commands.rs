@@ -18,7 +18,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     for command in served {
         let mut entry = commands.document(command.name);
         entry.append("help", command.help);
-        entry.append("requiresAuth", false);
+        entry.append(
+            "requiresAuth",
+            !matches!(command.requires, Requires::Nothing),
+        );
         entry.append("secondaryOk", false);
         entry.append("adminOnly", command.is_admin_only);
         let mut versions = entry.array("apiVersions");

@@ -5,7 +5,7 @@ use quarry_query::matcher::Matcher;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
-use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::privilege::{Action, On, Requires, Resource, When, need_when};
 
 pub static COMMAND: Command = Command {
     aliases: &["listdatabases"],
@@ -15,7 +15,11 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "listDatabases",
         "lists the databases",
-        Requires::Each(&[need(Action::ListDatabases, On::Cluster)]),
+        Requires::Each(&[need_when(
+            Action::ListDatabases,
+            On::Cluster,
+            When::Denied("authorizedDatabases"),
+        )]),
         run,
     )
 };
@@ -27,10 +31,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .document("filter")?
         .map(Matcher::parse)
         .transpose()?;
+    // Who may not list all of them, or does not want to, sees those that a privilege of its own is on.
+    let is_restricted = invocation.boolean("authorizedDatabases")?
+        || !invocation.may(Action::ListDatabases, Resource::Cluster);
+    let user = invocation.user.filter(|_| is_restricted);
     let mut total_bytes = 0;
     let mut list = reply.array("databases");
     for name in database.list_databases()? {
         invocation.operation.check()?;
+        if user.is_some_and(|user| !user.sees_database(&name)) {
+            continue;
+        }
         let mut entry = Document::new();
         entry.append("name", name.as_str());
         let mut bytes = 0;

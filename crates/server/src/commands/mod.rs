@@ -18,13 +18,19 @@ mod connection_status;
 mod count;
 mod create;
 mod create_indexes;
+mod create_role;
+mod create_user;
 mod current_op;
 mod db_stats;
 mod delete;
 mod distinct;
 mod drop;
+mod drop_all_roles_from_database;
+mod drop_all_users_from_database;
 mod drop_database;
 mod drop_indexes;
+mod drop_role;
+mod drop_user;
 mod end_sessions;
 mod explain;
 mod find;
@@ -37,9 +43,13 @@ mod get_more;
 mod get_op_timing;
 mod get_operation_timing_stats;
 mod get_parameter;
+mod grant_privileges_to_role;
+mod grant_roles_to_role;
+mod grant_roles_to_user;
 mod hello;
 mod host_info;
 mod insert;
+mod invalidate_user_cache;
 mod kill_all_sessions;
 mod kill_cursors;
 mod kill_op;
@@ -50,6 +60,8 @@ mod list_databases;
 mod list_indexes;
 mod list_sessions;
 mod log_rotate;
+mod logout;
+mod new_password;
 mod oplog;
 mod ping;
 mod profile;
@@ -62,6 +74,12 @@ mod repl_set_reconfig;
 mod repl_set_step_down;
 mod reset_op_timing;
 mod reset_operation_timing_stats;
+mod revoke_privileges_from_role;
+mod revoke_roles_from_role;
+mod revoke_roles_from_user;
+mod roles_info;
+mod sasl_continue;
+mod sasl_start;
 mod server_status;
 mod set_op_timing_enabled;
 mod set_parameter;
@@ -70,6 +88,9 @@ mod start_session;
 mod statements;
 mod top;
 mod update;
+mod update_role;
+mod update_user;
+mod users_info;
 mod validate;
 mod whats_my_uri;
 pub mod write_errors;
@@ -90,13 +111,19 @@ pub static COMMANDS: &[&Command] = &[
     &count::COMMAND,
     &create::COMMAND,
     &create_indexes::COMMAND,
+    &create_role::COMMAND,
+    &create_user::COMMAND,
     &current_op::COMMAND,
     &db_stats::COMMAND,
     &delete::COMMAND,
     &distinct::COMMAND,
     &drop::COMMAND,
+    &drop_all_roles_from_database::COMMAND,
+    &drop_all_users_from_database::COMMAND,
     &drop_database::COMMAND,
     &drop_indexes::COMMAND,
+    &drop_role::COMMAND,
+    &drop_user::COMMAND,
     &end_sessions::COMMAND,
     &explain::COMMAND,
     &find::COMMAND,
@@ -105,13 +132,17 @@ pub static COMMANDS: &[&Command] = &[
     &get_cmd_line_opts::COMMAND,
     &get_log::COMMAND,
     &get_more::COMMAND,
-    &get_op_timing::COMMAND,
     &get_operation_timing_stats::COMMAND,
+    &get_op_timing::COMMAND,
     &get_parameter::COMMAND,
+    &grant_privileges_to_role::COMMAND,
+    &grant_roles_to_role::COMMAND,
+    &grant_roles_to_user::COMMAND,
     &hello::COMMAND,
     &hello::IS_MASTER,
     &host_info::COMMAND,
     &insert::COMMAND,
+    &invalidate_user_cache::COMMAND,
     &kill_all_sessions::COMMAND,
     &kill_cursors::COMMAND,
     &kill_op::COMMAND,
@@ -120,6 +151,7 @@ pub static COMMANDS: &[&Command] = &[
     &list_commands::COMMAND,
     &list_databases::COMMAND,
     &list_indexes::COMMAND,
+    &logout::COMMAND,
     &log_rotate::COMMAND,
     &ping::COMMAND,
     &profile::COMMAND,
@@ -130,8 +162,14 @@ pub static COMMANDS: &[&Command] = &[
     &repl_set_initiate::COMMAND,
     &repl_set_reconfig::COMMAND,
     &repl_set_step_down::COMMAND,
-    &reset_op_timing::COMMAND,
     &reset_operation_timing_stats::COMMAND,
+    &reset_op_timing::COMMAND,
+    &revoke_privileges_from_role::COMMAND,
+    &revoke_roles_from_role::COMMAND,
+    &revoke_roles_from_user::COMMAND,
+    &roles_info::COMMAND,
+    &sasl_continue::COMMAND,
+    &sasl_start::COMMAND,
     &server_status::COMMAND,
     &set_op_timing_enabled::COMMAND,
     &set_parameter::COMMAND,
@@ -139,6 +177,9 @@ pub static COMMANDS: &[&Command] = &[
     &start_session::COMMAND,
     &top::COMMAND,
     &update::COMMAND,
+    &update_role::COMMAND,
+    &update_user::COMMAND,
+    &users_info::COMMAND,
     &validate::COMMAND,
     &whats_my_uri::COMMAND,
 ];

@@ -12,7 +12,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "refreshSessions",
         "keeps logical sessions alive",
-        Requires::Nothing,
+        Requires::Login,
         run,
     )
 };

@@ -7,7 +7,7 @@ use quarry_timing::OperationKind;
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
+use crate::dispatch::privilege::{Action, On, Requires, Resource, When, need, need_when};
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["to", "dropTarget", "stayTemp"]),
@@ -49,6 +49,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     };
     let from = Namespace::parse(from.as_str()?)?;
     let to = Namespace::parse(to)?;
+    authorize(invocation, &from, &to)?;
     let level = writes::level(invocation);
     invocation.server.database.rename_collection(
         &from,
@@ -58,5 +59,23 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         level,
     )?;
     crate::observe::labels::forget(&from);
+    Ok(())
+}
+
+/// Checks the privileges that a rename needs beside the privilege to rename within both databases: nobody makes a system collection out of its own
+/// or its own out of one, and nobody reads under a new name what the old one did not let it read.
+fn authorize(invocation: &Invocation<'_>, from: &Namespace, to: &Namespace) -> Result<()> {
+    for namespace in [from, to] {
+        if namespace.collection().starts_with("system.") {
+            let resource = Resource::Collection(namespace.database(), namespace.collection());
+            invocation.require(Action::Insert, resource)?;
+            invocation.require(Action::DropCollection, resource)?;
+        }
+    }
+    let source = Resource::Collection(from.database(), from.collection());
+    let target = Resource::Collection(to.database(), to.collection());
+    if invocation.may(Action::Find, target) {
+        invocation.require(Action::Find, source)?;
+    }
     Ok(())
 }

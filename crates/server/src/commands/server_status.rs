@@ -1,13 +1,14 @@
 //! `serverStatus`: what the server has counted and measured since it started.
 
 use std::fs;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use quarry_bson::{DateTime, Document, DocumentBuilder};
 use quarry_database::RecordCacheCounters;
 use quarry_storage::EngineCounters;
 use quarry_timing::{OperationClass, Uses, Window};
 
+use crate::access::credentials::Mechanism;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
@@ -54,6 +55,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     if is_wanted("network") {
         network(server, reply);
+    }
+    if is_wanted("security") {
+        security(server, reply);
     }
     if is_wanted("opcounters") {
         opcounters(server, reply);
@@ -299,6 +303,30 @@ fn all_work() -> Option<Document> {
             }
         })
     })
+}
+
+/// Logins by mechanism.
+fn security(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let mut section = reply.document("security");
+    let mut authentication = section.document("authentication");
+    let mut mechanisms = authentication.document("mechanisms");
+    let number = |counter: &AtomicU64| i64::try_from(counter.load(Relaxed)).unwrap_or(i64::MAX);
+    for mechanism in Mechanism::ALL {
+        let counters = &server.access.logins[mechanism as usize];
+        let mut shown = mechanisms.document(mechanism.name());
+        let mut speculative = shown.document("speculativeAuthenticate");
+        speculative.append("received", number(&counters.speculative_received));
+        speculative.append("successful", number(&counters.speculative_successful));
+        speculative.finish();
+        let mut all = shown.document("authenticate");
+        all.append("received", number(&counters.received));
+        all.append("successful", number(&counters.successful));
+        all.finish();
+        shown.finish();
+    }
+    mechanisms.finish();
+    authentication.finish();
+    section.finish();
 }
 
 /// MongoDB's three sorts of operation since the start, in microseconds.

@@ -10,7 +10,7 @@ use crate::sessions::session::{SESSION_TIMEOUT_MINUTES, SessionId};
 pub static COMMAND: Command = Command::new(
     "startSession",
     "begins a logical session",
-    Requires::Nothing,
+    Requires::Login,
     run,
 );
 

@@ -1,18 +1,17 @@
 //! Whether the user of a connection may run a command: what its row declares, held against what the user is granted.
 
-use quarry_bson::{Document, RawDocument};
+use quarry_bson::RawDocument;
 use quarry_query::ErrorCode;
 use quarry_wire::DocumentSequence;
 
+use crate::access::user::User;
 use crate::commands;
 use crate::dispatch::call::Call;
-use crate::dispatch::command::Command;
+use crate::dispatch::command::{Command, refusal};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::privilege::{Requires, User, is_authorized};
+use crate::dispatch::privilege::Requires;
 use crate::observe::log;
 
-/// A longer command is not repeated in the error.
-const SHOWN_BYTES_MAX: usize = 512;
 /// An explain within an explain is none of the commands that are explained.
 const EXPLAINS_MAX: usize = 1;
 
@@ -26,8 +25,12 @@ pub fn check(
     database: &str,
     collection: &str,
 ) -> Result<()> {
-    if user.is_none() {
+    let Some(user) = user else {
         return Ok(());
+    };
+    if !user.is_known() && !matches!(command.requires, Requires::Nothing) {
+        let message = format!("Command {} requires authentication", command.name);
+        return Err(CommandError::new(ErrorCode::UNAUTHORIZED, message));
     }
     let asked = Asked {
         command,
@@ -39,10 +42,7 @@ pub fn check(
     if is_permitted(user, &asked, EXPLAINS_MAX) {
         return Ok(());
     }
-    let mut text = Document::from_raw(call.body).to_string();
-    text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
-    let message = format!("not authorized on {database} to execute command {text}");
-    Err(CommandError::new(ErrorCode::UNAUTHORIZED, message))
+    Err(refusal(command, call.body, database))
 }
 
 /// A command that is to be permitted: a call's own, or the one that it explains.
@@ -54,15 +54,16 @@ struct Asked<'a> {
     collection: &'a str,
 }
 
-#[cold]
-fn is_permitted(user: Option<&User>, asked: &Asked<'_>, explains_left: usize) -> bool {
+fn is_permitted(user: &User, asked: &Asked<'_>, explains_left: usize) -> bool {
     match asked.command.requires {
-        Requires::Nothing => true,
+        Requires::Nothing | Requires::Login => true,
         Requires::Each(requirements) => {
             let missing = requirements.iter().find(|requirement| {
-                let may = |resource| is_authorized(user, requirement.action, resource);
-                let resources = requirement.resources(asked.body, asked.database, asked.collection);
-                requirement.applies(asked.body, asked.sequences) && !resources.into_iter().all(may)
+                let may = |resource| user.may(requirement.action, resource);
+                let resources =
+                    || requirement.resources(asked.body, asked.database, asked.collection);
+                requirement.applies(asked.body, asked.sequences)
+                    && !resources().into_iter().all(may)
             });
             if let Some(missing) = missing {
                 let line = [
@@ -100,7 +101,9 @@ mod tests {
     use quarry_bson::{Document, doc};
 
     use super::*;
-    use crate::dispatch::privilege::{Action, Pattern};
+    use crate::access::action::{Action, ActionSet};
+    use crate::access::name::Name;
+    use crate::access::resource::{Pattern, Privilege, Resource};
     use crate::dispatch::transaction_arguments::SessionUse;
 
     /// The manual's "Privilege Actions", without those of sharding and free monitoring.
@@ -202,20 +205,17 @@ mod tests {
     ];
 
     fn user(granted: &[(&str, &str, &[Action])]) -> User {
-        let pattern = |database: &str, collection: &str| match database {
-            "cluster" => Pattern::Cluster,
-            _ => Pattern::Namespace {
-                database: database.to_owned(),
-                collection: collection.to_owned(),
+        let privilege = |(database, collection, actions): &(&str, &str, &[Action])| Privilege {
+            pattern: match *database {
+                "cluster" => Pattern::Cluster,
+                database => Pattern::of(database, collection),
             },
+            actions: ActionSet::of(actions),
         };
         User {
-            granted: granted
-                .iter()
-                .map(|(database, collection, actions)| {
-                    (pattern(database, collection), actions.to_vec())
-                })
-                .collect(),
+            name: Some(Name::new("tester", "db")),
+            privileges: granted.iter().map(privilege).collect(),
+            ..User::default()
         }
     }
 
@@ -237,12 +237,23 @@ mod tests {
             }
         }
         // A command that reads or changes data needs something; the end of a transaction needs nothing beyond what its
-        // commands needed.
+        // commands needed, and those that change users and roles find out what they need from what they are to change.
+        const ASK_THEMSELVES: &[&str] = &[
+            "grantPrivilegesToRole",
+            "grantRolesToRole",
+            "grantRolesToUser",
+            "revokePrivilegesFromRole",
+            "revokeRolesFromRole",
+            "revokeRolesFromUser",
+            "updateRole",
+            "updateUser",
+        ];
         for command in commands::COMMANDS.iter().filter(|command| {
             command.takes_write_concern && command.session_use != SessionUse::EndsTransaction
         }) {
             assert!(
-                matches!(command.requires, Requires::Each(_)),
+                matches!(command.requires, Requires::Each(_))
+                    || ASK_THEMSELVES.contains(&command.name),
                 "{}",
                 command.name
             );
@@ -257,6 +268,60 @@ mod tests {
                 command.name
             );
         }
+    }
+
+    /// Walks the whole table: nobody, a user without a privilege, one with exactly those that the row asks for, and one
+    /// that lacks a single one of them.
+    #[test]
+    fn every_command_asks_for_exactly_what_its_row_says() {
+        let mut checked = 0;
+        for command in commands::COMMANDS {
+            let body = doc! { (command.name): "db.c", "to": "db.t", "pipeline": [] };
+            let may = |user: &User| error_of(Some(user), &body, "c").is_none();
+            let stranger = User::nobody();
+            let newcomer = user(&[]);
+            match command.requires {
+                Requires::Nothing => assert!(may(&stranger), "{}", command.name),
+                Requires::Login => assert!(!may(&stranger) && may(&newcomer), "{}", command.name),
+                Requires::WhatItExplains => assert!(!may(&stranger) && !may(&newcomer)),
+                Requires::Each(requirements) => {
+                    assert!(!may(&stranger), "{}", command.name);
+                    let needed: Vec<Privilege> = requirements
+                        .iter()
+                        .filter(|requirement| requirement.applies(body.as_raw(), &[]))
+                        .flat_map(|requirement| {
+                            let resources = requirement.resources(body.as_raw(), "db", "c");
+                            resources.into_iter().map(|resource| Privilege {
+                                pattern: match resource {
+                                    Resource::Cluster => Pattern::Cluster,
+                                    Resource::Database(database) => Pattern::of(database, ""),
+                                    Resource::Collection(database, name) => {
+                                        Pattern::of(database, name)
+                                    }
+                                },
+                                actions: ActionSet::of(&[requirement.action]),
+                            })
+                        })
+                        .collect();
+                    let with = |privileges: Vec<Privilege>| User {
+                        privileges,
+                        ..user(&[])
+                    };
+                    assert!(may(&with(needed.clone())), "{}", command.name);
+                    for left_out in 0..needed.len() {
+                        let mut fewer = needed.clone();
+                        let lacking = fewer.remove(left_out);
+                        assert!(
+                            fewer.contains(&lacking) || !may(&with(fewer)),
+                            "{}",
+                            command.name
+                        );
+                        checked += 1;
+                    }
+                }
+            }
+        }
+        assert!(checked >= 30, "{checked}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use quarry_bson::{RawArray, RawDocument, RawValue};
+use quarry_bson::{Document, RawArray, RawDocument, RawElement, RawValue};
 use quarry_database::Operation;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
@@ -43,6 +43,8 @@ impl<'a> Call<'a> {
 pub struct Outcome<'a> {
     pub kind: OperationKind,
     pub command_name: &'static str,
+    /// Only the name of the command may be shown.
+    pub has_secrets: bool,
     pub database: &'a str,
     pub collection: &'a str,
     /// The hash of database and collection; 0 for an operation that never began.
@@ -64,6 +66,7 @@ impl Default for Outcome<'_> {
         Outcome {
             kind: OperationKind::Command,
             command_name: "",
+            has_secrets: false,
             database: "",
             collection: "",
             namespace_hash: 0,
@@ -91,6 +94,17 @@ impl Outcome<'_> {
             .as_ref()
             .is_some_and(|error| error.is_unanswerable)
     }
+}
+
+/// Leaves of a command that holds secrets only what may be shown: its name, its database and its session.
+pub fn without_secrets(body: RawDocument<'_>) -> Document {
+    let is_open = |element: &RawElement<'_>| matches!(element.name().as_bytes(), b"$db" | b"lsid");
+    let rest = body.iter().skip(1).filter(is_open);
+    Document::build(|shown| {
+        for element in body.first().into_iter().chain(rest) {
+            shown.append_element(element);
+        }
+    })
 }
 
 /// The questions of a command, as found in its body: a filter or query, a sort, a pipeline.

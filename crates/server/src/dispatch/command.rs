@@ -6,18 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
 use quarry_database::{Namespace, Operation, Scope};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
 
+use crate::access::user::User;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
-use crate::dispatch::call::Asked;
+use crate::dispatch::call::{Asked, without_secrets};
 use crate::dispatch::concerns::{ReadConcern, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::privilege::Requires;
+use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::dispatch::quarry_options::wants_timing;
 use crate::dispatch::transaction_arguments::{
     CommandInSession, Given, Part, SessionUse, TransactionArguments,
@@ -27,6 +28,9 @@ use crate::replication::cluster_clock;
 use crate::server::Server;
 use crate::sessions::participant::CheckedOut;
 use crate::sessions::session::SessionId;
+
+/// A longer command is not repeated in an error.
+const SHOWN_BYTES_MAX: usize = 512;
 
 /// One entry of the command table.
 pub struct Command {
@@ -47,6 +51,8 @@ pub struct Command {
     pub is_in_api_1: bool,
     /// Served in test mode alone; otherwise it is as if there were no such command.
     pub is_for_tests: bool,
+    /// Its fields hold what only the client and the server may see: only its name is shown anywhere.
+    pub has_secrets: bool,
     pub run: fn(&mut Invocation<'_>, &mut DocumentBuilder<'_>) -> Result<()>,
 }
 
@@ -77,6 +83,7 @@ impl Command {
             session_use: SessionUse::None,
             is_in_api_1: false,
             is_for_tests: false,
+            has_secrets: false,
             run,
         }
     }
@@ -84,6 +91,14 @@ impl Command {
     /// Whether it changes data or definitions. An aggregate takes a write concern and only reads.
     pub fn is_write(&self) -> bool {
         self.takes_write_concern && self.kind != OperationKind::Aggregate
+    }
+
+    /// The command as others than its client may see it.
+    pub fn shown(&self, body: RawDocument<'_>) -> Document {
+        if !self.has_secrets {
+            return Document::from_raw(body);
+        }
+        without_secrets(body)
     }
 
     fn takes(&self, field: &[u8]) -> bool {
@@ -106,6 +121,8 @@ pub struct Invocation<'a> {
     pub has_deep_documents: bool,
     pub generic: Generic<'a>,
     pub operation: &'a Arc<Operation>,
+    /// The client with what it may do; none without access control, where everything is open.
+    pub user: Option<&'a User>,
     /// The command may wait at the client's wish; one whose request holds a share of the request memory answers instead.
     pub may_wait: bool,
     /// The client takes replies without asking again.
@@ -341,6 +358,19 @@ impl<'a> Invocation<'a> {
         self.scope()
     }
 
+    /// Whether the client may do this.
+    pub fn may(&self, action: Action, resource: Resource<'_>) -> bool {
+        self.user.is_none_or(|user| user.may(action, resource))
+    }
+
+    /// Refuses the command unless the client may do this.
+    pub fn require(&self, action: Action, resource: Resource<'_>) -> Result<()> {
+        if self.may(action, resource) {
+            return Ok(());
+        }
+        Err(refusal(self.command, self.body, self.generic.database))
+    }
+
     pub fn namespace(&self) -> Result<Namespace> {
         Ok(Namespace::new(self.generic.database, self.collection()?)?)
     }
@@ -388,6 +418,15 @@ impl<'a> Invocation<'a> {
             None => self.required(field)?.documents(),
         }
     }
+}
+
+/// The error of a command that its user may not run.
+#[cold]
+pub fn refusal(command: &Command, body: RawDocument<'_>, database: &str) -> CommandError {
+    let mut text = command.shown(body).to_string();
+    text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
+    let message = format!("not authorized on {database} to execute command {text}");
+    CommandError::new(ErrorCode::UNAUTHORIZED, message)
 }
 
 fn max_time(value: RawValue<'_>) -> Result<Option<Duration>> {

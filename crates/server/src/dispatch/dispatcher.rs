@@ -15,6 +15,7 @@ use quarry_database::Operation;
 use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
 
+use crate::access::user::User;
 use crate::commands;
 use crate::dispatch::access;
 use crate::dispatch::call::{Call, Outcome};
@@ -34,6 +35,9 @@ use crate::sessions::session::SessionId;
 
 /// One of this many looks at an operation's interrupts asks the kernel whether the client is still there.
 const CHECKS_A_PEEK: u32 = 16;
+
+/// The database that holds users and roles.
+const USERS_DATABASE: &str = "admin";
 
 /// The bytes that a reply document may have: a message less room for its frame.
 const REPLY_BYTES_MAX: usize = quarry_wire::MESSAGE_BYTES_MAX - 1024;
@@ -107,6 +111,13 @@ fn run<'a>(
             "OP_MSG requests require a $db argument",
         ));
     }
+    outcome.database = generic.database;
+    outcome.asked = generic.asked;
+    outcome.collection = collection_of(command, call.body);
+    outcome.has_secrets = command.has_secrets;
+    let user = user_of(server, connection)?;
+    let user = user.as_deref();
+    access::check(user, command, call, generic.database, outcome.collection)?;
     let mut participant = None;
     if let Some(session) = generic.session {
         quarry_timing::turn(Phase::Auth);
@@ -115,11 +126,6 @@ fn run<'a>(
             Some(_) => participant = Some((session, server.sessions.participant(session)?)),
         }
     }
-    outcome.database = generic.database;
-    outcome.asked = generic.asked;
-    outcome.collection = collection_of(command, call.body);
-    let user = connection.user.get().map(Arc::as_ref);
-    access::check(user, command, call, generic.database, outcome.collection)?;
     if server.replica_set.is_some() && command.is_write() {
         refuse_log(generic.database, outcome.collection)?;
     }
@@ -132,7 +138,10 @@ fn run<'a>(
         command_name: command.name,
         database: generic.database,
         collection: outcome.collection,
-        command: call.body.as_bytes(),
+        command: match command.has_secrets {
+            true => &[],
+            false => call.body.as_bytes(),
+        },
         session: generic.session,
         started: call.started,
         is_write: command.is_write(),
@@ -160,6 +169,7 @@ fn run<'a>(
         has_deep_documents: call.has_deep_documents,
         generic,
         operation: &operation,
+        user,
         may_wait: call.may_wait,
         is_exhaust_allowed: call.is_exhaust_allowed && call.may_wait,
         is_exhaust: false,
@@ -171,6 +181,10 @@ fn run<'a>(
         false => (command.run)(&mut invocation, reply),
         true => fail_points::run(&mut invocation, reply),
     };
+    if user.is_some() && command.is_write() && invocation.generic.database == USERS_DATABASE {
+        // Whatever it did to users and roles, and whether it failed halfway.
+        server.access.note_change();
+    }
     if let Some(checked_out) = &mut invocation.checked_out {
         let has_failed = result.is_err() || invocation.has_write_errors;
         check_in(server, checked_out, &operation, has_failed);
@@ -244,6 +258,19 @@ fn refuse_log(database: &str, collection: &str) -> Result<()> {
     }
     let message = "cannot write to local.oplog.rs: it is a view of the journal";
     Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message))
+}
+
+/// The client with what it may do; none without access control.
+#[inline]
+fn user_of(server: &Server, connection: &Connection) -> Result<Option<Arc<User>>> {
+    if !server.access.is_enabled() {
+        return Ok(None);
+    }
+    let address = connection.peer.ip();
+    let user = server
+        .access
+        .user_of(&server.database, &connection.login, address)?;
+    Ok(Some(user))
 }
 
 /// The error of a command that panicked; the panic itself is logged where it happens.

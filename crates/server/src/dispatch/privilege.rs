@@ -1,9 +1,8 @@
 //! Privileges that a command needs of the user who runs it, in MongoDB's terms: an action, such as `find`, on a resource, such as a
 //! collection. Each row of the command table declares it, beside what further arguments ask for.
 //!
-//! Access control does not exist yet: no connection has a user, and [`is_authorized`] says yes to all of them. What is
-//! declared is checked nevertheless wherever there is a user, so that switching access control on is giving connections
-//! one. Actions and resources are those of the manual's pages "Privilege Actions" and "Resource Document".
+//! Without access control no command has a user and nothing is checked. What needs more than a row can say, such as the
+//! owner of a cursor, a command asks of its user itself; its row then needs a client that is logged in.
 //!
 //! A document may have several fields of one name, of which some readers take the first and others the last. What any of
 //! them asks for is needed, so that a field that is not looked at here cannot be one that the command acts on.
@@ -11,48 +10,10 @@
 use quarry_bson::{RawDocument, RawElement, RawValue};
 use quarry_query::pipeline::collections_named;
 use quarry_wire::DocumentSequence;
+use smallvec::{SmallVec, smallvec};
 
-/// An action, by MongoDB's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    BypassDocumentValidation,
-    ChangeStream,
-    CollMod,
-    CollStats,
-    CreateCollection,
-    CreateIndex,
-    DbStats,
-    DropCollection,
-    DropDatabase,
-    DropIndex,
-    EnableProfiler,
-    Find,
-    Fsync,
-    GetCmdLineOpts,
-    GetLog,
-    GetParameter,
-    HostInfo,
-    Inprog,
-    Insert,
-    KillAnySession,
-    Killop,
-    ListCollections,
-    ListDatabases,
-    ListIndexes,
-    LogRotate,
-    Remove,
-    RenameCollectionSameDb,
-    ReplSetConfigure,
-    ReplSetGetConfig,
-    ReplSetGetStatus,
-    ReplSetStateChange,
-    ServerStatus,
-    SetParameter,
-    Shutdown,
-    Top,
-    Update,
-    Validate,
-}
+pub use crate::access::action::Action;
+pub use crate::access::resource::Resource;
 
 /// The resource of a declared action, found in the command when it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +24,8 @@ pub enum On {
     Database,
     /// The collection that the command names, in that database.
     Collection,
+    /// Every database that is not the server's own.
+    AllDatabases,
     /// The database of the namespace that the field spells out.
     DatabaseIn(&'static str),
     /// The collection whose namespace the field spells out.
@@ -79,6 +42,8 @@ pub enum When {
     Field(&'static str),
     /// Those where it is false or not there.
     Without(&'static str),
+    /// Those where the field is there, and false.
+    Denied(&'static str),
     /// Those where the field is true in a document of the list.
     Statement {
         list: &'static str,
@@ -86,6 +51,11 @@ pub enum When {
     },
     /// Those whose pipeline begins with the stage.
     FirstStage(&'static str),
+    /// Those whose pipeline begins with the stage, the option in it being true.
+    FirstStageWith {
+        stage: &'static str,
+        option: &'static str,
+    },
     /// Those whose pipeline begins with none of the stages.
     OtherFirstStage(&'static [&'static str]),
 }
@@ -113,6 +83,8 @@ pub const fn need_when(action: Action, on: On, when: When) -> Requirement {
 pub enum Requires {
     /// Nothing: it tells and changes what is the client's own, or what a client must know before it can log in.
     Nothing,
+    /// A user, whoever it is: the command acts on what is the user's own, or checks its user itself.
+    Login,
     Each(&'static [Requirement]),
     /// The privileges of the command that the first field holds.
     WhatItExplains,
@@ -131,6 +103,7 @@ impl Requirement {
                 let mut flags = values(body, field).peekable();
                 flags.peek().is_none() || flags.any(|value| !value.is_truthy())
             }
+            When::Denied(field) => values(body, field).any(|value| !value.is_truthy()),
             When::Statement { list, field } => {
                 let has = |statement: RawDocument<'_>| is_set(statement, field);
                 let in_body = values(body, list).filter_map(|value| value.as_array());
@@ -141,6 +114,9 @@ impl Requirement {
                         .filter(|sequence| sequence.identifier == list)
                         .any(|sequence| sequence.documents().any(has))
             }
+            When::FirstStageWith { stage, option } => first_stage_values(body, stage)
+                .filter_map(|value| value.as_document())
+                .any(|options| is_set(options, option)),
             When::FirstStage(name) => first_stages(body).any(|first| first == Some(name)),
             When::OtherFirstStage(names) => {
                 let mut firsts = first_stages(body).peekable();
@@ -157,17 +133,18 @@ impl Requirement {
         body: RawDocument<'a>,
         database: &'a str,
         collection: &'a str,
-    ) -> Vec<Resource<'a>> {
+    ) -> SmallVec<[Resource<'a>; 1]> {
         let spelled_out = |field| {
             let names = values(body, field).map(|value| value.as_str().unwrap_or_default());
             names.map(|namespace| namespace.split_once('.').unwrap_or((namespace, "")))
         };
         match self.on {
-            On::Cluster => vec![Resource::Cluster],
-            On::Database => vec![Resource::Database(database)],
+            On::Cluster => smallvec![Resource::Cluster],
+            On::AllDatabases => smallvec![Resource::Database("")],
+            On::Database => smallvec![Resource::Database(database)],
             // A command on a whole database, such as an aggregate over none of its collections.
-            On::Collection if collection.is_empty() => vec![Resource::Database(database)],
-            On::Collection => vec![Resource::Collection(database, collection)],
+            On::Collection if collection.is_empty() => smallvec![Resource::Database(database)],
+            On::Collection => smallvec![Resource::Collection(database, collection)],
             On::DatabaseIn(field) => spelled_out(field)
                 .map(|(database, _)| Resource::Database(database))
                 .collect(),
@@ -200,117 +177,13 @@ fn first_stages(body: RawDocument<'_>) -> impl Iterator<Item = Option<&str>> {
     })
 }
 
-/// The resource of one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource<'a> {
-    Cluster,
-    Database(&'a str),
-    Collection(&'a str, &'a str),
-}
-
-/// A pattern of resources, as a role grants it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "users come with access control")
-)]
-pub enum Pattern {
-    Cluster,
-    /// An empty name stands for all of them; all collections are those that are not the system's.
-    Namespace {
-        database: String,
-        collection: String,
-    },
-}
-
-impl Pattern {
-    fn covers(&self, resource: Resource<'_>) -> bool {
-        match (self, resource) {
-            (Pattern::Cluster, Resource::Cluster) => true,
-            (
-                Pattern::Namespace {
-                    database,
-                    collection,
-                },
-                Resource::Database(name),
-            ) => is_or_any(database, name) && collection.is_empty(),
-            (
-                Pattern::Namespace {
-                    database,
-                    collection,
-                },
-                Resource::Collection(name, inner),
-            ) => {
-                let is_all = collection.is_empty() && !inner.starts_with("system.");
-                is_or_any(database, name) && (is_all || collection == inner)
-            }
-            _ => false,
-        }
-    }
-}
-
-fn is_or_any(pattern: &str, name: &str) -> bool {
-    pattern.is_empty() || pattern == name
-}
-
-/// Who a client has proven to be, and what its roles grant.
-#[derive(Clone, Debug)]
-pub struct User {
-    pub granted: Vec<(Pattern, Vec<Action>)>,
-}
-
-/// Whether the user may do this. Without access control a connection has no user and may do everything; with it, one
-/// that has not logged in is a user who is granted nothing.
-pub fn is_authorized(user: Option<&User>, action: Action, resource: Resource<'_>) -> bool {
-    let Some(user) = user else {
-        return true;
-    };
-    user.granted
-        .iter()
-        .any(|(pattern, actions)| pattern.covers(resource) && actions.contains(&action))
-}
-
-impl Action {
-    /// MongoDB's name of the action.
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::BypassDocumentValidation => "bypassDocumentValidation",
-            Action::ChangeStream => "changeStream",
-            Action::CollMod => "collMod",
-            Action::CollStats => "collStats",
-            Action::CreateCollection => "createCollection",
-            Action::CreateIndex => "createIndex",
-            Action::DbStats => "dbStats",
-            Action::DropCollection => "dropCollection",
-            Action::DropDatabase => "dropDatabase",
-            Action::DropIndex => "dropIndex",
-            Action::EnableProfiler => "enableProfiler",
-            Action::Find => "find",
-            Action::Fsync => "fsync",
-            Action::GetCmdLineOpts => "getCmdLineOpts",
-            Action::GetLog => "getLog",
-            Action::GetParameter => "getParameter",
-            Action::HostInfo => "hostInfo",
-            Action::Inprog => "inprog",
-            Action::Insert => "insert",
-            Action::KillAnySession => "killAnySession",
-            Action::Killop => "killop",
-            Action::ListCollections => "listCollections",
-            Action::ListDatabases => "listDatabases",
-            Action::ListIndexes => "listIndexes",
-            Action::LogRotate => "logRotate",
-            Action::Remove => "remove",
-            Action::RenameCollectionSameDb => "renameCollectionSameDB",
-            Action::ReplSetConfigure => "replSetConfigure",
-            Action::ReplSetGetConfig => "replSetGetConfig",
-            Action::ReplSetGetStatus => "replSetGetStatus",
-            Action::ReplSetStateChange => "replSetStateChange",
-            Action::ServerStatus => "serverStatus",
-            Action::SetParameter => "setParameter",
-            Action::Shutdown => "shutdown",
-            Action::Top => "top",
-            Action::Update => "update",
-            Action::Validate => "validate",
-        }
-    }
+/// The values of the first stages of that name.
+fn first_stage_values<'a>(
+    body: RawDocument<'a>,
+    name: &'static str,
+) -> impl Iterator<Item = RawValue<'a>> {
+    values(body, "pipeline").filter_map(move |pipeline| {
+        let stage = pipeline.as_array()?.iter().next()?.as_document()?;
+        stage.get(name)
+    })
 }

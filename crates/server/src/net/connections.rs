@@ -12,7 +12,7 @@ use quarry_bson::Document;
 use quarry_database::Operation;
 use rustc_hash::FxHashMap;
 
-use crate::dispatch::privilege::User;
+use crate::access::login::Login;
 use crate::net::transport::Transport;
 use crate::observe::labels::namespace_hash;
 use crate::sessions::session::SessionId;
@@ -25,8 +25,8 @@ pub struct Connection {
     pub id: i64,
     pub transport: Transport,
     pub peer: SocketAddr,
-    /// Who the client has proven to be; nobody, as long as there is no access control.
-    pub user: OnceLock<Arc<User>>,
+    /// Who the client has proven to be.
+    pub login: Mutex<Login>,
     /// The client's description of itself, from its first hello.
     pub metadata: Mutex<Option<Document>>,
     running: Mutex<Running>,
@@ -228,7 +228,7 @@ impl Connections {
             id,
             transport,
             peer,
-            user: OnceLock::new(),
+            login: Mutex::default(),
             metadata: Mutex::default(),
             running: Mutex::default(),
             observer: OnceLock::new(),
@@ -266,10 +266,18 @@ impl Connections {
         connections
     }
 
-    pub fn kill_operation(&self, opid: u32) {
+    /// Ends an operation of a connection that is meant; says whether there was one.
+    pub fn kill_operation(&self, opid: u32, is_meant: impl Fn(&Connection) -> bool) -> bool {
+        let mut was_there = false;
         for connection in self.list() {
-            connection.kill(|running| running.opid == opid);
+            if is_meant(&connection) {
+                connection.kill(|running| {
+                    was_there |= running.opid == opid;
+                    running.opid == opid
+                });
+            }
         }
+        was_there
     }
 
     pub fn kill_session(&self, session: SessionId) {

@@ -10,7 +10,7 @@ use quarry_bson::DocumentBuilder;
 use quarry_storage::{ThreadWork, take_thread_work};
 use quarry_timing::{Exemplar, Finished, LabelTexts, Labels, Work};
 
-use crate::dispatch::call::{Call, Outcome};
+use crate::dispatch::call::{Call, Outcome, without_secrets};
 use crate::net::connections::Connection;
 use crate::observe::ended::Ended;
 use crate::observe::query_shape;
@@ -58,6 +58,13 @@ fn settle_noted(
         note_exemplar(call, outcome, &finished);
     }
     record(call, outcome, finished, []);
+    let shown = outcome.has_secrets.then(|| without_secrets(call.body));
+    let shown = shown.as_ref().map(|body| Call {
+        body: body.as_raw(),
+        sequences: &[],
+        ..*call
+    });
+    let call = shown.as_ref().unwrap_or(call);
     let ended = Ended::new(connection, call, outcome, reply, &breakdown);
     if let Some(tracer) = traces::tracer() {
         tracer.note(server, &ended, is_slow);

@@ -8,6 +8,7 @@ pub mod config;
 pub mod data_directory;
 pub mod descriptors;
 pub mod engine;
+pub mod first_user;
 pub mod foreign_files;
 pub mod parameters;
 pub mod run;

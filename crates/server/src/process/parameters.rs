@@ -6,6 +6,7 @@ use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_database::Shortcuts;
 use quarry_query::ErrorCode;
 
+use crate::access::credentials::Mechanism;
 use crate::dispatch::error::{CommandError, Result};
 use crate::net::busy_poll::{BusyPolling, LIMIT_US_MAX};
 use crate::process::config::{BadOptions, Config, EngineName};
@@ -22,6 +23,13 @@ const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
 /// A get of the other engines costs little more than one of the cache.
 const RECORD_CACHE_MB_ROCKSDB: usize = 64;
 const RECORD_CACHE_MB_MAX: usize = 1 << 20;
+/// MongoDB's defaults.
+const SCRAM_SHA1_ITERATIONS_DEFAULT: i64 = 10_000;
+const SCRAM_SHA256_ITERATIONS_DEFAULT: i64 = 15_000;
+/// MongoDB's bound; RFC 7677 asks for 4096.
+const SCRAM_ITERATIONS_MIN: i64 = 5_000;
+/// More would let a login of the client and a createUser here take seconds.
+const SCRAM_ITERATIONS_MAX: i64 = 1_000_000;
 /// The share that is traced of operations that are neither slow nor traced by their client.
 const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
@@ -37,6 +45,11 @@ pub struct Parameters {
     pub busy_polling: BusyPolling,
     /// The bits of a number from 0 to 1.
     trace_sample_rate: AtomicU64,
+    /// The iterations of new credentials.
+    scram_sha1_iterations: AtomicI64,
+    scram_sha256_iterations: AtomicI64,
+    /// Fixed at the start.
+    pub has_localhost_exception: bool,
     /// Fixed at the start.
     pub commit_interval_ms: i64,
     /// Fixed at the start.
@@ -50,11 +63,12 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 17] = [
     "busyPollMicros",
     "commitIntervalMs",
     "commitShortcutsOff",
     "cursorTimeoutMillis",
+    "enableLocalhostAuthBypass",
     "enableTestCommands",
     "featureCompatibilityVersion",
     "localLogicalSessionTimeoutMinutes",
@@ -62,6 +76,8 @@ const NAMES: [&str; 14] = [
     "networkMessageCompressors",
     "quiet",
     "recordCacheMB",
+    "scramIterationCount",
+    "scramSHA1IterationCount",
     "slowOpThresholdMs",
     "traceSampleRate",
     "transactionLifetimeLimitSeconds",
@@ -82,6 +98,9 @@ impl Parameters {
             quiet: AtomicBool::new(config.quiet),
             busy_polling: BusyPolling::new(),
             trace_sample_rate: AtomicU64::new(TRACE_SAMPLE_RATE_DEFAULT.to_bits()),
+            scram_sha1_iterations: AtomicI64::new(SCRAM_SHA1_ITERATIONS_DEFAULT),
+            scram_sha256_iterations: AtomicI64::new(SCRAM_SHA256_ITERATIONS_DEFAULT),
+            has_localhost_exception: true,
             commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
             record_cache_mb: match config.engine {
                 EngineName::Rocksdb => RECORD_CACHE_MB_ROCKSDB,
@@ -119,6 +138,16 @@ impl Parameters {
                 };
                 continue;
             }
+            if name == "enableLocalhostAuthBypass" {
+                let is_on = match text.as_str() {
+                    "true" | "1" => Some(true),
+                    "false" | "0" => Some(false),
+                    _ => None,
+                };
+                parameters.has_localhost_exception =
+                    is_on.ok_or_else(|| bad("neither true nor false"))?;
+                continue;
+            }
             if name == "recordCacheMB" {
                 let mb = text.parse().ok().filter(|mb| *mb <= RECORD_CACHE_MB_MAX);
                 parameters.record_cache_mb =
@@ -139,6 +168,15 @@ impl Parameters {
         Ok(parameters)
     }
 
+    /// How often the password of a new credential is hashed.
+    pub fn scram_iterations(&self, mechanism: Mechanism) -> u32 {
+        let iterations = match mechanism {
+            Mechanism::Sha1 => &self.scram_sha1_iterations,
+            Mechanism::Sha256 => &self.scram_sha256_iterations,
+        };
+        u32::try_from(iterations.load(Relaxed)).unwrap_or(u32::MAX)
+    }
+
     pub fn trace_sample_rate(&self) -> f64 {
         f64::from_bits(self.trace_sample_rate.load(Relaxed))
     }
@@ -151,6 +189,11 @@ impl Parameters {
             "commitShortcutsOff" => reply.append(name, self.shortcuts_off.as_str()),
             "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
             "enableTestCommands" => reply.append(name, self.are_test_commands_enabled),
+            "enableLocalhostAuthBypass" => reply.append(name, self.has_localhost_exception),
+            "scramIterationCount" => reply.append(name, self.scram_sha256_iterations.load(Relaxed)),
+            "scramSHA1IterationCount" => {
+                reply.append(name, self.scram_sha1_iterations.load(Relaxed))
+            }
             "featureCompatibilityVersion" => {
                 let mut version = reply.document(name);
                 version.append("version", "8.0");
@@ -191,6 +234,8 @@ impl Parameters {
             "busyPollMicros" => RawValue::Int64(self.busy_polling.limit_us.load(Relaxed)),
             "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
+            "scramIterationCount" => RawValue::Int64(self.scram_sha256_iterations.load(Relaxed)),
+            "scramSHA1IterationCount" => RawValue::Int64(self.scram_sha1_iterations.load(Relaxed)),
             "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
             "traceSampleRate" => RawValue::Double(self.trace_sample_rate()),
             "maxTransactionLockRequestTimeoutMillis" => {
@@ -230,6 +275,19 @@ impl Parameters {
                     )));
                 }
                 self.busy_polling.limit_us.store(micros, Relaxed);
+            }
+            "scramIterationCount" | "scramSHA1IterationCount" => {
+                let count = number()?;
+                if !(SCRAM_ITERATIONS_MIN..=SCRAM_ITERATIONS_MAX).contains(&count) {
+                    return Err(CommandError::bad_value(format!(
+                        "{name} must be from {SCRAM_ITERATIONS_MIN} to {SCRAM_ITERATIONS_MAX}"
+                    )));
+                }
+                let iterations = match name {
+                    "scramIterationCount" => &self.scram_sha256_iterations,
+                    _ => &self.scram_sha1_iterations,
+                };
+                iterations.store(count, Relaxed);
             }
             "slowOpThresholdMs" => self.slow_ms.store(number()?, Relaxed),
             "maxTransactionLockRequestTimeoutMillis" => {

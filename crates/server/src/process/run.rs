@@ -24,7 +24,7 @@ use crate::process::data_directory::DataDirectory;
 use crate::process::descriptors::Shares;
 use crate::process::parameters::Parameters;
 use crate::process::shutdown::Shutdown;
-use crate::process::{descriptors, engine, foreign_files, stopping};
+use crate::process::{descriptors, engine, first_user, foreign_files, stopping};
 use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
 use crate::sessions::reaper;
@@ -64,6 +64,15 @@ impl From<BadOptions> for Failure {
         Failure {
             code: EXIT_BAD_OPTIONS,
             line: options.0,
+        }
+    }
+}
+
+impl From<first_user::BadUser> for Failure {
+    fn from(user: first_user::BadUser) -> Failure {
+        Failure {
+            code: EXIT_BAD_OPTIONS,
+            line: user.0,
         }
     }
 }
@@ -151,6 +160,12 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
             "libmdbx keeps no checksums of its pages: damage that the disk does to its file is not noticed",
         );
     }
+    if !config.is_authorization_enabled && config.listens_beyond_this_machine() {
+        log::startup_warning(
+            "control",
+            "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted, for whoever reaches an address other than this machine's own",
+        );
+    }
     if !config.can_promise_durability() {
         log::startup_warning(
             "storage",
@@ -171,6 +186,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         }
         (Err(failure), None) => return Err(failure),
     };
+    first_user::make(server)?;
     shutdown.note_started();
     server.set_port(listener.port());
     reaper::start(server).map_err(Failure::data_directory)?;

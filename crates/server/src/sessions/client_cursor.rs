@@ -10,6 +10,7 @@ use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument
 use quarry_database::{Ident, Operation, PlanSummary, Scope};
 use quarry_query::exec::Executor;
 
+use crate::access::name::Name;
 use crate::change_streams::change_stream::ChangeStream;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
@@ -48,6 +49,8 @@ pub struct ClientCursor {
     pub session: Option<SessionId>,
     /// The transaction that it reads in, if it does.
     pub txn_number: Option<i64>,
+    /// The user whose command made it, under access control.
+    pub owner: Option<Name>,
     pub source: Source,
     /// A document that a stage has made and that did not fit into the last batch.
     overflow: Vec<u8>,
@@ -88,6 +91,7 @@ impl ClientCursor {
             namespace,
             session,
             txn_number: None,
+            owner: None,
             source,
             overflow: Vec::new(),
             time_left: None,

@@ -16,6 +16,8 @@ use quarry_database::Operation;
 use quarry_query::ErrorCode;
 use rustc_hash::FxHashMap;
 
+use crate::access::name::Name;
+use crate::access::user::User;
 use crate::dispatch::error::{CommandError, Result};
 use crate::sessions::client_cursor::ClientCursor;
 use crate::sessions::session::SessionId;
@@ -31,6 +33,7 @@ enum Slot {
     },
     Busy {
         operation: Arc<Operation>,
+        owner: Option<Name>,
         session: Option<SessionId>,
         is_killed: bool,
     },
@@ -89,6 +92,7 @@ impl Cursors {
         namespace: &str,
         session: Option<SessionId>,
         txn_number: Option<i64>,
+        user: Option<&User>,
         operation: &Arc<Operation>,
     ) -> Result<CursorInHand<'_>> {
         let mut shard = self.shard(id).lock();
@@ -100,9 +104,14 @@ impl Cursors {
             return Err(CommandError::new(ErrorCode(12_051), message));
         };
         check_namespace(cursor, namespace)?;
+        if user.is_some_and(|user| user.name != cursor.owner) {
+            let message = format!("cursor id {id} was not created by the authenticated user");
+            return Err(CommandError::new(ErrorCode::UNAUTHORIZED, message));
+        }
         check_session(cursor, session)?;
         check_transaction(cursor, txn_number)?;
         let busy = Slot::Busy {
+            owner: cursor.owner.clone(),
             operation: Arc::clone(operation),
             session: cursor.session,
             is_killed: false,
@@ -146,6 +155,17 @@ impl Cursors {
         if self.shard(id).lock().remove(&id).is_some() {
             self.open.fetch_sub(1, Relaxed);
         }
+    }
+
+    /// Whether the cursor was made by that user; no for one that is not there.
+    pub fn is_owned(&self, id: i64, user: &User) -> bool {
+        let shard = self.shard(id).lock();
+        let owner = match shard.get(&id) {
+            Some(Slot::Idle { cursor, .. }) => &cursor.owner,
+            Some(Slot::Busy { owner, .. }) => owner,
+            None => return false,
+        };
+        owner.is_some() && *owner == user.name
     }
 
     /// Kills one cursor of `namespace`; false when there is none.
@@ -206,10 +226,11 @@ impl Cursors {
     }
 
     /// Hands over the idle cursors as `$currentOp` lists them. There may be a million: the lock is held for the numbers
-    /// of a shard's cursors and then for one cursor at a time, never for `take`.
+    /// of a shard's cursors and then for one cursor at a time, never for `take`. With an owner they are that user's alone.
     pub fn list_idle(
         &self,
         operation: &Operation,
+        owner: Option<&User>,
         take: &mut dyn FnMut(Document) -> Result<()>,
     ) -> Result<()> {
         for shard in &self.shards {
@@ -217,6 +238,11 @@ impl Cursors {
             for id in ids {
                 operation.check()?;
                 let entry = match shard.lock().get(&id) {
+                    Some(Slot::Idle { cursor, .. })
+                        if owner.is_some_and(|user| user.name != cursor.owner) =>
+                    {
+                        continue;
+                    }
                     Some(Slot::Idle { cursor, last_used }) => Document::build(|entry| {
                         cursor.append_idle(last_used.elapsed(), entry);
                     }),
@@ -409,7 +435,7 @@ mod tests {
             cursors.keep(cursor(None)).unwrap();
         }
         let mut listed = 0;
-        let walked = cursors.list_idle(&operation, &mut |entry| {
+        let walked = cursors.list_idle(&operation, None, &mut |entry| {
             listed += 1;
             // Whoever takes an entry may use the table.
             let id = entry
@@ -433,7 +459,7 @@ mod tests {
         let id = cursors.keep(cursor(session)).unwrap();
         assert_eq!(
             cursors
-                .take(id, "db.other", session, None, &operation)
+                .take(id, "db.other", session, None, None, &operation)
                 .err()
                 .unwrap()
                 .code,
@@ -441,16 +467,18 @@ mod tests {
         );
         assert_eq!(
             cursors
-                .take(id, "db.c", None, None, &operation)
+                .take(id, "db.c", None, None, None, &operation)
                 .err()
                 .unwrap()
                 .code,
             50_737
         );
-        let taken = cursors.take(id, "db.c", session, None, &operation).unwrap();
+        let taken = cursors
+            .take(id, "db.c", session, None, None, &operation)
+            .unwrap();
         assert_eq!(
             cursors
-                .take(id, "db.c", session, None, &operation)
+                .take(id, "db.c", session, None, None, &operation)
                 .err()
                 .unwrap()
                 .code,
@@ -461,7 +489,7 @@ mod tests {
         assert!(!taken.put_back());
         assert_eq!(
             cursors
-                .take(id, "db.c", session, None, &operation)
+                .take(id, "db.c", session, None, None, &operation)
                 .err()
                 .unwrap()
                 .code,
@@ -469,7 +497,9 @@ mod tests {
         );
         let id = cursors.keep(cursor(None)).unwrap();
         cursors.reap(Duration::from_secs(60));
-        let taken = cursors.take(id, "db.c", None, None, &operation).unwrap();
+        let taken = cursors
+            .take(id, "db.c", None, None, None, &operation)
+            .unwrap();
         assert!(cursors.kill(id, "db.c").unwrap());
         assert_eq!(cursors.count().0, 1);
         drop(taken);
@@ -481,8 +511,12 @@ mod tests {
         let cursors = Cursors::default();
         let operation = Arc::new(Operation::default());
         let id = cursors.keep(cursor(None)).unwrap();
-        drop(cursors.take(id, "db.c", None, None, &operation).unwrap());
-        let again = cursors.take(id, "db.c", None, None, &operation);
+        drop(
+            cursors
+                .take(id, "db.c", None, None, None, &operation)
+                .unwrap(),
+        );
+        let again = cursors.take(id, "db.c", None, None, None, &operation);
         assert_eq!(again.err().unwrap().code, 43);
         assert_eq!((cursors.count().0, cursors.open.load(Relaxed)), (0, 0));
     }

@@ -119,6 +119,9 @@ pub struct Serve {
     /// Set a server parameter; may be given more than once
     #[arg(long = "setParameter", value_name = "NAME=VALUE")]
     pub set_parameter: Vec<String>,
+    /// Hold commands against the roles of their client's user; without it everybody may do everything
+    #[arg(long)]
+    pub auth: bool,
     /// Be a replica set of one member by this name, which initiates itself
     #[arg(long = "replSet", value_name = "NAME")]
     pub repl_set: Option<String>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::values::{BadOptions, Durability, EngineName, LogFormat, MdbxSync};
+use super::values::{Authorization, BadOptions, Durability, EngineName, LogFormat, MdbxSync};
 
 /// A configuration file larger than this is not one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -21,6 +21,7 @@ pub struct ConfigFile {
     pub process_management: ProcessManagement,
     pub tracing: Tracing,
     pub replication: Replication,
+    pub security: Security,
     set_parameter: BTreeMap<String, Scalar>,
 }
 
@@ -93,6 +94,12 @@ pub struct ProcessManagement {
 pub struct Replication {
     pub repl_set_name: Option<String>,
     pub advertise: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Security {
+    pub authorization: Option<Authorization>,
 }
 
 /// A YAML scalar where either a number or a text may stand.

@@ -16,7 +16,8 @@ use crate::replication::address::Address;
 pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
 pub use journal_settings::JournalSettings;
 pub use values::{
-    AdminPort, BadOptions, CompressorName, Durability, EngineName, LogFormat, MdbxSync,
+    AdminPort, Authorization, BadOptions, CompressorName, Durability, EngineName, LogFormat,
+    MdbxSync,
 };
 
 /// mongod's exit code for options that make no sense.
@@ -58,6 +59,8 @@ pub struct Config {
     pub log_append: bool,
     pub log_format: Option<LogFormat>,
     pub quiet: bool,
+    /// Commands are held against the roles of their client's user.
+    pub is_authorization_enabled: bool,
     pub slow_ms: i64,
     /// Where traces are sent; none are made without.
     pub otlp_endpoint: Option<Endpoint>,
@@ -107,11 +110,15 @@ impl Config {
             .bind_ip
             .or(file.net.bind_ip)
             .unwrap_or_else(|| "127.0.0.1".into());
+        let is_authorization_enabled =
+            line.auth || file.security.authorization == Some(Authorization::Enabled);
         let admin_port = match line
             .admin_port
             .or(file.net.admin_port.map(|given| given.text()))
         {
             Some(text) => parse_admin_port(&text)?,
+            // It knows no users: beside access control it is for those who ask for it.
+            None if is_authorization_enabled => AdminPort::Off,
             None => default_admin_port(port)?,
         };
         let connections_max = line
@@ -173,6 +180,7 @@ impl Config {
             log_append: line.logappend || file.system_log.log_append.unwrap_or(false),
             log_format: line.log_format.or(file.system_log.format),
             quiet: line.quiet || file.system_log.quiet.unwrap_or(false),
+            is_authorization_enabled,
             slow_ms: line
                 .slowms
                 .or(file.operation_profiling.slow_op_threshold_ms)
@@ -286,6 +294,19 @@ fn parse_compressors(text: &str) -> Result<Vec<CompressorName>, BadOptions> {
         .collect()
 }
 
+impl Config {
+    /// Whether clients of other machines can reach the server.
+    pub fn listens_beyond_this_machine(&self) -> bool {
+        let is_local = |address: &String| {
+            address == "localhost"
+                || address
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        };
+        !self.addresses.iter().all(is_local)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -353,6 +374,39 @@ mod tests {
         std::fs::write(&path, "net:\n  prot: 4000\n").unwrap();
         assert!(parse(&["--config", file]).unwrap_err().0.contains("prot"));
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn authorization_is_asked_for_on_the_line_or_in_the_file() {
+        assert!(!parse(&[]).unwrap().is_authorization_enabled);
+        assert!(parse(&["--auth"]).unwrap().is_authorization_enabled);
+        let path =
+            std::env::temp_dir().join(format!("quarry-security-{}.yaml", std::process::id()));
+        for (text, is_enabled) in [
+            ("enabled", Some(true)),
+            ("disabled", Some(false)),
+            ("on", None),
+        ] {
+            std::fs::write(&path, format!("security:\n  authorization: {text}\n")).unwrap();
+            let config = parse(&["--config", path.to_str().unwrap()]);
+            assert_eq!(
+                config.ok().map(|config| config.is_authorization_enabled),
+                is_enabled
+            );
+        }
+        std::fs::write(&path, "security:\n  keyFile: /etc/key\n").unwrap();
+        assert!(parse(&["--config", path.to_str().unwrap()]).is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(
+            !parse(&["--bind_ip", "127.0.0.1,::1,localhost"])
+                .unwrap()
+                .listens_beyond_this_machine()
+        );
+        assert!(
+            parse(&["--bind_ip", "127.0.0.1,0.0.0.0"])
+                .unwrap()
+                .listens_beyond_this_machine()
+        );
     }
 
     #[test]

@@ -121,3 +121,11 @@ impl fmt::Display for BadOptions {
 }
 
 impl std::error::Error for BadOptions {}
+
+/// The values of `security.authorization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Authorization {
+    Enabled,
+    Disabled,
+}

@@ -1,0 +1,118 @@
+//! `createRole`: defines a role of privileges and other roles.
+
+use quarry_bson::{Document, DocumentBuilder, RawArray};
+use quarry_query::ErrorCode;
+
+use super::create_user::{granted_roles, name, refuse_restrictions};
+use crate::access::name::{Kind, Name};
+use crate::access::resource::{Pattern, Privilege};
+use crate::access::{built_in_roles, privilege_document, roles, store};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, Resource, need};
+
+/// MongoDB's code for a role that is there already.
+const ROLE_ALREADY_EXISTS: ErrorCode = ErrorCode(51_002);
+/// MongoDB's code for a change that roles do not allow.
+const INVALID_ROLE_MODIFICATION: ErrorCode = ErrorCode(80);
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["privileges", "roles", "authenticationRestrictions"]),
+    takes_write_concern: true,
+    ..Command::new(
+        "createRole",
+        "defines a role",
+        Requires::Each(&[need(Action::CreateRole, On::Database)]),
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    let name = name(invocation, Kind::Role)?;
+    refuse_restrictions(invocation)?;
+    if built_in_roles::is_built_in(&name) {
+        return Err(CommandError::bad_value(
+            "Cannot create roles with the same name as a built-in role",
+        ));
+    }
+    let privileges = granted_privileges(
+        invocation,
+        &name,
+        invocation.required("privileges")?.array()?,
+    )?;
+    let listed = invocation.required("roles")?.array()?;
+    let server = invocation.server;
+    let _changes = server.access.changes.lock();
+    let inherited = inherited_roles(invocation, &name, listed)?;
+    let mut document = Document::new();
+    document.append("_id", name.id());
+    document.append("role", name.name.as_str());
+    document.append("db", name.database.as_str());
+    document.append("privileges", privilege_document::array(&privileges));
+    document.append("roles", roles::array(&inherited));
+    if !store::insert(&server.database, Kind::Role, &document)? {
+        let message = format!("Role \"{name}\" already exists");
+        return Err(CommandError::new(ROLE_ALREADY_EXISTS, message));
+    }
+    server.access.note_change();
+    Ok(())
+}
+
+/// The stored role that a command is to change. Built-in ones stay as they are.
+pub fn changed_role(invocation: &Invocation<'_>) -> Result<roles::Role> {
+    let name = name(invocation, Kind::Role)?;
+    let role =
+        roles::find(&invocation.server.database, &name)?.ok_or_else(|| roles::not_found(&name))?;
+    if role.is_built_in {
+        let message = format!("{name} is a built-in role and cannot be modified");
+        return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+    }
+    Ok(role)
+}
+
+/// The privileges that a role is to have: the client may grant on each resource, and a role outside of admin keeps to its own
+/// database.
+pub fn granted_privileges(
+    invocation: &Invocation<'_>,
+    role: &Name,
+    listed: RawArray<'_>,
+) -> Result<Vec<Privilege>> {
+    let privileges = privilege_document::parse_all(listed)?;
+    for privilege in &privileges {
+        let database = match &privilege.pattern {
+            Pattern::Namespace { database, .. } if !database.is_empty() => database.as_str(),
+            _ => "admin",
+        };
+        if role.database != "admin" && database != role.database {
+            let message = format!(
+                "Roles on the '{}' database cannot be granted privileges that target other databases or the cluster",
+                role.database
+            );
+            return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+        }
+        invocation.require(Action::GrantRole, Resource::Database(database))?;
+    }
+    Ok(privileges)
+}
+
+/// The roles that a role is to inherit: none of them leads back to it, and a role outside of admin keeps to its own database.
+pub fn inherited_roles(
+    invocation: &Invocation<'_>,
+    role: &Name,
+    listed: RawArray<'_>,
+) -> Result<Vec<Name>> {
+    let names = granted_roles(invocation, listed)?;
+    if role.database != "admin" && names.iter().any(|name| name.database != role.database) {
+        let message = format!(
+            "Roles on the '{}' database cannot be granted roles from other databases",
+            role.database
+        );
+        return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+    }
+    let reached = roles::reach(&invocation.server.database, &names)?;
+    if names.contains(role) || reached.roles.contains(role) {
+        let message = format!("Granting roles to {role} would introduce a cycle in the role graph");
+        return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+    }
+    Ok(names)
+}

@@ -1,0 +1,99 @@
+//! `createUser`: defines a user.
+
+use quarry_bson::{DocumentBuilder, RawArray};
+use quarry_query::ErrorCode;
+
+use super::new_password;
+use crate::access::name::{Kind, Name};
+use crate::access::{new_user, roles, store};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, On, Requires, Resource, need};
+
+/// MongoDB's code for a user who is there already.
+const USER_ALREADY_EXISTS: ErrorCode = ErrorCode(51_003);
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&[
+        "pwd",
+        "customData",
+        "roles",
+        "digestPassword",
+        "mechanisms",
+        "authenticationRestrictions",
+    ]),
+    takes_write_concern: true,
+    has_secrets: true,
+    ..Command::new(
+        "createUser",
+        "defines a user",
+        Requires::Each(&[need(Action::CreateUser, On::Database)]),
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    let name = name(invocation, Kind::User)?;
+    refuse_restrictions(invocation)?;
+    let mechanisms = new_password::mechanisms(invocation)?;
+    let credentials = new_password::credentials(invocation, &name, mechanisms.as_deref())?;
+    let credentials = credentials.ok_or_else(|| {
+        CommandError::bad_value(
+            "Must provide a 'pwd' field for all user documents, except those with '$external' as the user's source db",
+        )
+    })?;
+    let custom_data = invocation.document("customData")?;
+    let listed = invocation.required("roles")?.array()?;
+    let server = invocation.server;
+    let _changes = server.access.changes.lock();
+    let roles = granted_roles(invocation, listed)?;
+    let document = new_user::document(&name, &credentials, custom_data, &roles);
+    if !store::insert(&server.database, Kind::User, &document)? {
+        let message = format!("User \"{name}\" already exists");
+        return Err(CommandError::new(USER_ALREADY_EXISTS, message));
+    }
+    server.access.note_change();
+    Ok(())
+}
+
+/// The user or role that the command names first, of the command's own database.
+pub fn name(invocation: &Invocation<'_>, kind: Kind) -> Result<Name> {
+    let command = invocation.command.name;
+    let database = invocation.generic.database;
+    let subject = invocation
+        .subject()
+        .filter(|value| value.as_str().is_some());
+    let subject =
+        subject.ok_or_else(|| CommandError::field_type(command, command, "object", "string"))?;
+    if database == "local" {
+        return Err(CommandError::bad_value(
+            "Cannot create users in the local database",
+        ));
+    }
+    if database == "$external" {
+        return Err(CommandError::not_supported("a user of $external"));
+    }
+    Name::parse(kind, subject, database)
+}
+
+/// Restrictions of where a user may log in from are not checked, and so not taken.
+pub fn refuse_restrictions(invocation: &Invocation<'_>) -> Result<()> {
+    let given = invocation.argument("authenticationRestrictions");
+    let given = given.filter(|argument| !argument.is_absent());
+    match given.map(|argument| argument.array()).transpose()? {
+        Some(restrictions) if !restrictions.is_empty() => Err(CommandError::not_supported(
+            "the option 'authenticationRestrictions'",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The roles that are to be given to somebody: they are there, and the client may give each.
+pub fn granted_roles(invocation: &Invocation<'_>, listed: RawArray<'_>) -> Result<Vec<Name>> {
+    let database = invocation.generic.database;
+    let names = roles::stored_names(Some(listed), database)?;
+    for role in &names {
+        invocation.require(Action::GrantRole, Resource::Database(&role.database))?;
+    }
+    roles::existing_names(&invocation.server.database, listed, database)
+}

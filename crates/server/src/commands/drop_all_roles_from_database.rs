@@ -1,0 +1,35 @@
+//! `dropAllRolesFromDatabase`: removes the stored roles of a database, and takes them from all who have them.
+
+use quarry_bson::{DocumentBuilder, doc};
+
+use crate::access::name::Kind;
+use crate::access::store;
+use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::error::Result;
+use crate::dispatch::privilege::{Action, On, Requires, need};
+
+pub static COMMAND: Command = Command {
+    takes_write_concern: true,
+    ..Command::new(
+        "dropAllRolesFromDatabase",
+        "removes the roles of a database",
+        Requires::Each(&[need(Action::DropRole, On::Database)]),
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let server = invocation.server;
+    let _changes = server.access.changes.lock();
+    let filter = doc! { "db": (invocation.generic.database) };
+    for document in store::find(&server.database, Kind::Role, filter.as_raw())? {
+        invocation.operation.check()?;
+        if let Some(name) = store::name_of(Kind::Role, &document) {
+            store::take_role_from_all(&server.database, &name)?;
+        }
+    }
+    let removed = store::delete(&server.database, Kind::Role, filter.as_raw())?;
+    server.access.note_change();
+    reply.append("n", i32::try_from(removed).unwrap_or(i32::MAX));
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The password of `createUser` and `updateUser`, and the credentials that are kept of it.
+
+use quarry_bson::Document;
+
+use crate::access::credentials::{Credentials, Mechanism};
+use crate::access::name::Name;
+use crate::dispatch::argument::Argument;
+use crate::dispatch::command::Invocation;
+use crate::dispatch::error::{CommandError, Result};
+
+/// The mechanisms that the command names; none where it names none.
+pub fn mechanisms(invocation: &Invocation<'_>) -> Result<Option<Vec<Mechanism>>> {
+    let Some(argument) = invocation
+        .argument("mechanisms")
+        .filter(|argument| !argument.is_absent())
+    else {
+        return Ok(None);
+    };
+    let mut mechanisms = Vec::new();
+    for value in argument.array()? {
+        let name = value.as_str().unwrap_or_default();
+        let mechanism = Mechanism::named(name)
+            .ok_or_else(|| CommandError::bad_value(format!("Unknown auth mechanism '{name}'")))?;
+        if mechanisms.contains(&mechanism) {
+            return Err(CommandError::bad_value("Duplicate auth mechanism"));
+        }
+        mechanisms.push(mechanism);
+    }
+    if mechanisms.is_empty() {
+        return Err(CommandError::bad_value(
+            "mechanisms field must not be empty",
+        ));
+    }
+    Ok(Some(mechanisms))
+}
+
+/// The credentials of the password that the command gives; none where it gives none.
+pub fn credentials(
+    invocation: &Invocation<'_>,
+    name: &Name,
+    mechanisms: Option<&[Mechanism]>,
+) -> Result<Option<Document>> {
+    let digest = invocation.argument("digestPassword");
+    let digest = digest.map_or(Ok(None), |argument| argument.optional(Argument::flag))?;
+    if digest == Some(false) {
+        return Err(CommandError::not_supported(
+            "a password that the client has digested",
+        ));
+    }
+    let Some(password) = invocation.text("pwd")? else {
+        return Ok(None);
+    };
+    let parameters = &invocation.server.parameters;
+    of_password(
+        name,
+        password,
+        mechanisms.unwrap_or(&Mechanism::ALL),
+        &|mechanism| parameters.scram_iterations(mechanism),
+    )
+    .map(Some)
+}
+
+/// The field `credentials` of a user with that password.
+pub fn of_password(
+    name: &Name,
+    password: &str,
+    mechanisms: &[Mechanism],
+    iterations: &dyn Fn(Mechanism) -> u32,
+) -> Result<Document> {
+    let mut credentials = Document::new();
+    for mechanism in mechanisms {
+        let count = iterations(*mechanism);
+        let made = Credentials::of_password(*mechanism, &name.name, password, count)?;
+        credentials.append(mechanism.name(), made.document());
+    }
+    Ok(credentials)
+}

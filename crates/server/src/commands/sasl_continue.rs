@@ -1,0 +1,54 @@
+//! `saslContinue`: the next message of a login that `saslStart` or a hello began.
+
+use quarry_bson::DocumentBuilder;
+
+use super::sasl_start::{append, note_failure, payload};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
+use crate::observe::log;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["conversationId", "payload"]),
+    has_secrets: true,
+    ..Command::new(
+        "saslContinue",
+        "goes on with a login",
+        Requires::Nothing,
+        run,
+    )
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let server = invocation.server;
+    let conversation = invocation.required("conversationId")?.number()?;
+    let conversation = i32::try_from(conversation)
+        .map_err(|_| CommandError::bad_value("the conversationId is out of range"))?;
+    let payload = payload(invocation.required("payload")?.value())?;
+    let login = &invocation.connection.login;
+    let mut who = None;
+    let gone_on = server
+        .access
+        .go_on(&server.database, login, conversation, &payload, &mut who);
+    let step = match gone_on {
+        Ok(step) => step,
+        Err(error) => {
+            note_failure(invocation, who, &error.message);
+            return Err(error);
+        }
+    };
+    if let Some((name, mechanism)) = who {
+        let peer = invocation.connection.peer;
+        server.access.attempts.succeed(peer.ip());
+        if !server.is_quiet() {
+            let line = [
+                ("client", peer.to_string().into()),
+                ("user", name.to_string().into()),
+                ("mechanism", mechanism.name().into()),
+            ];
+            log::info("access", "Authentication succeeded", &line);
+        }
+    }
+    append(&step, reply);
+    Ok(())
+}

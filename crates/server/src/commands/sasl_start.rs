@@ -1,0 +1,112 @@
+//! `saslStart`: begins a login; the login of a hello shares what is here.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use quarry_bson::{DocumentBuilder, RawBinary, RawDocument, RawValue};
+
+use crate::access::control::{Start, Step};
+use crate::access::credentials::Mechanism;
+use crate::access::name::Name;
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::Requires;
+use crate::observe::log;
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["mechanism", "payload", "autoAuthorize", "options", "db"]),
+    has_secrets: true,
+    ..Command::new("saslStart", "begins a login", Requires::Nothing, run)
+};
+
+fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let database = invocation.generic.database;
+    let step = start(invocation, invocation.body, database, false)?;
+    append(&step, reply);
+    Ok(())
+}
+
+/// Begins the login that `body` asks for.
+pub fn start(
+    invocation: &Invocation<'_>,
+    body: RawDocument<'_>,
+    database: &str,
+    is_speculative: bool,
+) -> Result<Step> {
+    let server = invocation.server;
+    let missing = |field| CommandError::missing_field("saslStart", field);
+    let mechanism = body
+        .get_str("mechanism")
+        .ok_or_else(|| missing("mechanism"))?;
+    let payload = payload(body.get("payload").ok_or_else(|| missing("payload"))?)?;
+    let options = body.get_document("options");
+    let start = Start {
+        mechanism,
+        payload: &payload,
+        database,
+        skips_empty: options.is_some_and(|options| {
+            options
+                .get("skipEmptyExchange")
+                .is_some_and(|value| value.is_truthy())
+        }),
+        is_speculative,
+    };
+    let iterations = |mechanism| server.parameters.scram_iterations(mechanism);
+    let begun = server.access.start(
+        &server.database,
+        &invocation.connection.login,
+        &start,
+        iterations,
+    );
+    if let Err(error) = &begun
+        && !is_speculative
+    {
+        note_failure(invocation, None, &error.message);
+    }
+    begun
+}
+
+/// The message of a login: bytes, or the same in Base64.
+pub fn payload(value: RawValue<'_>) -> Result<Vec<u8>> {
+    match value {
+        RawValue::Binary(payload) => Ok(payload.bytes.to_vec()),
+        RawValue::String(text) => BASE64
+            .decode(text.as_str()?)
+            .map_err(|_| CommandError::failed_to_parse("the payload is not Base64")),
+        other => Err(CommandError::field_type(
+            "saslStart",
+            "payload",
+            other.element_type().alias(),
+            "[string, binData",
+        )),
+    }
+}
+
+/// Writes the server's message.
+pub fn append(step: &Step, reply: &mut DocumentBuilder<'_>) {
+    reply.append("conversationId", step.conversation);
+    reply.append("done", step.is_done);
+    let payload = RawBinary {
+        subtype: 0,
+        bytes: &step.payload,
+    };
+    reply.append("payload", RawValue::Binary(payload));
+}
+
+/// Logs a login that failed, and makes the next ones from its address slower. The wait is this thread's alone.
+pub fn note_failure(invocation: &Invocation<'_>, who: Option<(Name, Mechanism)>, why: &str) {
+    let server = invocation.server;
+    let peer = invocation.connection.peer;
+    let mut line = vec![("client", peer.to_string().into()), ("error", why.into())];
+    if let Some((name, mechanism)) = &who {
+        line.push(("user", log::Attribute::Owned(name.to_string())));
+        line.push(("mechanism", mechanism.name().into()));
+    }
+    log::info("access", "Authentication failed", &line);
+    let delay = server.access.attempts.fail(peer.ip());
+    if delay > Duration::ZERO {
+        let _pause = quarry_timing::pause();
+        server.shutdown.wait_for(delay);
+    }
+}

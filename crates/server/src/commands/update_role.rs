@@ -1,0 +1,50 @@
+//! `updateRole`: changes the privileges or the roles of a role.
+
+use quarry_bson::{Document, DocumentBuilder};
+
+use super::create_role::{changed_role, granted_privileges, inherited_roles};
+use super::create_user::refuse_restrictions;
+use crate::access::name::Kind;
+use crate::access::{privilege_document, roles, store};
+use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, Requires, Resource};
+
+pub static COMMAND: Command = Command {
+    fields: Fields::Named(&["privileges", "roles", "authenticationRestrictions"]),
+    takes_write_concern: true,
+    ..Command::new("updateRole", "changes a role", Requires::Login, run)
+};
+
+fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    // Who sets a role's contents takes others away, wherever they are.
+    invocation.require(Action::RevokeRole, Resource::Database(""))?;
+    refuse_restrictions(invocation)?;
+    let server = invocation.server;
+    let _changes = server.access.changes.lock();
+    let role = changed_role(invocation)?;
+    let mut set = Document::new();
+    let given = |field| {
+        invocation
+            .argument(field)
+            .filter(|argument| !argument.is_absent())
+    };
+    if let Some(listed) = given("privileges") {
+        let privileges = granted_privileges(invocation, &role.name, listed.array()?)?;
+        set.append("privileges", privilege_document::array(&privileges));
+    }
+    if let Some(listed) = given("roles") {
+        let inherited = inherited_roles(invocation, &role.name, listed.array()?)?;
+        set.append("roles", roles::array(&inherited));
+    }
+    if set.is_empty() {
+        return Err(CommandError::bad_value(
+            "Must specify at least one field to update in updateRole",
+        ));
+    }
+    let mut update = Document::new();
+    update.append("$set", set);
+    store::update(&server.database, Kind::Role, &role.name, update)?;
+    server.access.note_change();
+    Ok(())
+}

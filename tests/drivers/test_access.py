@@ -1,0 +1,533 @@
+"""Users, roles and logins over the newest pymongo: who gets in, and what each may do."""
+
+import contextlib
+import itertools
+import signal
+
+import pytest
+from bson.int64 import Int64
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+from quarry_process import Quarry
+
+UNAUTHORIZED = 13
+AUTHENTICATION_FAILED = 18
+USER_NOT_FOUND = 11
+ROLE_NOT_FOUND = 31
+CURSOR_NOT_FOUND = 43
+NAMES = itertools.count(1)
+
+
+class Guarded(Quarry):
+    """A server that `stop` cannot validate: validation does not log in."""
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A server with access control and one user, `root` of admin."""
+    quarry = Guarded(tmp_path_factory.mktemp("access") / "data", "memory", ["--auth"])
+    quarry.start()
+    with MongoClient(quarry.uri) as first:
+        first.admin.command("createUser", "root", pwd="geheim", roles=["root"])
+    yield quarry
+    assert quarry.stop() == 0, quarry.tail()
+
+
+def login(quarry, user, password, database="admin", **options):
+    return MongoClient(
+        quarry.uri, username=user, password=password, authSource=database, serverSelectionTimeoutMS=5000, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def root(guarded):
+    with login(guarded, "root", "geheim") as client:
+        yield client
+
+
+@contextlib.contextmanager
+def refused(code):
+    with pytest.raises(OperationFailure) as failure:
+        yield
+    assert failure.value.code == code, failure.value.details
+
+
+@pytest.fixture
+def names():
+    """A database and a user of its own."""
+    number = next(NAMES)
+    return f"db{number}", f"user{number}"
+
+
+def test_the_localhost_exception_makes_one_user_and_is_over(tmp_path):
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth"]).start()
+    with MongoClient(quarry.uri) as client:
+        client.admin.command("ping")
+        for command in ({"find": "things"}, {"insert": "things", "documents": [{}]}, {"createRole": "r", "privileges": [], "roles": []}):
+            with refused(UNAUTHORIZED):
+                client.db.command(command)
+        with refused(UNAUTHORIZED):
+            client.db.command("createUser", "mallory", pwd="x", roles=[])
+        client.admin.command("createUser", "first", pwd="secret", roles=[{"role": "userAdminAnyDatabase", "db": "admin"}])
+        with pytest.raises(OperationFailure, match="requires authentication") as failure:
+            client.admin.command("createUser", "second", pwd="secret", roles=["root"])
+        assert failure.value.code == UNAUTHORIZED
+    with login(quarry, "first", "secret") as client:
+        client.admin.command("createUser", "second", pwd="secret", roles=[])
+        assert [user["user"] for user in client.admin.command("usersInfo", 1)["users"]] == ["first", "second"]
+    assert quarry.stop() == 0
+
+
+def test_the_exception_can_be_switched_off(tmp_path):
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth", "--setParameter", "enableLocalhostAuthBypass=false"]).start()
+    with MongoClient(quarry.uri) as client, refused(UNAUTHORIZED):
+        client.admin.command("createUser", "first", pwd="secret", roles=["root"])
+    assert quarry.stop() == 0
+
+
+@pytest.mark.parametrize("engine", ["rocksdb", "mdbx"])
+def test_users_outlive_the_server(tmp_path, engine):
+    quarry = Guarded(tmp_path / "data", engine, ["--auth"]).start()
+    with MongoClient(quarry.uri) as client:
+        client.admin.command("createUser", "root", pwd="geheim", roles=["root"])
+    assert quarry.stop() == 0
+    quarry.start()
+    with MongoClient(quarry.uri) as client, refused(UNAUTHORIZED):
+        client.admin.command("createUser", "other", pwd="x", roles=["root"])
+    with login(quarry, "root", "geheim") as client:
+        client.db.c.insert_one({"_id": 1})
+        assert client.db.c.count_documents({}) == 1
+    assert quarry.stop() == 0
+
+
+def test_the_environment_names_the_first_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARRY_INITDB_ROOT_USERNAME", "captain")
+    monkeypatch.setenv("QUARRY_INITDB_ROOT_PASSWORD", "ahoy")
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth"]).start()
+    with login(quarry, "captain", "ahoy") as client:
+        client.db.c.insert_one({})
+    assert quarry.stop() == 0
+    monkeypatch.delenv("QUARRY_INITDB_ROOT_PASSWORD")
+    with pytest.raises(RuntimeError, match="needed together"):
+        Guarded(tmp_path / "data", "memory", ["--auth"]).start()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
+def test_each_mechanism_lets_in_who_knows_the_password(guarded, root, names, mechanism):
+    database, user = names
+    root[database].command("createUser", user, pwd="p\u00e4ss", roles=["readWrite"], mechanisms=[mechanism])
+    other = {"SCRAM-SHA-1": "SCRAM-SHA-256", "SCRAM-SHA-256": "SCRAM-SHA-1"}[mechanism]
+    with login(guarded, user, "p\u00e4ss", database, authMechanism=mechanism) as client:
+        client[database].c.insert_one({"_id": 1})
+        status = client.admin.command("connectionStatus")["authInfo"]
+        assert status["authenticatedUsers"] == [{"user": user, "db": database}]
+    with login(guarded, user, "p\u00e4ss", database) as client:
+        assert client[database].c.count_documents({}) == 1
+    for attempt in (("wrong", mechanism, database), ("p\u00e4ss", other, database), ("p\u00e4ss", mechanism, "admin")):
+        password, how, source = attempt
+        with login(guarded, user, password, source, authMechanism=how) as client, refused(AUTHENTICATION_FAILED):
+            client[database].c.find_one()
+    forgive(guarded)
+
+
+def test_a_password_is_prepared_as_the_standard_says(guarded, root, names):
+    database, user = names
+    root[database].command("createUser", user, pwd="\u2168", roles=["read"], mechanisms=["SCRAM-SHA-256"])
+    for password in ("IX", "I\u00adX", "\u2168"):
+        with login(guarded, user, password, database) as client:
+            assert client[database].c.find_one() is None
+
+
+def test_what_is_kept_of_a_password_has_mongodbs_shape(root, names):
+    database, user = names
+    root[database].command("createUser", user, pwd="x", roles=["read"], customData={"team": 1})
+    found = root[database].command("usersInfo", user, showCredentials=True)["users"][0]
+    assert found["_id"] == f"{database}.{user}"
+    assert (found["user"], found["db"], found["customData"]) == (user, database, {"team": 1})
+    assert found["roles"] == [{"role": "read", "db": database}]
+    assert sorted(found["mechanisms"]) == ["SCRAM-SHA-1", "SCRAM-SHA-256"]
+    assert found["userId"].version == 4 if hasattr(found["userId"], "version") else len(found["userId"]) == 16
+    for mechanism, iterations in (("SCRAM-SHA-1", 10000), ("SCRAM-SHA-256", 15000)):
+        credentials = found["credentials"][mechanism]
+        assert set(credentials) == {"iterationCount", "salt", "storedKey", "serverKey"}
+        assert credentials["iterationCount"] == iterations
+    assert "credentials" not in root[database].command("usersInfo", user)["users"][0]
+    stored = root.admin["system.users"].find_one({"_id": f"{database}.{user}"})
+    assert stored["credentials"].keys() == found["credentials"].keys()
+    assert "x" not in [value for value in stored.values() if isinstance(value, str)]
+
+
+def test_hello_tells_nobody_which_users_there_are(guarded, root, names):
+    database, user = names
+    root[database].command("createUser", user, pwd="x", roles=[], mechanisms=["SCRAM-SHA-256"])
+    with MongoClient(guarded.uri) as client:
+        hello = client.admin.command("hello", saslSupportedMechs=f"{database}.{user}")
+        assert hello["saslSupportedMechs"] == ["SCRAM-SHA-256"]
+        hello = client.admin.command("hello", saslSupportedMechs=f"{database}.nobody")
+        assert sorted(hello["saslSupportedMechs"]) == ["SCRAM-SHA-1", "SCRAM-SHA-256"]
+        starts = []
+        for _ in range(2):
+            start = client.admin.command("saslStart", mechanism="SCRAM-SHA-256", payload=b"n,,n=nobody,r=abc")
+            starts.append(start["payload"].split(b",")[1:])
+        # As for a user who is there: always the same salt, and the iterations of a new user.
+        assert starts[0] == starts[1] and starts[0][1] == b"i=15000"
+
+
+def forgive(quarry):
+    """Lets the address of these tests begin anew: after failures its next ones are answered late."""
+    with login(quarry, "root", "geheim") as client:
+        client.admin.command("ping")
+
+
+def test_a_login_that_is_no_login_is_refused(guarded):
+    with MongoClient(guarded.uri) as client:
+        with refused(17):
+            client.admin.command("saslContinue", conversationId=1, payload=b"")
+        with refused(334):
+            client.admin.command("saslStart", mechanism="PLAIN", payload=b"\0root\0geheim")
+        for payload in (b"", b"n,,", b"p=tls-unique,,n=root,r=x", b"\xff\xff", b"x" * 100_000):
+            forgive(guarded)
+            with refused(AUTHENTICATION_FAILED):
+                client.admin.command("saslStart", mechanism="SCRAM-SHA-256", payload=payload)
+        start = client.admin.command("saslStart", mechanism="SCRAM-SHA-256", payload=b"n,,n=root,r=x")
+        with refused(17):
+            client.admin.command("saslContinue", conversationId=start["conversationId"] + 1, payload=b"")
+        with refused(UNAUTHORIZED):
+            client.db.c.find_one()
+    forgive(guarded)
+
+
+def test_users_are_changed_and_removed(guarded, root, names):
+    database, user = names
+    here = root[database]
+    here.command("createUser", user, pwd="old", roles=["read"])
+    with refused(51003):
+        here.command("createUser", user, pwd="old", roles=[])
+    with refused(ROLE_NOT_FOUND):
+        here.command("createUser", "other", pwd="x", roles=["nothing"])
+    here.command("updateUser", user, pwd="new", roles=["readWrite"])
+    with login(guarded, user, "old", database) as client, refused(AUTHENTICATION_FAILED):
+        client[database].c.find_one()
+    with login(guarded, user, "new", database) as client:
+        client[database].c.insert_one({})
+        # What changes holds for a connection that is open.
+        here.command("revokeRolesFromUser", user, roles=["readWrite"])
+        with refused(UNAUTHORIZED):
+            client[database].c.find_one()
+        here.command("grantRolesToUser", user, roles=["read"])
+        assert client[database].c.find_one() is not None
+        with refused(UNAUTHORIZED):
+            client[database].c.insert_one({})
+        with refused(UNAUTHORIZED):
+            client[database].command("updateUser", user, roles=["readWrite"])
+        here.command("dropUser", user)
+        with pytest.raises(OperationFailure, match="requires authentication"):
+            client[database].c.find_one()
+    with refused(USER_NOT_FOUND):
+        here.command("dropUser", user)
+    with refused(USER_NOT_FOUND):
+        here.command("updateUser", user, pwd="x")
+    here.command("createUser", user, pwd="x", roles=[])
+    assert here.command("dropAllUsersFromDatabase")["n"] == 1
+
+
+def test_a_user_that_is_made_again_is_another(guarded, root, names):
+    database, user = names
+    root[database].command("createUser", user, pwd="x", roles=["read"])
+    with login(guarded, user, "x", database) as client:
+        client[database].c.find_one()
+        root[database].command("dropUser", user)
+        root[database].command("createUser", user, pwd="y", roles=["readWrite"])
+        with refused(UNAUTHORIZED):
+            client[database].c.find_one()
+
+
+def test_options_that_are_not_kept_are_refused(root, names):
+    database, user = names
+    with refused(238):
+        root[database].command("createUser", user, pwd="x", roles=[], authenticationRestrictions=[{"clientSource": ["10.0.0.1"]}])
+    with refused(238):
+        root[database].command("createUser", user, pwd="x", roles=[], digestPassword=False)
+    with refused(2):
+        root[database].command("createUser", user, roles=[])
+
+
+def test_roles_inherit_and_change_at_once(guarded, root, names):
+    database, user = names
+    here = root[database]
+    find = [{"resource": {"db": database, "collection": "open"}, "actions": ["find"]}]
+    here.command("createRole", "inner", privileges=find, roles=[])
+    here.command("createRole", "outer", privileges=[], roles=["inner"])
+    with refused(51002):
+        here.command("createRole", "outer", privileges=[], roles=[])
+    with refused(80):
+        here.command("grantRolesToRole", "inner", roles=["outer"])
+    with refused(80):
+        here.command("createRole", "far", privileges=[{"resource": {"cluster": True}, "actions": ["shutdown"]}], roles=[])
+    with refused(80):
+        here.command("updateRole", "read", roles=[])
+    with refused(2):
+        here.command("createRole", "odd", privileges=[{"resource": {"db": "", "collection": ""}, "actions": ["dance"]}], roles=[])
+    here.command("createUser", user, pwd="x", roles=["outer"])
+    with login(guarded, user, "x", database) as client:
+        mine = client[database]
+        assert mine.open.find_one() is None
+        with refused(UNAUTHORIZED):
+            mine.shut.find_one()
+        here.command("grantPrivilegesToRole", "inner", privileges=[{"resource": {"db": database, "collection": "shut"}, "actions": ["find", "insert"]}])
+        mine.shut.insert_one({})
+        here.command("revokePrivilegesFromRole", "inner", privileges=[{"resource": {"db": database, "collection": "shut"}, "actions": ["insert"]}])
+        with refused(UNAUTHORIZED):
+            mine.shut.insert_one({})
+        assert mine.shut.find_one() is not None
+        here.command("revokeRolesFromRole", "outer", roles=["inner"])
+        with refused(UNAUTHORIZED):
+            mine.open.find_one()
+        here.command("updateRole", "outer", roles=["inner"])
+        mine.open.find_one()
+        info = here.command("rolesInfo", "outer", showPrivileges=True)["roles"][0]
+        assert info["inheritedRoles"] == [{"role": "inner", "db": database}] and not info["isBuiltin"]
+        here.command("dropRole", "inner")
+        assert here.command("rolesInfo", "outer")["roles"][0]["roles"] == []
+        with refused(UNAUTHORIZED):
+            mine.open.find_one()
+    with refused(ROLE_NOT_FOUND):
+        here.command("dropRole", "inner")
+    assert here.command("dropAllRolesFromDatabase")["n"] == 1
+    built_in = here.command("rolesInfo", 1, showBuiltinRoles=True)["roles"]
+    assert {role["role"] for role in built_in} == {"read", "readWrite", "dbAdmin", "dbOwner", "userAdmin"}
+
+
+def test_a_cursor_is_its_users_alone(guarded, root, names):
+    database, user = names
+    root[database].c.insert_many([{"_id": n} for n in range(20)])
+    for name in (user, user + "b"):
+        root[database].command("createUser", name, pwd="x", roles=["read"])
+    with login(guarded, user, "x", database) as one, login(guarded, user + "b", "x", database) as two:
+        cursor = one[database].command("find", "c", batchSize=2)["cursor"]["id"]
+        with refused(UNAUTHORIZED):
+            two[database].command({"getMore": Int64(cursor), "collection": "c"})
+        root[database].command("revokeRolesFromUser", user + "b", roles=["read"])
+        with refused(UNAUTHORIZED):
+            two[database].command("killCursors", "c", cursors=[cursor])
+        # The cursor was made without a session only by `command` with an implicit one: its owner names it again.
+        assert one[database].command("killCursors", "c", cursors=[cursor])["cursorsKilled"] == [cursor]
+
+
+def test_lists_show_what_a_user_may_see(guarded, root, names):
+    database, user = names
+    root[database].open.insert_one({})
+    root[database].shut.insert_one({})
+    see = [{"resource": {"db": database, "collection": "open"}, "actions": ["find"]}]
+    root[database].command("createRole", "see", privileges=see, roles=[])
+    root[database].command("createUser", user, pwd="x", roles=["see"])
+    with login(guarded, user, "x", database) as client:
+        assert client.list_database_names() == [database]
+        with refused(UNAUTHORIZED):
+            client.admin.command("listDatabases", authorizedDatabases=False)
+        with refused(UNAUTHORIZED):
+            client[database].list_collections()
+        listed = client[database].command("listCollections", nameOnly=True, authorizedCollections=True)
+        assert [entry["name"] for entry in listed["cursor"]["firstBatch"]] == ["open"]
+        mine = list(client.admin.aggregate([{"$currentOp": {"idleConnections": True}}]))
+        assert mine and all(entry["clientMetadata"] for entry in mine)
+        with refused(UNAUTHORIZED):
+            list(client.admin.aggregate([{"$currentOp": {"allUsers": True}}]))
+        with refused(UNAUTHORIZED):
+            client.admin.command("currentOp")
+        client.admin.command("currentOp", **{"$ownOps": True})
+
+
+#: Everything that the server has, tried by those who must not: (database, command).
+ATTACKS = [
+    ("DB", {"find": "secret"}),
+    ("DB", {"count": "secret"}),
+    ("DB", {"distinct": "secret", "key": "a"}),
+    ("DB", {"aggregate": "secret", "pipeline": [], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$lookup": {"from": "secret", "localField": "a", "foreignField": "a", "as": "b"}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$lookup": {"from": "secret", "pipeline": [], "as": "b"}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$lookup": {"from": "mine", "pipeline": [{"$lookup": {"from": "secret", "pipeline": [], "as": "b"}}], "as": "b"}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$unionWith": "secret"}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$unionWith": {"coll": "secret", "pipeline": []}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$facet": {"a": [{"$lookup": {"from": "secret", "pipeline": [], "as": "b"}}]}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$graphLookup": {"from": "secret", "startWith": "$a", "connectFromField": "a", "connectToField": "b", "as": "c"}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$out": "secret"}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$merge": {"into": "secret"}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$out": "mine"}], "cursor": {}}),
+    ("DB", {"aggregate": "secret", "pipeline": [{"$collStats": {"storageStats": {}}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$changeStream": {}}], "cursor": {}}),
+    ("DB", {"aggregate": 1, "pipeline": [{"$changeStream": {}}], "cursor": {}}),
+    ("admin", {"aggregate": 1, "pipeline": [{"$changeStream": {"allChangesForCluster": True}}], "cursor": {}}),
+    ("DB", {"explain": {"find": "secret"}}),
+    ("DB", {"explain": {"aggregate": "secret", "pipeline": [], "cursor": {}}}),
+    ("DB", {"insert": "mine", "documents": [{}]}),
+    ("DB", {"insert": "secret", "documents": [{}]}),
+    ("DB", {"update": "mine", "updates": [{"q": {}, "u": {"$set": {"a": 1}}}]}),
+    ("DB", {"update": "mine", "updates": [{"q": {"_id": 7}, "u": {"$set": {"a": 1}}, "upsert": True}]}),
+    ("DB", {"delete": "mine", "deletes": [{"q": {}, "limit": 0}]}),
+    ("DB", {"findAndModify": "mine", "update": {"$set": {"a": 1}}}),
+    ("DB", {"findAndModify": "mine", "remove": True}),
+    ("DB", {"create": "made"}),
+    ("DB", {"createIndexes": "mine", "indexes": [{"key": {"a": 1}, "name": "a"}]}),
+    ("DB", {"dropIndexes": "mine", "index": "*"}),
+    ("DB", {"drop": "mine"}),
+    ("DB", {"dropDatabase": 1}),
+    ("DB", {"collMod": "mine", "index": {"name": "a", "hidden": True}}),
+    ("DB", {"collStats": "secret"}),
+    ("DB", {"listIndexes": "secret"}),
+    ("DB", {"listCollections": 1}),
+    ("DB", {"dbStats": 1}),
+    ("DB", {"validate": "mine"}),
+    ("DB", {"profile": 2}),
+    ("DB", {"createUser": "mallory", "pwd": "x", "roles": []}),
+    ("DB", {"updateUser": "root", "pwd": "x"}),
+    ("DB", {"dropUser": "USER"}),
+    ("DB", {"dropAllUsersFromDatabase": 1}),
+    ("DB", {"grantRolesToUser": "USER", "roles": ["dbOwner"]}),
+    ("DB", {"grantRolesToUser": "USER", "roles": [{"role": "root", "db": "admin"}]}),
+    ("DB", {"revokeRolesFromUser": "USER", "roles": ["dbOwner"]}),
+    ("DB", {"createRole": "r", "privileges": [], "roles": []}),
+    ("DB", {"updateRole": "reader", "privileges": []}),
+    ("DB", {"dropRole": "reader"}),
+    ("DB", {"dropAllRolesFromDatabase": 1}),
+    ("DB", {"grantPrivilegesToRole": "reader", "privileges": [{"resource": {"db": "DB", "collection": ""}, "actions": ["find"]}]}),
+    ("DB", {"revokePrivilegesFromRole": "reader", "privileges": [{"resource": {"db": "DB", "collection": ""}, "actions": ["find"]}]}),
+    ("DB", {"grantRolesToRole": "reader", "roles": ["dbOwner"]}),
+    ("DB", {"revokeRolesFromRole": "reader", "roles": ["dbOwner"]}),
+    ("DB", {"usersInfo": 1}),
+    ("DB", {"rolesInfo": 1}),
+    ("admin", {"usersInfo": {"forAllDBs": True}}),
+    ("admin", {"usersInfo": "root", "showCredentials": True}),
+    ("admin", {"updateUser": "root", "pwd": "mine"}),
+    ("admin", {"dropUser": "root"}),
+    ("admin", {"createUser": "mallory", "pwd": "x", "roles": ["root"]}),
+    ("admin", {"find": "system.users"}),
+    ("admin", {"find": "system.roles"}),
+    ("admin", {"aggregate": "system.users", "pipeline": [], "cursor": {}}),
+    ("admin", {"insert": "system.users", "documents": [{"_id": "admin.mallory"}]}),
+    ("admin", {"update": "system.users", "updates": [{"q": {}, "u": {"$set": {"roles": []}}}]}),
+    ("admin", {"delete": "system.users", "deletes": [{"q": {}, "limit": 0}]}),
+    ("admin", {"drop": "system.users"}),
+    ("admin", {"dropDatabase": 1}),
+    ("admin", {"renameCollection": "DB.mine", "to": "DB.other"}),
+    ("admin", {"renameCollection": "DB.mine", "to": "admin.system.users", "dropTarget": True}),
+    ("admin", {"renameCollection": "admin.system.users", "to": "DB.mine", "dropTarget": True}),
+    ("admin", {"listDatabases": 1, "authorizedDatabases": False}),
+    ("admin", {"currentOp": 1}),
+    ("admin", {"killOp": 1, "op": 1}),
+    ("admin", {"killAllSessions": []}),
+    ("admin", {"serverStatus": 1}),
+    ("admin", {"hostInfo": 1}),
+    ("admin", {"getCmdLineOpts": 1}),
+    ("admin", {"getLog": "global"}),
+    ("admin", {"getParameter": "*"}),
+    ("admin", {"setParameter": 1, "quiet": True}),
+    ("admin", {"logRotate": 1}),
+    ("admin", {"fsync": 1}),
+    ("admin", {"top": 1}),
+    ("admin", {"shutdown": 1}),
+    ("admin", {"invalidateUserCache": 1}),
+    ("admin", {"replSetGetStatus": 1}),
+    ("admin", {"replSetGetConfig": 1}),
+    ("admin", {"replSetInitiate": {}}),
+    ("admin", {"replSetReconfig": {}}),
+    ("admin", {"replSetStepDown": 1}),
+]
+
+#: Commands that say who they are for: without a login they are refused, with one they only reach what is the user's own.
+OWN = {"abortTransaction", "commitTransaction", "startSession", "endSessions", "refreshSessions", "getMore", "killCursors"}
+#: Before a login.
+OPEN = {"hello", "isMaster", "ping", "buildInfo", "saslStart", "saslContinue", "logout", "connectionStatus", "whatsmyuri", "listCommands"}
+
+
+def spelled_out(value, database, user):
+    if isinstance(value, str):
+        return user if value == "USER" else value.replace("DB", database)
+    if isinstance(value, dict):
+        return {key: spelled_out(inner, database, user) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [spelled_out(inner, database, user) for inner in value]
+    return value
+
+
+def state_of(root, database):
+    """What an attack must not change."""
+    return (
+        sorted(document["_id"] for document in root.admin["system.users"].find()),
+        [root[database][name].count_documents({}) for name in ("mine", "secret")],
+        sorted(root[database].list_collection_names()),
+        sorted(root[database].mine.index_information()),
+    )
+
+
+def prepare(root, database, user):
+    for name in ("mine", "secret"):
+        root[database][name].insert_many([{"_id": n, "a": n} for n in range(3)])
+    read = [{"resource": {"db": database, "collection": "mine"}, "actions": ["find"]}]
+    root[database].command("createRole", "reader", privileges=read, roles=[])
+    root[database].command("createUser", user, pwd="x", roles=["reader"])
+
+
+def test_nobody_does_anything_without_a_login(guarded, root, names):
+    database, user = names
+    prepare(root, database, user)
+    before = state_of(root, database)
+    with MongoClient(guarded.uri) as client:
+        for name, command in ATTACKS:
+            with refused(UNAUTHORIZED):
+                client[spelled_out(name, database, user)].command(spelled_out(command, database, user))
+        every = set(root.admin.command("listCommands")["commands"])
+        for name in sorted(every - OPEN):
+            of_transaction = {"txnNumber": Int64(1), "autocommit": False} if name.endswith("Transaction") else {}
+            with pytest.raises(OperationFailure) as failure:
+                client.admin.command({name: 1, **of_transaction})
+            assert failure.value.code == UNAUTHORIZED, (name, failure.value.details)
+    assert state_of(root, database) == before
+
+
+def test_a_reader_of_one_collection_does_nothing_else(guarded, root, names):
+    database, user = names
+    prepare(root, database, user)
+    before = state_of(root, database)
+    with login(guarded, user, "x", database) as client:
+        assert client[database].mine.count_documents({}) == 3
+        for name, command in ATTACKS:
+            command = spelled_out(command, database, user)
+            with pytest.raises(OperationFailure) as failure:
+                client[spelled_out(name, database, user)].command(command)
+            assert failure.value.code in REFUSALS.get(next(iter(command)), {UNAUTHORIZED}), (command, failure.value.details)
+    assert state_of(root, database) == before
+
+
+#: Stages that may be not served at all are refused either way.
+REFUSALS = {"aggregate": {UNAUTHORIZED, 40324, 238}}
+
+
+def test_every_attack_names_a_command_and_every_command_is_attacked(root):
+    every = set(root.admin.command("listCommands")["commands"])
+    named = {next(iter(command)) for _, command in ATTACKS}
+    assert named <= every
+    untried = every - named - OPEN - OWN
+    timing = {name for name in untried if "Timing" in name or "imingStats" in name}
+    assert untried - timing <= {"killSessions"}, untried - timing
+
+
+def test_secrets_stand_in_no_log(guarded, root, names):
+    database, user = names
+    root.admin.command("setParameter", 1, slowOpThresholdMs=0)
+    try:
+        root[database].command("createUser", user, pwd="hunter2hunter2", roles=["read"])
+        with login(guarded, user, "hunter2hunter2", database) as client:
+            client[database].c.find_one()
+            with refused(UNAUTHORIZED):
+                client[database].command("createUser", "other", pwd="hunter2hunter2", roles=[])
+    finally:
+        root.admin.command("setParameter", 1, slowOpThresholdMs=100)
+    text = guarded.log.read_text()
+    assert "createUser" in text and "Authentication succeeded" in text
+    assert "hunter2hunter2" not in text
