@@ -156,10 +156,36 @@ impl Interest {
     }
 }
 
+/// An answer of an interest to its reader.
+pub(crate) struct Look {
+    /// The first record that may matter since the reader looked last; 0 if there is none.
+    pub first_lsn: u64,
+    /// Without such a record nothing up to here matters. With one, whatever the interest did not note because of it lies
+    /// between it and here.
+    pub told: Told,
+}
+
 impl Registration {
-    /// The first record that may matter since this was asked last; 0 if there is none.
-    pub fn take_first(&self) -> u64 {
-        std::mem::take(&mut self.interest.state.lock().first_lsn)
+    /// Looks whether there is a record that may matter, and forgets it.
+    pub fn look(&self) -> Look {
+        self.look_with(|| ())
+    }
+
+    /// Like `look`; `between` runs where commits may come between the two questions that it asks.
+    ///
+    /// An interest notes nothing more while it has a record. So with a record `told` has to be asked for afterwards: a commit
+    /// that met the record has noted how far it came before the lock of the table is free again, and one that comes later
+    /// is noted anew. Without a record `told` has to be asked for before: all up to there have told the interest.
+    fn look_with(&self, between: impl FnOnce()) -> Look {
+        let told = self.interests.told();
+        between();
+        match std::mem::take(&mut self.interest.state.lock().first_lsn) {
+            0 => Look { first_lsn: 0, told },
+            first_lsn => Look {
+                first_lsn,
+                told: self.interests.told(),
+            },
+        }
     }
 
     /// Waits until there is a record that may matter; false when `until` comes first.
@@ -185,5 +211,39 @@ impl Drop for Registration {
             }
         }
         self.interests.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Interests {
+        /// Tells of a record that changes the collection.
+        fn tell_of(&self, namespace: &[u8], lsn: u64) {
+            let mut table = self.table.lock();
+            tell_collection(&table.by_name, namespace, lsn);
+            table.told = Told {
+                lsn,
+                cluster_time: lsn << 32,
+            };
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_told_of_during_a_look_is_not_passed_over() {
+        let interests = Arc::new(Interests::default());
+        let registration = interests.register(b"a.c");
+        interests.tell_of(b"a.c", 5);
+        // The interest has record 5 already, and does not note record 6.
+        let look = registration.look_with(|| interests.tell_of(b"a.c", 6));
+        assert_eq!((look.first_lsn, look.told.lsn), (5, 6));
+        // Where it had none it notes the record, and of what lies before it everything was told.
+        let look = registration.look_with(|| interests.tell_of(b"a.c", 7));
+        assert_eq!((look.first_lsn, look.told.lsn), (7, 7));
+        // A record of another collection is told of, and nothing up to the look's beginning matters.
+        let look = registration.look_with(|| interests.tell_of(b"a.other", 8));
+        assert_eq!((look.first_lsn, look.told.lsn), (0, 7));
+        assert_eq!(registration.look().told.lsn, 8);
     }
 }

@@ -16,7 +16,7 @@ use super::change_point::{ChangePoint, WHOLE_RECORD};
 use crate::commit::changes::ChangeKind;
 use crate::commit::commits::Commits;
 use crate::commit::definition_event::{DefinitionKind, RecordDefinition};
-use crate::commit::interests::{Registration, Told};
+use crate::commit::interests::{Look, Registration, Told};
 use crate::commit::payload::{Delta, Payload};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -229,21 +229,16 @@ impl ChangeReader {
                     return Ok(ChangesRead::Some);
                 }
             }
-            // In this order: whatever is noted as told has reached the interest.
-            let told = self.commits.path().interests().told();
-            match self.interest.take_first() {
-                0 => {
-                    self.rest(told);
-                    return Ok(ChangesRead::All);
-                }
-                first => {
-                    if first > self.next_lsn {
-                        (self.next_lsn, self.skipped) = (first, 0);
-                        self.groups = None;
-                    }
-                    self.walk_through = first.max(told.lsn);
-                }
+            let Look { first_lsn, told } = self.interest.look();
+            if first_lsn == 0 {
+                self.rest(told);
+                return Ok(ChangesRead::All);
             }
+            if first_lsn > self.next_lsn {
+                (self.next_lsn, self.skipped) = (first_lsn, 0);
+                self.groups = None;
+            }
+            self.walk_through = first_lsn.max(told.lsn);
         }
     }
 
