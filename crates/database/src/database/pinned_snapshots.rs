@@ -90,7 +90,7 @@ impl PinnedSnapshots {
     fn try_pin(&self, reads: &Reads, journal: &Journal, time: u64) -> Result<Found> {
         // In this order: what is accepted and not later than the time is counted.
         let accepted = journal.accepted_lsn();
-        let later = journal.first_since(time + 1).map_err(|_| too_old())?;
+        let later = journal.first_since(time + 1).map_err(of_history)?;
         let wanted = later.map_or(accepted, |later| later - 1);
         if let Some(pinned) = self.by_lsn.lock().get(&wanted) {
             return Ok(Found::Pinned(Arc::clone(pinned)));
@@ -163,7 +163,29 @@ impl PinnedSnapshot {
     }
 }
 
+/// Translates the error of a journal that cannot read the records of a time: gone ones make it too old, a broken disk does not.
+fn of_history(error: quarry_journal::Error) -> Error {
+    match error {
+        quarry_journal::Error::HistoryMissing { .. } => too_old(),
+        other => other.into(),
+    }
+}
+
 fn too_old() -> Error {
     let message = "Read timestamp is older than the oldest available timestamp.";
     Error::invalid(ErrorCode::SNAPSHOT_TOO_OLD, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_history_that_has_gone_is_too_old() {
+        let broken = quarry_journal::Error::NoSpace {
+            message: String::from("the disk is full"),
+        };
+        assert_ne!(of_history(broken).code(), 239);
+        assert_eq!(too_old().code(), 239);
+    }
 }
