@@ -352,6 +352,84 @@ fn open_transactions_are_counted_with_their_age_and_bytes() {
     const { assert!(STAGED_BYTES_MAX > 2 * TRANSACTION_BYTES_MAX as u64) };
 }
 
+/// A transaction does not hold a capped collection that it reads: its writers and its drop wait for nobody, and the transaction reads
+/// its snapshot of it until it sees another definition.
+#[test]
+fn a_capped_collection_is_written_and_dropped_beside_a_transaction_that_reads_it() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    let limited = Operation::new(Some(Instant::now() + Duration::from_secs(2)));
+    let level = Level::Written;
+    let capped = doc! { "capped": true, "size": 4096 };
+    let log = name("db.log");
+    plain
+        .create_collection(&log, capped.as_raw(), &limited, level)
+        .unwrap();
+    fixture.insert(plain, "db.log", &doc! { "_id": 1 }).unwrap();
+    let (reads, reads_on) = (fixture.begin(), fixture.begin());
+    let scopes = [&reads, &reads_on].map(|transaction| fixture.in_transaction(transaction));
+    for scope in scopes {
+        assert_eq!(fixture.count(scope, "db.log").unwrap(), Some(1));
+    }
+    let document = doc! { "_id": 2 };
+    let inserted = plain.insert_piece(&limited, &log, &[document.as_raw()], true, level);
+    assert_eq!(inserted.unwrap().inserted, 1, "it waits for no transaction");
+    assert_eq!(fixture.count(scopes[0], "db.log").unwrap(), Some(1));
+    let open = scopes[0].snapshot(&log, &limited).unwrap().unwrap();
+    let dropped = fixture.database.drop_collection(&log, &limited, level);
+    assert!(dropped.unwrap().is_some());
+    assert!(open.find_id(RawValue::Int32(1)).unwrap().is_some());
+    assert!(open.find_id(RawValue::Int32(2)).unwrap().is_none());
+    assert_eq!(code(fixture.count(scopes[0], "db.log")), 246);
+    plain
+        .create_collection(&log, capped.as_raw(), &limited, level)
+        .unwrap();
+    assert_eq!(code(fixture.count(scopes[1], "db.log")), 246);
+}
+
+/// A transaction holds its database once: a dropDatabase that waits for it does not keep it from more collections.
+#[test]
+fn a_transaction_goes_on_to_more_collections_while_a_drop_of_its_database_waits() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    for of in ["db.first", "db.second"] {
+        fixture.insert(plain, of, &doc! { "_id": 1 }).unwrap();
+    }
+    let transaction = fixture.begin();
+    let scope = fixture.in_transaction(&transaction);
+    assert_eq!(fixture.count(scope, "db.first").unwrap(), Some(1));
+    std::thread::scope(|threads| {
+        let database = &fixture.database;
+        let drops =
+            threads.spawn(|| database.drop_database("db", &Operation::default(), Level::Written));
+        wait_until("the drop waits for the reader", || {
+            let other = fixture.begin();
+            code(fixture.count(fixture.in_transaction(&other), "db.first")) == 24
+        });
+        let second = fixture.count(scope, "db.second");
+        let new = fixture.insert(scope, "db.new", &doc! { "_id": 1 });
+        transaction.end();
+        assert!(drops.join().unwrap().unwrap());
+        assert_eq!((second.unwrap(), code(new)), (Some(1), 0));
+    });
+}
+
+/// A transaction never waits without an end for a name, whatever the patience for collections.
+#[test]
+fn two_transactions_that_make_the_same_collections_conflict_with_any_patience() {
+    let fixture = fixture();
+    fixture.database.set_transaction_lock_patience_ms(-1);
+    let limited = Fixture {
+        database: fixture.database,
+        operation: Operation::new(Some(Instant::now() + Duration::from_secs(2))),
+    };
+    let (first, second) = (limited.begin(), limited.begin());
+    let scope = limited.in_transaction(&first);
+    limited.insert(scope, "db.c", &doc! { "_id": 1 }).unwrap();
+    let conflict = limited.insert(limited.in_transaction(&second), "db.c", &doc! { "_id": 2 });
+    assert_eq!(code(conflict), 112);
+}
+
 /// A collection that a dropped database has left in a snapshot is not there, as it is not there for anybody else.
 #[test]
 fn a_collection_that_went_with_its_database_is_absent_in_a_snapshot_too() {

@@ -70,7 +70,7 @@ fn tick(until: Option<Instant>) -> Duration {
 impl Ident {
     /// The ident by which a database or the name of a collection is held: the name's hash, where no collection's ident
     /// is, since those count up from the lowest. Two names with one hash share a hold, which costs a wait.
-    fn of_name(name: &str) -> Ident {
+    pub(super) fn of_name(name: &str) -> Ident {
         Ident(lock_hash(name.as_bytes()) | 1 << 63)
     }
 }
@@ -93,15 +93,14 @@ impl Holds {
         self.exclusive(Ident::of_name(namespace), operation)
     }
 
-    /// Like `exclusive_name`, but gives up after `patience`, if that has an end.
+    /// Like `exclusive_name`, but gives up after `patience`.
     pub fn exclusive_name_within(
         &self,
         namespace: &str,
         operation: &Operation,
-        patience: Option<Duration>,
+        patience: Duration,
     ) -> Result<Option<Hold<'_>>> {
-        let until = patience.map(|patience| Instant::now() + patience);
-        self.exclusive_until(Ident::of_name(namespace), operation, until)
+        self.exclusive_within(Ident::of_name(namespace), operation, patience)
     }
 
     /// Waits for the units of several pieces that write to a database, and lets no other one in. Taken behind the DDL

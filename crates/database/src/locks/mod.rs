@@ -42,7 +42,7 @@ pub(crate) struct WriteLocks {
 }
 
 /// MongoDB's default of `maxTransactionLockRequestTimeoutMillis`.
-const PATIENCE_MS: i64 = 5;
+pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
 
 impl WriteLocks {
     pub fn new(epochs: Arc<Epochs>, holds: Arc<Holds>) -> WriteLocks {
@@ -53,7 +53,7 @@ impl WriteLocks {
             uniques: LockTable::default(),
             large_batches: LargeBatches::default(),
             recent_changes: RecentChanges::default(),
-            patience_ms: AtomicI64::new(PATIENCE_MS),
+            patience_ms: AtomicI64::new(PATIENCE.as_millis() as i64),
             #[cfg(test)]
             mutant: mutant::MutantCell::default(),
         }

@@ -16,11 +16,11 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
-use crate::locks::WriteLocks;
 use crate::locks::hold::Hold;
 #[cfg(test)]
 use crate::locks::mutant::Mutant;
 use crate::locks::record_locks::LockTable;
+use crate::locks::{PATIENCE, WriteLocks};
 use crate::operation::Operation;
 use crate::snapshot::epochs::Epochs;
 
@@ -76,7 +76,7 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
         ident: Ident,
         operation: &Operation,
     ) -> Result<()> {
-        if self.holds.iter().any(|(held, _)| *held == ident) {
+        if self.holds_collection(ident) {
             return Ok(());
         }
         self.hold_database(database, operation)?;
@@ -87,10 +87,16 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
         Ok(())
     }
 
-    /// Keeps others from making a collection of that name, in which there is none.
+    /// Whether the unit holds a collection.
+    pub fn holds_collection(&self, ident: Ident) -> bool {
+        self.holds.iter().any(|(held, _)| *held == ident)
+    }
+
+    /// Keeps others from making a collection of that name, in which there is none. The wait has an end even where that for
+    /// a collection has none: two units that make a collection each and want the other's would wait for ever.
     pub fn hold_name(&mut self, namespace: &Namespace, operation: &Operation) -> Result<()> {
         self.hold_database(namespace.database(), operation)?;
-        let patience = self.tables.patience();
+        let patience = self.tables.patience().unwrap_or(PATIENCE);
         let held =
             (self.tables.holds).exclusive_name_within(namespace.as_str(), operation, patience)?;
         // Only somebody who makes the collection can be in the way.
@@ -99,8 +105,12 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
         Ok(())
     }
 
-    /// Each hold counts, and each is given back: once a collection is simpler than once a database, and costs little.
-    fn hold_database(&mut self, database: &str, operation: &Operation) -> Result<()> {
+    /// Shares the database with other writers, at most once: a second hold would wait for a dropDatabase that waits for
+    /// the first one.
+    pub fn hold_database(&mut self, database: &str, operation: &Operation) -> Result<()> {
+        if self.holds_collection(Ident::of_name(database)) {
+            return Ok(());
+        }
         let (holds, patience) = (&self.tables.holds, self.tables.patience());
         let held = holds.shared_database_within(database, operation, patience)?;
         let held = held.ok_or_else(|| lock_timeout(patience))?.into_parts();

@@ -161,7 +161,7 @@ struct OwnWrites {
     tallies: SmallVec<[Tally; 2]>,
     /// The collections that it makes.
     made: BTreeMap<Namespace, Arc<Collection>>,
-    /// The collections that are in its snapshot what they are now. They stay so while it holds them.
+    /// The collections that it holds, and that are in its snapshot what they are now. They stay so.
     compared: FxHashSet<Ident>,
     bytes: usize,
 }
@@ -298,24 +298,43 @@ impl WriteUnit {
         (self.unit.locks).hold_within_patience(database, collection.ident, operation)
     }
 
+    /// Holds the database of a collection, and not the collection, for the rest of the unit.
+    pub(super) fn hold_database(
+        &mut self,
+        collection: &Collection,
+        operation: &Operation,
+    ) -> Result<()> {
+        let database = collection.namespace.database();
+        self.unit.locks.hold_database(database, operation)
+    }
+
+    /// Whether it reads one snapshot rather than the latest state.
+    pub(super) fn reads_a_snapshot(&self) -> bool {
+        self.own().snapshot.is_some()
+    }
+
     /// Keeps others from making a collection of that name, in which there is none, for the rest of the unit.
     pub(super) fn hold_name(&mut self, namespace: &Namespace, operation: &Operation) -> Result<()> {
         self.unit.locks.hold_name(namespace, operation)
     }
 
-    /// Fails where the unit's snapshot has another collection under that name than the one that the unit holds, or none.
+    /// Fails where the unit's snapshot has another collection under that name than this one, or none. One that the unit
+    /// holds is compared once.
     pub(super) fn compare(&mut self, collection: &Collection) -> Result<()> {
-        let own = self.own_mut();
-        if own.compared.contains(&collection.ident) {
+        if self.own().compared.contains(&collection.ident) {
             return Ok(());
         }
+        let is_held = self.unit.locks.holds_collection(collection.ident);
+        let own = self.own_mut();
         if let Some((snapshot, _)) = &own.snapshot {
             let entry = entry_in(snapshot, &collection.namespace)?;
             if entry.as_deref() != Some(collection.entry.as_bytes()) {
                 return Err(snapshot_unavailable(&collection.namespace));
             }
         }
-        own.compared.insert(collection.ident);
+        if is_held {
+            own.compared.insert(collection.ident);
+        }
         Ok(())
     }
 

@@ -1,7 +1,10 @@
 //! Collections as a unit of several pieces sees them: those that everybody sees, and those that it makes itself.
 //!
 //! A unit holds each collection that it reads or writes until it ends, so that nobody changes the definition meanwhile, and
-//! has made sure that its snapshot knows the same definition. What it makes is its own until the commit. Making a collection
+//! has made sure that its snapshot knows the same definition. A capped collection that a unit reads in a snapshot it does
+//! not hold: whoever inserts into that one takes it exclusively and would wait for the end of the unit. Each of its commands
+//! compares the definition anew instead, and the unit's epoch keeps the space of what is dropped meanwhile.
+//! What a unit makes is its own until the commit. Making a collection
 //! in a unit needs no DDL mutex, which a unit could not keep: the unit holds the name instead, and everybody else who makes
 //! a collection there holds it too.
 //!
@@ -45,7 +48,8 @@ impl Writer {
         Ok(Some(snapshot))
     }
 
-    /// A collection as a unit sees it, held for the rest of the unit; none if there is none.
+    /// A collection as a unit sees it; none if there is none. The unit holds it from now on, unless it is a capped
+    /// collection in a snapshot.
     pub fn collection_in(
         &self,
         unit: &mut WriteUnit,
@@ -66,7 +70,13 @@ impl Writer {
                 unit.compare_absent(namespace)?;
                 return Ok(None);
             };
-            unit.hold(&collection, operation)?;
+            if !collection.is_clustered() && unit.reads_a_snapshot() {
+                unit.hold_database(&collection, operation)?;
+                // Before it is looked at again: whoever drops the collection takes its multikey marks away.
+                self.parts.catalog.index_catalog(&collection)?;
+            } else {
+                unit.hold(&collection, operation)?;
+            }
             // Otherwise it went or changed before the hold, or the catalog's cache has forgotten it meanwhile.
             if self.parts.catalog.is_current(&collection)? {
                 unit.compare(&collection)?;
