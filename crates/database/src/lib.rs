@@ -70,7 +70,7 @@ pub use sessions::session_records::{RecordedStatement, StoredSession, UnusedSess
 pub use snapshot::collection_snapshot::{CollectionSnapshot, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
-    Change, Inserted, Modified, NewDocument, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX,
-    STAGED_BYTES_MAX, TRANSACTION_BYTES_MAX, Transaction, TransactionCounters, UnitReads,
-    WriteUnit,
+    Change, Inserted, Modified, NewDocument, OPEN_TRANSACTIONS_MAX, PIECE_BYTES_MAX,
+    PIECE_DOCUMENTS_MAX, STAGED_BYTES_MAX, TRANSACTION_BYTES_MAX, Transaction, TransactionCounters,
+    UnitReads, WriteUnit,
 };

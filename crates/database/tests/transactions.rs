@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, Database, Error, Level, Namespace, Operation, Options, STAGED_BYTES_MAX, Scope,
-    TRANSACTION_BYTES_MAX, Transaction,
+    Change, Database, Error, Level, Namespace, OPEN_TRANSACTIONS_MAX, Operation, Options,
+    STAGED_BYTES_MAX, Scope, TRANSACTION_BYTES_MAX, Transaction,
 };
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Memory, WriteBatch};
@@ -428,6 +428,22 @@ fn two_transactions_that_make_the_same_collections_conflict_with_any_patience() 
     limited.insert(scope, "db.c", &doc! { "_id": 1 }).unwrap();
     let conflict = limited.insert(limited.in_transaction(&second), "db.c", &doc! { "_id": 2 });
     assert_eq!(code(conflict), 112);
+}
+
+/// Idle transactions leave readers of the engine to everybody else.
+#[test]
+fn the_transactions_that_are_open_are_bounded() {
+    let fixture = fixture();
+    let begin = || fixture.database.begin_transaction(&fixture.operation);
+    let mut open: Vec<_> = (0..OPEN_TRANSACTIONS_MAX)
+        .map(|_| begin().unwrap())
+        .collect();
+    assert_eq!(code(begin()), 112);
+    let counters = fixture.database.transaction_counters();
+    assert_eq!(counters.open, OPEN_TRANSACTIONS_MAX as u64);
+    assert_eq!(counters.started, OPEN_TRANSACTIONS_MAX as u64);
+    open.pop();
+    begin().unwrap();
 }
 
 /// A collection that a dropped database has left in a snapshot is not there, as it is not there for anybody else.

@@ -49,7 +49,7 @@ use crate::snapshot::reads::Reads;
 pub use insert::Inserted;
 pub use modify::{Change, Compute, Modified, NewDocument};
 use open_transactions::OpenTransactions;
-pub use open_transactions::{STAGED_BYTES_MAX, TransactionCounters};
+pub use open_transactions::{OPEN_TRANSACTIONS_MAX, STAGED_BYTES_MAX, TransactionCounters};
 pub use transaction::Transaction;
 use unit::{Piece, Tally};
 pub use unit::{TRANSACTION_BYTES_MAX, UnitReads, WriteUnit};
@@ -236,8 +236,9 @@ impl Writer {
         WriteUnit::begin(&self.parts.locks, &self.parts.reads, applied_lsn, over)
     }
 
-    /// Begins a transaction, whose snapshot is made here.
+    /// Begins a transaction, whose snapshot is made here. WriteConflict where as many are open as may be.
     pub fn begin_transaction(&self, operation: &Operation) -> Result<Transaction> {
+        let entered = OpenTransactions::enter(&self.transactions)?;
         // Not above what the snapshot has.
         let lsn = self.parts.commits.path().applied_lsn();
         let unit = self.begin(operation, UnitReads::Snapshot)?;
@@ -251,7 +252,7 @@ impl Writer {
             Some(unit) => unit,
             None => self.begin(operation, UnitReads::Snapshot)?,
         };
-        Ok(Transaction::new(unit, lsn, &self.transactions))
+        Ok(Transaction::new(unit, lsn, entered))
     }
 
     /// The documents of a collection and their bytes, as a unit sees them.

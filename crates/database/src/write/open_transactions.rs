@@ -1,7 +1,7 @@
 //! The transactions that are open: how many, since when, and what they hold in memory together.
 //!
 //! A transaction is entered when it begins and leaves when it ends, however it ends. What one may stage is bounded
-//! (`TRANSACTION_BYTES_MAX`), and what all of them stage together is bounded here.
+//! (`TRANSACTION_BYTES_MAX`); how many are open, and what all of them stage together, is bounded here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+/// The transactions that may be open at once. Each keeps a snapshot, and an engine has so many readers and no more (mdbx
+/// 4,096): those outside of transactions must find room however many transactions lie idle.
+pub const OPEN_TRANSACTIONS_MAX: usize = 2048;
 
 /// The bytes that all open transactions may stage together.
 pub const STAGED_BYTES_MAX: u64 = if cfg!(test) { 2 << 20 } else { 1 << 30 };
@@ -45,20 +51,30 @@ pub struct TransactionCounters {
 pub(super) struct Entered {
     transactions: Arc<OpenTransactions>,
     number: u64,
+    begun: Instant,
     bytes: u64,
     is_committed: bool,
 }
 
 impl OpenTransactions {
-    pub(super) fn enter(transactions: &Arc<OpenTransactions>, begun: Instant) -> Entered {
+    /// Enters a transaction that begins, before it has a snapshot. WriteConflict where as many are open as may be: the others
+    /// end some time, and this one may begin again.
+    pub(super) fn enter(transactions: &Arc<OpenTransactions>) -> Result<Entered> {
+        let begun = Instant::now();
+        let mut open = transactions.open.lock();
+        if open.len() >= OPEN_TRANSACTIONS_MAX {
+            return Err(Error::WriteConflict);
+        }
         let number = transactions.started.fetch_add(1, Ordering::Relaxed);
-        transactions.open.lock().insert(number, begun);
-        Entered {
+        open.insert(number, begun);
+        drop(open);
+        Ok(Entered {
             transactions: Arc::clone(transactions),
             number,
+            begun,
             bytes: 0,
             is_committed: false,
-        }
+        })
     }
 
     /// The figures now.
@@ -79,6 +95,11 @@ impl OpenTransactions {
 }
 
 impl Entered {
+    /// When the transaction was entered.
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
     /// Counts what the transaction has staged by now. False where all together have staged too much.
     pub fn staged(&mut self, bytes: u64) -> bool {
         let all = &self.transactions.staged_bytes;

@@ -5,13 +5,12 @@
 //! any thread unless a call runs just then; that call ends it when it returns, and answers NoSuchTransaction.
 //! A read that goes on behind the end keeps the snapshot until it is done, and no lock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::open_transactions::{Entered, OpenTransactions};
+use super::open_transactions::Entered;
 use super::unit::WriteUnit;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -33,19 +32,11 @@ struct Open {
 }
 
 impl Transaction {
-    pub(crate) fn new(
-        unit: WriteUnit,
-        snapshot_lsn: u64,
-        open: &Arc<OpenTransactions>,
-    ) -> Transaction {
-        let begun = Instant::now();
+    pub(super) fn new(unit: WriteUnit, snapshot_lsn: u64, entered: Entered) -> Transaction {
         Transaction {
-            state: Mutex::new(Some(Open {
-                unit,
-                entered: OpenTransactions::enter(open, begun),
-            })),
+            begun: entered.begun(),
+            state: Mutex::new(Some(Open { unit, entered })),
             is_ended: AtomicBool::new(false),
-            begun,
             snapshot_lsn,
             staged_bytes: AtomicU64::new(0),
         }
