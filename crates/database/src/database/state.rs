@@ -60,6 +60,10 @@ impl Database {
         &self.commits
     }
 
+    pub(crate) fn writer(&self) -> &crate::write::Writer {
+        &self.writer
+    }
+
     pub(crate) fn definitions(&self) -> &crate::catalog::definitions::Definitions {
         &self.definitions
     }

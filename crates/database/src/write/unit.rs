@@ -59,6 +59,12 @@ pub const TRANSACTION_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 240 <<
 /// The collections that a transaction may write to: a record numbers them in two bytes.
 const COLLECTIONS_MAX: usize = if cfg!(test) { 4 } else { 1 << 16 };
 
+/// The bytes that a record has for a collection in which documents change, beside its name, and some more.
+const TALLY_BYTES: usize = 48;
+
+/// The bytes that a record has for the change of a definition, beside names, options and specifications, and some more.
+const EVENT_BYTES: usize = 64;
+
 /// The changes that one piece of one collection will commit. Deletes come before puts.
 #[derive(Default)]
 pub(super) struct Piece {
@@ -360,7 +366,10 @@ impl WriteUnit {
         let own = self.own_mut();
         let mut batch = WriteBatch::new();
         batch.put(&key, collection.entry.as_bytes());
-        own.grow(batch.bytes_len())?;
+        // Its events say the options and the specifications of the indexes a second time.
+        let events =
+            2 * (collection.entry.as_bytes().len() + namespace.as_str().len() + EVENT_BYTES);
+        own.grow(batch.bytes_len() + events)?;
         own.overlay.extend(&batch);
         let collection = Arc::new(collection);
         own.made.insert(namespace, Arc::clone(&collection));
@@ -492,7 +501,11 @@ impl OwnWrites {
             return Err(Error::invalid(ErrorCode::TRANSACTION_TOO_LARGE, message));
         }
         let bytes = piece.deletes.bytes_len() + piece.puts.bytes_len();
-        self.grow(bytes + piece.changes.bytes_len())?;
+        let tally = match known {
+            Some(_) => 0,
+            None => collection.namespace.as_str().len() + TALLY_BYTES,
+        };
+        self.grow(bytes + piece.changes.bytes_len() + tally)?;
         // From here on nothing is refused.
         self.overlay.extend(&piece.deletes);
         self.overlay.extend(&piece.puts);
@@ -690,6 +703,7 @@ mod tests {
     use quarry_journal::Level;
 
     use super::*;
+    use crate::commit::payload::Header;
     use crate::database::Database;
 
     #[test]
@@ -759,5 +773,46 @@ mod tests {
             insert(number).unwrap();
         }
         assert_eq!(insert(COLLECTIONS_MAX).unwrap_err().code(), 257);
+    }
+
+    #[test]
+    fn all_that_the_record_has_is_counted() {
+        let database = Database::open_in_memory().unwrap();
+        let operation = Operation::default();
+        let mut unit = database.begin(&operation, UnitReads::Latest).unwrap();
+        let specs: Vec<Document> = (0..16)
+            .map(|number| {
+                let name = format!("index_{number}_{}", "n".repeat(64));
+                doc! { "key": { "a": 1, (format!("b{number}")): 1 }, "name": name }
+            })
+            .collect();
+        for number in 0..COLLECTIONS_MAX {
+            let name = format!("db.{}{number}", "c".repeat(200));
+            let namespace = Namespace::parse(&name).unwrap();
+            (database.writer())
+                .create_indexes_in(&mut unit, &namespace, &specs[..number * 5], &operation)
+                .unwrap();
+            let document = doc! { "_id": (number as i32) };
+            database
+                .insert_in(
+                    &mut unit,
+                    &operation,
+                    &namespace,
+                    &[document.as_raw()],
+                    true,
+                )
+                .unwrap();
+        }
+        let staged = unit.staged_bytes();
+        let whole = unit.take_whole().unwrap();
+        let deltas: Vec<Delta<'_>> = whole.tallies.iter().map(Tally::delta).collect();
+        let header = Header {
+            deltas: &deltas,
+            changes: Some(&whole.changes),
+            definitions: &whole.definitions,
+            ..Header::PLAIN
+        };
+        let record_bytes = header.record(&whole.batch).len();
+        assert!(record_bytes <= staged, "{record_bytes} of {staged} bytes");
     }
 }
