@@ -71,6 +71,6 @@ pub use snapshot::collection_snapshot::{CollectionSnapshot, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
     Change, Inserted, Modified, NewDocument, OPEN_TRANSACTIONS_MAX, PIECE_BYTES_MAX,
-    PIECE_DOCUMENTS_MAX, STAGED_BYTES_MAX, TRANSACTION_BYTES_MAX, Transaction, TransactionCounters,
-    UnitReads, WriteUnit,
+    PIECE_DOCUMENTS_MAX, TRANSACTION_BYTES_MAX, TRANSACTIONS_MEMORY_BYTES_MAX, Transaction,
+    TransactionCounters, UnitReads, WriteUnit,
 };

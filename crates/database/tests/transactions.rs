@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, Database, Error, Level, Namespace, OPEN_TRANSACTIONS_MAX, Operation, Options,
-    STAGED_BYTES_MAX, Scope, TRANSACTION_BYTES_MAX, Transaction,
+    Change, Database, Error, Level, Namespace, OPEN_TRANSACTIONS_MAX, Operation, Options, Scope,
+    TRANSACTION_BYTES_MAX, TRANSACTIONS_MEMORY_BYTES_MAX, Transaction,
 };
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Memory, WriteBatch};
@@ -349,7 +349,7 @@ fn open_transactions_are_counted_with_their_age_and_bytes() {
     assert_eq!((counters.staged_bytes, counters.oldest), (0, None));
     drop(fixture.begin());
     assert_eq!(fixture.database.transaction_counters().aborted, 1);
-    const { assert!(STAGED_BYTES_MAX > 2 * TRANSACTION_BYTES_MAX as u64) };
+    const { assert!(TRANSACTIONS_MEMORY_BYTES_MAX > 2 * TRANSACTION_BYTES_MAX as u64) };
 }
 
 /// A transaction does not hold a capped collection that it reads: its writers and its drop wait for nobody, and the transaction reads

@@ -123,6 +123,11 @@ impl<L: Deref<Target = WriteLocks>> UnitLocks<L> {
         self.holds.push(hold.into_parts());
     }
 
+    /// The number of records and unique keys that the unit has locked.
+    pub fn keys_len(&self) -> usize {
+        self.records.len() + self.uniques.len()
+    }
+
     /// Locks records, before any unique key.
     #[inline]
     pub fn lock_records(
@@ -194,6 +199,13 @@ impl Hashes {
             }
         }
         Ok(())
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Hashes::Once(once) => once.len(),
+            Hashes::Growing(known) => known.len(),
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = u64> + '_ {

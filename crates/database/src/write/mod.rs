@@ -49,7 +49,9 @@ use crate::snapshot::reads::Reads;
 pub use insert::Inserted;
 pub use modify::{Change, Compute, Modified, NewDocument};
 use open_transactions::OpenTransactions;
-pub use open_transactions::{OPEN_TRANSACTIONS_MAX, STAGED_BYTES_MAX, TransactionCounters};
+pub use open_transactions::{
+    OPEN_TRANSACTIONS_MAX, TRANSACTIONS_MEMORY_BYTES_MAX, TransactionCounters,
+};
 pub use transaction::Transaction;
 use unit::{Piece, Tally};
 pub use unit::{TRANSACTION_BYTES_MAX, UnitReads, WriteUnit};

@@ -1,7 +1,7 @@
 //! The transactions that are open: how many, since when, and what they hold in memory together.
 //!
 //! A transaction is entered when it begins and leaves when it ends, however it ends. What one may stage is bounded
-//! (`TRANSACTION_BYTES_MAX`); how many are open, and what all of them stage together, is bounded here.
+//! (`TRANSACTION_BYTES_MAX`); how many are open, and what all of them take in memory together, is bounded here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,9 @@ use crate::error::{Error, Result};
 /// 4,096): those outside of transactions must find room however many transactions lie idle.
 pub const OPEN_TRANSACTIONS_MAX: usize = 2048;
 
-/// The bytes that all open transactions may stage together.
-pub const STAGED_BYTES_MAX: u64 = if cfg!(test) { 2 << 20 } else { 1 << 30 };
+/// The bytes that all open transactions may take in memory together: what they stage, and what they note of each record and
+/// lock, which is several times as much where documents are small.
+pub const TRANSACTIONS_MEMORY_BYTES_MAX: u64 = if cfg!(test) { 2 << 20 } else { 1 << 30 };
 
 /// The transactions that are open, and counts of those that were.
 #[derive(Default)]
@@ -28,6 +29,7 @@ pub struct OpenTransactions {
     committed: AtomicU64,
     aborted: AtomicU64,
     staged_bytes: AtomicU64,
+    memory_bytes: AtomicU64,
 }
 
 /// The figures of transactions since the start.
@@ -43,6 +45,8 @@ pub struct TransactionCounters {
     pub aborted: u64,
     /// The bytes that those that are open have staged.
     pub staged_bytes: u64,
+    /// About the bytes that those that are open take in memory.
+    pub memory_bytes: u64,
     /// The age of the one that has been open for longest.
     pub oldest: Option<Duration>,
 }
@@ -52,7 +56,8 @@ pub(super) struct Entered {
     transactions: Arc<OpenTransactions>,
     number: u64,
     begun: Instant,
-    bytes: u64,
+    staged_bytes: u64,
+    memory_bytes: u64,
     is_committed: bool,
 }
 
@@ -72,7 +77,8 @@ impl OpenTransactions {
             transactions: Arc::clone(transactions),
             number,
             begun,
-            bytes: 0,
+            staged_bytes: 0,
+            memory_bytes: 0,
             is_committed: false,
         })
     }
@@ -89,6 +95,7 @@ impl OpenTransactions {
             committed: self.committed.load(Ordering::Relaxed),
             aborted: self.aborted.load(Ordering::Relaxed),
             staged_bytes: self.staged_bytes.load(Ordering::Relaxed),
+            memory_bytes: self.memory_bytes.load(Ordering::Relaxed),
             oldest: oldest.map(|begun| begun.elapsed()),
         }
     }
@@ -100,12 +107,16 @@ impl Entered {
         self.begun
     }
 
-    /// Counts what the transaction has staged by now. False where all together have staged too much.
-    pub fn staged(&mut self, bytes: u64) -> bool {
-        let all = &self.transactions.staged_bytes;
-        let more = bytes.saturating_sub(self.bytes);
-        self.bytes += more;
-        all.fetch_add(more, Ordering::Relaxed) + more <= STAGED_BYTES_MAX
+    /// Counts what the transaction has staged and takes in memory by now. False where all together take too much.
+    pub fn grown(&mut self, staged_bytes: u64, memory_bytes: u64) -> bool {
+        let all = &self.transactions;
+        let staged = staged_bytes.saturating_sub(self.staged_bytes);
+        self.staged_bytes += staged;
+        all.staged_bytes.fetch_add(staged, Ordering::Relaxed);
+        let memory = memory_bytes.saturating_sub(self.memory_bytes);
+        self.memory_bytes += memory;
+        all.memory_bytes.fetch_add(memory, Ordering::Relaxed) + memory
+            <= TRANSACTIONS_MEMORY_BYTES_MAX
     }
 
     /// The transaction is committed.
@@ -120,11 +131,52 @@ impl Drop for Entered {
         transactions.open.lock().remove(&self.number);
         transactions
             .staged_bytes
-            .fetch_sub(self.bytes, Ordering::Relaxed);
+            .fetch_sub(self.staged_bytes, Ordering::Relaxed);
+        transactions
+            .memory_bytes
+            .fetch_sub(self.memory_bytes, Ordering::Relaxed);
         let ended = match self.is_committed {
             true => &transactions.committed,
             false => &transactions.aborted,
         };
         ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, doc};
+    use quarry_journal::Level;
+
+    use super::*;
+    use crate::database::{Database, Scope};
+    use crate::keyspace::namespace::Namespace;
+    use crate::operation::Operation;
+
+    #[test]
+    fn many_small_documents_count_with_all_that_is_noted_of_them() {
+        let database = Database::open_in_memory().unwrap();
+        let operation = Operation::default();
+        let namespace = Namespace::parse("db.c").unwrap();
+        database
+            .collection_or_create(&namespace, &operation)
+            .unwrap();
+        let mut open = Vec::new();
+        let refused = (0..8).find_map(|number| {
+            let transaction = database.begin_transaction(&operation).unwrap();
+            let ids = number * 900..(number + 1) * 900;
+            let documents: Vec<Document> = ids.map(|id| doc! { "_id": id }).collect();
+            let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
+            let scope = Scope::in_transaction(&database, &transaction);
+            let inserted = scope.insert_piece(&operation, &namespace, &raw, true, Level::Written);
+            open.push(transaction);
+            inserted.err()
+        });
+        let counters = database.transaction_counters();
+        assert!(counters.staged_bytes < TRANSACTIONS_MEMORY_BYTES_MAX / 2);
+        assert_eq!(refused.expect("they take too much").code(), 112);
+        assert!(counters.memory_bytes > TRANSACTIONS_MEMORY_BYTES_MAX);
+        open.clear();
+        assert_eq!(database.transaction_counters().memory_bytes, 0);
     }
 }

@@ -114,7 +114,7 @@ impl Open {
         let outcome = call(&mut self.unit)?;
         let bytes = self.unit.staged_bytes() as u64;
         staged_bytes.store(bytes, Ordering::Relaxed);
-        if self.entered.staged(bytes) {
+        if self.entered.grown(bytes, self.unit.memory_bytes() as u64) {
             return Ok(outcome);
         }
         // The others end some time: this one may be run again.

@@ -65,6 +65,13 @@ const TALLY_BYTES: usize = 48;
 /// The bytes that a record has for the change of a definition, beside names, options and specifications, and some more.
 const EVENT_BYTES: usize = 64;
 
+/// About the bytes in memory for each record that a unit has touched, beside its key and value: nodes of two ordered maps, a
+/// second key, and what the allocator rounds up.
+const TOUCHED_BYTES: usize = 350;
+
+/// About the bytes in memory for each key that a unit has locked: a hash in the table, one in the unit, and their free room.
+const LOCK_BYTES: usize = 60;
+
 /// The changes that one piece of one collection will commit. Deletes come before puts.
 #[derive(Default)]
 pub(super) struct Piece {
@@ -398,6 +405,12 @@ impl WriteUnit {
             counts.bytes = counts.bytes.saturating_add_signed(tally.bytes);
         }
         Ok(counts)
+    }
+
+    /// About the bytes that the unit takes in memory: what is staged, and what it notes of each record and lock.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let own = self.own();
+        own.bytes + own.touched.len() * TOUCHED_BYTES + self.unit.locks.keys_len() * LOCK_BYTES
     }
 
     /// The bytes that are staged.
