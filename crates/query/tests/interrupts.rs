@@ -15,6 +15,8 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, doc, extjson
 use quarry_database::{Database, Level, Namespace, Operation};
 use quarry_query::exec::{self, *};
 use quarry_query::interrupts::run_as;
+use quarry_query::matcher::MatchDetails;
+use quarry_query::update::Update;
 
 /// The time that an operation is given, in milliseconds; `GIVEN_MS` gives it longer, to meet what comes late.
 fn given_ms() -> u64 {
@@ -191,6 +193,22 @@ fn update(collection: &'static str, update: Document) -> Work {
                 request,
                 Level::Written,
             )?;
+        }
+    })
+}
+
+/// The paths of what an update that sets these fields has changed in the document. Applying it is another work.
+fn describe(fields: Document, old: Document) -> Work {
+    let mut set = Document::new();
+    set.append("$set", fields);
+    let update = Update::parse(RawValue::Document(set.as_raw())).unwrap();
+    let mut new = Vec::new();
+    let applied = update.apply(old.as_raw(), &MatchDetails::default(), false, 0, &mut new);
+    assert!(applied.unwrap().modified);
+    Box::new(move |_, _| {
+        loop {
+            let new = RawDocument::new(&new).unwrap();
+            update.describe(old.as_raw(), new, &mut |_| ())?;
         }
     })
 }
@@ -628,6 +646,21 @@ fn table() -> Vec<(&'static str, Work)> {
             update(
                 "arrays",
                 doc! { "$push": { "p": { "$each": [], "$sort": { "v": 1 } } } },
+            ),
+        ),
+        (
+            "the description of an update of many fields",
+            describe(many_fields(100_000), doc! { "x": 1 }),
+        ),
+        (
+            "the description of an update of many elements",
+            describe(
+                Document::build(|fields| {
+                    for n in 0..20_000 {
+                        fields.append(format!("a.{n}"), -1);
+                    }
+                }),
+                repeated("a", Value::from, 20_000),
             ),
         ),
         (

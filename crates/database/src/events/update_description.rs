@@ -7,6 +7,7 @@
 //! changed, one that it does not have any more was removed. So descriptions of several changes of one document can follow
 //! each other, and mean the sum.
 
+use hashbrown::HashMap;
 use quarry_bson::{Document, RawDocument, RawValue, Value};
 use smallvec::SmallVec;
 
@@ -17,7 +18,7 @@ const FIELD: u8 = 0;
 const ELEMENT: u8 = 1;
 
 /// A step of a path: into a field of a document, or an element of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DescribedStep<'p> {
     /// The field of that name.
     Field(&'p str),
@@ -57,24 +58,19 @@ pub fn shown_description(
 ) -> Result<Document> {
     let (mut updated, mut ambiguous) = (Document::new(), Document::new());
     let mut removed: Vec<Value> = Vec::new();
-    let mut rest = description;
-    let mut seen: Vec<Path<'_>> = Vec::new();
-    while !rest.is_empty() {
-        let broken =
-            || Error::Corrupt("a journal record has a broken update description".to_owned());
-        let (path, behind) = read_path(rest).ok_or_else(broken)?;
-        rest = behind;
-        if seen.contains(&path) {
-            continue;
-        }
-        let text = shown_path(&path);
-        match value_at(document, &path) {
-            Some(value) => {
+    let paths = read_paths(description).ok_or_else(|| {
+        Error::Corrupt("a journal record has a broken update description".to_owned())
+    })?;
+    for (path, found) in paths.iter().zip(find_all(document, &paths)) {
+        let text = shown_path(path);
+        match found {
+            Found::Repeated => continue,
+            Found::Value(value) => {
                 updated.append(text.as_str(), value);
             }
-            None => removed.push(text.as_str().into()),
+            Found::Gone => removed.push(text.as_str().into()),
         }
-        if disambiguates && is_ambiguous(&path) {
+        if disambiguates && is_ambiguous(path) {
             let step = |step: &DescribedStep<'_>| match step {
                 DescribedStep::Field(name) => Value::from(*name),
                 DescribedStep::Element(index) => {
@@ -84,7 +80,6 @@ pub fn shown_description(
             let steps: Vec<Value> = path.iter().map(step).collect();
             ambiguous.append(text.as_str(), steps);
         }
-        seen.push(path);
     }
     let mut shown = Document::new();
     shown.append("updatedFields", updated);
@@ -94,6 +89,100 @@ pub fn shown_description(
         shown.append("disambiguatedPaths", ambiguous);
     }
     Ok(shown)
+}
+
+fn read_paths(description: &[u8]) -> Option<Vec<Path<'_>>> {
+    let mut paths = Vec::new();
+    let mut rest = description;
+    while !rest.is_empty() {
+        let path;
+        (path, rest) = read_path(rest)?;
+        paths.push(path);
+    }
+    Some(paths)
+}
+
+/// The outcome of looking for a path.
+#[derive(Clone, Copy)]
+enum Found<'d> {
+    /// The document has it.
+    Value(RawValue<'d>),
+    /// The document does not have it.
+    Gone,
+    /// An earlier path is equal.
+    Repeated,
+}
+
+/// Finds each path. The paths are put in order, so that those into one document or array stand together, and each
+/// document and array on the way is walked once at most.
+fn find_all<'d>(document: RawDocument<'d>, paths: &[Path<'_>]) -> Vec<Found<'d>> {
+    let mut found = vec![Found::Gone; paths.len()];
+    let mut sorted: Vec<usize> = (0..paths.len()).collect();
+    // Equal ones stay in order: the first one counts.
+    sorted.sort_by(|&a, &b| paths[a].cmp(&paths[b]));
+    sorted.dedup_by(|later, earlier| {
+        let is_repeated = paths[*later] == paths[*earlier];
+        if is_repeated {
+            found[*later] = Found::Repeated;
+        }
+        is_repeated
+    });
+    find_in(RawValue::Document(document), paths, &sorted, 0, &mut found);
+    found
+}
+
+/// Finds the paths of the places `sorted` whose first `depth` steps lead to the value. The recursion is as deep as the document.
+fn find_in<'d>(
+    value: RawValue<'d>,
+    paths: &[Path<'_>],
+    sorted: &[usize],
+    depth: usize,
+    found: &mut [Found<'d>],
+) {
+    // A path comes before those that lead further.
+    let (here, further) = match sorted {
+        [first, further @ ..] if paths[*first].len() == depth => (Some(*first), further),
+        further => (None, further),
+    };
+    if let Some(place) = here {
+        found[place] = Found::Value(value);
+    }
+    let groups = further.chunk_by(|&a, &b| paths[a][depth] == paths[b][depth]);
+    match value {
+        RawValue::Document(document) => {
+            let named = groups.filter_map(|group| match paths[group[0]][depth] {
+                DescribedStep::Field(name) => Some((name, group)),
+                DescribedStep::Element(_) => None,
+            });
+            // Of several fields with one name the first one counts.
+            let mut named: HashMap<&str, &[usize]> = named.collect();
+            for element in document {
+                if named.is_empty() {
+                    return;
+                }
+                let group = element.name().as_str().ok();
+                if let Some(group) = group.and_then(|name| named.remove(name)) {
+                    find_in(element.value(), paths, group, depth + 1, found);
+                }
+            }
+        }
+        RawValue::Array(array) => {
+            let numbered = groups.filter_map(|group| match paths[group[0]][depth] {
+                DescribedStep::Element(index) => Some((index, group)),
+                DescribedStep::Field(_) => None,
+            });
+            let mut numbered = numbered.peekable();
+            for (index, element) in array.elements().enumerate() {
+                if numbered.peek().is_none() {
+                    return;
+                }
+                if let Some((_, group)) = numbered.next_if(|&(wanted, _)| wanted == index) {
+                    find_in(element.value(), paths, group, depth + 1, found);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn read_path(bytes: &[u8]) -> Option<(Path<'_>, &[u8])> {
@@ -141,18 +230,6 @@ fn is_ambiguous(path: &[DescribedStep<'_>]) -> bool {
     })
 }
 
-fn value_at<'d>(document: RawDocument<'d>, path: &[DescribedStep<'_>]) -> Option<RawValue<'d>> {
-    let mut value = RawValue::Document(document);
-    for step in path {
-        value = match (value, step) {
-            (RawValue::Document(document), DescribedStep::Field(name)) => document.get(*name)?,
-            (RawValue::Array(array), DescribedStep::Element(index)) => array.get(*index)?,
-            _ => return None,
-        };
-    }
-    Some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use quarry_bson::doc;
@@ -188,5 +265,59 @@ mod tests {
         }
         assert!(shown_description(&[0], document.as_raw(), false).is_err());
         assert!(shown_description(&[1, 2, 0], document.as_raw(), false).is_err());
+    }
+    /// It would take minutes if each path were looked for by itself.
+    #[test]
+    fn a_description_of_very_many_paths_is_shown_in_one_walk() {
+        const FIELDS: usize = 30_000;
+        let mut bytes = Vec::new();
+        let list: Value = (0..FIELDS).map(|n| Value::from(n as i32)).collect();
+        let mut document = doc! { "list": list };
+        for n in 0..FIELDS {
+            let name = format!("f{n}");
+            let paths: [&[DescribedStep<'_>]; 4] = [
+                &[DescribedStep::Field(&name)],
+                &[DescribedStep::Field("list"), DescribedStep::Element(n)],
+                &[DescribedStep::Field("gone"), DescribedStep::Field(&name)],
+                &[DescribedStep::Field(&name)],
+            ];
+            for path in paths {
+                describe_path(&mut bytes, path.iter().copied());
+            }
+            document.append(name.as_str(), n as i32);
+        }
+        let shown = shown_description(&bytes, document.as_raw(), false).unwrap();
+        let updated = shown.get("updatedFields").unwrap().as_document().unwrap();
+        let (mut len, mut in_order) = (0, true);
+        for (place, element) in updated.iter().enumerate() {
+            len += 1;
+            in_order &= element.value() == RawValue::Int32((place / 2) as i32);
+        }
+        assert_eq!((len, in_order), (2 * FIELDS, true));
+        let removed = shown.get("removedFields").unwrap().as_array().unwrap();
+        assert_eq!(removed.len(), FIELDS);
+    }
+
+    #[test]
+    fn a_path_and_one_that_leads_further_are_both_shown() {
+        use DescribedStep::{Element, Field};
+        let mut bytes = Vec::new();
+        let paths: [&[DescribedStep<'_>]; 4] = [
+            &[Field("a"), Field("b")],
+            &[Field("a")],
+            &[Field("a"), Element(0)],
+            &[Field("a"), Field("b"), Field("c")],
+        ];
+        for path in paths {
+            describe_path(&mut bytes, path.iter().copied());
+        }
+        let document = doc! { "a": { "b": { "c": 1 } } };
+        let shown = shown_description(&bytes, document.as_raw(), false).unwrap();
+        let expected = doc! {
+            "updatedFields": { "a.b": { "c": 1 }, "a": { "b": { "c": 1 } }, "a.b.c": 1 },
+            "removedFields": ["a.0"],
+            "truncatedArrays": [],
+        };
+        assert_eq!(shown, expected);
     }
 }

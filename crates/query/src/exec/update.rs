@@ -103,7 +103,7 @@ pub(super) fn applying(
                 } = out;
                 update.describe(document, RawDocument::new(new)?, &mut |steps| {
                     describe_path(description, steps.iter().map(described));
-                });
+                })?;
                 Change::Update
             }
         })

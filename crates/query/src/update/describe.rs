@@ -3,6 +3,9 @@
 //! The update's tree is walked beside the document before and after, so that only what operators may touch is compared, and a
 //! path is as deep as the operator that changed it. Where a field came into being or went, or is a document or array on one
 //! side alone, its own path says it all. `$push` at the end of an array names the new elements.
+//!
+//! It runs in the midst of a write. An update that sets one top-level field is described without a look at the documents; up to
+//! `LOOKED_UP_MAX` fields of a document are looked up one by one, more are met in one walk.
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
 use smallvec::SmallVec;
@@ -10,7 +13,12 @@ use smallvec::SmallVec;
 use super::Update;
 use super::modifier::Modifier;
 use super::parsed::Kind;
-use super::tree::{Branch, Node};
+use super::tree::{Branch, Named, Node};
+use crate::error::Result;
+use crate::interrupts;
+
+/// At most this many fields of one document are looked up one by one.
+const LOOKED_UP_MAX: usize = 4;
 
 /// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,34 +31,91 @@ pub enum PathStep<'p> {
 
 type Steps<'p> = SmallVec<[PathStep<'p>; 4]>;
 
+/// A field or element before and after the update, where it is there.
+type Sides<'d> = (Option<RawElement<'d>>, Option<RawElement<'d>>);
+
 impl Update {
-    /// Calls `changed` with the path of each field that the operators have changed between `old` and `new`. A replacement
-    /// names none.
+    /// Calls `changed` with the path of each field that the operators have changed between `old` and `new`, which differ: the
+    /// update has made the one of the other. A replacement names none. Fails where the operation is to end.
     pub fn describe(
         &self,
         old: RawDocument<'_>,
         new: RawDocument<'_>,
         changed: &mut dyn FnMut(&[PathStep<'_>]),
-    ) {
-        if let Kind::Operators(operators) = &self.kind {
-            document(&operators.root, old, new, &mut Steps::new(), changed);
+    ) -> Result<()> {
+        match &self.kind {
+            Kind::Replacement(_) => Ok(()),
+            Kind::Operators(operators) => {
+                document(&operators.root, old, new, &mut Steps::new(), changed)
+            }
         }
     }
 }
 
+/// Describes what the branch has changed in a document that is not as it was.
 fn document<'u>(
     branch: &'u Branch,
     old: RawDocument<'_>,
     new: RawDocument<'_>,
     steps: &mut Steps<'u>,
     changed: &mut dyn FnMut(&[PathStep<'_>]),
-) {
-    for (name, named) in branch.named.iter() {
-        steps.push(PathStep::Field(name));
-        let (old, new) = (old.get_element(name), new.get_element(name));
-        compare(Some(&named.node), old, new, steps, changed);
-        steps.pop();
+) -> Result<()> {
+    if branch.named.len() > LOOKED_UP_MAX {
+        let sides = sides_of_all(branch, old, new)?;
+        for ((name, named), (old, new)) in branch.named.iter().zip(sides) {
+            field(name, named, (old, new), steps, changed)?;
+        }
+        return Ok(());
     }
+    let is_alone = branch.named.len() == 1;
+    for (name, named) in branch.named.iter() {
+        // The documents differ, and nothing else can be why.
+        if is_alone && named.node.is_changed_as_a_whole() {
+            steps.push(PathStep::Field(name));
+            changed(steps);
+            steps.pop();
+            return Ok(());
+        }
+        interrupts::work_on_bytes(old.len_bytes() + new.len_bytes())?;
+        let sides = (old.get_element(name), new.get_element(name));
+        field(name, named, sides, steps, changed)?;
+    }
+    Ok(())
+}
+
+/// The fields that the branch names, before and after, in the branch's order. Of several with one name the first one counts.
+fn sides_of_all<'d>(
+    branch: &Branch,
+    old: RawDocument<'d>,
+    new: RawDocument<'d>,
+) -> Result<Vec<Sides<'d>>> {
+    let mut sides: Vec<Sides<'d>> = vec![(None, None); branch.named.len()];
+    for element in old {
+        interrupts::work(1)?;
+        if let Some(place) = branch.named.find(element.name().as_bytes()) {
+            sides[place].0.get_or_insert(element);
+        }
+    }
+    for element in new {
+        interrupts::work(1)?;
+        if let Some(place) = branch.named.find(element.name().as_bytes()) {
+            sides[place].1.get_or_insert(element);
+        }
+    }
+    Ok(sides)
+}
+
+fn field<'u>(
+    name: &'u str,
+    named: &'u Named,
+    sides: Sides<'_>,
+    steps: &mut Steps<'u>,
+    changed: &mut dyn FnMut(&[PathStep<'_>]),
+) -> Result<()> {
+    steps.push(PathStep::Field(name));
+    compare(Some(&named.node), sides, steps, changed)?;
+    steps.pop();
+    Ok(())
 }
 
 fn array<'u>(
@@ -59,22 +124,29 @@ fn array<'u>(
     new: RawArray<'_>,
     steps: &mut Steps<'u>,
     changed: &mut dyn FnMut(&[PathStep<'_>]),
-) {
+) -> Result<()> {
     let mut before = old.elements();
+    // Numbers come first and in order, so they are met as the walk meets the positions.
+    let mut numbered = branch.named.iter().map(|(_, named)| named).peekable();
     for (index, element) in new.elements().enumerate() {
-        let old = before.next();
+        let is_here = |named: &&Named| {
+            named
+                .index
+                .is_some_and(|position| position as usize == index)
+        };
+        let node = touching(branch, numbered.next_if(is_here));
         steps.push(PathStep::Element(index));
-        compare(touching(branch, index), old, Some(element), steps, changed);
+        compare(node, (before.next(), Some(element)), steps, changed)?;
         steps.pop();
     }
+    Ok(())
 }
 
-/// The one node that touches the element; none where there are several, which change it as a whole.
-fn touching(branch: &Branch, index: usize) -> Option<&Node> {
-    let is_it = |at: &Option<u32>| at.is_some_and(|at| at as usize == index);
-    let mut named = (branch.named.iter()).filter(|(_, named)| is_it(&named.index));
-    match (named.next(), branch.dynamic.as_slice()) {
-        (Some((_, named)), []) => Some(&named.node),
+/// The one node that touches the element that `at_position` names, if any does; none where there are several, which change it
+/// as a whole.
+fn touching<'u>(branch: &'u Branch, at_position: Option<&'u Named>) -> Option<&'u Node> {
+    match (at_position, branch.dynamic.as_slice()) {
+        (Some(named), []) => Some(&named.node),
         (None, [(_, node)]) => Some(node),
         _ => None,
     }
@@ -82,54 +154,70 @@ fn touching(branch: &Branch, index: usize) -> Option<&Node> {
 
 fn compare<'u>(
     node: Option<&'u Node>,
-    old: Option<RawElement<'_>>,
-    new: Option<RawElement<'_>>,
+    (old, new): Sides<'_>,
     steps: &mut Steps<'u>,
     changed: &mut dyn FnMut(&[PathStep<'_>]),
-) {
+) -> Result<()> {
     let (Some(old), Some(new)) = (old, new) else {
+        interrupts::work(1)?;
         if old.is_some() || new.is_some() {
             changed(steps);
         }
-        return;
+        return Ok(());
     };
+    interrupts::work_on_bytes(new.value_bytes().len())?;
     if is_same(&old, &new) {
-        return;
+        return Ok(());
     }
     match (node, old.value(), new.value()) {
         (Some(Node::Branch(branch)), RawValue::Document(old), RawValue::Document(new)) => {
-            document(branch, old, new, steps, changed);
+            document(branch, old, new, steps, changed)?;
         }
         (Some(Node::Branch(branch)), RawValue::Array(old), RawValue::Array(new)) => {
-            array(branch, old, new, steps, changed);
+            array(branch, old, new, steps, changed)?;
         }
         (Some(Node::Leaf(leaf)), RawValue::Array(old), RawValue::Array(new))
             if matches!(leaf.modifier, Modifier::Push(_)) =>
         {
-            match appended_behind(old, new) {
-                Some(kept) => (kept..new.len()).for_each(|index| {
-                    steps.push(PathStep::Element(index));
-                    changed(steps);
-                    steps.pop();
-                }),
+            match appended_behind(old, new)? {
+                Some(kept) => {
+                    for index in kept..new.len() {
+                        interrupts::work(1)?;
+                        steps.push(PathStep::Element(index));
+                        changed(steps);
+                        steps.pop();
+                    }
+                }
                 None => changed(steps),
             }
         }
         _ => changed(steps),
     }
+    Ok(())
+}
+
+impl Node {
+    /// Whether the path of what it changes is its own, whatever stood there before.
+    fn is_changed_as_a_whole(&self) -> bool {
+        match self {
+            Node::Branch(_) => false,
+            Node::Leaf(leaf) => !matches!(leaf.modifier, Modifier::Push(_)),
+        }
+    }
 }
 
 /// How many elements the array had, if all of them are still where they were.
-fn appended_behind(old: RawArray<'_>, new: RawArray<'_>) -> Option<usize> {
+fn appended_behind(old: RawArray<'_>, new: RawArray<'_>) -> Result<Option<usize>> {
     let mut after = new.elements();
     let mut kept = 0;
     for element in old.elements() {
+        interrupts::work_on_bytes(element.value_bytes().len())?;
         if !after.next().is_some_and(|new| is_same(&element, &new)) {
-            return None;
+            return Ok(None);
         }
         kept += 1;
     }
-    (kept > 0).then_some(kept)
+    Ok((kept > 0).then_some(kept))
 }
 
 fn is_same(old: &RawElement<'_>, new: &RawElement<'_>) -> bool {
@@ -152,13 +240,14 @@ mod tests {
             .unwrap();
         let mut paths = Vec::new();
         let new = RawDocument::new(&new).unwrap();
-        update.describe(old.as_raw(), new, &mut |steps| {
+        let described = update.describe(old.as_raw(), new, &mut |steps| {
             let step = |step: &PathStep<'_>| match step {
                 PathStep::Field(name) => (*name).to_owned(),
                 PathStep::Element(index) => format!("[{index}]"),
             };
             paths.push(steps.iter().map(step).collect::<Vec<_>>().join("."));
         });
+        described.unwrap();
         paths.sort();
         paths
     }
@@ -169,7 +258,7 @@ mod tests {
             "_id": 1, "n": 1, "s": "same", "d": { "a": 1, "b": 2 },
             "list": [1, 2, 3], "deep": [{ "x": 1, "y": 1 }, { "x": 2, "y": 1 }],
         };
-        let cases: [(Document, &[&str]); 12] = [
+        let cases: [(Document, &[&str]); 17] = [
             (doc! { "$inc": { "n": 1 } }, &["n"]),
             (doc! { "$set": { "s": "same", "n": 1.0 } }, &["n"]),
             (doc! { "$set": { "d.a": 5, "d.b": 2 } }, &["d.a"]),
@@ -193,6 +282,18 @@ mod tests {
             (
                 doc! { "$inc": { "deep.$[].x": 1 } },
                 &["deep.[0].x", "deep.[1].x"],
+            ),
+            (doc! { "$unset": { "n": "" } }, &["n"]),
+            (doc! { "$set": { "m": 1 } }, &["m"]),
+            (doc! { "$push": { "list": 4 } }, &["list.[3]"]),
+            (doc! { "$push": { "m": 4 } }, &["m"]),
+            (
+                // More than are looked up one by one.
+                doc! {
+                    "$set": { "s": "same", "d.a": 5, "list.0": 1, "list.2": 9, "e": 1, "f.g": 1 },
+                    "$unset": { "n": "", "gone": "" },
+                },
+                &["d.a", "e", "f", "list.[2]", "n"],
             ),
         ];
         for (update, expected) in cases {
