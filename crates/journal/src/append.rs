@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, HookError, HookErrorKind, Result};
 use crate::group_header::GROUP_HEADER_BYTES;
 use crate::hooks::{GroupBuilder, Hooks, Payloads, push_record};
 use crate::latch::Latch;
@@ -88,6 +88,14 @@ impl Appender {
         let count = builder.count();
         let records = &group[GROUP_HEADER_BYTES..];
         let stamp = (self.stamp).of_next(cluster_time, first_lsn, count, records);
+        let behind = stamp.behind(count);
+        if !behind.is_possible() {
+            let refusal = HookError::new(
+                HookErrorKind::Failed,
+                "the journal has come to the end of cluster time, and takes no more records",
+            );
+            return Err(Error::Refused(refusal));
+        }
         let mut offered = LogGroup::new(group, first_lsn, count, around.unix_ms, stamp);
         let accepted = self
             .log
@@ -100,7 +108,7 @@ impl Appender {
             }
         })?;
         self.next_lsn = first_lsn + u64::from(count);
-        self.stamp = stamp.behind(count);
+        self.stamp = behind;
         Ok(Accepted {
             first_lsn,
             count,

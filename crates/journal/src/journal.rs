@@ -247,8 +247,9 @@ impl Journal {
     }
 
     /// The first accepted record with that cluster time or a later one; `None` if there is none yet. Costs a look into
-    /// a table and through a MiB of group headers at most, whatever the journal holds. Fails with `HistoryMissing` where
-    /// records as late as that may be gone.
+    /// a table and through a MiB of group headers, or through those of a whole segment where the start did not read it. Fails
+    /// with `HistoryMissing` where records as late as that may be gone, or have no cluster time because an earlier version wrote
+    /// them.
     pub fn first_since(&self, cluster_time: u64) -> Result<Option<u64>> {
         self.pipeline.log.first_since(cluster_time)
     }
@@ -440,7 +441,68 @@ fn unix_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
+    use crate::files::simulated::{Crash, SimulatedFiles};
+    use crate::hooks::GroupBuilder;
+    use crate::{HookError, Payloads};
+
+    struct NoOwner;
+
+    impl Hooks for NoOwner {
+        fn ready(&self, _bytes: usize) -> std::result::Result<(), HookError> {
+            Ok(())
+        }
+
+        fn finish_group(&self, _: &mut GroupBuilder<'_>) -> std::result::Result<(), HookError> {
+            Ok(())
+        }
+
+        fn apply(&self, _: u64, _: &Payloads<'_>) -> std::result::Result<(), HookError> {
+            Ok(())
+        }
+    }
+
+    fn open(files: &SimulatedFiles) -> Journal {
+        let options = Options {
+            segment_bytes: 16 * 1024,
+            group_bytes_max: 4096,
+            background: false,
+            ..Options::default()
+        };
+        let identity = Identity {
+            database: [1; 16],
+            engine: "memory".to_owned(),
+        };
+        Journal::open(
+            Arc::new(files.clone()),
+            options,
+            identity,
+            0,
+            Arc::new(NoOwner),
+        )
+        .unwrap()
+    }
+
+    /// The next start reads all that was committed while the clock was wrong, and since.
+    #[test]
+    fn a_clock_far_in_the_future_destroys_nothing() {
+        let mut files = SimulatedFiles::new();
+        let mut written = 0;
+        for year in [2200, 2023, 2500] {
+            let journal = open(&files);
+            assert_eq!(journal.last_lsn(), written);
+            let years = Duration::from_secs((year - 1970) * 365 * 86_400);
+            journal.pipeline.clock.adjust(UNIX_EPOCH + years);
+            for _ in 0..3 {
+                journal.commit(b"record", Level::Durable).unwrap();
+            }
+            written += 3;
+            files = files.crash(Crash::Kill, year);
+        }
+        assert_eq!(open(&files).last_lsn(), written);
+    }
 
     #[test]
     fn a_thread_that_panics_latches_the_journal() {

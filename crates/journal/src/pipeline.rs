@@ -298,7 +298,7 @@ impl Pipeline {
 
     /// Every later record has a later cluster time than this.
     pub fn advance_cluster_time(&self, beyond: u64) {
-        (self.cluster_time_min).fetch_max(beyond + 1, Ordering::Relaxed);
+        (self.cluster_time_min).fetch_max(beyond.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Returns when everything up to `lsn`, which must be accepted, is durable.

@@ -15,6 +15,9 @@ use twox_hash::XxHash3_64;
 
 /// No cluster time that is read from a disk is above this, so that counting on never overflows. It is reached in 2106.
 pub(crate) const CLUSTER_TIME_MAX: u64 = (u32::MAX as u64) << 32;
+/// Clocks and clients bring the cluster time no further than this, however wrong they are: from here on it is counted, and
+/// there are 2^52 records left before `CLUSTER_TIME_MAX`.
+const CLUSTER_TIME_GIVEN_MAX: u64 = ((u32::MAX - (1 << 20)) as u64) << 32;
 /// No group that is read from a disk is numbered above this.
 pub(crate) const INDEX_MAX: u64 = 1 << 62;
 /// The term of a node that nobody else leads.
@@ -40,10 +43,17 @@ fn earliest_at(unix_ms: u64) -> u64 {
 }
 
 impl Stamp {
-    /// With `self` behind the last group: the cluster time of a group that is made now, and not below `lowest`.
+    /// With `self` behind the last group: the cluster time of a group that is made now, and not below `lowest`. Neither the clock
+    /// nor `lowest` brings it beyond `CLUSTER_TIME_GIVEN_MAX`: a group that says a later time than `CLUSTER_TIME_MAX` would
+    /// be written, and not be read.
     pub(crate) fn cluster_time_at(&self, unix_ms: u64, lowest: u64) -> u64 {
-        let now = earliest_at(unix_ms).min(CLUSTER_TIME_MAX);
-        self.cluster_time.max(now).max(lowest)
+        let given = earliest_at(unix_ms).max(lowest);
+        self.cluster_time.max(given.min(CLUSTER_TIME_GIVEN_MAX))
+    }
+
+    /// Whether a start can go on from it.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.index <= INDEX_MAX && self.cluster_time <= CLUSTER_TIME_MAX
     }
 
     /// With `self` behind the last group: the stamp of the next one, which holds these records as they are without
@@ -143,8 +153,7 @@ impl Stamp {
             cluster_time: word(2),
             digest: word(3),
         };
-        let is_possible = stamp.index <= INDEX_MAX && stamp.cluster_time <= CLUSTER_TIME_MAX;
-        is_possible.then_some(stamp)
+        stamp.is_possible().then_some(stamp)
     }
 }
 
@@ -174,7 +183,12 @@ mod tests {
             9 << 32,
             "a client knows of a later one"
         );
-        assert_eq!(behind.cluster_time_at(u64::MAX, 0), CLUSTER_TIME_MAX);
+        for (clock, lowest) in [(u64::MAX, 0), (0, u64::MAX)] {
+            let latest = behind.cluster_time_at(clock, lowest);
+            assert_eq!(latest, CLUSTER_TIME_GIVEN_MAX);
+            let last = begun.of_next(latest, 4, u32::MAX, b"records");
+            assert!(last.behind(u32::MAX).is_possible());
+        }
     }
 
     #[test]

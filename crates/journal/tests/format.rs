@@ -178,6 +178,26 @@ fn a_journal_of_version_2_written_by_hand_is_read() {
     assert!(written.cluster_time >= stamps.behind.cluster_time);
 }
 
+/// A group that no start could read must not be answered for.
+#[test]
+fn no_record_is_taken_behind_the_end_of_cluster_time() {
+    let mut stamps = stamps();
+    let last = u64::from(u32::MAX) << 32;
+    stamps.second.cluster_time = last - 2;
+    let plain = records(&[b"three, as an LZ4 block", b"four"]);
+    stamps.second.digest = digest(stamps.first.digest, stamps.second, 3, 2, &plain);
+    stamps.behind.cluster_time = last;
+    stamps.behind.digest = stamps.second.digest;
+    let files = journal_by_hand(SECOND_PLAIN_BYTES, Some(&stamps));
+    for _ in 0..2 {
+        let owner = Owner::new();
+        let journal = owner.open(&files, 0).unwrap();
+        let error = journal.submit(b"five").unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{error}");
+        assert_eq!(owner.records().len(), 4);
+    }
+}
+
 /// A digest of another history is found by whoever asks; a start trusts the checksums.
 #[test]
 fn verify_finds_a_digest_of_another_history() {
