@@ -80,6 +80,11 @@ impl Segment {
         if offset >= self.next_mark.load(Ordering::Relaxed) {
             self.mark(group, offset);
         }
+        // A start may know the first LSN from a header alone, which has no time where records without times come before.
+        if self.first_cluster_time.load(Ordering::Relaxed) == 0 {
+            let cluster_time = group.stamp.cluster_time;
+            (self.first_cluster_time).store(cluster_time, Ordering::Relaxed);
+        }
         if self.first_lsn.load(Ordering::Relaxed) == 0 {
             let cluster_time = group.stamp.cluster_time;
             (self.first_cluster_time).store(cluster_time, Ordering::Relaxed);

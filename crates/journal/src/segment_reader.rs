@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::chain::scanner;
 use crate::error::{Error, Result};
+use crate::group_header::GroupFormat;
 use crate::hooks::Payloads;
 use crate::log::LogReader;
 use crate::scan::GroupScanner;
@@ -49,6 +50,13 @@ impl SegmentReader {
     }
 
     fn next_segment(&mut self) -> Result<()> {
+        // The incarnation of the segment begins behind the record, and the one before ended in front of it: a recorded gap.
+        if self.segment.header.first_lsn > self.next_lsn {
+            return Err(Error::HistoryMissing {
+                needed_lsn: self.next_lsn,
+                first_lsn: self.segment.header.first_lsn,
+            });
+        }
         let Some(next) = self.segments.after(self.segment.header.sequence) else {
             return Err(Error::Damaged {
                 segment: self.segment.name.clone(),
@@ -99,12 +107,19 @@ impl LogReader for SegmentReader {
 }
 
 /// The first record up to `written_lsn` with that cluster time or a later one. Reads headers of groups from the last mark
-/// before it on.
+/// before it on. Fails where records as late as that may have been freed, or may have no cluster time because an earlier version
+/// wrote them.
 pub(crate) fn first_since(
     segments: &Segments,
     written_lsn: u64,
     cluster_time: u64,
 ) -> Result<Option<u64>> {
+    // The last record without a cluster time that was met, and when it was written.
+    let mut unstamped = (0, 0);
+    let missing_before = |first_lsn: u64| Error::HistoryMissing {
+        needed_lsn: first_lsn - 1,
+        first_lsn,
+    };
     for segment in segments.since(cluster_time)? {
         let mut scanner = scanner(&segments.open(&segment)?);
         scanner.seek(segment.place_before_time(cluster_time));
@@ -112,15 +127,26 @@ pub(crate) fn first_since(
             && scanner.has_room_for(&header)
         {
             if header.first_lsn > written_lsn {
-                return Ok(None);
+                break;
             }
             let behind = header.stamp.behind(header.count).cluster_time;
-            if header.count > 0 && behind > cluster_time {
+            if header.format == GroupFormat::One {
+                unstamped = (header.next_lsn(), header.unix_ms);
+            } else if header.count > 0 && behind > cluster_time {
+                let begins_history = header.stamp.index == 0 && header.first_lsn > 1;
+                if begins_history && cluster_time < header.stamp.cluster_time {
+                    return Err(missing_before(header.first_lsn));
+                }
                 let records_before = cluster_time.saturating_sub(header.stamp.cluster_time);
                 return Ok(Some(header.first_lsn + records_before));
             }
             scanner.skip(&header);
         }
     }
-    Ok(None)
+    match unstamped {
+        (next_lsn, unix_ms) if next_lsn > 1 && unix_ms / 1000 >= cluster_time >> 32 => {
+            Err(missing_before(next_lsn))
+        }
+        _ => Ok(None),
+    }
 }

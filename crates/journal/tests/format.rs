@@ -198,6 +198,45 @@ fn no_record_is_taken_behind_the_end_of_cluster_time() {
     }
 }
 
+/// A start after an upgrade goes on from records that have no time: whoever asks for a time before the first one that has is
+/// told so.
+#[test]
+fn a_time_before_the_first_stamped_record_of_an_upgraded_journal_is_history_missing() {
+    let files = journal_by_hand(SECOND_PLAIN_BYTES, None);
+    let made_secs = MADE_UNIX_MS / 1000;
+    let is_missing = |journal: &Journal, time: u64| {
+        let found = journal.first_since(time);
+        matches!(found, Err(Error::HistoryMissing { .. }))
+    };
+    let journal = Owner::new().open(&files, 0).unwrap();
+    assert!(is_missing(&journal, 0) && is_missing(&journal, made_secs << 32));
+    // Later than all that is there.
+    assert_eq!(journal.first_since((made_secs + 1) << 32).unwrap(), None);
+    assert_eq!(journal.submit(b"five").unwrap().lsn, 5);
+    let five = journal.cluster_time();
+    for life in 0..2 {
+        let journal = match life {
+            0 => journal_of(&files, 4),
+            _ => journal_of(&files, 0),
+        };
+        assert_eq!(journal.submit(b"more").unwrap().lsn, 6 + life);
+        for time in [0, 1, made_secs << 32, five - 1] {
+            assert!(is_missing(&journal, time), "life {life}, {time}");
+        }
+        assert_eq!(journal.first_since(five).unwrap(), Some(5));
+        assert!(
+            journal
+                .first_since(five + 1)
+                .unwrap()
+                .is_some_and(|lsn| lsn > 5)
+        );
+    }
+}
+
+fn journal_of(files: &SimulatedFiles, applied_lsn: u64) -> Journal {
+    Owner::new().open(files, applied_lsn).unwrap()
+}
+
 /// A digest of another history is found by whoever asks; a start trusts the checksums.
 #[test]
 fn verify_finds_a_digest_of_another_history() {

@@ -146,3 +146,33 @@ fn a_time_far_ahead_of_the_clock_is_not_taken_over() {
     journal.submit(&RECORD).unwrap();
     assert!(journal.cluster_time() >> 32 <= (time >> 32) + 1000);
 }
+
+/// The engine was further than the journal, whose next life begins behind what was lost.
+#[test]
+fn a_position_in_a_recorded_gap_is_history_missing() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    for _ in 0..3 {
+        journal.submit(&RECORD).unwrap();
+    }
+    journal.sync().unwrap();
+    let files = files.crash(Crash::Kill, 0);
+    let journal = Owner::new().open(&files, 9).unwrap();
+    let is_missing = |journal: &Journal, lsn| {
+        let mut groups = journal.log().read(lsn).unwrap();
+        let group = groups.next_group();
+        matches!(group, Err(Error::HistoryMissing { .. }))
+    };
+    for lsn in 4..10 {
+        assert!(
+            is_missing(&journal, lsn),
+            "{lsn}, before the first group behind the gap"
+        );
+    }
+    journal.submit(&RECORD).unwrap();
+    // Whoever reads on meets what comes behind the gap, and sees that it is not what was asked for.
+    for lsn in 4..11 {
+        let mut groups = journal.log().read(lsn).unwrap();
+        assert_eq!(groups.next_group().unwrap().unwrap().first_lsn(), 10);
+    }
+}
