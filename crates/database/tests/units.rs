@@ -396,34 +396,92 @@ fn a_definition_that_waits_for_the_collection_is_a_lock_timeout() {
     });
 }
 
+/// A definition that waits for a unit waits alone: definitions of other collections, and of databases that share its mutex, go on.
 #[test]
-fn a_definition_behind_one_that_waits_for_a_unit_can_be_called_off() {
-    let fixture = Fixture::new(&[]);
-    let mut unit = fixture.begin(UnitReads::Latest);
-    let document = doc! { "_id": 1, "u": 1 };
-    fixture.insert_in(&mut unit, &document).unwrap();
-    std::thread::scope(|scope| {
-        let (namespace, operation) = (&fixture.namespace, &fixture.operation);
-        let database = &fixture.database;
-        let drops = scope.spawn(|| database.drop_collection(namespace, operation, Level::Written));
-        let begun = Instant::now();
-        while !is_shut_out(
-            &fixture.insert_in(&mut fixture.begin(UnitReads::Latest), &document_of(2)),
-        ) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the drop");
-        }
-        let limited = Operation::new(Some(Instant::now() + Duration::from_millis(30)));
-        let other = Namespace::parse("db.other").unwrap();
-        let (made, is_made) = std::sync::mpsc::channel();
-        scope.spawn(move || made.send(database.collection_or_create(&other, &limited).map(drop)));
-        let outcome = is_made.recv_timeout(Duration::from_secs(20));
-        drop(unit);
-        assert_eq!(
-            outcome.expect("it hears its deadline").unwrap_err().code(),
-            50
-        );
-        drops.join().unwrap().unwrap();
-    });
+fn a_definition_that_waits_for_a_unit_keeps_nobody_from_other_definitions() {
+    type Define = fn(&Database, &Operation);
+    let kinds: [(&str, Define); 6] = [
+        ("drop", |database, operation| {
+            let dropped = database.drop_collection(&name("db.c"), operation, Level::Written);
+            assert!(dropped.unwrap().is_some());
+        }),
+        ("collMod", |database, operation| {
+            let was = database.set_pre_images(&name("db.c"), true, operation, Level::Written);
+            assert!(!was.unwrap());
+        }),
+        ("createIndexes", |database, operation| {
+            let specs = [doc! { "key": { "new": 1 } }];
+            let made = database.create_indexes(&name("db.c"), &specs, operation, Level::Written);
+            made.unwrap();
+        }),
+        ("rename", |database, operation| {
+            let (from, to) = (name("db.c"), name("db.renamed"));
+            let renamed = database.rename_collection(&from, &to, false, operation, Level::Written);
+            renamed.unwrap();
+        }),
+        ("dropDatabase", |database, operation| {
+            let dropped = database.drop_database("db", operation, Level::Written);
+            assert!(dropped.unwrap());
+        }),
+        ("create", |database, operation| {
+            let made = database.collection_or_create(&name("db.made"), operation);
+            made.unwrap();
+        }),
+    ];
+    for (kind, define) in kinds {
+        let fixture = Fixture::new(&[]);
+        let (database, operation) = (&fixture.database, &fixture.operation);
+        let mut unit = fixture.begin(UnitReads::Latest);
+        fixture.insert_in(&mut unit, &document_of(1)).unwrap();
+        let document = document_of(1);
+        database
+            .insert_in(
+                &mut unit,
+                operation,
+                &name("db.made"),
+                &[document.as_raw()],
+                true,
+            )
+            .unwrap();
+        std::thread::scope(|scope| {
+            let (begins, has_begun) = std::sync::mpsc::channel();
+            let waits = scope.spawn(move || {
+                begins.send(()).unwrap();
+                define(database, &Operation::default());
+            });
+            has_begun.recv().unwrap();
+            let begun = Instant::now();
+            // Who waits for a name shuts nobody out from the collection.
+            while kind != "create"
+                && !is_shut_out(
+                    &fixture.insert_in(&mut fixture.begin(UnitReads::Latest), &document_of(2)),
+                )
+            {
+                assert!(begun.elapsed() < Duration::from_secs(20), "{kind}");
+            }
+            let limited = Operation::new(Some(Instant::now() + Duration::from_secs(2)));
+            let made = (0..64).try_for_each(|number| {
+                let elsewhere = name(&format!("db{number}.c"));
+                let here = name(&format!("db.other{number}"));
+                database.collection_or_create(&here, &limited)?;
+                database
+                    .collection_or_create(&elsewhere, &limited)
+                    .map(drop)
+            });
+            let is_waiting = !waits.is_finished();
+            database.commit(unit, operation, Level::Written).unwrap();
+            waits.join().unwrap();
+            assert_eq!(
+                (made.map_err(|error| error.code()), is_waiting),
+                (Ok(()), true),
+                "{kind}"
+            );
+        });
+    }
+}
+
+fn name(text: &str) -> Namespace {
+    Namespace::parse(text).unwrap()
 }
 
 fn document_of(id: i32) -> Document {

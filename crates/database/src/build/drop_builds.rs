@@ -22,8 +22,7 @@ impl IndexBuilder {
             let Some(namespace) = self.building_namespace(idents)? else {
                 return Ok(());
             };
-            let _ddl = self.parts.holds.lock_ddl(namespace.database(), operation)?;
-            let held = self.parts.holds.hold_exclusive(&namespace, operation)?;
+            let (_ddl, held) = self.parts.holds.lock_collection(&namespace, operation)?;
             // The collection can have been renamed, and its marks with it, before it was held.
             if self.building_namespace(idents)?.as_ref() == Some(&namespace) {
                 let Some((collection, _hold)) = held else {

@@ -120,9 +120,8 @@ impl IndexBuilder {
         specs: &[Document],
         operation: &Operation,
     ) -> Result<Register<'_>> {
-        let _ddl = self.parts.holds.lock_ddl(namespace.database(), operation)?;
-        let Some((collection, _hold)) = self.parts.holds.hold_exclusive(namespace, operation)?
-        else {
+        let (_ddl, held) = self.parts.holds.lock_collection(namespace, operation)?;
+        let Some((collection, _hold)) = held else {
             return Err(Error::QueryPlanKilled(format!(
                 "collection `{namespace}` was dropped"
             )));
@@ -334,9 +333,8 @@ impl IndexBuilder {
         idents: &[Ident],
         operation: &Operation,
     ) -> Result<u64> {
-        let _ddl = self.parts.holds.lock_ddl(namespace.database(), operation)?;
-        let Some((collection, _hold)) = self.parts.holds.hold_exclusive(namespace, operation)?
-        else {
+        let (_ddl, held) = self.parts.holds.lock_collection(namespace, operation)?;
+        let Some((collection, _hold)) = held else {
             return Err(Error::QueryPlanKilled(format!(
                 "collection `{namespace}` was dropped"
             )));

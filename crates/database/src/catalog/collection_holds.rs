@@ -16,10 +16,21 @@ use crate::operation::Operation;
 
 const DDL_SHARDS: usize = 16;
 
+/// How long somebody who has a DDL mutex waits for a hold that was free just before.
+const DDL_HOLD_WAIT: Duration = Duration::from_millis(20);
+
+/// How often a change of a definition waits for a hold without the DDL mutex. Whoever finds it taken again each time, by one
+/// transaction after the other, waits with the mutex, where no transaction comes before it.
+const DDL_TURNS: usize = 16;
+
+/// The DDL mutex of a database, and what is held behind it.
+pub type Locked<'h, T> = (MutexGuard<'h, ()>, T);
+
 /// A collection that is what its name means for as long as the hold lasts.
 pub type HeldCollection<'h> = (Arc<Collection>, Hold<'h>);
 
-/// Lock order: a DDL mutex before a hold.
+/// Lock order: a DDL mutex before a hold, and nobody waits for the mutex with a hold. An open transaction keeps its holds for
+/// long, and a mutex serves many databases: who wants both waits for the hold alone first, gives it back, and takes both.
 pub struct CollectionHolds {
     catalog: Arc<Catalog>,
     holds: Arc<Holds>,
@@ -67,15 +78,92 @@ impl CollectionHolds {
         namespace: &Namespace,
         operation: &Operation,
     ) -> Result<Option<HeldCollection<'_>>> {
+        let held = self.hold_exclusive_within(namespace, operation, None)?;
+        Ok(held.expect("a wait without an end is over only when the hold is there"))
+    }
+
+    /// Like `hold_exclusive`, but gives up after `patience`, if that has an end: none where it was over first.
+    fn hold_exclusive_within(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        patience: Option<Duration>,
+    ) -> Result<Option<Option<HeldCollection<'_>>>> {
         loop {
             let Some(collection) = self.catalog.get(namespace)? else {
-                return Ok(None);
+                return Ok(Some(None));
             };
-            let hold = self.holds.exclusive(collection.ident, operation)?;
+            let hold = match patience {
+                None => self.holds.exclusive(collection.ident, operation)?,
+                Some(patience) => {
+                    let hold =
+                        (self.holds).exclusive_within(collection.ident, operation, patience)?;
+                    let Some(hold) = hold else {
+                        return Ok(None);
+                    };
+                    hold
+                }
+            };
             if self.catalog.is_current(&collection)? {
-                return Ok(Some((collection, hold)));
+                return Ok(Some(Some((collection, hold))));
             }
         }
+    }
+
+    /// The DDL mutex of a collection's database, and the collection with an exclusive hold on it, if there is one.
+    pub fn lock_collection(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Locked<'_, Option<HeldCollection<'_>>>> {
+        self.lock(namespace.database(), operation, |patience| {
+            self.hold_exclusive_within(namespace, operation, patience)
+        })
+    }
+
+    /// The DDL mutex of a database, and an exclusive hold of a name in it under which nothing may be yet.
+    pub fn lock_name(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+    ) -> Result<Locked<'_, Hold<'_>>> {
+        let (holds, name) = (&self.holds, namespace.as_str());
+        self.lock(namespace.database(), operation, |patience| match patience {
+            None => holds.exclusive_name(name, operation).map(Some),
+            Some(patience) => holds.exclusive_name_within(name, operation, patience),
+        })
+    }
+
+    /// The DDL mutex of a database, and an exclusive hold of the database: no unit of several pieces works in it.
+    pub fn lock_database(&self, name: &str, operation: &Operation) -> Result<Locked<'_, Hold<'_>>> {
+        let holds = &self.holds;
+        self.lock(name, operation, |patience| match patience {
+            None => holds.exclusive_database(name, operation).map(Some),
+            Some(patience) => holds.exclusive_name_within(name, operation, patience),
+        })
+    }
+
+    /// Takes the DDL mutex of a database and what `hold` takes behind it. `hold` answers none where its patience was over.
+    fn lock<'h, T>(
+        &'h self,
+        database: &str,
+        operation: &Operation,
+        hold: impl Fn(Option<Duration>) -> Result<Option<T>>,
+    ) -> Result<Locked<'h, T>> {
+        for _ in 0..DDL_TURNS {
+            // Whoever works on other definitions has the mutex meanwhile.
+            drop(hold(None)?);
+            let ddl = self.lock_ddl(database, operation)?;
+            if let Some(held) = hold(Some(DDL_HOLD_WAIT))? {
+                return Ok((ddl, held));
+            }
+        }
+        let ddl = self.lock_ddl(database, operation)?;
+        let held = hold(None)?;
+        Ok((
+            ddl,
+            held.expect("a wait without an end is over only when the hold is there"),
+        ))
     }
 
     /// Returns when every writer that holds the collection now has ended.
@@ -112,14 +200,19 @@ impl CollectionHolds {
         }
     }
 
-    /// Serialises changes of the catalogs of two databases, which may be one.
+    /// Serialises changes of the catalogs of the databases of two collections, which may be one database. Waits first, once and
+    /// without the mutexes, for those who hold one of the collections or the second name.
     pub fn lock_ddl_of_both<'h>(
         &'h self,
-        one: &str,
-        other: &str,
+        one: &Namespace,
+        other: &Namespace,
         operation: &Operation,
     ) -> Result<(MutexGuard<'h, ()>, Option<MutexGuard<'h, ()>>)> {
-        let (one, other) = (ddl_shard(one), ddl_shard(other));
+        drop(self.holds.exclusive_name(other.as_str(), operation)?);
+        for namespace in [one, other] {
+            drop(self.hold_exclusive(namespace, operation)?);
+        }
+        let (one, other) = (ddl_shard(one.database()), ddl_shard(other.database()));
         let first = self.lock_shard(one.min(other), operation)?;
         let second = match one == other {
             true => None,
@@ -131,4 +224,28 @@ impl CollectionHolds {
 
 fn ddl_shard(database: &str) -> usize {
     lock_hash(database.as_bytes()) as usize % DDL_SHARDS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use crate::database::Database;
+    use crate::keyspace::namespace::Namespace;
+    use crate::operation::Operation;
+
+    #[test]
+    fn a_wait_for_the_mutex_ends_with_the_deadline_and_leaves_no_hold() {
+        let database = Database::open_in_memory().unwrap();
+        let holds = database.definitions().holds();
+        let free = Operation::default();
+        let namespace = Namespace::parse("db.c").unwrap();
+        let locked = holds.lock_name(&namespace, &free).unwrap();
+        let limited = Operation::new(Some(Instant::now() + super::DDL_HOLD_WAIT));
+        let other = Namespace::parse("db.other").unwrap();
+        let refused = holds.lock_name(&other, &limited).map(drop);
+        assert_eq!(refused.unwrap_err().code(), 50);
+        drop(locked);
+        drop(holds.lock_name(&other, &free).unwrap());
+    }
 }

@@ -61,12 +61,15 @@ impl Definitions {
         operation: &Operation,
     ) -> Result<Option<DroppedDatabase>> {
         check_database(name)?;
-        let _ddl = self.holds().lock_ddl(name, operation)?;
+        // Nobody waits for the transactions that work in a database that is not there.
         if !is_there(&self.reads().snapshot()?, name)? {
             return Ok(None);
         }
         // A unit of several pieces that has written to one of the collections comes before the drop with all that it writes.
-        let units = self.holds().holds().exclusive_database(name, operation)?;
+        let (_ddl, units) = self.holds().lock_database(name, operation)?;
+        if !is_there(&self.reads().snapshot()?, name)? {
+            return Ok(None);
+        }
         operation.check()?;
         let lsn = self.mark_dropped(name)?;
         drop(units);

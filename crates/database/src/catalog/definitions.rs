@@ -1,7 +1,8 @@
 //! Changes of the catalog: create, drop, rename, and what indexes a collection lists.
 //!
 //! One mutex a database (hashed) serialises them; a change of an existing collection takes its hold exclusively, so
-//! that no writer works with an entry that is going away. A definition that changes nothing waits for what it saw, as
+//! that no writer works with an entry that is going away. A transaction that is in the way is waited for without the mutex
+//! (`CollectionHolds::lock_collection`), so that it stops no definition but those that it is in the way of. A definition that changes nothing waits for what it saw, as
 //! a write that changes nothing does (`Commits::settle`).
 
 use std::sync::Arc;
@@ -80,8 +81,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
-        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
-        let name = (self.holds.holds()).exclusive_name(namespace.as_str(), operation)?;
+        let (ddl, name) = self.holds.lock_name(namespace, operation)?;
         if let Some(existing) = self.catalog.get(namespace)? {
             if existing.options().as_bytes() == options.as_bytes() {
                 drop((name, ddl));
@@ -106,9 +106,8 @@ impl Definitions {
             if let Some(collection) = self.catalog.get(namespace)? {
                 return Ok(collection);
             }
-            let _ddl = self.holds.lock_ddl(namespace.database(), operation)?;
             // A transaction that makes this collection is waited for.
-            let _name = (self.holds.holds()).exclusive_name(namespace.as_str(), operation)?;
+            let (_ddl, _name) = self.holds.lock_name(namespace, operation)?;
             if self.catalog.get(namespace)?.is_none() {
                 self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
             }
@@ -121,9 +120,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<Option<Dropped>> {
-        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
-        let (dropped, lsn) = self.drop_unlocked(namespace, operation)?.unzip();
-        drop(ddl);
+        let (dropped, lsn) = self.drop_unsettled(namespace, operation)?.unzip();
         self.commits.settle(lsn, level)?;
         Ok(dropped)
     }
@@ -142,9 +139,7 @@ impl Definitions {
                 "can't rename a collection to itself",
             ));
         }
-        let ddl = self
-            .holds
-            .lock_ddl_of_both(from.database(), to.database(), operation)?;
+        let ddl = self.holds.lock_ddl_of_both(from, to, operation)?;
         if from.database() != to.database() {
             // The source may be older than the drop of a database of that name.
             self.clean_database(to.database(), operation)?;
@@ -204,8 +199,8 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<usize> {
-        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
-        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
         let index_catalog = self.catalog.index_catalog(&collection)?;
@@ -250,8 +245,8 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<usize> {
-        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
-        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
         let before = self.catalog.index_catalog(&collection)?.indexes.len()
@@ -271,8 +266,8 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<bool> {
-        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
-        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
         let index_catalog = self.catalog.index_catalog(&collection)?;
@@ -393,8 +388,8 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<bool> {
-        let ddl = self.holds.lock_ddl(namespace.database(), operation)?;
-        let Some((collection, hold)) = self.holds.hold_exclusive(namespace, operation)? else {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
         let was = collection.keeps_pre_images;
@@ -498,12 +493,13 @@ impl Definitions {
         Ok(new_entry(ident, new_uuid(), options, &indexes))
     }
 
-    fn drop_unlocked(
+    fn drop_unsettled(
         &self,
         namespace: &Namespace,
         operation: &Operation,
     ) -> Result<Option<(Dropped, u64)>> {
-        let Some((collection, _hold)) = self.holds.hold_exclusive(namespace, operation)? else {
+        let (_ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, _hold)) = held else {
             return Ok(None);
         };
         let mut batch = WriteBatch::new();
