@@ -23,6 +23,8 @@ pub(super) struct OtherCollections {
     collections: IndexMap<Box<str>, Other>,
     /// By number; a place is empty when its read is closed.
     reads: Vec<Option<OpenRead>>,
+    /// The places of `reads` that are empty.
+    free: Vec<usize>,
 }
 
 struct Other {
@@ -74,7 +76,9 @@ impl OtherCollections {
 
     /// Gives up the snapshots, and what open reads have read ahead from them.
     pub fn save(&mut self, operation: &Operation) -> Result<()> {
-        let OtherCollections { collections, reads } = self;
+        let OtherCollections {
+            collections, reads, ..
+        } = self;
         for read in reads.iter_mut().flatten() {
             if let OpenRead::Of {
                 collection,
@@ -154,18 +158,29 @@ impl OtherCollections {
 impl Collections for Lent<'_> {
     fn open(&mut self, collection: &str, find: SubFind<'_>) -> crate::Result<ReadId> {
         let read = Some(self.others.begin(collection, find)?);
-        let reads = &mut self.others.reads;
-        let free = reads.iter().position(Option::is_none);
-        let place = free.unwrap_or_else(|| {
-            reads.push(None);
-            reads.len() - 1
-        });
-        reads[place] = read;
+        let OtherCollections { reads, free, .. } = &mut *self.others;
+        let place = match free.pop() {
+            Some(place) => {
+                reads[place] = read;
+                place
+            }
+            None => {
+                reads.push(read);
+                reads.len() - 1
+            }
+        };
+        debug_assert_eq!(
+            free.len(),
+            reads.iter().filter(|read| read.is_none()).count(),
+            "the empty places are not those that are known as free"
+        );
         Ok(ReadId(place))
     }
 
     fn next(&mut self, read: ReadId, out: &mut Vec<u8>) -> crate::Result<bool> {
-        let OtherCollections { collections, reads } = &mut *self.others;
+        let OtherCollections {
+            collections, reads, ..
+        } = &mut *self.others;
         let Some(Some(OpenRead::Of {
             collection,
             reading,
@@ -183,8 +198,11 @@ impl Collections for Lent<'_> {
     }
 
     fn close(&mut self, read: ReadId) {
-        if let Some(read) = self.others.reads.get_mut(read.0) {
-            *read = None;
+        let OtherCollections { reads, free, .. } = &mut *self.others;
+        if let Some(open) = reads.get_mut(read.0)
+            && open.take().is_some()
+        {
+            free.push(read.0);
         }
     }
 }

@@ -11,7 +11,7 @@ use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Sc
 
 use super::collections::OtherCollections;
 use crate::error::Result;
-use crate::memory::Account;
+use crate::memory::{self, Account, Charge};
 use crate::pipeline::{Execution, Run, Source};
 use crate::plan::{Flow, Node, Parsed, Row, View, run};
 
@@ -73,6 +73,8 @@ struct Ahead {
     /// How many documents of the chunk were handed out, and how many it had.
     taken: usize,
     documents: usize,
+    /// The room of `bytes`.
+    held: Charge,
 }
 
 impl Executor {
@@ -304,6 +306,12 @@ impl Ahead {
     fn is_empty(&self) -> bool {
         self.position == self.bytes.len()
     }
+
+    /// Counts the room that it takes in place of what was counted before.
+    fn count(&mut self) {
+        self.held = Charge::default();
+        self.held = Charge::of(self.bytes.capacity());
+    }
 }
 
 impl Reading {
@@ -406,6 +414,7 @@ impl Reading {
             self.ahead.clear();
         }
         self.ahead.bytes.shrink_to_fit();
+        self.ahead.count();
     }
 
     /// Reads the next chunk.
@@ -437,6 +446,8 @@ impl Reading {
             Ok(if is_full { Flow::Stop } else { Flow::Continue })
         })?;
         ahead.documents = count as usize;
+        ahead.count();
+        memory::check()?;
         self.expected = self.expected.saturating_sub(count);
         self.is_finished = !more;
         Ok(())

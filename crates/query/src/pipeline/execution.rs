@@ -127,6 +127,14 @@ impl Execution {
         }
         result
     }
+
+    /// Ends the reads that its stages have left open. Whoever runs a pipeline within a pipeline calls it when the run is over:
+    /// a `$limit` stops pulling from the stages before it, and so they never learn that they are at their end.
+    pub(super) fn close(&mut self, collections: &mut dyn Collections) {
+        for stage in &mut self.stages {
+            stage.close(collections);
+        }
+    }
 }
 
 impl fmt::Debug for Execution {
@@ -141,6 +149,9 @@ impl fmt::Debug for Execution {
 pub trait Running: Send {
     /// As `Source::next`, from the stages before.
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool>;
+
+    /// Ends the reads of other collections that the stage keeps open between two pulls. It is not pulled again.
+    fn close(&mut self, _: &mut dyn Collections) {}
 }
 
 /// The stages before a stage, and what the request lends.

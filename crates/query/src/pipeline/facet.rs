@@ -158,6 +158,7 @@ impl Running for Faceting {
                 charge.cover(written + results.len_bytes())?;
             }
             results.finish();
+            execution.close(upstream.collections());
         }
         document.finish();
         Ok(true)

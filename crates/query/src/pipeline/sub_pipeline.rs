@@ -194,8 +194,9 @@ impl OpenPipeline {
         self.execution.next(&mut upstream.lend(input), out)
     }
 
-    /// Ends the read of its collection.
-    pub fn close(self, collections: &mut dyn Collections) {
+    /// Ends the reads that its stages have left open, and that of its own collection.
+    pub fn close(mut self, collections: &mut dyn Collections) {
+        self.execution.close(collections);
         if let Some(read) = self.input {
             collections.close(read);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
-use super::execution::{Running, Upstream};
+use super::execution::{Collections, Running, Upstream};
 use super::stage::{Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
@@ -134,9 +134,13 @@ impl Running for Uniting {
         if opened.next(upstream, out)? {
             return Ok(true);
         }
-        if let Place::Other(opened) = std::mem::replace(&mut self.place, Place::End) {
-            opened.close(upstream.collections());
-        }
+        self.close(upstream.collections());
         Ok(false)
+    }
+
+    fn close(&mut self, collections: &mut dyn Collections) {
+        if let Place::Other(opened) = std::mem::replace(&mut self.place, Place::End) {
+            opened.close(collections);
+        }
     }
 }

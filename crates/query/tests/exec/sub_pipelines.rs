@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use quarry_bson::{Document, doc};
 use quarry_database::{Database, Level, Namespace, Operation};
 use quarry_query::exec::{self, AggregateRequest, Executor, InsertRequest, Over};
+use quarry_query::expression::ExpressionContext;
+use quarry_query::pipeline::{Collections, Pipeline, ReadId, Run, Source, SubFind};
 
 use crate::{Fixture, json, with_documents};
 
@@ -210,5 +212,86 @@ proptest! {
         let implied = r#"[{"$lookup": {"from": "other", "let": {"k": "$k"}, "pipeline": [{"$match": {"$expr": {"$eq": ["$k", "$$k"]}}}, {"$sort": {"_id": 1}}], "as": "x"}}]"#;
         let alone = r#"[{"$lookup": {"from": "other", "let": {"k": "$k"}, "pipeline": [{"$addFields": {"same": {"$eq": ["$k", "$$k"]}}}, {"$match": {"same": true}}, {"$unset": "same"}, {"$sort": {"_id": 1}}], "as": "x"}}]"#;
         prop_assert_eq!(indexed.drain(open(&indexed, implied)), indexed.drain(open(&indexed, alone)));
+    }
+}
+
+/// Every collection holds documents without end; the reads that are open are counted.
+#[derive(Default)]
+struct Endless {
+    open: usize,
+    open_most: usize,
+    /// How many documents each read that was opened may still give.
+    left: Vec<u64>,
+}
+
+impl Collections for Endless {
+    fn open(&mut self, _: &str, find: SubFind<'_>) -> quarry_query::Result<ReadId> {
+        self.open += 1;
+        self.open_most = self.open_most.max(self.open);
+        self.left.push(find.limit.unwrap_or(u64::MAX));
+        Ok(ReadId(self.left.len() - 1))
+    }
+
+    fn next(&mut self, read: ReadId, out: &mut Vec<u8>) -> quarry_query::Result<bool> {
+        let Some(left) = self.left[read.0].checked_sub(1) else {
+            return Ok(false);
+        };
+        self.left[read.0] = left;
+        out.extend_from_slice(doc! { "_id": 1 }.as_bytes());
+        Ok(true)
+    }
+
+    fn close(&mut self, _: ReadId) {
+        self.open -= 1;
+    }
+}
+
+/// Documents, numbered downwards, of which this many are left.
+struct Numbered(i32);
+
+impl Source for Numbered {
+    fn next(&mut self, out: &mut Vec<u8>) -> quarry_query::Result<bool> {
+        self.0 -= 1;
+        out.extend_from_slice(doc! { "_id": (self.0), "a": (self.0) }.as_bytes());
+        Ok(self.0 >= 0)
+    }
+}
+
+#[test]
+fn a_document_leaves_no_read_open_behind_it() {
+    const DOCUMENTS: i32 = 1000;
+    let union = r#"{"$limit": 1}, {"$unionWith": {"coll": "y", "pipeline": [{"$limit": 9}, {"$unionWith": "z"}]}}"#;
+    for (inner, open_most) in [
+        (format!(r#"{union}, {{"$limit": 2}}"#), 2),
+        (format!(r#"{union}, {{"$limit": 11}}"#), 3),
+        (format!(r#"{union}, {union}, {{"$limit": 2}}"#), 3),
+        (
+            format!(
+                r#"{{"$limit": 3}}, {{"$facet": {{"f": [{union}, {{"$limit": 2}}], "g": [{union}, {{"$limit": 3}}]}}}}"#
+            ),
+            2,
+        ),
+        (
+            format!(
+                r#"{{"$limit": 2}}, {{"$lookup": {{"from": "w", "pipeline": [{union}, {{"$limit": 2}}], "as": "i"}}}}"#
+            ),
+            3,
+        ),
+    ] {
+        let text = format!(
+            r#"{{"p": [{{"$lookup": {{"from": "x", "let": {{"a": "$a"}}, "pipeline": [{inner}], "as": "r"}}}}]}}"#
+        );
+        let stages = json(&text);
+        let stages = stages.as_raw().get_array("p").unwrap();
+        let pipeline = Pipeline::parse(stages, &ExpressionContext::default()).unwrap();
+        let (mut execution, mut collections) = (pipeline.start(), Endless::default());
+        let (mut input, mut out) = (Numbered(DOCUMENTS), Vec::new());
+        for _ in 0..DOCUMENTS {
+            let mut run = Run::new(&mut input, &mut collections);
+            assert!(execution.next(&mut run, &mut out).unwrap(), "{inner}");
+            assert_eq!(collections.open, 0, "{inner}");
+        }
+        assert!(collections.open_most <= open_most, "{inner}");
+        assert!(collections.left.len() >= 2 * DOCUMENTS as usize, "{inner}");
     }
 }
