@@ -4,7 +4,8 @@
 //! engine cursor is open between two calls. What of a chunk was not handed out when the snapshot is given up is read again
 //! from the next one, so that a batch shows nothing that was changed or deleted before it was asked for. A sort is the
 //! exception: it reads all its input first, and its rows are as old as the batch that began it. So are the stages of a
-//! pipeline that hold documents.
+//! pipeline that hold documents. A filter that draws at random is the other exception: it would draw anew for documents that
+//! it has already answered about, so what was read ahead of it stays as old as the batch that read it.
 
 use quarry_bson::RawDocument;
 use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Scope};
@@ -63,6 +64,8 @@ pub(super) struct Reading {
     expected: u64,
     ahead: Ahead,
     is_finished: bool,
+    /// Whether the filter draws at random, so that a second look at the same documents finds others.
+    varies: bool,
 }
 
 /// Documents that were read and not handed out yet.
@@ -317,6 +320,7 @@ impl Ahead {
 impl Reading {
     pub(super) fn new(root: Node, parsed: Parsed) -> Reading {
         Reading {
+            varies: parsed.matcher.varies(),
             root,
             parsed,
             chunk: CHUNK_DOCUMENTS,
@@ -356,7 +360,7 @@ impl Reading {
 
     /// Has the plan go back to the first document that was read and not handed out: to where the chunk began, and then
     /// over those that were handed out, which the same snapshot shows again. Rows of a sort stay: they cannot be read
-    /// again without the others.
+    /// again without the others. What a filter has drawn at random stays too: the next draw would be another.
     pub(super) fn give_back(
         &mut self,
         snapshot: &CollectionSnapshot,
@@ -366,9 +370,10 @@ impl Reading {
             root,
             parsed,
             ahead,
+            varies,
             ..
         } = self;
-        if ahead.documents == ahead.taken || root.holds_rows() {
+        if ahead.documents == ahead.taken || root.holds_rows() || *varies {
             return Ok(());
         }
         let mut again = ahead.taken;

@@ -135,6 +135,45 @@ fn a_pipeline_over_several_batches_hands_out_every_document_once_and_none_that_w
     assert!(deleted > 50);
 }
 
+/// A filter that draws at random answers once about each document, however the batches end. Each run draws from another
+/// seed.
+#[test]
+fn a_filter_that_draws_at_random_draws_once_for_each_document() {
+    let documents: Vec<Document> = (0..300).map(|n| doc! {"_id": n, "a": n}).collect();
+    let fixture = with_documents(&documents);
+    for filter in [
+        r#"{"$sampleRate": 0.5}"#,
+        r#"{"$expr": {"$lt": [{"$rand": {}}, 0.5]}}"#,
+    ] {
+        let pipeline = json(&format!(
+            r#"{{"p": [{{"$match": {filter}}}, {{"$project": {{"a": 1}}}}]}}"#
+        ));
+        let stages = pipeline.as_raw().get_array("p").unwrap();
+        for _ in 0..50 {
+            let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+            let mut executor =
+                exec::aggregate((&fixture.database).into(), &fixture.operation, request).unwrap();
+            let (mut ids, mut out) = (Vec::new(), Vec::new());
+            while executor.next(&fixture.operation, &mut out).unwrap() {
+                ids.push(RawDocument::new(&out).unwrap().get_i32("_id").unwrap());
+                out.clear();
+                if ids.len() % 10 == 0 {
+                    executor.save(&fixture.operation).unwrap();
+                    executor
+                        .restore((&fixture.database).into(), &fixture.operation)
+                        .unwrap();
+                }
+            }
+            assert!(
+                ids.is_sorted_by(|one, next| one < next),
+                "{filter}: {ids:?}"
+            );
+            // Of 300 that are drawn by halves fewer than 75, or more than 225, come once in 10^17 runs.
+            assert!((75..=225).contains(&ids.len()), "{filter}: {}", ids.len());
+        }
+    }
+}
+
 /// A batch shows documents as new as itself, by whatever way they are found.
 #[test]
 fn nothing_that_went_before_a_batch_is_in_it() {
