@@ -54,6 +54,12 @@ impl Matcher {
         Ok(Matcher::new(parse::parse_filter(filter, context)?))
     }
 
+    /// Parses a filter whose subject is no document of a collection but a part of one: operators that ask an expression, which
+    /// would read the whole document, are refused.
+    pub fn parse_of_fields(filter: RawDocument<'_>) -> Result<Matcher> {
+        Ok(Matcher::new(parse::parse_filter_of_fields(filter)?))
+    }
+
     /// Matches every document.
     pub fn of_everything() -> Matcher {
         Matcher::new(MatchExpression::AlwaysTrue)

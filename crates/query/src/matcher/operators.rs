@@ -172,11 +172,12 @@ fn and(
 }
 
 fn expr(
-    _: &str,
+    name: &str,
     value: RawValue<'_>,
     level: Level<'_>,
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
+    level.check_expression(name)?;
     let expression = Expression::parse(value, level.context)?;
     // Only what equals matches, and an index can find that.
     for (path, value) in expression.implied_equalities() {

@@ -9,6 +9,7 @@ use super::in_list::InList;
 use super::operators;
 use super::regex::RegexPredicate;
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::interrupts;
@@ -47,11 +48,26 @@ pub(super) struct Operand<'o> {
 pub(super) struct Level<'c> {
     pub(super) context: &'c ExpressionContext,
     depth: usize,
+    /// Whether `$expr` and `$sampleRate` may stand in the filter.
+    allows_expressions: bool,
 }
 
 impl<'c> Level<'c> {
     pub(super) fn outermost(context: &'c ExpressionContext) -> Level<'c> {
-        Level { context, depth: 0 }
+        Level {
+            context,
+            depth: 0,
+            allows_expressions: true,
+        }
+    }
+
+    /// Refuses an operator that asks an expression where none may stand.
+    pub(super) fn check_expression(self, operator: &str) -> Result<()> {
+        if self.allows_expressions {
+            return Ok(());
+        }
+        let text = format!("{operator} is not allowed in this context");
+        Err(Error::new(ErrorCode::QUERY_FEATURE_NOT_ALLOWED, text))
     }
 
     fn deeper(self) -> Result<Level<'c>> {
@@ -63,6 +79,16 @@ impl<'c> Level<'c> {
         }
         Ok(Level { depth, ..self })
     }
+}
+
+/// Parses a filter of fields alone: `$expr` and `$sampleRate` are refused.
+pub(super) fn parse_filter_of_fields(filter: RawDocument<'_>) -> Result<MatchExpression> {
+    let context = ExpressionContext::default();
+    let level = Level {
+        allows_expressions: false,
+        ..Level::outermost(&context)
+    };
+    parse_document(filter, level)
 }
 
 pub(super) fn parse_filter(

@@ -305,7 +305,7 @@ fn parse_array_filters(filters: RawArray<'_>) -> Result<Vec<ArrayFilter>> {
 }
 
 fn parse_array_filter(filter: RawDocument<'_>) -> Result<ArrayFilter> {
-    let matcher = Matcher::parse(filter).map_err(|error| {
+    let matcher = Matcher::parse_of_fields(filter).map_err(|error| {
         Error::new(
             error.code,
             format!(

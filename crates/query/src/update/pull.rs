@@ -27,7 +27,7 @@ impl PullCondition {
                 if operators && !is_logical(document.first()) {
                     PullCondition::Condition(Matcher::parse_condition(argument)?)
                 } else {
-                    PullCondition::Filter(Matcher::parse(document)?)
+                    PullCondition::Filter(Matcher::parse_of_fields(document)?)
                 }
             }
             RawValue::Regex(_) => PullCondition::Condition(Matcher::parse_condition(argument)?),
