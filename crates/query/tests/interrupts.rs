@@ -348,6 +348,10 @@ fn table() -> Vec<(&'static str, Work)> {
             computing("texts", "{$trim: {input: '$t', chars: 'ab'}}"),
         ),
         (
+            "$trim of many characters",
+            computing("one", &trim_of_many()),
+        ),
+        (
             "$indexOfCP",
             computing("texts", "{$indexOfCP: ['$t', 'never']}"),
         ),
@@ -668,6 +672,13 @@ fn table() -> Vec<(&'static str, Work)> {
             update("arrays", doc! { "$max": { "p.$[].v": (-1) } }),
         ),
     ]
+}
+
+/// `$trim` of a text that consists of the last of many characters that go.
+fn trim_of_many() -> String {
+    let chars: String = ('\u{4e00}'..='\u{9fff}').collect();
+    let text = "\u{9fff}".repeat(300_000);
+    format!("{{$trim: {{input: '{text}', chars: '{chars}'}}}}")
 }
 
 fn regex(pattern: &str) -> Value {
