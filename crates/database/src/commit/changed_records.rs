@@ -1,5 +1,6 @@
 //! Which keys of a group's batch are records: the cache of records has to follow them.
 
+use hashbrown::HashSet;
 use quarry_storage::{Op, WriteBatch};
 use smallvec::SmallVec;
 
@@ -7,10 +8,14 @@ use crate::commit::payload::{ChangeKind, Payload};
 use crate::keyspace::ident::Prefix;
 use crate::record_cache::{Applying, RecordCache};
 
+/// At most this many collections are compared one by one with the key of each operation. A transaction may change documents of
+/// many thousands.
+const COMPARED_MAX: usize = 8;
+
 /// Which of a group's operations are on records: those under the prefix of a collection whose documents it changes.
 #[derive(Default)]
 pub struct ChangedRecords {
-    prefixes: SmallVec<[Prefix; 2]>,
+    collections: Collections,
     count: usize,
     /// Whether records may be in the cache that the group changes: what is inserted was not there.
     replaces: bool,
@@ -29,10 +34,7 @@ impl ChangedRecords {
         self.replaces |= changes.any(|change| change.kind != ChangeKind::Insert);
         self.is_unknown |= payload.deltas().next().is_none();
         for delta in payload.deltas() {
-            let prefix = delta.ident.prefix();
-            if !self.prefixes.contains(&prefix) {
-                self.prefixes.push(prefix);
-            }
+            self.collections.insert(delta.ident.prefix());
         }
     }
 
@@ -63,17 +65,54 @@ impl ChangedRecords {
     }
 
     fn operations<'b>(&self, batch: &'b WriteBatch) -> impl Iterator<Item = Op<'b>> {
-        let is_record = |op: &Op<'_>| {
-            self.prefixes
-                .iter()
-                .any(|prefix| op.key().starts_with(prefix.as_bytes()))
-        };
+        let is_record = |op: &Op<'_>| self.collections.have(op.key());
         batch.iter().filter(is_record).take(self.count)
+    }
+}
+
+/// The prefixes of collections, each once.
+enum Collections {
+    Few(SmallVec<[Prefix; 2]>),
+    Many(HashSet<Prefix>),
+}
+
+impl Default for Collections {
+    fn default() -> Collections {
+        Collections::Few(SmallVec::new())
+    }
+}
+
+impl Collections {
+    fn insert(&mut self, prefix: Prefix) {
+        match self {
+            Collections::Few(few) if few.contains(&prefix) => {}
+            Collections::Few(few) if few.len() < COMPARED_MAX => few.push(prefix),
+            Collections::Few(few) => {
+                let mut many: HashSet<Prefix> = few.drain(..).collect();
+                many.insert(prefix);
+                *self = Collections::Many(many);
+            }
+            Collections::Many(many) => {
+                many.insert(prefix);
+            }
+        }
+    }
+
+    /// Whether the key is that of a record of one of them.
+    fn have(&self, key: &[u8]) -> bool {
+        match self {
+            Collections::Few(few) => few.iter().any(|prefix| key.starts_with(prefix.as_bytes())),
+            Collections::Many(many) => {
+                Prefix::of_key(key).is_some_and(|prefix| many.contains(&prefix))
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::commit::changes::Changes;
     use crate::commit::payload::{Delta, Header};
@@ -83,6 +122,16 @@ mod tests {
 
     fn key(ident: Ident, suffix: &[u8]) -> Vec<u8> {
         [ident.prefix().as_bytes(), suffix].concat()
+    }
+
+    fn delta_of(ident: Ident) -> Delta<'static> {
+        Delta {
+            ident,
+            uuid: [0; 16],
+            namespace: b"db.c",
+            documents: 0,
+            bytes: 0,
+        }
     }
 
     fn apply(cache: &RecordCache, kind: ChangeKind, deltas: &[Delta<'_>], batch: &WriteBatch) {
@@ -103,13 +152,7 @@ mod tests {
     #[test]
     fn records_are_what_stands_under_the_collection_that_the_journal_names() {
         let cache = RecordCache::new(1 << 20);
-        let delta = [Delta {
-            ident: COLLECTION,
-            uuid: [0; 16],
-            namespace: b"db.c",
-            documents: 0,
-            bytes: 0,
-        }];
+        let delta = [delta_of(COLLECTION)];
         let mut batch = WriteBatch::new();
         batch.put(&key(Ident(21), b"index entry"), b"value");
         batch.put(&key(COLLECTION, b"id"), b"document");
@@ -133,5 +176,32 @@ mod tests {
         batch.put(b"key", b"later");
         apply(&cache, ChangeKind::Update, &[], &batch);
         assert_eq!(cache.records(), 0);
+    }
+    /// Comparing each key with each collection would take half a minute here.
+    #[test]
+    fn a_group_over_very_many_collections_is_looked_through_once() {
+        const COLLECTIONS: u64 = 30_000;
+        let begun = Instant::now();
+        let idents = || (0..COLLECTIONS).map(|number| Ident(230 + 2 * number));
+        let deltas: Vec<Delta<'_>> = idents().map(|ident| delta_of(ident)).collect();
+        let mut changes = Changes::default();
+        let mut batch = WriteBatch::new();
+        for ident in idents() {
+            changes.push(ChangeKind::Insert, 0);
+            batch.put(&key(Ident(ident.0 + 1), b"index entry"), b"value");
+            batch.put(&key(ident, b"id"), b"document");
+        }
+        let header = Header {
+            deltas: &deltas,
+            changes: Some(&changes),
+            ..Header::PLAIN
+        };
+        let mut record = Vec::new();
+        header.write(&mut record);
+        let mut changed = ChangedRecords::default();
+        changed.note(&Payload::parse(&record).unwrap());
+        let on_records = changed.operations(&batch).map(|op| op.key().to_vec());
+        assert!(on_records.eq(idents().map(|ident| key(ident, b"id"))));
+        assert!(begun.elapsed() < Duration::from_secs(5));
     }
 }

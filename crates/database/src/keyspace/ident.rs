@@ -15,7 +15,7 @@ const PREFIX_BYTES_MAX: usize = 9;
 pub struct Ident(pub u64);
 
 /// An ident in its ordered form, as every key of its collection or index begins.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prefix {
     bytes: [u8; PREFIX_BYTES_MAX],
     len: u8,
@@ -42,6 +42,18 @@ impl Ident {
 }
 
 impl Prefix {
+    /// The prefix that the key begins with; None where it is cut.
+    pub fn of_key(key: &[u8]) -> Option<Prefix> {
+        let first = u64::from(*key.first()?);
+        let len = 1 + (first + 1).saturating_sub(0xF0).min(8) as usize;
+        let mut bytes = [0; PREFIX_BYTES_MAX];
+        bytes[..len].copy_from_slice(key.get(..len)?);
+        Some(Prefix {
+            bytes,
+            len: len as u8,
+        })
+    }
+
     /// The bytes that keys begin with.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -95,6 +107,9 @@ mod tests {
             assert!(a.as_bytes() < b.as_bytes(), "{pair:?}");
             assert!(!b.as_bytes().starts_with(a.as_bytes()), "{pair:?}");
             assert!(a.end().as_slice() <= b.as_bytes(), "{pair:?}");
+            let key = [b.as_bytes(), &[0xFF; 9]].concat();
+            assert!(Prefix::of_key(&key) == Some(b), "{pair:?}");
+            assert!(Prefix::of_key(&b.as_bytes()[..b.as_bytes().len() - 1]).is_none());
         }
     }
 }
