@@ -32,8 +32,8 @@ pub const VERSION: u8 = 2;
 /// The version before, which is read.
 const VERSION_1: u8 = 1;
 
-/// The batch has catalog entries, or marks of dropped databases, dropped idents or builds: the catalog's gate is shut while
-/// it is applied, because memory follows it.
+/// The batch has catalog entries, or marks of dropped databases or builds: the catalog's gate is shut while it is applied,
+/// because memory follows it.
 pub const CATALOG: u8 = 1;
 /// Idents were allocated: the group carries the high-water mark.
 pub const ALLOCATED: u8 = 2;
@@ -200,6 +200,25 @@ impl<'a> Section<'a> {
             Some(entry)
         })
     }
+
+    /// Like `entries`, and fails where there are fewer than the record says.
+    fn all_entries<T>(
+        self,
+        read: impl Fn(&'a [u8]) -> Option<(T, &'a [u8])>,
+    ) -> impl Iterator<Item = Result<T>> {
+        let (mut rest, mut left) = (self.bytes, self.count);
+        std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let Some((entry, behind)) = read(rest) else {
+                left = 0;
+                return Some(Err(Error::Corrupt(
+                    "a journal record has fewer changes than it says".to_owned(),
+                )));
+            };
+            rest = behind;
+            Some(Ok(entry))
+        })
+    }
 }
 
 impl<'a> Payload<'a> {
@@ -250,6 +269,15 @@ impl<'a> Payload<'a> {
         })
     }
 
+    /// Like `changes`; a broken one is an error, the last.
+    pub fn all_changes(&self) -> impl Iterator<Item = Result<Change<'a>>> {
+        let (version, has_several) = (self.version, self.deltas.count > 1);
+        (self.changes).all_entries(move |bytes| match version {
+            VERSION_1 => read_change_v1(bytes),
+            _ => read_change(bytes, has_several),
+        })
+    }
+
     /// The number of definitions that change.
     pub fn definitions_len(&self) -> usize {
         self.definitions.count
@@ -258,6 +286,11 @@ impl<'a> Payload<'a> {
     /// The changes of definitions, in order. A broken one ends them: fewer than `definitions_len`.
     pub fn definitions(&self) -> impl Iterator<Item = RecordDefinition<'a>> {
         self.definitions.entries(read_definition)
+    }
+
+    /// Like `definitions`; a broken one is an error, the last.
+    pub fn all_definitions(&self) -> impl Iterator<Item = Result<RecordDefinition<'a>>> {
+        self.definitions.all_entries(read_definition)
     }
 }
 
@@ -479,6 +512,34 @@ mod tests {
         );
         assert_eq!(payload.batch, b"batch");
         is_refused_where_it_is_cut(&bytes, &payload);
+    }
+
+    /// A count that a record does not keep is damage to whoever tells of all changes, however large it is.
+    #[test]
+    fn a_record_with_fewer_changes_than_it_says_is_corrupt() {
+        let mut bytes = vec![VERSION, DEFINITIONS];
+        bytes.extend_from_slice(&[0; 8]);
+        write_len(&mut bytes, 0);
+        let mut change = Changes::default();
+        change.push(ChangeKind::Insert, 0);
+        let mut section = Vec::new();
+        change.write(false, &mut section);
+        write_len(&mut bytes, usize::MAX);
+        write_section(&mut bytes, |out| out.extend_from_slice(&section));
+        let definition = DefinitionEvent {
+            kind: DefinitionKind::Drop,
+            body: doc! { "ns": "a.b" },
+        };
+        write_len(&mut bytes, usize::MAX);
+        write_section(&mut bytes, |out| definition.write(out));
+        let payload = Payload::parse(&bytes).unwrap();
+        let told = |results: Vec<bool>| assert_eq!(results, [true, false]);
+        told(payload.all_changes().map(|change| change.is_ok()).collect());
+        told(payload.all_definitions().map(|it| it.is_ok()).collect());
+        assert_eq!(
+            (payload.changes().count(), payload.definitions().count()),
+            (1, 1)
+        );
     }
 
     /// The fewest bytes: what an insert adds to its batch.

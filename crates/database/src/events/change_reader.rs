@@ -356,7 +356,8 @@ impl ChangeReader {
         };
         let skipped = self.skipped;
         // Definitions come first: a transaction makes its collections before it writes to them.
-        for (index, definition) in (0..).zip(payload.definitions()) {
+        for (index, definition) in (0..).zip(payload.all_definitions()) {
+            let definition = definition?;
             if index < skipped || !self.scope.wants_definition(&definition) {
                 continue;
             }
@@ -369,9 +370,11 @@ impl ChangeReader {
         if !deltas.iter().any(|delta| self.scope.wants(delta.namespace)) {
             return Ok(ControlFlow::Continue(()));
         }
+        // So many were read just now: they and the changes are fewer than the record has bytes, which 32 bits hold.
         let begin = u32::try_from(payload.definitions_len()).unwrap_or(u32::MAX);
         let ops = RecordOps::of(&payload);
-        for (index, change) in (begin..).zip(payload.changes()) {
+        for (index, change) in (begin..).zip(payload.all_changes()) {
+            let change = change?;
             let delta = deltas.get(change.collection);
             let delta = delta.filter(|delta| self.scope.wants(delta.namespace));
             let (Some(delta), true) = (delta, index >= skipped && change.kind != ChangeKind::Trim)
