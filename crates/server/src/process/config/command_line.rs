@@ -141,7 +141,8 @@ pub struct Serve {
     /// Megabytes of journal that are kept though no checkpoint needs them any more [default: 0]
     #[arg(long = "journalRetentionMB", value_name = "MB")]
     pub journal_retention_mb: Option<u64>,
-    /// Hours that journal segments are kept after their last write though no checkpoint needs them any more [default: 0]
+    /// Hours that journal segments are kept after their last write though no checkpoint needs them any more: so long after
+    /// an event a change stream can resume behind it [default: 0]
     #[arg(long = "journalRetentionHours", value_name = "HOURS")]
     pub journal_retention_hours: Option<f64>,
     /// Compress groups of writes above so many kilobytes in the journal [default: none is]
