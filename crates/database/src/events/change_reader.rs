@@ -354,8 +354,8 @@ impl ChangeReader {
             lsn,
             incarnation: payloads.incarnation(),
         };
-        let skipped = self.skipped;
         // Definitions come first: a transaction makes its collections before it writes to them.
+        let skipped = self.skipped;
         for (index, definition) in (0..).zip(payload.all_definitions()) {
             let definition = definition?;
             if index < skipped || !self.scope.wants_definition(&definition) {
@@ -366,13 +366,24 @@ impl ChangeReader {
                 return Ok(ControlFlow::Break(()));
             }
         }
+        self.hand_out_documents(&payload, point, take)
+    }
+
+    /// Hands out the changes of documents in a record whose definitions were all read.
+    fn hand_out_documents(
+        &mut self,
+        payload: &Payload<'_>,
+        point: impl Fn(u32) -> ChangePoint,
+        take: &mut dyn FnMut(&ChangeEvent<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
         let deltas: SmallVec<[Delta<'_>; 2]> = payload.deltas().collect();
         if !deltas.iter().any(|delta| self.scope.wants(delta.namespace)) {
             return Ok(ControlFlow::Continue(()));
         }
-        // So many were read just now: they and the changes are fewer than the record has bytes, which 32 bits hold.
+        // The definitions and the changes are fewer than the record has bytes, which 32 bits hold.
         let begin = u32::try_from(payload.definitions_len()).unwrap_or(u32::MAX);
-        let ops = RecordOps::of(&payload);
+        let skipped = self.skipped;
+        let ops = RecordOps::of(payload);
         for (index, change) in (begin..).zip(payload.all_changes()) {
             let change = change?;
             let delta = deltas.get(change.collection);
@@ -381,7 +392,7 @@ impl ChangeReader {
             else {
                 continue;
             };
-            let event = document_event(&payload, delta, point(index), ops.change(&change)?)?;
+            let event = document_event(payload, delta, point(index), ops.change(&change)?)?;
             if self.hand_out(&event, take)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
