@@ -1,7 +1,7 @@
 //! Filters by which a field of another collection equals one of some values: how `$lookup` and `$graphLookup` ask for the
 //! documents that belong to what they hold. They are filters like any other, so that an index serves them.
 
-use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
 use crate::error::Result;
 use crate::field_path::PathPart;
@@ -83,15 +83,15 @@ pub(super) fn each_at<'a>(
     Ok(())
 }
 
-/// Both filters; either may be missing.
+/// Both filters; either may be missing. Their conditions stand side by side, so that the filter is no deeper than they are.
 pub(super) fn both(first: Option<RawDocument<'_>>, second: Option<RawDocument<'_>>) -> Document {
     match (first, second) {
         (None, None) => Document::new(),
         (Some(only), None) | (None, Some(only)) => only.to_owned_document(),
         (Some(first), Some(second)) => Document::build(|out| {
-            let mut clauses: ArrayBuilder<'_> = out.array("$and");
-            clauses.push(first).push(second);
-            clauses.finish();
+            for condition in first.iter().chain(second.iter()) {
+                out.append_element(condition);
+            }
         }),
     }
 }

@@ -23,7 +23,7 @@ use crate::matcher::Matcher;
 /// may have a thousand stages and very many conditions.
 const STEPS_MAX: usize = 100_000;
 
-/// The work of looking past a stage.
+/// The work of looking past a stage, beside that of comparing the fields.
 const UNITS_OF_A_STEP: usize = 10;
 
 /// The stages with their filters moved forward.
@@ -105,7 +105,8 @@ impl Moving {
             return Ok(target);
         };
         while target > 0 && self.steps < STEPS_MAX && self.places[target - 1].spares(read) {
-            interrupts::work(UNITS_OF_A_STEP)?;
+            let compared = self.places[target - 1].fields_compared(read);
+            interrupts::work(UNITS_OF_A_STEP + compared)?;
             self.steps += 1;
             target -= 1;
         }
@@ -165,7 +166,16 @@ fn all_of(mut filters: Vec<Filter>, context: &ExpressionContext) -> Result<Optio
         }
         clauses.finish();
     });
-    of_filter(all, context).map(Some)
+    // An `$and` is one level deeper than its clauses, which may be as deep as filters can be. Side by side they are not.
+    let merged = of_filter(all, context).or_else(|_| {
+        let side_by_side = Document::build(|out| {
+            for condition in filters.iter().flat_map(|filter| filter.as_raw().iter()) {
+                out.append_element(condition);
+            }
+        });
+        of_filter(side_by_side, context)
+    });
+    merged.map(Some)
 }
 
 impl Filter {
@@ -201,6 +211,16 @@ impl Place {
             return true;
         };
         self.modifies.get_or_init(|| stage.modifies()).spares(read)
+    }
+
+    /// How many names `spares` compares.
+    fn fields_compared(&self, read: &BTreeSet<String>) -> usize {
+        match self.modifies.get() {
+            Some(Modifies::Fields(fields) | Modifies::AllBut(fields)) => {
+                fields.len().min(read.len())
+            }
+            _ => 0,
+        }
     }
 
     fn is_filter(&self) -> bool {

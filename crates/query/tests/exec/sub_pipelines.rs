@@ -8,6 +8,7 @@ use quarry_bson::{Document, doc};
 use quarry_database::{Database, Level, Namespace, Operation};
 use quarry_query::exec::{self, AggregateRequest, Executor, InsertRequest, Over};
 use quarry_query::expression::ExpressionContext;
+use quarry_query::matcher::FILTER_DEPTH_MAX;
 use quarry_query::pipeline::{Collections, Pipeline, ReadId, Run, Source, SubFind};
 
 use crate::{Fixture, json, with_documents};
@@ -294,4 +295,32 @@ fn a_document_leaves_no_read_open_behind_it() {
         assert!(collections.open_most <= open_most, "{inner}");
         assert!(collections.left.len() >= 2 * DOCUMENTS as usize, "{inner}");
     }
+}
+
+#[test]
+fn filters_that_meet_may_each_be_as_deep_as_one_alone() {
+    let mut condition = doc! { "$gt": 1 };
+    for _ in 0..FILTER_DEPTH_MAX {
+        condition = doc! { "$not": (condition) };
+    }
+    let deep = doc! { "$match": { "v": (condition) } };
+    let other = doc! { "$match": { "$or": [{ "v": 2 }, { "v": 3 }] } };
+    let documents: Vec<Document> = (0..4).map(|n| doc! { "_id": n, "v": n }).collect();
+    let fixture = two(&documents, &documents);
+    let lookup = doc! { "$lookup": {
+        "from": "other", "localField": "v", "foreignField": "v", "pipeline": [(deep.clone())], "as": "x"
+    } };
+    let count = |stages: Document| {
+        let request = AggregateRequest::new(
+            Over::Collection(&fixture.namespace),
+            stages.as_raw().get_array("p").unwrap(),
+        );
+        let database = (&fixture.database).into();
+        let executor = exec::aggregate(database, &fixture.operation, request).unwrap();
+        fixture.drain(executor).len()
+    };
+    let both = doc! { "p": [(deep.clone()), (other.clone()), (deep.clone())] };
+    assert_eq!(count(both), 2);
+    let not_found = doc! { "$match": { "x": [] } };
+    assert_eq!(count(doc! { "p": [(lookup), (not_found)] }), 2);
 }
