@@ -86,7 +86,7 @@ identities() {
 # Starts one of `identities`.
 start_identity() {
     case $1 in
-        set) start_server "${QUARRY_ENGINES%%,*}" --replSet rs0 && QUARRY_URI+="?retryWrites=false" ;;
+        set) start_server "${QUARRY_ENGINES%%,*}" --replSet rs0 ;;
         *) start_server "$1" ;;
     esac
 }

@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 const require = createRequire(process.env.QUARRY_NODE_MODULES + "/");
 const { MongoClient } = require("mongodb");
 
-const client = new MongoClient(process.env.QUARRY_URI, { replicaSet: "rs0", retryWrites: false, serverSelectionTimeoutMS: 5000 });
+const client = new MongoClient(process.env.QUARRY_URI, { replicaSet: "rs0", serverSelectionTimeoutMS: 5000 });
 const database = client.db("node_set_tests");
 
 before(() => client.connect());

@@ -20,7 +20,7 @@ def watched(request, tmp_path_factory):
     engine, flags = request.param
     quarry = Quarry(tmp_path_factory.mktemp("changes") / "data", engine, flags)
     quarry.start()
-    with MongoClient(quarry.uri, retryWrites=False, serverSelectionTimeoutMS=5000) as client:
+    with MongoClient(quarry.uri, serverSelectionTimeoutMS=5000) as client:
         yield client
     assert quarry.stop() == 0, quarry.tail()
 
