@@ -176,6 +176,29 @@ def test_stages_behind_select_and_shape(things):
         assert raised.value.code == 280
 
 
+def test_the_changes_of_a_transaction_come_with_its_commit_and_name_it(watched, things):
+    things.insert_one({"_id": 0})
+    others = things.database.others
+    with things.database.watch() as stream, watched.start_session() as session:
+        with session.start_transaction():
+            things.insert_one({"_id": 1}, session=session)
+            things.delete_one({"_id": 0}, session=session)
+            others.insert_one({"_id": 2}, session=session)
+            things.insert_one({"_id": "outside"})
+        session.start_transaction()
+        things.insert_one({"_id": "aborted"}, session=session)
+        session.abort_transaction()
+        others.insert_one({"_id": "end"})
+        found, lsid = events(stream, 5), session.session_id["id"]
+    keys = [event["documentKey"]["_id"] for event in found]
+    assert keys == ["outside", 1, 0, 2, "end"]
+    of_transaction = found[1:4]
+    assert [event["lsid"]["id"] for event in of_transaction] == [lsid] * 3
+    assert {event["txnNumber"] for event in of_transaction} == {1}
+    assert len({event["clusterTime"] for event in of_transaction}) == 1
+    assert all("txnNumber" not in event and "lsid" not in event for event in (found[0], found[4]))
+
+
 def test_the_document_of_an_update_is_looked_up(things):
     things.insert_one({"_id": 1, "a": 1, "b": 1})
     with things.watch(full_document="updateLookup") as stream, things.watch(full_document="required") as exact:

@@ -2,9 +2,10 @@
 
 import threading
 import time
+import uuid
 
 import pytest
-from bson import Timestamp
+from bson import Binary, Int64, Timestamp
 from conftest import ENGINES
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import AutoReconnect, OperationFailure, ServerSelectionTimeoutError, WriteConcernError
@@ -26,7 +27,7 @@ def member(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def set_client(member):
-    with MongoClient(member.uri, replicaSet="rs0", retryWrites=False, serverSelectionTimeoutMS=5000) as connected:
+    with MongoClient(member.uri, replicaSet="rs0", serverSelectionTimeoutMS=5000) as connected:
         yield connected
 
 
@@ -82,6 +83,14 @@ def test_a_causally_consistent_session_reads_what_it_wrote(set_client, things):
     with set_client.start_session(causal_consistency=True) as session:
         things.insert_one({"_id": 1}, session=session)
         assert session.operation_time is not None
+        # Writes and definitions come after what the session has seen, too.
+        after = {"afterClusterTime": session.operation_time}
+        for command in ({"update": "things", "updates": [{"q": {}, "u": {"$set": {"a": 1}}}]}, {"create": "made"}, {"drop": "made"}):
+            things.database.command(command, readConcern=after)
+        things.update_one({}, {"$unset": {"a": 1}}, session=session)
+        with pytest.raises(OperationFailure) as raised:
+            things.database.command({"drop": "things"}, readConcern={"level": "majority"})
+        assert raised.value.code == 72
         for level in ("local", "majority"):
             read = things.with_options(read_concern=ReadConcern(level))
             assert read.find_one({}, session=session) == {"_id": 1}
@@ -89,6 +98,47 @@ def test_a_causally_consistent_session_reads_what_it_wrote(set_client, things):
     with pytest.raises(OperationFailure) as raised:
         things.database.command("find", "things", readConcern={"afterClusterTime": Timestamp(2**32 - 1, 1)})
     assert raised.value.code == 72
+
+
+def test_a_snapshot_session_reads_one_moment(set_client, things):
+    documents = [{"_id": number, "n": number % 3} for number in range(300)]
+    things.insert_many(documents)
+    with set_client.start_session(snapshot=True) as session:
+        cursor = things.find({}, batch_size=10, session=session)
+        found = [next(cursor)]
+        things.delete_many({"n": 0})
+        things.update_many({}, {"$set": {"n": 9}})
+        assert found + list(cursor) == documents
+        assert things.distinct("n", session=session) == [0, 1, 2]
+        assert list(things.aggregate([{"$match": {"n": 0}}, {"$count": "n"}], session=session)) == [{"n": 100}]
+    assert things.distinct("n") == [9]
+
+
+def test_a_snapshot_is_asked_for_again_by_its_time(member, things):
+    things.insert_many([{"_id": number} for number in range(10)])
+
+    def run(command, at=None):
+        concern = {"level": "snapshot"} if at is None else {"level": "snapshot", "atClusterTime": at}
+        return connection.run({**command, "readConcern": concern}, things.database.name)
+
+    with WireClient(member.port) as connection:
+        first = run({"find": "things", "batchSize": 2})["cursor"]
+        time = first["atClusterTime"]
+        things.delete_many({})
+        more = connection.run({"getMore": first["id"], "collection": "things"}, things.database.name)["cursor"]
+        assert more["atClusterTime"] == time
+        assert [document["_id"] for document in first["firstBatch"] + more["nextBatch"]] == list(range(10))
+        again = run({"distinct": "things", "key": "_id"}, time)
+        assert (again["values"], again["atClusterTime"]) == (list(range(10)), time)
+        now = run({"aggregate": "things", "pipeline": [], "cursor": {}})["cursor"]
+        assert now["firstBatch"] == [] and now["atClusterTime"] > time
+        find = {"find": "things"}
+        stage = {"aggregate": "things", "pipeline": [{"$collStats": {"count": {}}}], "cursor": {}}
+        refused = [(239, find, Timestamp(1, 1)), (72, find, Timestamp(2**32 - 1, 1)), (72, stage, None), (72, {"count": "things"}, None)]
+        for code, command, at in refused:
+            with pytest.raises(CommandFailed) as raised:
+                run(command, at)
+            assert raised.value.code == code, command
 
 
 def test_a_waiting_hello_wakes_with_a_new_configuration(member):
@@ -236,6 +286,20 @@ def test_a_driver_meets_the_faults_that_it_asked_for(member, fail, things):
         things.insert_one({"_id": 2})
     assert raised.value.code == 64
     fail("off")
+    assert things.count_documents({}) == 2
+
+
+def test_what_a_fail_point_refuses_has_not_touched_its_transaction(member, things, fail):
+    fields = {"lsid": {"id": Binary(uuid.uuid4().bytes, 4)}, "txnNumber": Int64(1), "autocommit": False}
+    with WireClient(member.port) as connection:
+        for number, begin in enumerate(({"startTransaction": True}, {})):
+            insert = {"insert": "things", "documents": [{"_id": number}], **fields, **begin}
+            fail({"times": 1}, failCommands=["insert"], errorCode=462)
+            with pytest.raises(CommandFailed) as raised:
+                connection.run(insert, things.database.name)
+            assert raised.value.code == 462
+            assert connection.run(insert, things.database.name)["n"] == 1
+        connection.run({"commitTransaction": 1, **fields}, "admin")
     assert things.count_documents({}) == 2
 
 

@@ -22,6 +22,14 @@ use crate::sessions::client_cursor::ClientCursor;
 
 /// The collection of a pipeline that reads none.
 const COLLECTIONLESS: &str = "$cmd.aggregate";
+/// First stages that make their documents of what is now, not of a collection at one moment.
+const STAGES_OF_NOW: &[&str] = &[
+    change_stream::STAGE,
+    "$collStats",
+    "$currentOp",
+    "$listLocalSessions",
+    "$listSessions",
+];
 /// The bytes that a list of idle cursors may hold.
 const LISTED_BYTES_MAX: usize = 64 << 20;
 
@@ -40,6 +48,7 @@ pub static COMMAND: Command = Command {
     ]),
     kind: OperationKind::Aggregate,
     takes_read_concern: true,
+    takes_snapshot: true,
     takes_write_concern: true,
     is_in_api_1: true,
     session_use: SessionUse::InTransactions,
@@ -106,6 +115,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             "The 'cursor' option is required, except for aggregate with the explain argument",
         ));
     }
+    check_stages(invocation)?;
     if let Some(specification) = change_stream::specification(invocation.body) {
         let namespace = namespace(invocation, invocation.body)?;
         return change_stream::open(invocation, specification, namespace, reply);
@@ -122,6 +132,33 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         Ok(ClientCursor::new(namespace, session, source))
     })?;
     answer(cursor, invocation, batch, reply)
+}
+
+/// Refuses first stages that tell of now where the aggregate reads another moment.
+fn check_stages(invocation: &Invocation<'_>) -> Result<()> {
+    let is_in_transaction = invocation.scope().is_in_transaction();
+    if !is_in_transaction && invocation.pinned.is_none() {
+        return Ok(());
+    }
+    let Some(pipeline) = invocation.body.get_array("pipeline") else {
+        return Ok(());
+    };
+    let told = STAGES_OF_NOW
+        .iter()
+        .find(|stage| is_first_stage(pipeline, stage));
+    let Some(stage) = told else {
+        return Ok(());
+    };
+    Err(match is_in_transaction {
+        true => CommandError::new(
+            ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+            format!("Stage not supported inside of a multi-document transaction: {stage}"),
+        ),
+        false => CommandError::new(
+            ErrorCode::INVALID_OPTIONS,
+            format!("Aggregation stage {stage} cannot run with readConcern level 'snapshot'"),
+        ),
+    })
 }
 
 /// Reads the aggregate that `body` is and hands its request to `answer`, which runs or explains it. `body` is the

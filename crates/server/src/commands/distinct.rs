@@ -15,6 +15,7 @@ pub static COMMAND: Command = Command {
     fields: Fields::Named(&["key", "query", "collation", "hint"]),
     kind: OperationKind::Distinct,
     takes_read_concern: true,
+    takes_snapshot: true,
     is_in_api_1: false,
     session_use: SessionUse::InTransactions,
     ..Command::new(
@@ -39,5 +40,6 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         list.push(value);
     }
     list.finish();
+    invocation.append_at_cluster_time(reply);
     Ok(())
 }

@@ -43,6 +43,7 @@ pub static COMMAND: Command = Command {
     ]),
     kind: OperationKind::Find,
     takes_read_concern: true,
+    takes_snapshot: true,
     is_in_api_1: true,
     session_use: SessionUse::InTransactions,
     ..Command::new(

@@ -73,6 +73,7 @@ pub fn answer(
     let end = cursor.fill(invocation.operation, &mut list, batch.documents_max)?;
     list.finish();
     cursor.append_resume_token(&mut shown);
+    invocation.append_at_cluster_time(&mut shown);
     cursor.batches = 1;
     invocation.returned = cursor.returned;
     server.counters.add(
@@ -91,6 +92,7 @@ pub fn answer(
         cursor.save(invocation.operation)?;
         cursor.owner = invocation.user.and_then(|user| user.name.clone());
         cursor.read_concern = invocation.generic.read_concern;
+        cursor.pinned = invocation.pinned.take();
         cursor.time_left = invocation
             .operation
             .deadline()

@@ -29,6 +29,7 @@ pub static COMMAND: Command = Command {
     ]),
     kind: OperationKind::GetMore,
     is_in_api_1: true,
+    takes_snapshot: true,
     session_use: SessionUse::InTransactions,
     ..Command::new(
         "getMore",
@@ -84,6 +85,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     // Dispatch waits, before the reply, until what the batch saw is as durable as the cursor's own command asked for.
     invocation.generic.read_concern = cursor.read_concern;
+    invocation.pinned.clone_from(&cursor.pinned);
     let started = Instant::now();
     // A cursor whose batch fails is dropped, which ends it.
     let end = next_batch(invocation, &mut cursor, &namespace, batch_size, reply);
@@ -144,6 +146,7 @@ fn next_batch(
     };
     batch.finish();
     cursor.append_resume_token(&mut shown);
+    invocation.append_at_cluster_time(&mut shown);
     let is_open = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
     shown.append("id", if is_open { cursor.id } else { 0 });
     shown.append("ns", namespace);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
-use quarry_database::{Namespace, Operation, Scope};
+use quarry_database::{Namespace, Operation, PinnedSnapshot, Scope};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
@@ -16,7 +16,7 @@ use crate::access::user::User;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::call::{Asked, without_secrets};
-use crate::dispatch::concerns::{ReadConcern, WriteConcern};
+use crate::dispatch::concerns::{ReadConcern, ReadLevel, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::dispatch::quarry_options::wants_timing;
@@ -45,6 +45,8 @@ pub struct Command {
     pub is_admin_only: bool,
     pub takes_write_concern: bool,
     pub takes_read_concern: bool,
+    /// Read concern `snapshot` is served outside of transactions too.
+    pub takes_snapshot: bool,
     /// The use that a session can make of it with a txnNumber.
     pub session_use: SessionUse,
     /// Part of the versioned API, version 1.
@@ -80,6 +82,7 @@ impl Command {
             is_admin_only: false,
             takes_write_concern: false,
             takes_read_concern: false,
+            takes_snapshot: false,
             session_use: SessionUse::None,
             is_in_api_1: false,
             is_for_tests: false,
@@ -131,6 +134,8 @@ pub struct Invocation<'a> {
     pub is_exhaust: bool,
     /// The session, where the command has its txnNumber.
     pub checked_out: Option<CheckedOut<'a>>,
+    /// What the command reads, with read concern `snapshot` outside of transactions; a getMore has it from its cursor.
+    pub pinned: Option<Arc<PinnedSnapshot>>,
     /// Set by the command: some of its statements have failed.
     pub has_write_errors: bool,
     /// Set by the command: documents in the reply, for the slow-operation line.
@@ -222,11 +227,15 @@ impl<'a> Generic<'a> {
             session_use: command.session_use,
         };
         generic.transaction = given.check(in_session, generic.session.is_some())?;
-        // Whatever a transaction begins with brings its read concern.
+        // Any command takes a time to come after, which drivers send with all of a causally consistent session; a level
+        // only those that read, and whatever a transaction begins with.
         let part = generic.transaction.map(|arguments| arguments.part);
         let takes_read_concern =
             command.takes_read_concern || matches!(part, Some(Part::Start | Part::Continue));
-        if generic.has_read_concern && !takes_read_concern {
+        let asks_for_level = generic.read_concern.level != ReadLevel::Local;
+        // A getMore goes by the read concern of its cursor, which drivers repeat in a snapshot session.
+        let is_get_more = command.kind == OperationKind::GetMore;
+        if asks_for_level && !takes_read_concern && !is_get_more {
             return Err(not_taken(command, "read concern"));
         }
         if command.is_admin_only && generic.database != "admin" {
@@ -241,7 +250,7 @@ impl<'a> Generic<'a> {
 
     /// Holds the concerns against what the server is: a standalone refuses what needs a set; a set has a default of its own
     /// and follows the time that the client has seen.
-    pub fn suit(&mut self, server: &Server) -> Result<()> {
+    pub fn suit(&mut self, command: &Command, server: &Server) -> Result<()> {
         self.suit_transaction()?;
         let Some(set) = &server.replica_set else {
             self.write_concern.check_standalone()?;
@@ -255,7 +264,23 @@ impl<'a> Generic<'a> {
             self.read_concern
                 .check_set(set.times(&server.database).known)?;
         }
-        Ok(())
+        self.suit_snapshot(command)
+    }
+
+    /// MongoDB serves `snapshot` outside of transactions to a few commands, and to no data that a node has for itself.
+    fn suit_snapshot(&self, command: &Command) -> Result<()> {
+        if self.read_concern.level != ReadLevel::Snapshot {
+            return Ok(());
+        }
+        let message = match self.database {
+            _ if !command.takes_snapshot => format!(
+                "Command {} does not support readConcern snapshot (read concern snapshot not supported)",
+                command.name
+            ),
+            "local" => "readConcern snapshot is not supported on the local database".to_owned(),
+            _ => return Ok(()),
+        };
+        Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message))
     }
 
     /// A transaction has one read concern, from its first command, and one write concern, of its commit.
@@ -343,13 +368,40 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// Where the command reads and writes: its transaction, or the database itself.
+    /// Where the command reads and writes: its transaction, a pinned snapshot, or the database itself.
     pub fn scope(&self) -> Scope<'_> {
         let database = &self.server.database;
         let transaction = self.checked_out.as_ref().and_then(CheckedOut::transaction);
-        match transaction {
-            Some(transaction) => Scope::in_transaction(database, transaction),
-            None => database.into(),
+        match (transaction, &self.pinned) {
+            (Some(transaction), _) => Scope::in_transaction(database, transaction),
+            (None, Some(pinned)) => Scope::at_snapshot(database, pinned),
+            (None, None) => database.into(),
+        }
+    }
+
+    /// Pins what a command with read concern `snapshot` reads outside of transactions, and notes its time, which the reply tells.
+    pub fn pin_snapshot(&mut self) -> Result<()> {
+        let concern = &mut self.generic.read_concern;
+        let is_pinned_already = self.command.kind == OperationKind::GetMore;
+        if concern.level != ReadLevel::Snapshot
+            || self.generic.transaction.is_some()
+            || is_pinned_already
+        {
+            return Ok(());
+        }
+        let at = concern.at_cluster_time.map(Timestamp::to_u64);
+        let (pinned, time) = self.server.database.pin_snapshot(at)?;
+        concern.at_cluster_time = Some(Timestamp::from_u64(time));
+        self.pinned = Some(pinned);
+        Ok(())
+    }
+
+    /// Tells which moment was read, for a client that names it again.
+    pub fn append_at_cluster_time(&self, reply: &mut DocumentBuilder<'_>) {
+        if self.pinned.is_some()
+            && let Some(time) = self.generic.read_concern.at_cluster_time
+        {
+            reply.append("atClusterTime", time);
         }
     }
 

@@ -270,16 +270,21 @@ impl ReadConcern {
     /// Checks it in a set whose cluster time is `now`. A time that is not later has been written by this node, the only one:
     /// nothing needs to be waited for.
     pub fn check_set(&self, now: Timestamp) -> Result<()> {
-        if let Some(after) = self.after_cluster_time
-            && after > now
-        {
+        let asked = [
+            ("afterClusterTime", self.after_cluster_time),
+            ("atClusterTime", self.at_cluster_time),
+        ];
+        for (field, time) in asked {
+            let Some(time) = time.filter(|&time| time > now) else {
+                continue;
+            };
             let shown = |time: Timestamp| format!("Timestamp({}, {})", time.time, time.increment);
             return Err(CommandError::new(
                 ErrorCode::INVALID_OPTIONS,
                 format!(
-                    "readConcern afterClusterTime value must not be greater than the current clusterTime. Requested \
+                    "readConcern {field} value must not be greater than the current clusterTime. Requested \
                      clusterTime: {}; current clusterTime: {}",
-                    shown(after),
+                    shown(time),
                     shown(now)
                 ),
             ));
@@ -289,9 +294,6 @@ impl ReadConcern {
                 ErrorCode::INVALID_OPTIONS,
                 "readConcern atClusterTime can only be used with readConcern level 'snapshot'",
             ));
-        }
-        if self.level == ReadLevel::Snapshot {
-            return Err(CommandError::not_supported("readConcern level 'snapshot'"));
         }
         Ok(())
     }

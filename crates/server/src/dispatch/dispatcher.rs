@@ -101,7 +101,7 @@ fn run<'a>(
         server.counters.add(connection.id, counter, 1);
     }
     let mut generic = Generic::parse(command, call.body)?;
-    generic.suit(server)?;
+    generic.suit(command, server)?;
     if !server.config.can_promise_durability() {
         generic.refuse_durability()?;
     }
@@ -150,16 +150,6 @@ fn run<'a>(
     let _running = RunningGuard(connection);
     let _interrupts = quarry_query::interrupts::run_as(Arc::clone(&operation));
     outcome.operation = Some(Arc::clone(&operation));
-    let checked_out = match (&participant, generic.transaction) {
-        (Some((session, participant)), Some(arguments)) => Some(check_out(
-            server,
-            *session,
-            participant,
-            arguments,
-            &operation,
-        )?),
-        _ => None,
-    };
     let mut invocation = Invocation {
         server,
         connection,
@@ -173,14 +163,31 @@ fn run<'a>(
         may_wait: call.may_wait,
         is_exhaust_allowed: call.is_exhaust_allowed && call.may_wait,
         is_exhaust: false,
-        checked_out,
+        checked_out: None,
+        pinned: None,
         has_write_errors: false,
         returned: 0,
     };
-    let result = match server.fail_points.are_any_on() {
-        false => (command.run)(&mut invocation, reply),
-        true => fail_points::run(&mut invocation, reply),
+    let failing = match server.fail_points.are_any_on() {
+        false => None,
+        true => fail_points::meet_command(&invocation)
+            .map_err(|error| labelled(error, invocation.generic.transaction))?,
     };
+    invocation.checked_out = match (&participant, invocation.generic.transaction) {
+        (Some((session, participant)), Some(arguments)) => Some(check_out(
+            server,
+            *session,
+            participant,
+            arguments,
+            &operation,
+        )?),
+        _ => None,
+    };
+    invocation.pin_snapshot()?;
+    let result = (command.run)(&mut invocation, reply);
+    if let (Ok(()), Some(failing)) = (&result, &failing) {
+        fail_points::append_write_concern_error(failing, reply);
+    }
     if user.is_some() && command.is_write() && invocation.generic.database == USERS_DATABASE {
         // Whatever it did to users and roles, and whether it failed halfway.
         server.access.note_change();

@@ -158,9 +158,10 @@ impl Mode {
     }
 }
 
-/// Runs a command while some fail point is on.
+/// Does what the fail points that are on say of a command, before it has its session: what fails here has begun and ended
+/// no transaction. Hands out the data of a fail point that adds to the reply.
 #[cold]
-pub fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+pub fn meet_command(invocation: &Invocation<'_>) -> Result<Option<Document>> {
     let points = &invocation.server.fail_points;
     let is_configuring = invocation.command.name == "configureFailPoint";
     if invocation.generic.max_time.is_some()
@@ -175,16 +176,18 @@ pub fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> 
     let data = points.meet(FAIL_COMMAND, |data| {
         !is_configuring && is_meant(invocation, data)
     });
-    let Some(data) = data else {
-        return (invocation.command.run)(invocation, reply);
-    };
-    act(invocation, data.as_raw())?;
-    (invocation.command.run)(invocation, reply)?;
+    if let Some(data) = &data {
+        act(invocation, data.as_raw())?;
+    }
+    Ok(data)
+}
+
+/// Adds to the reply of a command that has succeeded what the data of a fail point say.
+pub fn append_write_concern_error(data: &Document, reply: &mut DocumentBuilder<'_>) {
     if let Some(error) = data.get_document("writeConcernError") {
         reply.append("writeConcernError", error);
         append_labels(data.as_raw(), reply);
     }
-    Ok(())
 }
 
 /// Meets a fail point that stands within a command.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument, doc};
-use quarry_database::{Ident, Operation, PlanSummary, Scope};
+use quarry_database::{Ident, Operation, PinnedSnapshot, PlanSummary, Scope};
 use quarry_query::exec::Executor;
 
 use crate::access::name::Name;
@@ -61,6 +61,8 @@ pub struct ClientCursor {
     pub has_no_timeout: bool,
     /// The read concern of the command that made it: each batch keeps to it.
     pub read_concern: ReadConcern,
+    /// The moment that all batches see, with read concern `snapshot` outside of transactions.
+    pub pinned: Option<Arc<PinnedSnapshot>>,
     pub returned: u64,
     pub batches: u64,
     /// The command that made it, for a cursor that is kept.
@@ -99,6 +101,7 @@ impl ClientCursor {
             is_await_data: false,
             has_no_timeout: false,
             read_concern: ReadConcern::default(),
+            pinned: None,
             returned: 0,
             batches: 0,
             origin: None,

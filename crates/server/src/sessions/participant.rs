@@ -613,6 +613,10 @@ mod tests {
         let cases = [
             (263, doc! { "count": "c" }),
             (263, doc! { "drop": "c" }),
+            (
+                263,
+                doc! { "aggregate": "c", "pipeline": [{ "$changeStream": {} }], "cursor": {} },
+            ),
             (263, doc! { "killCursors": "c", "cursors": [] }),
             (
                 72,
