@@ -134,7 +134,7 @@ pub struct Invocation<'a> {
     pub is_exhaust: bool,
     /// The session, where the command has its txnNumber.
     pub checked_out: Option<CheckedOut<'a>>,
-    /// What the command reads, with read concern `snapshot` outside of transactions; a getMore has it from its cursor.
+    /// The moment that the command reads, with read concern `snapshot` outside of transactions; a getMore has it from its cursor.
     pub pinned: Option<Arc<PinnedSnapshot>>,
     /// Set by the command: some of its statements have failed.
     pub has_write_errors: bool,
