@@ -11,7 +11,9 @@ from pymongo.errors import OperationFailure
 
 from quarry_process import Quarry
 
+BAD_VALUE = 2
 UNAUTHORIZED = 13
+INVALID_NAMESPACE = 73
 AUTHENTICATION_FAILED = 18
 USER_NOT_FOUND = 11
 ROLE_NOT_FOUND = 31
@@ -526,8 +528,89 @@ def test_secrets_stand_in_no_log(guarded, root, names):
             client[database].c.find_one()
             with refused(UNAUTHORIZED):
                 client[database].command("createUser", "other", pwd="hunter2hunter2", roles=[])
+        with pytest.raises(OperationFailure, match="frobnicate"):
+            root[database].command("createUser", "other", pwd="hunter2hunter2", roles=[], frobnicate=1)
+        for explained in ({"createUser": "other", "pwd": "hunter2hunter2"}, {"explain": {"createUser": "other", "pwd": "hunter2hunter2"}}):
+            with pytest.raises(OperationFailure):
+                root[database].command("explain", explained)
     finally:
         root.admin.command("setParameter", 1, slowOpThresholdMs=100)
     text = guarded.log.read_text()
     assert "createUser" in text and "Authentication succeeded" in text
     assert "hunter2hunter2" not in text
+
+
+def test_the_ids_of_sessions_are_for_those_who_may_list_them(tmp_path):
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth", "--replSet", "rs", "--setParameter", "enableTestCommands=1"])
+    quarry.start()
+    with MongoClient(quarry.uri, directConnection=True) as first:
+        first.admin.command("createUser", "root", pwd="geheim", roles=["root"])
+        # A fault is for users alone, whoever started the server for tests.
+        with refused(UNAUTHORIZED):
+            first.admin.command("configureFailPoint", "failCommand", mode="off")
+    with login(quarry, "root", "geheim", directConnection=True) as root:
+        root.db.command("createUser", "reader", pwd="x", roles=["read"])
+        with root.start_session() as session, session.start_transaction():
+            root.db.c.insert_one({}, session=session)
+            with login(quarry, "reader", "x", "db", directConnection=True) as client:
+                assert not [entry for entry in client.admin.aggregate([{"$currentOp": {}}]) if entry["type"] == "idleSession"]
+                with refused(UNAUTHORIZED):
+                    list(client.admin.aggregate([{"$listLocalSessions": {}}]))
+                with refused(UNAUTHORIZED):
+                    list(client.config["system.sessions"].aggregate([{"$listSessions": {}}]))
+            assert [entry for entry in root.admin.aggregate([{"$currentOp": {"allUsers": True}}]) if entry["type"] == "idleSession"]
+            assert list(root.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}]))
+            session.abort_transaction()
+    assert quarry.stop() == 0
+
+
+def test_what_nobody_sends_is_bounded(guarded):
+    with MongoClient(guarded.uri) as client:
+        with refused(INVALID_NAMESPACE):
+            client["d" * 64].command("ping")
+        client["d" * 63].command("ping")
+        with refused(AUTHENTICATION_FAILED):
+            client.admin.command("saslStart", 1, mechanism="SCRAM-SHA-256", payload=b"n,,n=u,r=" + b"x" * 9000)
+        with refused(AUTHENTICATION_FAILED):
+            client.admin.command("saslContinue", 1, conversationId=1, payload=b"x" * 9000)
+        start = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b"n,,n=u,r=abcdefgh"}
+        for database, begins in (("admin", True), ("d" * 64, False), ("d" * 1_000_000, False)):
+            answer = client.admin.command("hello", speculativeAuthenticate={**start, "db": database})
+            assert ("speculativeAuthenticate" in answer) is begins
+
+
+def test_a_list_of_roles_is_bounded_and_asked_for_before_anything_waits(guarded, root, names):
+    database, user = names
+    root[database].command("createUser", user, pwd="x", roles=["read"])
+    many = [f"r{number}" for number in range(1001)]
+    for command in ("grantRolesToUser", "revokeRolesFromUser"):
+        with refused(BAD_VALUE):
+            root[database].command(command, user, roles=many)
+        with login(guarded, user, "x", database) as client, refused(UNAUTHORIZED):
+            client[database].command(command, user, roles=many[:2])
+    with refused(BAD_VALUE):
+        root[database].command("createUser", "other", pwd="x", roles=many)
+
+
+def test_a_role_that_cannot_be_read_grants_nothing_and_locks_nobody_out(guarded, root, names):
+    database, user = names
+    root[database].command("createRole", "strange", privileges=[], roles=[])
+    root[database].command("createUser", user, pwd="x", roles=["strange", "readWrite"])
+    root.admin.command("createUser", f"god{user}", pwd="x", roles=["__system"])
+    strange = [{"resource": {"db": database, "collection": ""}, "actions": ["fly"]}]
+    with login(guarded, user, "x", database) as client, login(guarded, f"god{user}", "x") as god:
+        client[database].c.insert_one({})
+        changed = god.admin["system.roles"].update_one({"_id": f"{database}.strange"}, {"$set": {"privileges": strange}})
+        assert changed.modified_count == 1
+        client[database].c.insert_one({})
+        with login(guarded, user, "x", database) as anew:
+            assert anew[database].c.count_documents({}) == 2
+        assert "a role grants nothing" in guarded.log.read_text()
+        with refused(BAD_VALUE):
+            root[database].command("createUser", "other", pwd="x", roles=["strange"])
+        root[database].command("dropRole", "strange")
+        client[database].c.insert_one({})
+    with refused(ROLE_NOT_FOUND):
+        root[database].command("dropRole", "strange")
+    with pytest.raises(OperationFailure, match="built-in"):
+        root[database].command("dropRole", "read")

@@ -58,7 +58,7 @@ pub use index::keys::KeyGenerator;
 pub use index::path_numbers::PathNumbers;
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
-pub use keyspace::namespace::{Namespace, check_database};
+pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};
 pub use operation::{Operation, Running, check_running, run_as};
 pub use plan_summary::PlanSummary;
 pub use quarry_journal::Level;

@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 
 /// MongoDB's bound on a namespace (since 4.4).
 pub const NAMESPACE_BYTES_MAX: usize = 255;
-const DATABASE_BYTES_MAX: usize = 63;
+/// MongoDB's bound on the name of a database.
+pub const DATABASE_BYTES_MAX: usize = 63;
 
 /// The name of a collection: a database name without dots, and the rest.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

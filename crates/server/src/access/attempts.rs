@@ -14,7 +14,8 @@ const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(3);
 /// After so long without a failure an address begins anew.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-/// Addresses that are remembered; when there are more, those that failed longest ago are forgotten.
+/// Addresses that are remembered. When there are more, those that have not failed for a minute are forgotten, and all when
+/// that makes no room.
 const ADDRESSES_MAX: usize = 10_000;
 
 /// The failures of the last minute.

@@ -172,7 +172,7 @@ impl AccessControl {
     }
 
     /// Whether there is a user or a role. Once there was one the answer stays yes.
-    fn has_users(&self, database: &Database) -> Result<bool> {
+    pub fn has_users(&self, database: &Database) -> Result<bool> {
         if self.has_users.load(Ordering::Relaxed) {
             return Ok(true);
         }
@@ -207,7 +207,9 @@ impl AccessControl {
                 .fetch_add(1, Ordering::Relaxed);
         }
         let first = ClientFirst::parse(start.payload).ok_or_else(failed)?;
-        let name = Name::new(&first.user, start.database);
+        // No such user can be there, and the exchange keeps the name until the client goes on.
+        let name = Name::new(&first.user, start.database).check();
+        let name = name.map_err(|_| failed())?;
         if let Some(other) = login.lock().name().filter(|other| **other != name) {
             let message = format!(
                 "Each client connection may only be authenticated once. Previously authenticated as: {other}"
@@ -336,7 +338,7 @@ pub fn load(database: &Database, name: &Name) -> Result<Option<User>> {
         );
         return Ok(None);
     }
-    let roles = roles::stored_names(document.get_array("roles"), &name.database)?;
+    let roles = roles::readable_names(document.get_array("roles"), &name.database);
     let reached = roles::reach(database, &roles)?;
     Ok(Some(User {
         name: Some(name.clone()),

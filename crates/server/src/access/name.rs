@@ -86,7 +86,8 @@ impl Name {
         name.check()
     }
 
-    fn check(self) -> Result<Name> {
+    /// Refuses a name that no user or role can have.
+    pub fn check(self) -> Result<Name> {
         if self.name.is_empty() {
             return Err(CommandError::bad_value("User name must be non-empty"));
         }

@@ -16,14 +16,19 @@ pub fn parse_all(array: RawArray<'_>) -> Result<Vec<Privilege>> {
         let Some(document) = value.as_document() else {
             return Err(CommandError::type_mismatch("a privilege must be an object"));
         };
-        if privileges.len() == PRIVILEGES_MAX {
-            return Err(CommandError::bad_value(format!(
-                "a role has at most {PRIVILEGES_MAX} privileges"
-            )));
-        }
         privileges.push(parse(document)?);
+        check_count(privileges.len())?;
     }
     Ok(privileges)
+}
+
+/// Refuses more privileges than one role may have.
+pub fn check_count(privileges: usize) -> Result<()> {
+    if privileges <= PRIVILEGES_MAX {
+        return Ok(());
+    }
+    let message = format!("a role has at most {PRIVILEGES_MAX} privileges");
+    Err(CommandError::bad_value(message))
 }
 
 fn parse(document: RawDocument<'_>) -> Result<Privilege> {

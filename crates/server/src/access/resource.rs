@@ -18,7 +18,7 @@ pub enum Resource<'a> {
 }
 
 /// A pattern of resources, as a role grants it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// `{cluster: true}`.
     Cluster,

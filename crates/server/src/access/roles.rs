@@ -1,19 +1,28 @@
 //! Roles, built-in and stored, and what a list of them comes to with all that they inherit.
 
+use std::collections::VecDeque;
+
 use quarry_bson::{Document, RawArray, Value};
 use quarry_database::Database;
 use quarry_query::ErrorCode;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::access::built_in_roles;
 use crate::access::name::{Kind, Name};
 use crate::access::privilege_document;
 use crate::access::resource::Privilege;
 use crate::access::store;
-use crate::access::user::merge;
 use crate::dispatch::error::{CommandError, Result};
+use crate::observe::log;
 
 /// Roles that one user or role may reach through inheritance.
 const REACHED_MAX: usize = 10_000;
+
+/// Roles that a user or a role names itself, and that one command names.
+const NAMES_MAX: usize = 1_000;
+
+/// Privileges that one user or role may reach, an entry a resource.
+const REACHED_PRIVILEGES_MAX: usize = 10_000;
 
 /// A role as it is defined, without what it inherits.
 pub struct Role {
@@ -34,6 +43,8 @@ pub struct Reached {
     pub roles: Vec<Name>,
     /// The privileges of them all.
     pub privileges: Vec<Privilege>,
+    /// A role was left out, because it cannot be read or because there are too many.
+    pub is_cut: bool,
 }
 
 /// The role of that name; none where there is none.
@@ -66,25 +77,52 @@ pub fn parse(document: &Document) -> Result<Role> {
 
 /// Reads a list of roles; a plain text is a role of `database`. Each stands in the result once.
 pub fn stored_names(array: Option<RawArray<'_>>, database: &str) -> Result<Vec<Name>> {
-    let mut names = Vec::new();
+    let (mut names, mut seen) = (Vec::new(), FxHashSet::default());
     for value in array.into_iter().flatten() {
         let name = Name::parse(Kind::Role, value, database)?;
-        if !names.contains(&name) {
+        if seen.insert(name.clone()) {
             names.push(name);
         }
+        check_count(names.len())?;
     }
     Ok(names)
 }
 
-/// Like `stored_names`, for a command: a role that is not there is an error.
-pub fn existing_names(data: &Database, array: RawArray<'_>, database: &str) -> Result<Vec<Name>> {
-    let names = stored_names(Some(array), database)?;
-    for name in &names {
-        if find(data, name)?.is_none() {
+/// Refuses more roles than one user or role may name.
+pub fn check_count(names: usize) -> Result<()> {
+    if names <= NAMES_MAX {
+        return Ok(());
+    }
+    let message = format!("at most {NAMES_MAX} roles are named at once");
+    Err(CommandError::bad_value(message))
+}
+
+/// The roles of a list that can be read: a user's document may come from elsewhere, and the user keeps the rest.
+pub fn readable_names(array: Option<RawArray<'_>>, database: &str) -> Vec<Name> {
+    let values = array.into_iter().flatten().take(NAMES_MAX);
+    let names = values.filter_map(|value| Name::parse(Kind::Role, value, database).ok());
+    names.collect()
+}
+
+/// Refuses a role that is not there.
+pub fn check_exist(data: &Database, names: &[Name]) -> Result<()> {
+    for name in names {
+        if !built_in_roles::is_built_in(name) && store::get(data, Kind::Role, name)?.is_none() {
             return Err(not_found(name));
         }
     }
-    Ok(names)
+    Ok(())
+}
+
+/// Refuses a list of roles that one user or role is to have, when together they go beyond the bounds.
+pub fn check_within(database: &Database, names: &[Name]) -> Result<Reached> {
+    check_count(names.len())?;
+    let reached = reach(database, names)?;
+    if !reached.is_cut {
+        return Ok(reached);
+    }
+    let message = "a role cannot be read, or the roles grant more than one user or role may have";
+    Err(CommandError::bad_value(message))
 }
 
 /// The error of a role that is not there.
@@ -95,25 +133,65 @@ pub fn not_found(name: &Name) -> CommandError {
     )
 }
 
-/// Follows inheritance. A role that is not there grants nothing: it was dropped behind a user's back.
+/// Follows inheritance. A role that is not there grants nothing: it was dropped behind a user's back. Nor does one that
+/// cannot be read or that leads beyond the bounds: whoever may change a role must not take from its holders what others
+/// gave them. For that reason built-in roles come first, then those of admin, and inherited ones last.
 pub fn reach(database: &Database, roles: &[Name]) -> Result<Reached> {
     let mut reached = Reached::default();
-    let mut open: Vec<Name> = roles.to_vec();
-    while let Some(name) = open.pop() {
-        if reached.roles.contains(&name) {
+    let mut first = roles.to_vec();
+    first.sort_by_key(|name| (!built_in_roles::is_built_in(name), name.database != "admin"));
+    let mut open = VecDeque::from(first);
+    let (mut seen, mut places) = (FxHashSet::default(), FxHashMap::default());
+    while let Some(name) = open.pop_front() {
+        if seen.contains(&name) {
             continue;
         }
-        if reached.roles.len() == REACHED_MAX {
-            let message = format!("more than {REACHED_MAX} roles are inherited");
-            return Err(CommandError::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, message));
+        if seen.len() == REACHED_MAX {
+            leave_out(&mut reached, &name, "too many roles are inherited");
+            break;
         }
-        if let Some(role) = find(database, &name)? {
-            reached.roles.push(name);
-            merge(&mut reached.privileges, role.privileges);
-            open.extend(role.roles);
+        seen.insert(name.clone());
+        let found = match built_in_roles::is_built_in(&name) {
+            true => find(database, &name),
+            // What cannot be read is told apart from what cannot be understood.
+            false => match store::get(database, Kind::Role, &name)? {
+                Some(document) => parse(&document).map(Some),
+                None => Ok(None),
+            },
+        };
+        let role = match found {
+            Ok(Some(role)) => role,
+            Ok(None) => continue,
+            Err(error) => {
+                leave_out(&mut reached, &name, &error.message);
+                continue;
+            }
+        };
+        let is_new = |privilege: &&Privilege| !places.contains_key(&privilege.pattern);
+        let more = role.privileges.iter().filter(is_new).count();
+        if places.len() + more > REACHED_PRIVILEGES_MAX {
+            leave_out(&mut reached, &name, "too many privileges are granted");
+            continue;
         }
+        for privilege in role.privileges {
+            let place = *places
+                .entry(privilege.pattern.clone())
+                .or_insert(reached.privileges.len());
+            match reached.privileges.get_mut(place) {
+                Some(held) => held.actions = held.actions.and(privilege.actions),
+                None => reached.privileges.push(privilege),
+            }
+        }
+        reached.roles.push(name);
+        open.extend(role.roles);
     }
     Ok(reached)
+}
+
+fn leave_out(reached: &mut Reached, role: &Name, why: &str) {
+    reached.is_cut = true;
+    let line = [("role", role.to_string().into()), ("reason", why.into())];
+    log::warning("access", "a role grants nothing", &line);
 }
 
 /// The names as documents hold them: `[{role, db}]`.

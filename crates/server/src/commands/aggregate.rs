@@ -338,8 +338,9 @@ fn operations(
     let own_only = invocation.user.is_some() && !asks_for("allUsers");
     let mut documents = super::current_op::list(invocation, own_only, asks_for("idleConnections"));
     documents.retain(|document| matcher.matches(document.as_raw()));
+    // A session is nobody's own, and its id lets whoever knows it end its transaction: only who may see all sees them.
     let leaves_out_sessions = options.get_bool("idleSessions") == Some(false);
-    if !leaves_out_sessions {
+    if !leaves_out_sessions && !own_only {
         let idle = list_sessions::idle_transactions(invocation.server);
         let is_asked = |entry: &Document| matcher.matches(entry.as_raw());
         documents.extend(idle.into_iter().filter(is_asked));

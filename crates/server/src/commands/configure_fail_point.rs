@@ -14,7 +14,7 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "configureFailPoint",
         "switches a fail point, in test mode",
-        Requires::Nothing,
+        Requires::Login,
         run,
     )
 };

@@ -1,6 +1,7 @@
 //! `createRole`: defines a role of privileges and other roles.
 
 use quarry_bson::{Document, DocumentBuilder, RawArray};
+use quarry_database::Database;
 use quarry_query::ErrorCode;
 
 use super::create_user::{granted_roles, name, refuse_restrictions};
@@ -42,8 +43,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     )?;
     let listed = invocation.required("roles")?.array()?;
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
-    let inherited = inherited_roles(invocation, &name, listed)?;
+    let inherited = granted_roles(invocation, listed)?;
+    let _changes = invocation.lock_changes()?;
+    check_inherited(&server.database, &name, &inherited)?;
     let mut document = Document::new();
     document.append("_id", name.id());
     document.append("role", name.name.as_str());
@@ -64,10 +66,15 @@ pub fn changed_role(invocation: &Invocation<'_>) -> Result<roles::Role> {
     let role =
         roles::find(&invocation.server.database, &name)?.ok_or_else(|| roles::not_found(&name))?;
     if role.is_built_in {
-        let message = format!("{name} is a built-in role and cannot be modified");
-        return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+        return Err(built_in(&name));
     }
     Ok(role)
+}
+
+/// The error of a change of a built-in role.
+pub fn built_in(name: &Name) -> CommandError {
+    let message = format!("{name} is a built-in role and cannot be modified");
+    CommandError::new(INVALID_ROLE_MODIFICATION, message)
 }
 
 /// The privileges that a role is to have: the client may grant on each resource, and a role outside of admin keeps to its own
@@ -95,13 +102,9 @@ pub fn granted_privileges(
     Ok(privileges)
 }
 
-/// The roles that a role is to inherit: none of them leads back to it, and a role outside of admin keeps to its own database.
-pub fn inherited_roles(
-    invocation: &Invocation<'_>,
-    role: &Name,
-    listed: RawArray<'_>,
-) -> Result<Vec<Name>> {
-    let names = granted_roles(invocation, listed)?;
+/// Checks the roles that a role is to inherit: none of them leads back to it, a role outside of admin keeps to its own
+/// database, and all together stay within the bounds.
+pub fn check_inherited(database: &Database, role: &Name, names: &[Name]) -> Result<()> {
     if role.database != "admin" && names.iter().any(|name| name.database != role.database) {
         let message = format!(
             "Roles on the '{}' database cannot be granted roles from other databases",
@@ -109,10 +112,11 @@ pub fn inherited_roles(
         );
         return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
     }
-    let reached = roles::reach(&invocation.server.database, &names)?;
+    roles::check_exist(database, names)?;
+    let reached = roles::check_within(database, names)?;
     if names.contains(role) || reached.roles.contains(role) {
         let message = format!("Granting roles to {role} would introduce a cycle in the role graph");
         return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
     }
-    Ok(names)
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `createUser`: defines a user.
 
 use quarry_bson::{DocumentBuilder, RawArray};
+use quarry_database::Database;
 use quarry_query::ErrorCode;
 
 use super::new_password;
@@ -45,8 +46,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let custom_data = invocation.document("customData")?;
     let listed = invocation.required("roles")?.array()?;
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
     let roles = granted_roles(invocation, listed)?;
+    let _changes = invocation.lock_changes()?;
+    check_roles(&server.database, &roles)?;
     let document = new_user::document(&name, &credentials, custom_data, &roles);
     if !store::insert(&server.database, Kind::User, &document)? {
         let message = format!("User \"{name}\" already exists");
@@ -88,12 +90,20 @@ pub fn refuse_restrictions(invocation: &Invocation<'_>) -> Result<()> {
     }
 }
 
-/// The roles that are to be given to somebody: they are there, and the client may give each.
+/// The roles that are to be given to somebody: the client may give each. This comes before the lock, which a client who may
+/// not must not hold; `check_roles` comes behind it.
 pub fn granted_roles(invocation: &Invocation<'_>, listed: RawArray<'_>) -> Result<Vec<Name>> {
     let database = invocation.generic.database;
     let names = roles::stored_names(Some(listed), database)?;
     for role in &names {
         invocation.require(Action::GrantRole, Resource::Database(&role.database))?;
     }
-    roles::existing_names(&invocation.server.database, listed, database)
+    Ok(names)
+}
+
+/// Refuses a list of roles that one user or role is to have: each must be there, and all together stay within the bounds.
+pub fn check_roles(database: &Database, names: &[Name]) -> Result<()> {
+    roles::check_exist(database, names)?;
+    roles::check_within(database, names)?;
+    Ok(())
 }

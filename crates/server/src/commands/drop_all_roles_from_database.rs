@@ -20,7 +20,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
+    let _changes = invocation.lock_changes()?;
     let filter = doc! { "db": (invocation.generic.database) };
     for document in store::find(&server.database, Kind::Role, filter.as_raw())? {
         invocation.operation.check()?;

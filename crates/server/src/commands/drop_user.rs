@@ -23,7 +23,7 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let name = name(invocation, Kind::User)?;
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
+    let _changes = invocation.lock_changes()?;
     let filter = doc! { "_id": (name.id()) };
     let removed = store::delete(&server.database, Kind::User, filter.as_raw())?;
     server.access.note_change();

@@ -2,7 +2,8 @@
 
 use quarry_bson::{DocumentBuilder, doc};
 
-use super::create_role::{changed_role, inherited_roles};
+use super::create_role::{changed_role, check_inherited};
+use super::create_user::granted_roles;
 use crate::access::name::Kind;
 use crate::access::{roles, store};
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -23,14 +24,17 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let listed = invocation.required("roles")?.array()?;
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
+    let named = granted_roles(invocation, listed)?;
+    let _changes = invocation.lock_changes()?;
     let role = changed_role(invocation)?;
+    check_inherited(&server.database, &role.name, &named)?;
     let mut held = role.roles;
-    for more in inherited_roles(invocation, &role.name, listed)? {
+    for more in named {
         if !held.contains(&more) {
             held.push(more);
         }
     }
+    roles::check_within(&server.database, &held)?;
     let update = doc! { "$set": { "roles": (roles::array(&held)) } };
     store::update(&server.database, Kind::Role, &role.name, update)?;
     server.access.note_change();

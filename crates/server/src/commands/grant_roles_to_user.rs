@@ -25,8 +25,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let name = name(invocation, Kind::User)?;
     let listed = invocation.required("roles")?.array()?;
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
     let named = granted_roles(invocation, listed)?;
+    let _changes = invocation.lock_changes()?;
+    roles::check_exist(&server.database, &named)?;
     let user = store::get(&server.database, Kind::User, &name)?.ok_or_else(|| not_found(&name))?;
     let mut held = roles::stored_names(user.get_array("roles"), &name.database)?;
     for role in named {
@@ -34,6 +35,8 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
             held.push(role);
         }
     }
+    // One that was dropped is there no more; it is kept and grants nothing.
+    roles::check_within(&server.database, &held)?;
     let update = doc! { "$set": { "roles": (roles::array(&held)) } };
     store::update(&server.database, Kind::User, &name, update)?;
     server.access.note_change();

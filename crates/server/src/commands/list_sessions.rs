@@ -8,6 +8,7 @@ use quarry_query::pipeline::Specification;
 
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::privilege::{Action, Resource};
 use crate::server::Server;
 use crate::sessions::session::SessionId;
 
@@ -47,7 +48,10 @@ pub fn local(
 }
 
 /// Lists the sessions that are open. Without access control all of them are everybody's; no user that is named has any.
+/// Sessions are not bound to users, and who knows an id may end the session: under access control there is no list of
+/// one's own, and every list needs the privilege.
 fn list(invocation: &Invocation<'_>, specification: Specification<'_>) -> Result<Vec<Document>> {
+    invocation.require(Action::ListSessions, Resource::Cluster)?;
     let RawValue::Document(options) = specification.value else {
         return Err(CommandError::type_mismatch(format!(
             "{} options must be specified in an object",

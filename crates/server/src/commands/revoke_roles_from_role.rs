@@ -1,9 +1,10 @@
 //! `revokeRolesFromRole`: takes roles from a role.
 
 use quarry_bson::{DocumentBuilder, doc};
+use rustc_hash::FxHashSet;
 
 use super::create_role::changed_role;
-use crate::access::name::Kind;
+use crate::access::name::{Kind, Name};
 use crate::access::{roles, store};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
@@ -23,12 +24,13 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let listed = invocation.required("roles")?.array()?;
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
-    let role = changed_role(invocation)?;
-    let named = roles::stored_names(Some(listed), &role.name.database)?;
+    let named = roles::stored_names(Some(listed), invocation.generic.database)?;
     for name in &named {
         invocation.require(Action::RevokeRole, Resource::Database(&name.database))?;
     }
+    let named: FxHashSet<Name> = named.into_iter().collect();
+    let _changes = invocation.lock_changes()?;
+    let role = changed_role(invocation)?;
     let mut held = role.roles;
     held.retain(|name| !named.contains(name));
     let update = doc! { "$set": { "roles": (roles::array(&held)) } };

@@ -6,13 +6,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use quarry_bson::{DocumentBuilder, RawBinary, RawDocument, RawValue};
 
-use crate::access::control::{Start, Step};
+use crate::access::control::{Start, Step, failed};
 use crate::access::credentials::Mechanism;
 use crate::access::name::Name;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
 use crate::observe::log;
+
+/// A client's message is far shorter: a name, a nonce, a proof. Base64 takes a third more.
+const PAYLOAD_BYTES_MAX: usize = 8 << 10;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["mechanism", "payload", "autoAuthorize", "options", "db"]),
@@ -67,8 +70,16 @@ pub fn start(
     begun
 }
 
-/// The message of a login: bytes, or the same in Base64.
+/// The message of a login: bytes, or the same in Base64. A long one is refused before it is copied: nobody has logged in.
 pub fn payload(value: RawValue<'_>) -> Result<Vec<u8>> {
+    let bytes = match value {
+        RawValue::Binary(payload) => payload.bytes.len(),
+        RawValue::String(text) => text.as_str()?.len(),
+        _ => 0,
+    };
+    if bytes > PAYLOAD_BYTES_MAX {
+        return Err(failed());
+    }
     match value {
         RawValue::Binary(payload) => Ok(payload.bytes.to_vec()),
         RawValue::String(text) => BASE64

@@ -2,8 +2,8 @@
 
 use quarry_bson::{Document, DocumentBuilder};
 
-use super::create_role::{changed_role, granted_privileges, inherited_roles};
-use super::create_user::refuse_restrictions;
+use super::create_role::{changed_role, check_inherited, granted_privileges};
+use super::create_user::{granted_roles, name, refuse_restrictions};
 use crate::access::name::Kind;
 use crate::access::{privilege_document, roles, store};
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -20,21 +20,27 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     // Who sets a role's contents takes others away, wherever they are.
     invocation.require(Action::RevokeRole, Resource::Database(""))?;
     refuse_restrictions(invocation)?;
-    let server = invocation.server;
-    let _changes = server.access.changes.lock();
-    let role = changed_role(invocation)?;
-    let mut set = Document::new();
     let given = |field| {
         invocation
             .argument(field)
             .filter(|argument| !argument.is_absent())
     };
-    if let Some(listed) = given("privileges") {
-        let privileges = granted_privileges(invocation, &role.name, listed.array()?)?;
+    let name = name(invocation, Kind::Role)?;
+    let privileges = given("privileges")
+        .map(|listed| granted_privileges(invocation, &name, listed.array()?))
+        .transpose()?;
+    let inherited = given("roles")
+        .map(|listed| granted_roles(invocation, listed.array()?))
+        .transpose()?;
+    let server = invocation.server;
+    let _changes = invocation.lock_changes()?;
+    let role = changed_role(invocation)?;
+    let mut set = Document::new();
+    if let Some(privileges) = privileges {
         set.append("privileges", privilege_document::array(&privileges));
     }
-    if let Some(listed) = given("roles") {
-        let inherited = inherited_roles(invocation, &role.name, listed.array()?)?;
+    if let Some(inherited) = inherited {
+        check_inherited(&server.database, &role.name, &inherited)?;
         set.append("roles", roles::array(&inherited));
     }
     if set.is_empty() {

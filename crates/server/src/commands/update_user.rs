@@ -3,7 +3,7 @@
 use quarry_bson::{Document, DocumentBuilder};
 use quarry_query::ErrorCode;
 
-use super::create_user::{granted_roles, name, refuse_restrictions};
+use super::create_user::{check_roles, granted_roles, name, refuse_restrictions};
 use super::new_password;
 use crate::access::control::mechanisms_of;
 use crate::access::credentials::Mechanism;
@@ -41,17 +41,17 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     if let Some(custom_data) = invocation.document("customData")? {
         set.append("customData", custom_data);
     }
+    let given = invocation.argument("roles");
+    let given = given.filter(|argument| !argument.is_absent());
+    let listed = given
+        .map(|listed| granted_roles(invocation, listed.array()?))
+        .transpose()?;
     let server = invocation.server;
-    let _changes = server.access.changes.lock();
+    let _changes = invocation.lock_changes()?;
     let there = store::get(&server.database, Kind::User, &name)?.ok_or_else(|| not_found(&name))?;
-    if let Some(listed) = invocation
-        .argument("roles")
-        .filter(|argument| !argument.is_absent())
-    {
-        set.append(
-            "roles",
-            roles::array(&granted_roles(invocation, listed.array()?)?),
-        );
+    if let Some(listed) = listed {
+        check_roles(&server.database, &listed)?;
+        set.append("roles", roles::array(&listed));
     }
     if let Some(kept) = mechanisms.filter(|_| !has_password) {
         set.append("credentials", only(&there, &kept)?);

@@ -96,12 +96,22 @@ impl Outcome<'_> {
     }
 }
 
-/// Leaves of a command that holds secrets only what may be shown: its name, its database and its session.
+/// Leaves of a command that holds secrets only what may be shown: its name, its database and its session. A document that
+/// stands for its subject, which is the command that an explain holds, is shown empty.
 pub fn without_secrets(body: RawDocument<'_>) -> Document {
     let is_open = |element: &RawElement<'_>| matches!(element.name().as_bytes(), b"$db" | b"lsid");
     let rest = body.iter().skip(1).filter(is_open);
     Document::build(|shown| {
-        for element in body.first().into_iter().chain(rest) {
+        match body.first() {
+            Some(first) if first.value().as_document().is_some() => {
+                shown.append(&*first.name().to_string_lossy(), RawDocument::EMPTY);
+            }
+            Some(first) => {
+                shown.append_element(first);
+            }
+            None => {}
+        }
+        for element in rest {
             shown.append_element(element);
         }
     })

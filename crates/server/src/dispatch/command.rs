@@ -6,13 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
-use quarry_database::{Namespace, Operation, PinnedSnapshot, Scope};
+use quarry_database::{DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
 
 use crate::access::user::User;
+use crate::commands;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::call::{Asked, without_secrets};
@@ -98,10 +100,18 @@ impl Command {
 
     /// The command as others than its client may see it.
     pub fn shown(&self, body: RawDocument<'_>) -> Document {
-        if !self.has_secrets {
+        if !self.hides(body) {
             return Document::from_raw(body);
         }
         without_secrets(body)
+    }
+
+    /// Whether only the name of this call may be shown: the command's fields are secret, or those of the command that an
+    /// explain holds. Such an explain is refused, and must not be shown for that.
+    #[inline]
+    pub fn hides(&self, body: RawDocument<'_>) -> bool {
+        self.has_secrets
+            || matches!(self.requires, Requires::WhatItExplains) && explains_secrets(body)
     }
 
     fn takes(&self, field: &[u8]) -> bool {
@@ -110,6 +120,15 @@ impl Command {
             Fields::Named(fields) => fields.iter().any(|known| known.as_bytes() == field),
         }
     }
+}
+
+/// Whether an explain holds a command whose fields are secret, or another explain, into which nobody looks.
+fn explains_secrets(body: RawDocument<'_>) -> bool {
+    let held = body.first().and_then(|first| first.value().as_document());
+    let named = held.and_then(|held| held.first());
+    let name = named.and_then(|named| named.name().as_str().ok());
+    name.and_then(commands::find)
+        .is_some_and(|held| held.has_secrets || matches!(held.requires, Requires::WhatItExplains))
 }
 
 /// One call of a command.
@@ -173,7 +192,7 @@ impl<'a> Generic<'a> {
             let value = element.value();
             let name = element.name();
             match name.as_bytes() {
-                b"$db" => generic.database = argument.text()?,
+                b"$db" => generic.database = database(argument.text()?)?,
                 b"lsid" => generic.session = Some(SessionId::parse(argument.document()?)?),
                 b"maxTimeMS" => generic.max_time = max_time(value)?,
                 b"comment" => generic.comment = Some(element),
@@ -320,6 +339,15 @@ impl<'a> Generic<'a> {
     }
 }
 
+/// The name of the database that a command names. A longer one than any may have is refused before anything keeps it.
+fn database(name: &str) -> Result<&str> {
+    if name.len() <= DATABASE_BYTES_MAX {
+        return Ok(name);
+    }
+    let message = format!("the name of a database has at most {DATABASE_BYTES_MAX} bytes");
+    Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message))
+}
+
 #[derive(Default)]
 struct Api<'a> {
     version: Option<&'a str>,
@@ -421,6 +449,18 @@ impl<'a> Invocation<'a> {
             return Ok(());
         }
         Err(refusal(self.command, self.body, self.generic.database))
+    }
+
+    /// Takes the lock under which users and roles change. The one who may make the first user may have waited for it while
+    /// another made that user, which ends the exception.
+    pub fn lock_changes(&self) -> Result<MutexGuard<'static, ()>> {
+        let server = self.server;
+        let changes = server.access.changes.lock();
+        let is_bootstrap = self.user.is_some_and(|user| user.is_bootstrap);
+        if is_bootstrap && server.access.has_users(&server.database)? {
+            return Err(refusal(self.command, self.body, self.generic.database));
+        }
+        Ok(changes)
     }
 
     pub fn namespace(&self) -> Result<Namespace> {

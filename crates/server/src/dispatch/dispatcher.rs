@@ -97,6 +97,8 @@ fn run<'a>(
     let command = find(call.body)?;
     outcome.kind = command.kind;
     outcome.command_name = command.name;
+    // Before the arguments are looked at: a wrong one ends here, and the line that tells of it hides the others.
+    outcome.has_secrets = command.hides(call.body);
     if let Some(counter) = counter_of(command.kind) {
         server.counters.add(connection.id, counter, 1);
     }
@@ -114,7 +116,6 @@ fn run<'a>(
     outcome.database = generic.database;
     outcome.asked = generic.asked;
     outcome.collection = collection_of(command, call.body);
-    outcome.has_secrets = command.has_secrets;
     let user = user_of(server, connection)?;
     let user = user.as_deref();
     access::check(user, command, call, generic.database, outcome.collection)?;
@@ -138,7 +139,7 @@ fn run<'a>(
         command_name: command.name,
         database: generic.database,
         collection: outcome.collection,
-        command: match command.has_secrets {
+        command: match outcome.has_secrets {
             true => &[],
             false => call.body.as_bytes(),
         },

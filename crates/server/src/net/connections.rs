@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use quarry_bson::Document;
-use quarry_database::Operation;
+use quarry_database::{NAMESPACE_BYTES_MAX, Operation};
 use rustc_hash::FxHashMap;
 
 use crate::access::login::Login;
@@ -53,8 +53,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Notes the namespace; most operations are on that of the one before.
+    /// Notes the namespace; most operations are on that of the one before. The connection keeps it while it is idle, so that
+    /// no more of a name is noted than a namespace may have.
     fn set_namespace(&mut self, database: &str, collection: &str) {
+        let (database, collection) = (cut(database), cut(collection));
         let known = self.namespace.as_bytes();
         let is_same = known.len() == database.len() + 1 + collection.len()
             && known.starts_with(database.as_bytes())
@@ -94,6 +96,19 @@ impl Running {
             )
         })
     }
+}
+
+/// So much of a name as a namespace may have.
+#[inline]
+fn cut(name: &str) -> &str {
+    if name.len() <= NAMESPACE_BYTES_MAX {
+        return name;
+    }
+    let mut end = NAMESPACE_BYTES_MAX;
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
 }
 
 /// The notes on an operation while it runs.
@@ -303,5 +318,20 @@ impl Connections {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_of_a_name_is_kept_than_a_namespace_may_have() {
+        let mut running = Running::default();
+        running.set_namespace("db", &"\u{e9}".repeat(1 << 20));
+        assert_eq!(running.namespace.len(), 3 + NAMESPACE_BYTES_MAX - 1);
+        assert!(running.namespace.capacity() <= 3 * NAMESPACE_BYTES_MAX);
+        running.set_namespace("db", "c");
+        assert_eq!(running.namespace, "db.c");
     }
 }
