@@ -528,6 +528,8 @@ def test_secrets_stand_in_no_log(guarded, root, names):
             client[database].c.find_one()
             with refused(UNAUTHORIZED):
                 client[database].command("createUser", "other", pwd="hunter2hunter2", roles=[])
+            with refused(UNAUTHORIZED):
+                client[database].command("explain", {"createUser": "other", "pwd": "hunter2hunter2"})
         with pytest.raises(OperationFailure, match="frobnicate"):
             root[database].command("createUser", "other", pwd="hunter2hunter2", roles=[], frobnicate=1)
         for explained in ({"createUser": "other", "pwd": "hunter2hunter2"}, {"explain": {"createUser": "other", "pwd": "hunter2hunter2"}}):

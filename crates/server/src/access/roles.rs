@@ -199,3 +199,46 @@ pub fn array(names: &[Name]) -> Value {
     let documents: Vec<Document> = names.iter().map(|name| name.document(Kind::Role)).collect();
     Value::from(documents)
 }
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::doc;
+
+    use super::*;
+
+    fn store_role(database: &Database, name: &Name, resources: usize) {
+        let privilege = |number: usize| {
+            let resource = doc! { "db": (name.database.as_str()), "collection": (format!("{}{number}", name.name)) };
+            doc! { "resource": resource, "actions": ["find"] }
+        };
+        let privileges: Vec<Document> = (0..resources).map(privilege).collect();
+        let role = doc! {
+            "_id": (name.id()), "role": (name.name.as_str()), "db": (name.database.as_str()),
+            "privileges": (Value::from(privileges)), "roles": [],
+        };
+        assert!(store::insert(database, Kind::Role, &role).unwrap());
+    }
+
+    #[test]
+    fn a_role_that_grows_beyond_the_bounds_takes_nothing_from_its_holder() {
+        let database = Database::open_in_memory().unwrap();
+        let (root, own) = (Name::new("root", "admin"), Name::new("own", "admin"));
+        let (full, over) = (Name::new("full", "db"), Name::new("over", "db"));
+        store_role(&database, &own, 2);
+        store_role(&database, &full, REACHED_PRIVILEGES_MAX - 100);
+        store_role(&database, &over, 200);
+        let held = [full.clone(), over.clone(), own.clone(), root.clone()];
+        let reached = reach(&database, &held).unwrap();
+        assert!(reached.is_cut);
+        assert_eq!(reached.roles, [root.clone(), own, full]);
+        let alone = reach(&database, &[root]).unwrap();
+        let has = |privilege: &Privilege| reached.privileges.contains(privilege);
+        assert!(!alone.is_cut && alone.privileges.iter().all(has));
+        assert!(reached.privileges.len() <= REACHED_PRIVILEGES_MAX);
+        assert_eq!(
+            check_within(&database, &held).err().map(|error| error.code),
+            Some(2)
+        );
+        assert!(check_within(&database, &[over]).is_ok());
+    }
+}

@@ -14,7 +14,6 @@ use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
 
 use crate::access::user::User;
-use crate::commands;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::call::{Asked, without_secrets};
@@ -98,20 +97,12 @@ impl Command {
         self.takes_write_concern && self.kind != OperationKind::Aggregate
     }
 
-    /// The command as others than its client may see it.
+    /// The command as others than its client may see it. An explain that is refused may hold a command with secrets.
     pub fn shown(&self, body: RawDocument<'_>) -> Document {
-        if !self.hides(body) {
+        if !self.has_secrets && !matches!(self.requires, Requires::WhatItExplains) {
             return Document::from_raw(body);
         }
         without_secrets(body)
-    }
-
-    /// Whether only the name of this call may be shown: the command's fields are secret, or those of the command that an
-    /// explain holds. Such an explain is refused, and must not be shown for that.
-    #[inline]
-    pub fn hides(&self, body: RawDocument<'_>) -> bool {
-        self.has_secrets
-            || matches!(self.requires, Requires::WhatItExplains) && explains_secrets(body)
     }
 
     fn takes(&self, field: &[u8]) -> bool {
@@ -120,15 +111,6 @@ impl Command {
             Fields::Named(fields) => fields.iter().any(|known| known.as_bytes() == field),
         }
     }
-}
-
-/// Whether an explain holds a command whose fields are secret, or another explain, into which nobody looks.
-fn explains_secrets(body: RawDocument<'_>) -> bool {
-    let held = body.first().and_then(|first| first.value().as_document());
-    let named = held.and_then(|held| held.first());
-    let name = named.and_then(|named| named.name().as_str().ok());
-    name.and_then(commands::find)
-        .is_some_and(|held| held.has_secrets || matches!(held.requires, Requires::WhatItExplains))
 }
 
 /// One call of a command.

@@ -23,6 +23,7 @@ use crate::dispatch::command::{Command, Generic, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::error_labels;
 use crate::dispatch::fail_points;
+use crate::dispatch::privilege::Requires;
 use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
 use crate::net::connections::{Connection, Started};
 use crate::observe::counters::Counter;
@@ -98,7 +99,7 @@ fn run<'a>(
     outcome.kind = command.kind;
     outcome.command_name = command.name;
     // Before the arguments are looked at: a wrong one ends here, and the line that tells of it hides the others.
-    outcome.has_secrets = command.hides(call.body);
+    outcome.has_secrets = command.has_secrets || explains_secrets(command, call.body);
     if let Some(counter) = counter_of(command.kind) {
         server.counters.add(connection.id, counter, 1);
     }
@@ -352,6 +353,19 @@ fn new_operation(
     }))
 }
 
+/// Whether the command is an explain of one whose fields are secret, or of another explain, into which nobody looks. It is
+/// refused, and must not be shown for that.
+fn explains_secrets(command: &Command, body: RawDocument<'_>) -> bool {
+    if !matches!(command.requires, Requires::WhatItExplains) {
+        return false;
+    }
+    let held = body.first().and_then(|first| first.value().as_document());
+    let named = held.and_then(|held| held.first());
+    let name = named.and_then(|named| named.name().as_str().ok());
+    name.and_then(commands::find)
+        .is_some_and(|held| held.has_secrets || matches!(held.requires, Requires::WhatItExplains))
+}
+
 /// The collection that the command names, for currentOp, top and the log.
 fn collection_of<'a>(command: &Command, body: RawDocument<'a>) -> &'a str {
     let named = match command.kind {
@@ -384,6 +398,8 @@ mod tests {
     use quarry_bson::{Document, Value, doc};
 
     use super::*;
+    use crate::access::name::{Kind, Name};
+    use crate::access::store;
     use crate::net::transport::Transport;
     use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
 
@@ -441,6 +457,31 @@ mod tests {
         assert_eq!(reply.get_i32("code"), Some(43), "{reply}");
         let ping = doc! { "ping": 1, "$db": "admin" };
         assert_eq!(answer(server, &connection, &ping).get_f64("ok"), Some(1.0));
+    }
+
+    /// Two clients may find at once that there is no user; the one that comes second must not make another root.
+    #[test]
+    fn who_waited_while_another_made_the_first_user_makes_none() {
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory_with(&["--auth"])));
+        let connection = connection(server);
+        let create = doc! { "createUser": "second", "pwd": "x", "roles": ["root"], "$db": "admin" };
+        let changes = server.access.changes.lock();
+        let reply = std::thread::scope(|scope| {
+            let second = scope.spawn(|| answer(server, &connection, &create));
+            // Its user is known before it counts as running.
+            while !connection.with_running(crate::net::connections::Running::is_active) {
+                assert!(!second.is_finished());
+                std::thread::yield_now();
+            }
+            let first = doc! { "_id": "admin.first", "user": "first", "db": "admin", "roles": [] };
+            assert!(store::insert(&server.database, Kind::User, &first).unwrap());
+            drop(changes);
+            second.join().unwrap()
+        });
+        assert_eq!(reply.get_i32("code"), Some(13), "{reply}");
+        let second = Name::new("second", "admin");
+        let found = store::get(&server.database, Kind::User, &second).unwrap();
+        assert!(found.is_none());
     }
 
     #[test]
