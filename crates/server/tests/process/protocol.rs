@@ -377,7 +377,10 @@ fn what_is_not_understood_gets_mongodbs_code() {
             doc! { "serverStatus": 1, "apiVersion": "1", "apiStrict": true },
             323,
         ),
-        (doc! { "ping": 1, "readConcern": { "level": "local" } }, 72),
+        (
+            doc! { "ping": 1, "readConcern": { "level": "majority" } },
+            72,
+        ),
         (doc! { "ping": 1, "writeConcern": { "w": 1 } }, 72),
         (doc! { "ping": 1, "lsid": { "id": 5 } }, 14),
         (doc! { "getMore": 5i64, "collection": "c" }, 43),
