@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::pipeline::Pipeline;
 use crate::plan::{
-    Count, Eof, Flow, Node, Parsed, RecordStoreCount, Shown, View, Write, explain_node, number, run,
+    Count, Flow, NoRows, Node, Parsed, Shown, View, Write, explain_node, number, run,
 };
 use crate::planner::{Choice, Wanted};
 use crate::update::Update;
@@ -249,10 +249,10 @@ impl<'a> Read<'a> {
     fn choose(self, snapshot: Option<&CollectionSnapshot>, parsed: &Parsed) -> Result<Choice> {
         let find = self.find;
         let Some(snapshot) = snapshot else {
-            return Ok(Choice::of(Box::new(Eof)));
+            return Ok(Choice::of(Box::new(NoRows::EOF)));
         };
         if self.counts_all {
-            return Ok(Choice::of(Box::new(RecordStoreCount)));
+            return Ok(Choice::of(Box::new(NoRows::RECORD_STORE_FAST_COUNT)));
         }
         let is_read = matches!(self.above, Above::Nothing);
         let wanted = Wanted {

@@ -17,7 +17,7 @@ use super::tree::{Solution, above};
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
-use crate::plan::{CollectionScan, Eof, Fetch, IdHack, IndexAccess, IndexScan, Kept, Node, Or};
+use crate::plan::{CollectionScan, Fetch, IdHack, IndexAccess, IndexScan, Kept, NoRows, Node, Or};
 use crate::sort::SortPattern;
 
 /// Branches of an `$or` that are planned one by one: with more of them the collection is scanned.
@@ -624,7 +624,7 @@ impl Scored<'_> {
         let is_id = answers && self.candidate.is_clustered() && self.score.is_whole_unique_key;
         let node: Node = match scan.ranges() {
             // No value meets what is asked of a field.
-            [] => Box::new(Eof),
+            [] => Box::new(NoRows::EOF),
             [record] if is_id => Box::new(IdHack::new(record.start.clone())),
             _ => Box::new(Fetch::new(Box::new(scan), !answers)),
         };

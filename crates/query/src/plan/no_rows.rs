@@ -1,5 +1,6 @@
-//! RECORD_STORE_FAST_COUNT: the collection's own count, for a count of everything. `count` asks for it without a plan, so that
-//! the node is there for explain alone.
+//! The leaves that give no rows: EOF, where bounds or a filter leave nothing to be found and where there is no collection, and
+//! RECORD_STORE_FAST_COUNT, the collection's own count. `count` asks for that without a plan, so that it is there for explain
+//! alone.
 
 use quarry_bson::DocumentBuilder;
 
@@ -7,10 +8,17 @@ use super::node::{Leaf, PlanNode, Sink, View};
 use super::shown::Shown;
 use crate::error::Result;
 
-/// A leaf that reads no records.
-pub struct RecordStoreCount;
+/// A leaf without rows, by the name that explain prints.
+pub struct NoRows(&'static str);
 
-impl PlanNode for RecordStoreCount {
+impl NoRows {
+    /// Nothing can be found.
+    pub const EOF: NoRows = NoRows("EOF");
+    /// The collection knows its count.
+    pub const RECORD_STORE_FAST_COUNT: NoRows = NoRows("RECORD_STORE_FAST_COUNT");
+}
+
+impl PlanNode for NoRows {
     fn next(&mut self, _: &View<'_>, _: &mut Sink<'_>) -> Result<bool> {
         Ok(false)
     }
@@ -28,7 +36,7 @@ impl PlanNode for RecordStoreCount {
     }
 
     fn name(&self) -> &'static str {
-        "RECORD_STORE_FAST_COUNT"
+        self.0
     }
 
     fn returned(&self) -> u64 {
