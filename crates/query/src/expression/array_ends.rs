@@ -3,13 +3,12 @@
 use quarry_bson::{ArrayBuilder, RawValue};
 
 use super::parameters::{call_of, need, parameters};
+use super::sort_array::in_order;
 use super::tree::Operator;
 use super::{Call, Context, Evaluated, Expression, Variables};
 use crate::error::{Error, Result};
 use crate::interrupts;
-use crate::memory::{Charge, Counted};
-use crate::sorter::sort_in_steps;
-use quarry_bson::compare::compare_values;
+use crate::memory::Counted;
 
 pub(super) fn parse(
     operator: &'static Operator,
@@ -104,20 +103,10 @@ fn by_order<'a>(
     let n = count(call, context)?;
     let value = call.argument(1, context)?;
     let array = value.as_array().ok_or_else(not_an_array)?;
-    let (mut items, mut held) = (Vec::new(), Charge::default());
-    for item in array.iter().filter(|item| !item.is_nullish()) {
-        interrupts::work(1)?;
-        held.grow(size_of::<RawValue<'_>>())?;
-        items.push(item);
-    }
-    sort_in_steps(&mut items, |a, b| {
-        let order = compare_values(*a, *b);
-        if is_descending {
-            order.reverse()
-        } else {
-            order
-        }
-    })?;
+    let (items, _held) = in_order(
+        array.iter().filter(|item| !item.is_nullish()),
+        is_descending,
+    )?;
     let mut built = Counted::default();
     let mut builder = ArrayBuilder::new(&mut built.bytes);
     for item in items.into_iter().take(n) {

@@ -80,9 +80,13 @@ pub(super) fn sort<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
     }
 }
 
-fn as_wholes<'a>(array: RawArray<'_>, is_descending: bool) -> Result<Evaluated<'a>> {
+/// The values in MongoDB's order or against it, with the charge of the list; equal ones keep their order.
+pub(super) fn in_order<'v>(
+    values: impl Iterator<Item = RawValue<'v>>,
+    is_descending: bool,
+) -> Result<(Vec<RawValue<'v>>, Charge)> {
     let (mut items, mut held) = (Vec::new(), Charge::default());
-    for item in array {
+    for item in values {
         interrupts::work(1)?;
         held.grow(size_of::<RawValue<'_>>())?;
         items.push(item);
@@ -95,6 +99,11 @@ fn as_wholes<'a>(array: RawArray<'_>, is_descending: bool) -> Result<Evaluated<'
             order
         }
     })?;
+    Ok((items, held))
+}
+
+fn as_wholes<'a>(array: RawArray<'_>, is_descending: bool) -> Result<Evaluated<'a>> {
+    let (items, _held) = in_order(array.iter(), is_descending)?;
     built(items.into_iter())
 }
 
