@@ -20,7 +20,7 @@ pub struct View<'v> {
     pub operation: &'v Operation,
     /// The filter, the order and the projection that nodes ask for.
     pub parsed: &'v Parsed,
-    /// The rows are only counted: nobody looks at their documents.
+    /// The tree passes over rows that it gave before, to stand behind them: nobody looks at their documents.
     pub is_replay: bool,
 }
 

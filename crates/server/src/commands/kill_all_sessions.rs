@@ -1,4 +1,4 @@
-//! `killAllSessions`: as killSessions, over all sessions. There are no users to select by yet, so a user that is
+//! `killAllSessions`: as killSessions, over all sessions. Sessions are not bound to users yet, so a user that is
 //! named has no sessions.
 
 use quarry_bson::{DocumentBuilder, RawValue};

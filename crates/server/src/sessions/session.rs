@@ -39,7 +39,7 @@ impl SessionId {
         SessionId(bytes)
     }
 
-    /// Parses `{id: UUID}`. There are no users yet, so that a `uid` can name nobody, and no server that runs others'
+    /// Parses `{id: UUID}`. Sessions are not bound to users yet, so that a `uid` can name nobody, and no server that runs others'
     /// transactions, so that there are no sessions within sessions.
     pub fn parse(lsid: RawDocument<'_>) -> Result<SessionId> {
         for field in lsid {
