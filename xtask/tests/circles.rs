@@ -2,19 +2,11 @@
 
 use std::sync::LazyLock;
 
-use xtask::circles::{Circle, arrows, circles};
+use xtask::circles::{arrows, circles};
 use xtask::style::{File, Repository};
 
 /// Two or three files that know each other may be one idea; more are a knot.
 const FILES_MAX: usize = 3;
-
-/// Crates whose longest circle is longer than that. A number here is only ever lowered; a crate that is clean goes.
-const LONGER: &[(&str, usize)] = &[
-    ("crates/bson", 11),
-    ("crates/journal", 4),
-    ("crates/storage", 6),
-    ("crates/timing", 8),
-];
 
 fn repository() -> &'static Repository {
     static REPOSITORY: LazyLock<Repository> =
@@ -24,13 +16,9 @@ fn repository() -> &'static Repository {
 
 #[test]
 fn no_import_circle_is_longer_than_three_files() {
-    let bound = |circle: &Circle| {
-        let longer = LONGER.iter().find(|(path, _)| *path == circle.crate_path);
-        longer.map_or(FILES_MAX, |(_, files)| *files)
-    };
     let found: Vec<String> = circles(repository())
         .iter()
-        .filter(|circle| circle.files.len() > bound(circle))
+        .filter(|circle| circle.files.len() > FILES_MAX)
         .map(ToString::to_string)
         .collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));

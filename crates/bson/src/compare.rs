@@ -5,13 +5,12 @@
 //! is not the Double 0.1. NaN is the lowest number and equals itself; -0 equals 0.
 
 mod exact;
+mod traits;
 
 use std::{
     cmp::Ordering,
     hash::{Hash, Hasher},
 };
-
-pub(crate) use exact::compare_decimals;
 
 use crate::{
     DEPTH_MAX, Decimal128, DecimalParts, ElementType, RawDocument, RawElement, RawValue,

@@ -1,17 +1,15 @@
 //! Decimal128: IEEE 754-2008's 128-bit decimal in the binary integer encoding that BSON uses.
 //!
 //! The bits are taken apart here, text is read and written here, exactly; sums and products are left to a
-//! decimal library. Equality and order are numeric (1.0 equals 1.00, -0 equals 0), NaN equals itself and is
-//! the lowest, as MongoDB orders numbers.
+//! decimal library. Equality and order (`compare/traits.rs`) are numeric: 1.0 equals 1.00, -0 equals 0, NaN equals itself and
+//! is the lowest, as MongoDB orders numbers.
 
 mod arithmetic;
 mod text;
 
-use std::{cmp::Ordering, hash, io::Write};
+use std::io::Write;
 
 pub use arithmetic::DecimalRounding;
-
-use crate::compare;
 
 /// Sixteen bytes, little-endian in a document.
 #[derive(Clone, Copy)]
@@ -273,11 +271,6 @@ impl Decimal128 {
         Self(self.0 & !SIGN)
     }
 
-    /// MongoDB's numeric order: NaN first and equal to itself.
-    pub fn compare(&self, other: &Self) -> Ordering {
-        compare::compare_decimals(*self, *other)
-    }
-
     /// Coefficient and exponent with trailing zeros moved into the exponent: one form for each value.
     pub(crate) fn reduced(coefficient: u128, exponent: i32) -> (u128, i32) {
         let (mut coefficient, mut exponent) = (coefficient, exponent);
@@ -309,32 +302,6 @@ fn whole_magnitude(coefficient: u128, exponent: i32) -> Option<u128> {
     let (coefficient, exponent) = Decimal128::reduced(coefficient, exponent);
     let scale = 10u128.checked_pow(u32::try_from(exponent).ok()?)?;
     coefficient.checked_mul(scale)
-}
-
-impl PartialEq for Decimal128 {
-    fn eq(&self, other: &Self) -> bool {
-        self.compare(other).is_eq()
-    }
-}
-
-impl Eq for Decimal128 {}
-
-impl PartialOrd for Decimal128 {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Decimal128 {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.compare(other)
-    }
-}
-
-impl hash::Hash for Decimal128 {
-    fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        compare::hash_value((*self).into(), state);
-    }
 }
 
 impl From<i64> for Decimal128 {

@@ -1,9 +1,10 @@
-//! A borrowed document: bytes that begin with their length and end with a NUL.
+//! A borrowed document: bytes that begin with their length and end with a NUL. An array is a document whose names are
+//! positions and are not looked at.
 
 use std::fmt;
 
 use crate::{
-    Document, Error, Iter, ObjectId, RawArray, RawElement, RawValue, Result,
+    Error, Iter, ObjectId, RawElement, RawValue, Result,
     element::Step,
     layout::{self, NameLens},
     validate,
@@ -201,11 +202,6 @@ impl<'a> RawDocument<'a> {
             _ => None,
         }
     }
-
-    /// A copy that owns its bytes.
-    pub fn to_owned_document(&self) -> Document {
-        Document::from_raw(*self)
-    }
 }
 
 /// Splits a dotted path after its first part.
@@ -278,17 +274,114 @@ impl fmt::Debug for RawDocument<'_> {
     }
 }
 
-impl PartialEq for RawDocument<'_> {
-    /// Equal by MongoDB's comparison: the same names in the same order with equal values.
-    fn eq(&self, other: &Self) -> bool {
-        crate::compare::compare_documents(*self, *other).is_eq()
+/// An array in place: its values in order, by position. What its elements are named is not looked at.
+#[derive(Clone, Copy)]
+pub struct RawArray<'a>(RawDocument<'a>);
+
+impl<'a> RawArray<'a> {
+    /// The array without values.
+    pub const EMPTY: RawArray<'static> = RawArray(RawDocument::EMPTY);
+
+    /// Reads a document as an array, whatever its names are.
+    #[inline]
+    pub fn from_document(document: RawDocument<'a>) -> Self {
+        Self(document)
+    }
+
+    /// The values in order.
+    #[inline]
+    pub fn iter(&self) -> Values<'a> {
+        Values(self.0.iter())
+    }
+
+    /// The elements in order, with the names that they happen to have.
+    #[inline]
+    pub fn elements(&self) -> Iter<'a> {
+        self.0.iter()
+    }
+
+    /// The value at a position, whatever the elements are named.
+    pub fn get(&self, index: usize) -> Option<RawValue<'a>> {
+        self.0.iter().nth(index).map(|e| e.value())
+    }
+
+    /// The element at a position, by walking there.
+    pub fn get_element(&self, index: usize) -> Option<RawElement<'a>> {
+        self.0.iter().nth(index)
+    }
+
+    /// The array as the document that it is in bytes.
+    #[inline]
+    pub fn as_document(&self) -> RawDocument<'a> {
+        self.0
+    }
+
+    /// All bytes: length, elements and terminator.
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.0.as_bytes()
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The number of elements, by walking.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The values of an array, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Values<'a>(Iter<'a>);
+
+impl Values<'_> {
+    /// Whether the walk ended at bytes that do not hold together.
+    pub fn malformed(&self) -> bool {
+        self.0.malformed()
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = RawValue<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RawValue<'a>> {
+        self.0.next().map(|e| e.value())
+    }
+}
+
+impl<'a> IntoIterator for RawArray<'a> {
+    type Item = RawValue<'a>;
+    type IntoIter = Values<'a>;
+
+    fn into_iter(self) -> Values<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &RawArray<'a> {
+    type Item = RawValue<'a>;
+    type IntoIter = Values<'a>;
+
+    fn into_iter(self) -> Values<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for RawArray<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&RawValue::Array(*self), f)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doc;
+    use crate::{Document, doc};
 
     #[test]
     fn a_sole_element_is_found_by_its_name_and_no_other_is() {

@@ -64,7 +64,6 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod array;
 mod builder;
 pub mod compare;
 mod decimal128;
@@ -90,14 +89,13 @@ mod timestamp;
 mod validate;
 mod value;
 
-pub use array::{RawArray, Values};
 pub use builder::{ArrayBuilder, DocumentBuilder, FRAME_BYTES};
 pub use compare::{canonical_type, compare_documents, compare_values, hash_value, values_equal};
 pub use decimal128::{
     DECIMAL_DIGITS_MAX, DECIMAL_EXPONENT_MAX, DECIMAL_EXPONENT_MIN, Decimal128, DecimalParts,
     DecimalRounding,
 };
-pub use document::RawDocument;
+pub use document::{RawArray, RawDocument, Values};
 pub use element::{Iter, RawElement};
 pub use element_type::ElementType;
 pub use error::{Error, Result};

@@ -202,9 +202,23 @@ impl TryFrom<Vec<u8>> for Document {
     }
 }
 
+impl RawDocument<'_> {
+    /// A copy that owns its bytes.
+    pub fn to_owned_document(&self) -> Document {
+        Document::from_raw(*self)
+    }
+}
+
 impl From<RawDocument<'_>> for Document {
     fn from(document: RawDocument<'_>) -> Self {
         Self::from_raw(document)
+    }
+}
+
+impl<'a> From<&'a Document> for RawValue<'a> {
+    #[inline]
+    fn from(document: &'a Document) -> Self {
+        RawValue::Document(document.as_raw())
     }
 }
 

@@ -141,6 +141,20 @@ impl Default for Value {
     }
 }
 
+impl RawValue<'_> {
+    /// A copy that owns its bytes.
+    pub fn to_value(&self) -> Value {
+        Value::from(*self)
+    }
+}
+
+impl<'a> From<&'a Value> for RawValue<'a> {
+    #[inline]
+    fn from(value: &'a Value) -> Self {
+        value.as_raw()
+    }
+}
+
 impl From<RawValue<'_>> for Value {
     #[inline]
     fn from(value: RawValue<'_>) -> Self {

@@ -1,8 +1,8 @@
 //! A borrowed value: scalars decoded, everything longer still in place.
 
 use crate::{
-    DateTime, Decimal128, Document, ElementType, Error, ObjectId, RawArray, RawDocument, RawStr,
-    Result, Timestamp, Value, layout,
+    DateTime, Decimal128, ElementType, Error, ObjectId, RawArray, RawDocument, RawStr, Result,
+    Timestamp, layout,
 };
 
 /// Bytes with a subtype.
@@ -289,11 +289,6 @@ impl<'a> RawValue<'a> {
     pub fn is_nullish(&self) -> bool {
         matches!(self, Self::Null | Self::Undefined)
     }
-
-    /// A copy that owns its bytes.
-    pub fn to_value(&self) -> Value {
-        Value::from(*self)
-    }
 }
 
 /// A Double's value as an Int64, where it is one.
@@ -321,12 +316,6 @@ fn text_of(bytes: &[u8]) -> RawStr<'_> {
             .get(4..bytes.len().wrapping_sub(1))
             .unwrap_or_default(),
     )
-}
-
-impl PartialEq for RawValue<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        crate::compare::values_equal(*self, *other)
-    }
 }
 
 macro_rules! from_scalar {
@@ -357,7 +346,5 @@ from_scalar! {
     RawRegex<'a> => |v| RawValue::Regex(v);
     &'a str => |v| RawValue::String(RawStr::from(v));
     &'a String => |v| RawValue::String(RawStr::from(v));
-    &'a Document => |v| RawValue::Document(v.as_raw());
-    &'a Value => |v| v.as_raw();
     &RawValue<'a> => |v| *v;
 }

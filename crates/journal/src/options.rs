@@ -10,8 +10,6 @@ pub const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub(crate) const LSN_MAX: u64 = 1 << 62;
 /// The longest engine name that a segment header can hold.
 pub const ENGINE_NAME_BYTES_MAX: usize = 32;
-/// The smallest segment: its header and one page of groups.
-pub const SEGMENT_BYTES_MIN: u64 = 2 * crate::segment_header::SEGMENT_HEADER_BYTES as u64;
 
 /// How a journal behaves. `Default` is what a server wants.
 #[derive(Clone, Debug)]

@@ -9,12 +9,10 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
 use crate::group_header::{GROUP_HEADER_BYTES, GroupHeader};
-use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::segment_header::{SEGMENT_HEADER_BYTES, SEQUENCE_MAX, SegmentHeader};
 use crate::stamp::Stamp;
 
 pub(crate) const SEGMENT_SUFFIX: &str = ".segment";
-/// No segment is numbered above this, so that the number after one never overflows.
-pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
 
 pub(crate) fn segment_name(sequence: u64) -> String {
     format!("{sequence:010}{SEGMENT_SUFFIX}")

@@ -9,11 +9,14 @@
 use crate::error::{Error, Result};
 use crate::group_header::GroupFormat;
 use crate::options::{ENGINE_NAME_BYTES_MAX, Identity, LSN_MAX};
-use crate::segment::SEQUENCE_MAX;
 use crate::stamp::{STAMP_BYTES, Stamp};
 
 /// Groups begin at this offset.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
+/// The smallest segment: its header and one page of groups.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 2 * SEGMENT_HEADER_BYTES as u64;
+/// No segment is numbered above this, so that the number after one never overflows.
+pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
 /// The bytes of the header that carry something, its CRC last.
 pub(crate) const SEGMENT_HEADER_USED_BYTES: usize = STAMP_OFFSET + STAMP_BYTES + 4;
 const MAGIC: &[u8; 8] = b"QUARRYJ\0";

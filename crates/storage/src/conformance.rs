@@ -5,6 +5,7 @@
 //! keeps its own model of the answers (an ordered map), so it needs no engine to compare with.
 
 mod basics;
+mod calls;
 mod cursors;
 mod durability;
 mod model;
@@ -12,7 +13,7 @@ mod snapshots;
 
 use std::sync::Arc;
 
-use crate::{Engine, KeyRange, Snapshot, WriteBatch};
+use crate::Engine;
 
 type Check = fn(&dyn Engine);
 
@@ -74,64 +75,6 @@ pub fn run_reopening(open: &dyn Fn() -> Arc<dyn Engine>) {
     durability::closed_engines_keep_everything(open);
     durability::dropped_engines_keep_what_was_durable(open);
     durability::closed_engines_have_all_of_it_durable(open);
-}
-
-fn put(engine: &dyn Engine, key: &[u8], value: &[u8]) {
-    let mut batch = WriteBatch::new();
-    batch.put(key, value);
-    engine.write(&batch).expect("a put is taken");
-}
-
-fn delete(engine: &dyn Engine, key: &[u8]) {
-    let mut batch = WriteBatch::new();
-    batch.delete(key);
-    engine.write(&batch).expect("a delete is taken");
-}
-
-fn get(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
-    let mut value = None;
-    let found = engine.get(key, &mut |bytes| value = Some(bytes.to_vec()));
-    assert_eq!(
-        found.expect("a get answers"),
-        value.is_some(),
-        "get said found and called back differently"
-    );
-    value
-}
-
-fn get_at(snapshot: &dyn Snapshot, key: &[u8]) -> Option<Vec<u8>> {
-    let mut value = None;
-    let found = snapshot.get(key, &mut |bytes| value = Some(bytes.to_vec()));
-    assert_eq!(
-        found.expect("a get answers"),
-        value.is_some(),
-        "get said found and called back differently"
-    );
-    value
-}
-
-fn scan(snapshot: &dyn Snapshot, range: KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut cursor = snapshot.cursor(range).expect("a cursor opens");
-    let mut entries = Vec::new();
-    cursor.first().expect("a cursor moves");
-    while cursor.valid() {
-        entries.push((cursor.key().to_vec(), cursor.value().to_vec()));
-        cursor.next().expect("a cursor moves");
-    }
-    entries
-}
-
-/// Bytes that no engine compresses, the same in each run.
-struct Noise(u64);
-
-impl Noise {
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut next = || {
-            self.0 = (self.0.wrapping_mul(6_364_136_223_846_793_005)).wrapping_add(1);
-            (self.0 >> 56) as u8
-        };
-        (0..count).map(|_| next()).collect()
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// False in the build that the bench compares with: nothing is then timed, and the compiler takes scopes out.
+pub const IS_COMPILED: bool = !cfg!(feature = "off");
+
 /// The rate is a fixed-point number with so many bits behind the point.
 const RATE_BITS: u32 = 32;
 /// Below it, the two clocks are not read closely enough together for a better rate.

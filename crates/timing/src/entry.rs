@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::live::Live;
 use crate::phase::{passed, touched};
-use crate::rows::{UNATTRIBUTED_ROW, WALL_ROW};
+use crate::row::{UNATTRIBUTED_ROW, WALL_ROW};
 use crate::work::SUMMED_COUNT;
 use crate::{OperationKind, PHASE_COUNT};
 

@@ -21,6 +21,7 @@ mod operation_kind;
 mod phase;
 mod work;
 
+mod breakdown;
 mod labels;
 mod live;
 mod recorder;
@@ -29,6 +30,7 @@ mod collector;
 mod entry;
 mod histogram;
 mod interner;
+mod row;
 mod rows;
 mod tally;
 mod tracked;
@@ -38,7 +40,8 @@ mod windows;
 mod report;
 mod stall;
 
-pub use clock::start_clock;
+pub use breakdown::Breakdown;
+pub use clock::{IS_COMPILED, start_clock};
 pub use collector::{Distribution, collect};
 pub use labels::{Exemplar, LabelTexts, Labels, NoTexts};
 pub use layer::Layer;
@@ -46,9 +49,9 @@ pub use live::{Attached, Glimpse, Observer, attach, count, count_all, name, name
 pub use operation_kind::OperationKind;
 pub use phase::{PHASE_COUNT, Phase};
 pub use recorder::{
-    Breakdown, Finished, IS_COMPILED, Pause, Scope, add, begin_operation, begin_operation_after,
-    begin_operation_in, breakdown, end_operation, finish_operation, is_enabled, note_exemplar,
-    pause, phase, record_operation, set_enabled, tag, tag_operation, turn,
+    Finished, Pause, Scope, add, begin_operation, begin_operation_after, begin_operation_in,
+    breakdown, end_operation, finish_operation, is_enabled, note_exemplar, pause, phase,
+    record_operation, set_enabled, tag, tag_operation, turn,
 };
 pub use report::{
     KindReport, LabelReport, OTHERS, PhaseReport, Times, all_uses, exemplar, forget_namespace,

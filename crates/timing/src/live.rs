@@ -12,13 +12,12 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::clock::{self, Counter};
 use crate::phase::entered;
-use crate::recorder::IS_COMPILED;
-use crate::rows::ROW_COUNT;
+use crate::row::{ROW_COUNT, UNATTRIBUTED_ROW};
 use crate::work::{WORK_COUNT, Work};
-use crate::{Breakdown, PHASE_COUNT, Phase};
+use crate::{Breakdown, IS_COMPILED, PHASE_COUNT, Phase};
 
 /// Stands for no phase: its slot takes the time that no phase covers, so that the slots add up to the wall.
-pub(crate) const NO_PHASE: u32 = PHASE_COUNT as u32;
+pub(crate) const NO_PHASE: u32 = UNATTRIBUTED_ROW as u32;
 /// A power of two, so that finding a slot needs no check.
 const SLOTS: usize = 32;
 pub(crate) const SLOT_MASK: usize = SLOTS - 1;
@@ -198,7 +197,7 @@ impl Live {
         }
         live.touched.fetch_or(1 << NO_PHASE, Relaxed);
         live.slots[NO_PHASE as usize].store(left, Relaxed);
-        live.slots[crate::rows::WALL_ROW].store(wall, Relaxed);
+        live.slots[crate::row::WALL_ROW].store(wall, Relaxed);
         live
     }
 }

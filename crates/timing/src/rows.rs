@@ -5,19 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::PHASE_COUNT;
-use crate::clock;
 use crate::entry::Entry;
 use crate::histogram::Histogram;
-use crate::live::NO_PHASE;
+use crate::row::{ROW_COUNT, WALL_ROW, each_ns};
 use crate::tally::Combination;
 use crate::work::SUMMED_COUNT;
-
-/// The row of the time that no phase covered, behind those of the phases, as its slot is.
-pub(crate) const UNATTRIBUTED_ROW: usize = NO_PHASE as usize;
-/// The row of the wall time.
-pub(crate) const WALL_ROW: usize = PHASE_COUNT + 1;
-pub(crate) const ROW_COUNT: usize = PHASE_COUNT + 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
@@ -91,30 +83,6 @@ impl Rows {
             *shown = Some(Arc::clone(now));
         }
         picture
-    }
-}
-
-/// Calls `each` with the rows and their times in nanoseconds, which add up to that of the wall, the first one; what no
-/// phase covered is the last one.
-pub(crate) fn each_ns(
-    rows: impl Iterator<Item = usize>,
-    ticks: impl Iterator<Item = u64>,
-    mut each: impl FnMut(usize, u64),
-) {
-    let mut left = 0;
-    for (row, ticks) in rows.zip(ticks) {
-        let ns = match row {
-            WALL_ROW => {
-                left = clock::ns(ticks);
-                left
-            }
-            UNATTRIBUTED_ROW => left,
-            _ => clock::ns(ticks).min(left),
-        };
-        if row != WALL_ROW {
-            left -= ns;
-        }
-        each(row, ns);
     }
 }
 

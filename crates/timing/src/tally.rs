@@ -12,7 +12,7 @@ use crate::entry::Head;
 use crate::histogram::{BUCKETS_MAX, Used, index, lower};
 use crate::labels::Labels;
 use crate::live::Live;
-use crate::rows::{ROW_COUNT, each_ns};
+use crate::row::{ROW_COUNT, each_ns};
 use crate::uses::{Latencies, Use, range_of};
 use crate::work::{SUMMED_COUNT, Work};
 

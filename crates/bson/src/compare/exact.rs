@@ -51,7 +51,7 @@ fn compare_int_double(a: i64, b: f64) -> Ordering {
         .then_with(|| compare_doubles(0.0, b.fract()))
 }
 
-pub(crate) fn compare_decimals(a: Decimal128, b: Decimal128) -> Ordering {
+pub(super) fn compare_decimals(a: Decimal128, b: Decimal128) -> Ordering {
     let rank = |d: Decimal128| match d.parts() {
         DecimalParts::NaN => (0, None),
         DecimalParts::Infinity { negative: true } => (1, None),

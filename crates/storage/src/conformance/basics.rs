@@ -1,6 +1,6 @@
 //! Single keys, batches, sizes and counters.
 
-use super::{delete, get, put};
+use super::calls::{delete, get, put};
 use crate::{Engine, Error, KEY_BYTES_MAX, KeyRange, WriteBatch};
 
 pub fn gets_puts_and_deletes(engine: &dyn Engine) {
@@ -151,7 +151,7 @@ pub fn counters_count(engine: &dyn Engine) {
     get(engine, b"absent");
     let snapshot = engine.snapshot().expect("a snapshot opens");
     assert_eq!(
-        super::scan(snapshot.as_ref(), KeyRange::prefix(b"c")).len(),
+        super::calls::scan(snapshot.as_ref(), KeyRange::prefix(b"c")).len(),
         10
     );
     let after = engine.counters();

@@ -1,6 +1,6 @@
 //! Cursors: both directions, ranges, edges.
 
-use super::put;
+use super::calls::put;
 use crate::{Cursor, Engine, KEY_BYTES_MAX, KeyRange, Result, WriteBatch};
 
 fn fill(engine: &dyn Engine) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Noise, get, put, scan};
+use super::calls::{Noise, get, put, scan};
 use crate::{APPLIED_LSN_KEY, Engine, Error, KeyRange, Readiness, WriteBatch};
 
 fn write_with_lsn(engine: &dyn Engine, key: &[u8], lsn: u64) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{get_at, scan};
+use super::calls::{get_at, scan};
 use crate::{Cursor, Engine, KeyRange, Snapshot, WriteBatch};
 
 const SEED: u64 = 0x5eed_0001;

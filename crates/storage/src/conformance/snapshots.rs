@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Noise, delete, get, get_at, put, scan};
+use super::calls::{Noise, delete, get, get_at, put, scan};
 use crate::{Engine, KeyRange, WriteBatch};
 
 pub fn never_change(engine: &dyn Engine) {
