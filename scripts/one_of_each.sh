@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does what CONTRIBUTING.md says under "How to add", in a copy of the checkout: adds an expression operator, a stage, an update
-# operator and a command, compiles them, and runs the scripts that ask for them. It ends with the files and lines that each took.
+# Does what CONTRIBUTING.md says under "How to add", in a copy of the checkout: adds an expression operator, a stage, an operator
+# of updates and one of filters, an accumulator and a command, compiles them, and runs the scripts that ask for them. It ends with the files and lines that each took.
 # The place of each edit is found by the example that the recipe names.
 set -euo pipefail
 
@@ -89,15 +89,97 @@ CODE
 printf '\nrun [{"$pass": true}]\n[{a: 1}, {a: 2}] => [{a: 1}, {a: 2}]\n' >>crates/query/tests/pipeline_scripts/stages.txt
 took "stage"
 
-after $query/update/operators.rs 'row("$pop"' '    row("$default", |_, value| Ok(Modifier::Default(value.to_value()))),'
-after $query/update/modifier.rs '    Unset,' '    Default(Value),'
-after $query/update/leaf.rs 'Modifier::Unset | Modifier::RenamedAway => {}' \
-    '            Modifier::Default(_) => out.extend_from_slice(element.as_bytes()),'
-after $query/update/leaf.rs 'Modifier::Mul(by) => put(name, arithmetic::zero_like' \
-    '            Modifier::Default(value) => put(name, value.as_raw(), out),'
+after $query/update/operators.rs 'mod current_date;' 'mod default;'
+after $query/update/operators.rs 'row::<pop::Pop>' '    row::<default::Default>("$default"),'
+cat >$query/update/operators/default.rs <<'CODE'
+//! `$default`: a value for a field that is missing.
+
+use quarry_bson::{RawValue, Value};
+
+use crate::error::Result;
+use crate::field_path::FieldPath;
+use crate::update::modifier::{Found, FromArgument, Modifier, Target};
+use crate::update::write::put;
+
+#[derive(Debug)]
+pub(super) struct Default(Value);
+
+impl FromArgument for Default {
+    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Default> {
+        Ok(Default(argument.to_value()))
+    }
+}
+
+impl Modifier for Default {
+    fn modify(&self, found: &Found<'_>, _: &Target<'_>, out: &mut Vec<u8>) -> Result<()> {
+        found.keep(out);
+        Ok(())
+    }
+
+    fn creates(&self, _: &Target<'_>) -> bool {
+        true
+    }
+
+    fn create(&self, name: &[u8], _: &Target<'_>, out: &mut Vec<u8>) -> Result<()> {
+        put(name, self.0.as_raw(), out);
+        Ok(())
+    }
+}
+CODE
 printf '\nupdate {$default: {a: 1}}\n{_id: 1} => {"_id":1,"a":1}\n{_id: 1, a: 2} => same\n' \
     >>crates/query/tests/scripts/updating.txt
 took "update operator"
+
+after $query/matcher/operators.rs '("$options", options),' '    ("$positive", |of| test(of, super::positive::Positive)),'
+after $query/matcher/mod.rs 'mod parse;' 'mod positive;'
+cat >$query/matcher/positive.rs <<'CODE'
+//! `$positive`: a number above zero.
+
+use quarry_bson::RawValue;
+
+use super::value_test::ValueTest;
+
+#[derive(Debug)]
+pub(super) struct Positive;
+
+impl ValueTest for Positive {
+    fn passes(&self, value: RawValue<'_>) -> bool {
+        value.as_f64_lossy().is_some_and(|number| number > 0.0)
+    }
+}
+CODE
+printf '\nmatch {a: {$positive: true}}\n{a: 3} => yes\n{a: -3} => no\n{} => no\n' >>crates/query/tests/scripts/matching.txt
+took "operator of filters"
+
+after $query/pipeline/accumulators/table.rs 'row::<First>' '    row::<Given>("$given"),'
+after $query/pipeline/accumulators/table.rs 'use super::first_and_last' 'use super::given::Given;'
+after $query/pipeline/accumulators/mod.rs 'mod first_and_last;' 'mod given;'
+cat >$query/pipeline/accumulators/given.rs <<'CODE'
+//! `$given`: how many documents have a value.
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use super::accumulator::Accumulator;
+use crate::error::Result;
+
+#[derive(Debug, Default)]
+pub struct Given(i64);
+
+impl Accumulator for Given {
+    fn add(&mut self, value: Option<RawValue<'_>>) -> Result<usize> {
+        self.0 += i64::from(value.is_some());
+        Ok(0)
+    }
+
+    fn write(&self, name: &str, out: &mut DocumentBuilder<'_>) -> Result<()> {
+        out.append(name, self.0);
+        Ok(())
+    }
+}
+CODE
+printf '\nrun [{"$group": {_id: 0, n: {"$given": "$v"}}}]\n[{v: 1}, {}] => [{_id: 0, n: NumberLong(1)}]\n' \
+    >>crates/query/tests/pipeline_scripts/stages.txt
+took "accumulator"
 
 after crates/server/src/commands/mod.rs 'mod drop_indexes;' 'mod echo;'
 after crates/server/src/commands/mod.rs '    &drop_indexes::COMMAND,' '    &echo::COMMAND,'

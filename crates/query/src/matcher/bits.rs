@@ -3,6 +3,7 @@
 
 use quarry_bson::RawValue;
 
+use super::value_test::ValueTest;
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::sorter::sort_in_steps;
@@ -12,7 +13,7 @@ const POSITIONS_MAX: usize = 1 << 20;
 
 /// The question that a bit test asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BitsTest {
+pub(super) enum BitsTest {
     /// `$bitsAllSet`.
     AllSet,
     /// `$bitsAnySet`.
@@ -25,7 +26,7 @@ pub enum BitsTest {
 
 /// A bit test over numbers and binary data.
 #[derive(Debug)]
-pub struct BitsPredicate {
+pub(super) struct BitsPredicate {
     test: BitsTest,
     positions: Vec<u32>,
     /// The positions as a mask for numbers, those from 63 on being the sign.
@@ -56,22 +57,6 @@ impl BitsPredicate {
         })
     }
 
-    /// The work of one test.
-    pub(super) fn units(&self) -> usize {
-        self.positions.len()
-    }
-
-    /// Whether the value passes. One that has no bits does not.
-    pub fn matches(&self, value: RawValue<'_>) -> bool {
-        match value {
-            RawValue::Binary(binary) => self.matches_bytes(binary.bytes),
-            number if number.is_number() => number
-                .as_i64_exact()
-                .is_some_and(|bits| self.matches_number(bits as u64)),
-            _ => false,
-        }
-    }
-
     fn matches_number(&self, bits: u64) -> bool {
         match self.test {
             BitsTest::AllSet => bits & self.mask == self.mask,
@@ -92,6 +77,23 @@ impl BitsPredicate {
             BitsTest::AllClear => !self.positions.iter().any(is_set),
             BitsTest::AnyClear => !self.positions.iter().all(is_set),
         }
+    }
+}
+
+impl ValueTest for BitsPredicate {
+    /// A value that has no bits does not pass.
+    fn passes(&self, value: RawValue<'_>) -> bool {
+        match value {
+            RawValue::Binary(binary) => self.matches_bytes(binary.bytes),
+            number if number.is_number() => number
+                .as_i64_exact()
+                .is_some_and(|bits| self.matches_number(bits as u64)),
+            _ => false,
+        }
+    }
+
+    fn units(&self, _: RawValue<'_>) -> usize {
+        self.positions.len()
     }
 }
 

@@ -7,12 +7,10 @@ use std::sync::OnceLock;
 
 use quarry_bson::{RawValue, Value};
 
-use super::bits::BitsPredicate;
 use super::in_list::InList;
-use super::modulo::ModPredicate;
 use super::regex::RegexPredicate;
 use super::slots::{self, Slots};
-use super::type_set::TypeSet;
+use super::value_test::ValueTest;
 use crate::expression::Expression;
 use crate::field_path::FieldPath;
 
@@ -77,16 +75,10 @@ pub enum Predicate {
     In(InList),
     /// The path reaches something, null included.
     Exists,
-    /// `$type`.
-    Type(TypeSet),
-    /// `$size`.
-    Size(i64),
-    /// `$mod`.
-    Mod(ModPredicate),
     /// `$regex`, or a regular expression as an operand.
     Regex(RegexPredicate),
-    /// A bit test.
-    Bits(BitsPredicate),
+    /// A question about each value by itself.
+    Test(Box<dyn ValueTest>),
     /// One element of the array, itself a document or array, matches the filter.
     ElemMatchObject(Box<Matcher>),
     /// One element of the array matches all of these, whose paths are empty.

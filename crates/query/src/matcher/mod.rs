@@ -13,22 +13,22 @@ mod modulo;
 mod operators;
 mod parse;
 mod regex;
+mod size;
 mod slots;
 mod type_set;
+mod value_test;
 mod walk;
 
 use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
 
-pub use bits::{BitsPredicate, BitsTest};
 pub use comparison::compares;
 pub use expression::{
     CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate,
 };
 pub use in_list::InList;
-pub use modulo::ModPredicate;
 pub use parse::FILTER_DEPTH_MAX;
 pub use regex::{RegexPredicate, RegexPrefix};
-pub use type_set::TypeSet;
+pub use value_test::ValueTest;
 pub use walk::MatchDetails;
 
 use crate::error::Result;

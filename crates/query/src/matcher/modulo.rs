@@ -3,15 +3,16 @@
 
 use quarry_bson::RawValue;
 
+use super::value_test::ValueTest;
 use crate::error::{Error, Result};
 
 /// The operand of `$mod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ModPredicate {
+pub(super) struct ModPredicate {
     /// The number to divide by, never 0.
-    pub divisor: i64,
+    divisor: i64,
     /// The remainder that is asked for.
-    pub remainder: i64,
+    remainder: i64,
 }
 
 impl ModPredicate {
@@ -36,9 +37,10 @@ impl ModPredicate {
         }
         Ok(predicate)
     }
+}
 
-    /// Whether the value, as a whole number, leaves the remainder.
-    pub fn matches(self, value: RawValue<'_>) -> bool {
+impl ValueTest for ModPredicate {
+    fn passes(&self, value: RawValue<'_>) -> bool {
         let whole = value.as_i64_truncated();
         whole.is_some_and(|whole| whole.wrapping_rem(self.divisor) == self.remainder)
     }

@@ -1,5 +1,5 @@
 //! The operators of filters by name: those that follow a field, and those that stand in a field's place. A new one is a row
-//! here, a predicate in a file of its own where it needs one, and a section of `tests/scripts/matching.txt`.
+//! here, a `ValueTest` in a file of its own if it asks each value by itself, and a section of `tests/scripts/matching.txt`.
 
 use quarry_bson::{Document, RawValue};
 
@@ -8,9 +8,11 @@ use super::expression::{CompareOp, ExprPredicate, MatchExpression, Predicate};
 use super::modulo::ModPredicate;
 use super::parse::{
     Level, Operand, compare, negate, parse_all, parse_elem_match, parse_in, parse_list, parse_not,
-    parse_regex, parse_size,
+    parse_regex,
 };
+use super::size::Size;
 use super::type_set::TypeSet;
+use super::value_test::ValueTest;
 use crate::error::{Error, Result};
 use crate::expression::Expression;
 
@@ -66,9 +68,7 @@ static OF_FIELD: &[(&str, OfField)] = &[
     ("$lte", |of| {
         compare(of.path, CompareOp::Lte, of.value).map(Some)
     }),
-    ("$mod", |of| {
-        field(of, Predicate::Mod(ModPredicate::parse(of.value)?))
-    }),
+    ("$mod", |of| test(of, ModPredicate::parse(of.value)?)),
     ("$ne", not_equal),
     ("$near", refuse),
     ("$nearSphere", refuse),
@@ -83,12 +83,8 @@ static OF_FIELD: &[(&str, OfField)] = &[
     ("$regex", |of| {
         field(of, Predicate::Regex(parse_regex(of.value, of.siblings)?))
     }),
-    ("$size", |of| {
-        field(of, Predicate::Size(parse_size(of.value)?))
-    }),
-    ("$type", |of| {
-        field(of, Predicate::Type(TypeSet::parse(of.value)?))
-    }),
+    ("$size", |of| test(of, Size::parse(of.value)?)),
+    ("$type", |of| test(of, TypeSet::parse(of.value)?)),
     ("$within", refuse),
 ];
 
@@ -121,9 +117,13 @@ fn field(operand: Operand<'_>, predicate: Predicate) -> Result<Option<MatchExpre
     Ok(Some(MatchExpression::field(operand.path, predicate)))
 }
 
-fn bits(operand: Operand<'_>, test: BitsTest) -> Result<Option<MatchExpression>> {
-    let predicate = BitsPredicate::parse(operand.name, test, operand.value)?;
-    field(operand, Predicate::Bits(predicate))
+fn test(operand: Operand<'_>, test: impl ValueTest + 'static) -> Result<Option<MatchExpression>> {
+    field(operand, Predicate::Test(Box::new(test)))
+}
+
+fn bits(operand: Operand<'_>, asked: BitsTest) -> Result<Option<MatchExpression>> {
+    let predicate = BitsPredicate::parse(operand.name, asked, operand.value)?;
+    test(operand, predicate)
 }
 
 fn exists(operand: Operand<'_>) -> Result<Option<MatchExpression>> {

@@ -283,18 +283,6 @@ pub(super) fn parse_not(
     }
 }
 
-pub(super) fn parse_size(operand: RawValue<'_>) -> Result<i64> {
-    let reason = match operand.as_i64_exact() {
-        Some(size) if size >= 0 => return Ok(size),
-        Some(_) => "Expected a non-negative number in",
-        None if operand.is_number() => "Expected an integer",
-        None => "Expected a number in",
-    };
-    Err(Error::bad_value(format!(
-        "Failed to parse $size. {reason}: $size: {operand}"
-    )))
-}
-
 pub(super) fn parse_all(
     path: &FieldPath,
     operand: RawValue<'_>,

@@ -2,11 +2,12 @@
 
 use quarry_bson::{ElementType, RawValue};
 
+use super::value_test::ValueTest;
 use crate::error::{Error, Result};
 
 /// A set of BSON types, as `$type` names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TypeSet(u32);
+pub(super) struct TypeSet(u32);
 
 impl TypeSet {
     /// Parses what follows `$type`: a number, a name, or an array of them.
@@ -20,18 +21,6 @@ impl TypeSet {
             return Err(Error::failed_to_parse("$type must match at least one type"));
         }
         Ok(set)
-    }
-
-    /// Whether the type is in the set.
-    pub fn contains(self, element_type: ElementType) -> bool {
-        self.0 & bit(element_type) != 0
-    }
-
-    /// The types of the set.
-    pub fn types(self) -> impl Iterator<Item = ElementType> {
-        ElementType::ALL
-            .into_iter()
-            .filter(move |element_type| self.contains(*element_type))
     }
 
     fn add(&mut self, member: RawValue<'_>) -> Result<()> {
@@ -74,6 +63,12 @@ impl TypeSet {
         };
         self.0 |= bit(element_type);
         Ok(())
+    }
+}
+
+impl ValueTest for TypeSet {
+    fn passes(&self, value: RawValue<'_>) -> bool {
+        self.0 & bit(value.element_type()) != 0
     }
 }
 

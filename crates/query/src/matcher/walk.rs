@@ -226,18 +226,12 @@ impl Walk {
             }
             (_, None) => false,
             (Predicate::Exists, Some(_)) => true,
-            (Predicate::Type(types), Some(value)) => types.contains(value.element_type()),
-            (Predicate::Mod(modulo), Some(value)) => modulo.matches(value),
-            (Predicate::Bits(bits), Some(value)) => {
-                self.work(bits.units());
-                bits.matches(value)
+            (Predicate::Test(test), Some(value)) => {
+                self.work(test.units(value));
+                test.passes(value)
             }
             (Predicate::Regex(regex), Some(value)) => {
                 keep_failure(regex.matches(value), &mut self.failure)
-            }
-            (Predicate::Size(size), Some(RawValue::Array(array))) => {
-                self.work(units_of(RawValue::Array(array)));
-                array.iter().count() as i64 == *size
             }
             (Predicate::ElemMatchObject(filter), Some(RawValue::Array(array))) => self
                 .any_element(array, |walk, element| {
@@ -323,9 +317,10 @@ impl ExprPredicate {
 impl Predicate {
     /// Whether an array at the path's end stands for its elements as well.
     fn opens_arrays(&self) -> bool {
-        !matches!(
-            self,
-            Predicate::Size(_) | Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_)
-        )
+        match self {
+            Predicate::Test(test) => test.opens_arrays(),
+            Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => false,
+            _ => true,
+        }
     }
 }

@@ -6,9 +6,10 @@ use std::fmt::Display;
 use quarry_bson::{ElementType, RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX};
 use smallvec::SmallVec;
 
-use super::modifier::{Modifier, depth};
+use super::modifier::{Found, Target, Within, depth};
 use super::parsed::{ARRAY_PADDING_MAX, Operators, check_bytes};
-use super::tree::{Branch, Dynamic, Named, Node};
+use super::tree::{Branch, Dynamic, Leaf, Named, Node};
+use super::write::{LENGTH_BYTES, begin, end, header};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};
@@ -18,10 +19,8 @@ use crate::matcher::MatchDetails;
 /// One application of an update to one document.
 pub(super) struct Apply<'u, 'd> {
     pub operators: &'u Operators,
-    pub root: RawDocument<'d>,
+    pub target: Target<'d>,
     pub details: &'u MatchDetails,
-    pub insert: bool,
-    pub now_ms: i64,
     /// Where the new document begins in the output.
     pub start: usize,
 }
@@ -38,7 +37,7 @@ impl<'u> Apply<'u, '_> {
         for (from, to) in &self.operators.renames {
             self.check_rename(from, to)?;
         }
-        self.document(self.root, &self.operators.root, out)?;
+        self.document(self.target.root, &self.operators.root, out)?;
         if self.operators.root.named.find(b"_id").is_some() {
             self.keep_id(out)?;
         }
@@ -47,12 +46,12 @@ impl<'u> Apply<'u, '_> {
 
     /// `$[]` and padding multiply what the update brings: what grows beyond a document ends at once.
     fn check_size(&self, out: &[u8]) -> Result<()> {
-        check_bytes(out.len() - self.start, self.insert)
+        check_bytes(out.len() - self.start, self.target.insert)
     }
 
     /// An `_id` may be given an equal value, and keeps its bytes: the document's index entries hold them too.
     fn keep_id(&self, out: &mut Vec<u8>) -> Result<()> {
-        let Some(old) = self.root.get_element("_id") else {
+        let Some(old) = self.target.root.get_element("_id") else {
             return Ok(());
         };
         let updated = RawDocument::new(&out[self.start..])?;
@@ -346,13 +345,13 @@ impl<'u> Apply<'u, '_> {
     }
 
     fn check_rename(&self, from: &FieldPath, to: &FieldPath) -> Result<()> {
-        if let Some(array) = array_on_path(self.root, from) {
+        if let Some(array) = array_on_path(self.target.root, from) {
             return Err(self.through_array("source", from, &array));
         }
-        let Some(value) = self.root.get_path(from.as_str()) else {
+        let Some(value) = self.target.root.get_path(from.as_str()) else {
             return Ok(());
         };
-        if let Some(array) = array_on_path(self.root, to) {
+        if let Some(array) = array_on_path(self.target.root, to) {
             return Err(self.through_array("destination", to, &array));
         }
         if to.parts().len() + depth(value) > STORED_DEPTH_MAX {
@@ -369,35 +368,45 @@ impl<'u> Apply<'u, '_> {
         Error::bad_value(format!(
             "The {which} field cannot be an array element, '{}' in doc with {} has an array field called '{array}'",
             path.as_str(),
-            self.id_shown()
+            self.target.id_shown()
         ))
     }
 
+    /// An operator meets the element at the end of its path.
+    fn modify(
+        &self,
+        element: RawElement<'_>,
+        leaf: &Leaf,
+        within: Within,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let found = Found {
+            element,
+            path: &leaf.path,
+            within,
+        };
+        leaf.modifier.modify(&found, &self.target, out)
+    }
+
+    /// An operator meets nothing at the end of its path.
+    fn create_leaf(&self, name: &[u8], leaf: &Leaf, out: &mut Vec<u8>) -> Result<()> {
+        let before = out.len();
+        leaf.modifier.create(name, &self.target, out)?;
+        debug_assert_eq!(
+            out.len() > before,
+            leaf.modifier.creates(&self.target),
+            "an operator makes the fields that it says it makes"
+        );
+        Ok(())
+    }
+
     fn creates(&self, node: &Node) -> bool {
-        node.any_leaf(&|leaf| match &leaf.modifier {
-            Modifier::RenameFrom(from) => self.root.get_path(from.as_str()).is_some(),
-            modifier => modifier.creates(self.insert),
-        })
+        node.any_leaf(&|leaf| leaf.modifier.creates(&self.target))
     }
 
     fn tolerates(&self, node: &Node) -> bool {
-        !node.any_leaf(&|leaf| match &leaf.modifier {
-            Modifier::RenameFrom(from) => self.root.get_path(from.as_str()).is_some(),
-            modifier => !modifier.tolerates_blocked_path(self.insert),
-        })
+        !node.any_leaf(&|leaf| !leaf.modifier.tolerates_blocked_path(&self.target))
     }
-
-    pub(super) fn id_shown(&self) -> String {
-        self.root
-            .get("_id")
-            .map_or_else(|| "no id".to_owned(), |id| format!("_id: {id}"))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Within {
-    Document,
-    Array,
 }
 
 /// The name of the first array that a path meets before its end.
@@ -461,26 +470,4 @@ fn path_before_dynamic(node: &Node) -> String {
                 .unwrap_or_default()
         }
     }
-}
-
-const LENGTH_BYTES: usize = 4;
-
-/// Starts a document or array in `out`.
-fn begin(out: &mut Vec<u8>) -> usize {
-    let start = out.len();
-    out.extend_from_slice(&[0; LENGTH_BYTES]);
-    start
-}
-
-/// Ends the one that began at `start`. A length beyond 32 bits is refused with the document's size.
-fn end(start: usize, out: &mut Vec<u8>) {
-    out.push(0);
-    let length = (out.len() - start) as u32;
-    out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-}
-
-pub(super) fn header(element_type: ElementType, name: &[u8], out: &mut Vec<u8>) {
-    out.push(element_type as u8);
-    out.extend_from_slice(name);
-    out.push(0);
 }

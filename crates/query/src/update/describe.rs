@@ -11,7 +11,6 @@ use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
 use smallvec::SmallVec;
 
 use super::Update;
-use super::modifier::Modifier;
 use super::parsed::Kind;
 use super::tree::{Branch, Named, Node};
 use crate::error::Result;
@@ -177,7 +176,7 @@ fn compare<'u>(
             array(branch, old, new, steps, changed)?;
         }
         (Some(Node::Leaf(leaf)), RawValue::Array(old), RawValue::Array(new))
-            if matches!(leaf.modifier, Modifier::Push(_)) =>
+            if leaf.modifier.may_append() =>
         {
             match appended_behind(old, new)? {
                 Some(kept) => {
@@ -201,7 +200,7 @@ impl Node {
     fn is_changed_as_a_whole(&self) -> bool {
         match self {
             Node::Branch(_) => false,
-            Node::Leaf(leaf) => !matches!(leaf.modifier, Modifier::Push(_)),
+            Node::Leaf(leaf) => !leaf.modifier.may_append(),
         }
     }
 }

@@ -6,18 +6,14 @@
 //! `out`. Leaves out pipeline-style updates, which are refused by name.
 
 mod apply;
-mod arithmetic;
-mod array_values;
 mod describe;
-mod leaf;
 mod modifier;
 mod operators;
 mod parse;
 mod parsed;
-mod pull;
-mod push;
 mod tree;
 mod upsert;
+mod write;
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
@@ -29,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
+use modifier::Target;
 use parsed::{Kind, check_bytes};
 
 /// The outcome of applying an update.
@@ -103,10 +100,12 @@ impl Update {
             Kind::Operators(operators) => {
                 apply::Apply {
                     operators,
-                    root: document,
+                    target: Target {
+                        root: document,
+                        insert: upsert_insert,
+                        now_ms,
+                    },
                     details,
-                    insert: upsert_insert,
-                    now_ms,
                     start,
                 }
                 .run(out)?;

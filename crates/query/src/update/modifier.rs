@@ -1,79 +1,94 @@
-//! The operators on one field, parsed and checked once. The array operators have files of their own.
+//! An operator with its argument for one field: parsed and checked once, applied to every document.
+//!
+//! Each operator implements [`Modifier`] in a file of its own below `operators`. The walk over a document, the tree of paths
+//! and the description of what has changed ask an operator through the trait alone, so that none of them knows its name.
 
-use quarry_bson::{RawValue, Value};
+use std::fmt::Debug;
 
-use super::arithmetic::BitOp;
-use super::pull::PullCondition;
-use super::push::Push;
-use crate::error::{Error, Result};
+use quarry_bson::{RawDocument, RawElement, RawValue, Value};
+
+use crate::error::Result;
 use crate::field_path::FieldPath;
-use crate::sorter::sort_in_steps;
 
-#[derive(Debug)]
-pub(super) enum Modifier {
-    Set(Value),
-    SetOnInsert(Value),
-    Unset,
-    Inc(Value),
-    Mul(Value),
-    Min(Value),
-    Max(Value),
-    /// The field takes the value of another.
-    RenameFrom(FieldPath),
-    /// The field whose value `$rename` takes away.
-    RenamedAway,
-    CurrentDate(Clock),
-    Bit(Vec<(BitOp, Value)>),
-    Push(Push),
-    AddToSet(Vec<Value>),
-    PopFirst,
-    PopLast,
-    Pull(PullCondition),
-    /// Sorted.
-    PullAll(Vec<Value>),
-}
+/// An operator with its argument for one field.
+pub(super) trait Modifier: Debug + Send + Sync {
+    /// Writes what becomes of the element that stands at the path; nothing where it goes.
+    fn modify(&self, found: &Found<'_>, target: &Target<'_>, out: &mut Vec<u8>) -> Result<()>;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Clock {
-    Date,
-    Timestamp,
-}
+    /// Whether a field that is missing comes into being.
+    fn creates(&self, _: &Target<'_>) -> bool {
+        false
+    }
 
-impl Modifier {
-    /// Whether a missing field comes into being. `insert`: the update makes a new document.
-    pub fn creates(&self, insert: bool) -> bool {
-        match self {
-            Modifier::SetOnInsert(_) => insert,
-            Modifier::Unset
-            | Modifier::RenamedAway
-            | Modifier::PopFirst
-            | Modifier::PopLast
-            | Modifier::Pull(_)
-            | Modifier::PullAll(_) => false,
-            _ => true,
-        }
+    /// Writes the field that is missing: an element where the operator [creates](Modifier::creates) one, nothing else.
+    fn create(&self, _name: &[u8], _: &Target<'_>, _out: &mut Vec<u8>) -> Result<()> {
+        Ok(())
     }
 
     /// Whether it is no error that the path cannot exist (`a.b` where `a` is a number).
-    pub fn tolerates_blocked_path(&self, insert: bool) -> bool {
-        match self {
-            Modifier::Unset | Modifier::RenamedAway => true,
-            Modifier::SetOnInsert(_) => !insert,
-            _ => false,
-        }
+    fn tolerates_blocked_path(&self, _: &Target<'_>) -> bool {
+        false
     }
 
     /// Levels of nesting that the field's new value may have.
-    pub fn depth(&self) -> usize {
-        match self {
-            Modifier::Set(value)
-            | Modifier::SetOnInsert(value)
-            | Modifier::Min(value)
-            | Modifier::Max(value) => depth(value.as_raw()),
-            Modifier::Push(push) => 1 + deepest(push.elements()),
-            Modifier::AddToSet(values) => 1 + deepest(values),
-            _ => 0,
-        }
+    fn depth(&self) -> usize {
+        0
+    }
+
+    /// Whether it may put elements behind those of an array and change nothing else, which is then described element by element.
+    fn may_append(&self) -> bool {
+        false
+    }
+}
+
+/// How the argument of an operator is read, which is refused here if it is wrong whatever the document.
+pub(super) trait FromArgument: Modifier + Sized + 'static {
+    /// The operator with its argument for the field at `path`.
+    fn from_argument(path: &FieldPath, argument: RawValue<'_>) -> Result<Self>;
+}
+
+/// The document that an operator is applied to, as far as the operator may know it.
+pub(super) struct Target<'d> {
+    /// The document as it was.
+    pub root: RawDocument<'d>,
+    /// An upsert makes the document.
+    pub insert: bool,
+    /// The time of the update, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// An element that an operator meets at the end of its path.
+pub(super) struct Found<'a> {
+    pub element: RawElement<'a>,
+    pub path: &'a FieldPath,
+    pub within: Within,
+}
+
+/// An element stands in a document or in an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Within {
+    Document,
+    Array,
+}
+
+impl Target<'_> {
+    /// The document's `_id`, as errors show it.
+    pub fn id_shown(&self) -> String {
+        self.root
+            .get("_id")
+            .map_or_else(|| "no id".to_owned(), |id| format!("_id: {id}"))
+    }
+}
+
+impl<'a> Found<'a> {
+    /// The element's name.
+    pub fn name(&self) -> &'a [u8] {
+        self.element.name().as_bytes()
+    }
+
+    /// Writes the element as it is.
+    pub fn keep(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.element.as_bytes());
     }
 }
 
@@ -92,132 +107,11 @@ pub(super) fn depth(value: RawValue<'_>) -> usize {
     }
 }
 
-fn deepest(values: &[Value]) -> usize {
+/// Levels of the deepest of the values.
+pub(super) fn deepest(values: &[Value]) -> usize {
     values
         .iter()
         .map(|value| depth(value.as_raw()))
         .max()
         .unwrap_or(0)
-}
-
-pub(super) fn number(argument: RawValue<'_>, path: &FieldPath, complaint: &str) -> Result<Value> {
-    if !argument.is_number() {
-        return Err(Error::type_mismatch(format!(
-            "{complaint}: {{{}: {argument}}}",
-            path.as_str()
-        )));
-    }
-    Ok(argument.to_value())
-}
-
-pub(super) fn parse_clock(argument: RawValue<'_>) -> Result<Clock> {
-    match argument {
-        RawValue::Boolean(_) => Ok(Clock::Date),
-        RawValue::Document(options) => {
-            let mut clock = None;
-            for element in options {
-                if element.name() != "$type" {
-                    return Err(Error::bad_value(format!(
-                        "Unrecognized $currentDate option: {}",
-                        element.name()
-                    )));
-                }
-                clock = match element.value().as_str() {
-                    Some("date") => Some(Clock::Date),
-                    Some("timestamp") => Some(Clock::Timestamp),
-                    _ => None,
-                };
-            }
-            let text = "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: 'date'}}}";
-            clock.ok_or_else(|| Error::bad_value(text))
-        }
-        other => Err(Error::bad_value(format!(
-            "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({{$type: 'timestamp/date'}}).",
-            other.element_type().alias()
-        ))),
-    }
-}
-
-pub(super) fn parse_bit(argument: RawValue<'_>) -> Result<Vec<(BitOp, Value)>> {
-    let RawValue::Document(operations) = argument else {
-        return Err(Error::bad_value(format!(
-            "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: {{field: {{and/or/xor: #}}}}",
-            argument.element_type().alias()
-        )));
-    };
-    let mut steps = Vec::new();
-    for element in operations {
-        let op = match element.name().as_bytes() {
-            b"and" => BitOp::And,
-            b"or" => BitOp::Or,
-            b"xor" => BitOp::Xor,
-            _ => {
-                return Err(Error::bad_value(format!(
-                    "The $bit modifier only supports 'and', 'or', and 'xor', not '{}' which is an unknown operator: {{{}: {}}}",
-                    element.name(),
-                    element.name(),
-                    element.value()
-                )));
-            }
-        };
-        if !matches!(element.value(), RawValue::Int32(_) | RawValue::Int64(_)) {
-            return Err(Error::bad_value(format!(
-                "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: {{{}: {}}}",
-                element.element_type().alias(),
-                element.name(),
-                element.value()
-            )));
-        }
-        steps.push((op, element.value().to_value()));
-    }
-    if steps.is_empty() {
-        return Err(Error::bad_value(
-            "You must pass in at least one bitwise operation. The format is: {$bit: {field: {and/or/xor: #}}",
-        ));
-    }
-    Ok(steps)
-}
-
-pub(super) fn parse_add_to_set(argument: RawValue<'_>) -> Result<Vec<Value>> {
-    let RawValue::Document(clauses) = argument else {
-        return Ok(vec![argument.to_value()]);
-    };
-    let Some(first) = clauses.first().filter(|first| first.name() == "$each") else {
-        return Ok(vec![argument.to_value()]);
-    };
-    let RawValue::Array(values) = first.value() else {
-        return Err(Error::type_mismatch(format!(
-            "The argument to $each in $addToSet must be an array but it was of type {}",
-            first.element_type().alias()
-        )));
-    };
-    if let Some(extra) = clauses.iter().nth(1) {
-        return Err(Error::bad_value(format!(
-            "Found unexpected fields after $each in $addToSet: {}",
-            extra.name()
-        )));
-    }
-    Ok(values.iter().map(|value| value.to_value()).collect())
-}
-
-pub(super) fn parse_pop(argument: RawValue<'_>) -> Result<Modifier> {
-    match argument.as_i64_exact() {
-        Some(1) => Ok(Modifier::PopLast),
-        Some(-1) => Ok(Modifier::PopFirst),
-        _ => Err(Error::failed_to_parse(format!(
-            "$pop expects 1 or -1, found: {argument}"
-        ))),
-    }
-}
-
-pub(super) fn parse_pull_all(argument: RawValue<'_>) -> Result<Vec<Value>> {
-    let RawValue::Array(values) = argument else {
-        return Err(Error::bad_value(format!(
-            "$pullAll requires an array argument but was given a {}",
-            argument.element_type().alias()
-        )));
-    };
-    let mut values: Vec<Value> = values.iter().map(|value| value.to_value()).collect();
-    sort_in_steps(&mut values, Value::cmp)?;
-    Ok(values)
 }

@@ -1,13 +1,22 @@
-//! The update operators by name. A new one is a row here, what it does to a field in `modifier.rs` and `leaf.rs`, and a
+//! The update operators by name. A new one is a row here, a file below that implements `Modifier` and `FromArgument`, and a
 //! section of `tests/scripts/updating.txt`.
+
+pub(super) mod rename;
+pub(super) mod set;
+
+mod add_to_set;
+mod bit;
+mod bounds;
+mod current_date;
+mod pop;
+mod pull;
+mod push;
+mod sums;
 
 use quarry_bson::RawValue;
 
-use super::modifier::{
-    Modifier, number, parse_add_to_set, parse_bit, parse_clock, parse_pop, parse_pull_all,
-};
-use super::pull::PullCondition;
-use super::push::Push;
+use super::modifier::FromArgument;
+use super::tree::Leaf;
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
 
@@ -17,12 +26,15 @@ pub(super) struct Operator {
     pub parse: Parse,
 }
 
+/// Reads the argument that an operator has for the field at a path.
+type ParseField = fn(FieldPath, RawValue<'_>) -> Result<Box<Leaf>>;
+
 /// How the argument that an operator has for one field is read.
 pub(super) enum Parse {
     /// The field may come into being, so that its name has to be one that can be stored.
-    Field(fn(&FieldPath, RawValue<'_>) -> Result<Modifier>),
+    Field(ParseField),
     /// The field is only taken away: any name is one.
-    Removed(fn(&FieldPath, RawValue<'_>) -> Result<Modifier>),
+    Removed(ParseField),
     /// The argument names another field.
     Renamed,
 }
@@ -37,51 +49,37 @@ pub(super) fn find(name: &str) -> Result<&'static Operator> {
     })
 }
 
-const fn row(
-    name: &'static str,
-    parse: fn(&FieldPath, RawValue<'_>) -> Result<Modifier>,
-) -> Operator {
+const fn row<M: FromArgument>(name: &'static str) -> Operator {
     Operator {
         name,
-        parse: Parse::Field(parse),
+        parse: Parse::Field(leaf::<M>),
     }
+}
+
+fn leaf<M: FromArgument>(path: FieldPath, argument: RawValue<'_>) -> Result<Box<Leaf>> {
+    let modifier = M::from_argument(&path, argument)?;
+    Ok(Box::new(Leaf { path, modifier }))
 }
 
 /// Those that are used most come first.
 static OPERATORS: &[Operator] = &[
-    row("$set", |_, value| Ok(Modifier::Set(value.to_value()))),
-    row("$inc", |path, value| {
-        let text = "Cannot increment with non-numeric argument";
-        Ok(Modifier::Inc(number(value, path, text)?))
-    }),
-    row("$push", |_, value| Ok(Modifier::Push(Push::parse(value)?))),
+    row::<set::Set>("$set"),
+    row::<sums::Inc>("$inc"),
+    row::<push::Push>("$push"),
     Operator {
         name: "$unset",
-        parse: Parse::Removed(|_, _| Ok(Modifier::Unset)),
+        parse: Parse::Removed(leaf::<set::Unset>),
     },
-    row("$setOnInsert", |_, value| {
-        Ok(Modifier::SetOnInsert(value.to_value()))
-    }),
-    row("$addToSet", |_, value| {
-        Ok(Modifier::AddToSet(parse_add_to_set(value)?))
-    }),
-    row("$pull", |_, value| {
-        Ok(Modifier::Pull(PullCondition::parse(value)?))
-    }),
-    row("$pullAll", |_, value| {
-        Ok(Modifier::PullAll(parse_pull_all(value)?))
-    }),
-    row("$pop", |_, value| parse_pop(value)),
-    row("$min", |_, value| Ok(Modifier::Min(value.to_value()))),
-    row("$max", |_, value| Ok(Modifier::Max(value.to_value()))),
-    row("$mul", |path, value| {
-        let text = "Cannot multiply with non-numeric argument";
-        Ok(Modifier::Mul(number(value, path, text)?))
-    }),
-    row("$currentDate", |_, value| {
-        Ok(Modifier::CurrentDate(parse_clock(value)?))
-    }),
-    row("$bit", |_, value| Ok(Modifier::Bit(parse_bit(value)?))),
+    row::<set::SetOnInsert>("$setOnInsert"),
+    row::<add_to_set::AddToSet>("$addToSet"),
+    row::<pull::Pull>("$pull"),
+    row::<pull::PullAll>("$pullAll"),
+    row::<pop::Pop>("$pop"),
+    row::<bounds::Min>("$min"),
+    row::<bounds::Max>("$max"),
+    row::<sums::Mul>("$mul"),
+    row::<current_date::CurrentDate>("$currentDate"),
+    row::<bit::Bit>("$bit"),
     Operator {
         name: "$rename",
         parse: Parse::Renamed,

@@ -3,7 +3,7 @@
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX};
 
-use super::modifier::Modifier;
+use super::operators::rename::{RenameFrom, RenamedAway};
 use super::operators::{self, Operator, Parse};
 use super::parsed::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX, check_levels};
 use super::tree::{Dynamic, Leaf, Step};
@@ -100,8 +100,7 @@ impl Operators {
                 parse
             }
         };
-        let modifier = parse(&path, field.value())?;
-        self.insert(path, modifier)
+        self.insert(parse(path, field.value())?)
     }
 
     fn add_rename(&mut self, from: FieldPath, to: RawValue<'_>) -> Result<()> {
@@ -145,12 +144,19 @@ impl Operators {
             )));
         }
         self.renames.push((from.clone(), to.clone()));
-        self.insert(to, Modifier::RenameFrom(from.clone()))?;
-        self.insert(from, Modifier::RenamedAway)
+        self.insert(Box::new(Leaf {
+            path: to,
+            modifier: RenameFrom(from.clone()),
+        }))?;
+        self.insert(Box::new(Leaf {
+            path: from,
+            modifier: RenamedAway,
+        }))
     }
 
-    fn insert(&mut self, path: FieldPath, modifier: Modifier) -> Result<()> {
-        if path.parts().len() + modifier.depth() > STORED_DEPTH_MAX {
+    fn insert(&mut self, leaf: Box<Leaf>) -> Result<()> {
+        let path = leaf.path.clone();
+        if path.parts().len() + leaf.modifier.depth() > STORED_DEPTH_MAX {
             let text = format!(
                 "the update of '{}' would nest deeper than {STORED_DEPTH_MAX} levels",
                 path.as_str()
@@ -164,14 +170,9 @@ impl Operators {
         self.uses_matched_element |= steps
             .iter()
             .any(|step| matches!(step, Step::Dynamic(Dynamic::Matched)));
-        self.paths.push(path.clone());
-        self.root.insert(
-            &steps,
-            Leaf {
-                path: path.clone(),
-                modifier,
-            },
-        )
+        self.root.insert(&steps, leaf)?;
+        self.paths.push(path);
+        Ok(())
     }
 
     fn step<'p>(&self, name: &'p str, path: &FieldPath) -> Result<Step<'p>> {

@@ -15,10 +15,12 @@ pub(super) enum Node {
     Leaf(Box<Leaf>),
 }
 
+/// An operator at the end of its path. The operator stands in the leaf itself, whatever its type, so that an update takes no
+/// allocation more for it.
 #[derive(Debug)]
-pub(super) struct Leaf {
+pub(super) struct Leaf<M: ?Sized = dyn Modifier> {
     pub path: FieldPath,
-    pub modifier: Modifier,
+    pub modifier: M,
 }
 
 /// The fields or elements that are touched inside one document or array.
@@ -56,15 +58,15 @@ pub(super) enum Step<'p> {
 
 impl Branch {
     /// Puts a leaf in place. `steps` are the components of its path.
-    pub fn insert(&mut self, steps: &[Step<'_>], leaf: Leaf) -> Result<()> {
+    pub fn insert(&mut self, steps: &[Step<'_>], leaf: Box<Leaf>) -> Result<()> {
         self.insert_at(steps, 0, leaf)
     }
 
-    fn insert_at(&mut self, steps: &[Step<'_>], at: usize, leaf: Leaf) -> Result<()> {
+    fn insert_at(&mut self, steps: &[Step<'_>], at: usize, leaf: Box<Leaf>) -> Result<()> {
         let last = at + 1 == steps.len();
         let Some(node) = self.child(&steps[at]) else {
             let node = if last {
-                Node::Leaf(Box::new(leaf))
+                Node::Leaf(leaf)
             } else {
                 let mut branch = Branch::default();
                 branch.insert_at(steps, at + 1, leaf)?;

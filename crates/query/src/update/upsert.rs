@@ -3,7 +3,7 @@
 
 use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value};
 
-use super::modifier::Modifier;
+use super::operators::set::Set;
 use super::parsed::{Kind, Operators, Update, check_bytes, check_levels};
 use super::tree::{Branch, Leaf, Step};
 use crate::error::{Error, Result};
@@ -58,10 +58,10 @@ fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document>
             .iter()
             .map(|part| Step::Name(part.name()))
             .collect();
-        let leaf = Leaf {
+        let leaf = Box::new(Leaf {
             path: (*path).clone(),
-            modifier: Modifier::Set(value.to_value()),
-        };
+            modifier: Set(value.to_value()),
+        });
         root.insert(&steps, leaf)
             .map_err(|error| matched_twice(path, &equalities[..place], error))?;
     }

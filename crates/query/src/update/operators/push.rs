@@ -3,11 +3,14 @@
 use std::cmp::Ordering;
 
 use quarry_bson::compare::compare_values;
-use quarry_bson::{RawValue, Value};
+use quarry_bson::{ArrayBuilder, ElementType, RawArray, RawElement, RawValue, Value};
 
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
+use crate::interrupts::{self, units_of};
 use crate::sorter::sort_in_steps;
+use crate::update::modifier::{Found, FromArgument, Modifier, Target, deepest};
+use crate::update::write::header;
 
 #[derive(Debug)]
 pub(super) struct Push {
@@ -23,8 +26,8 @@ enum PushSort {
     Fields(Vec<(FieldPath, bool)>),
 }
 
-impl Push {
-    pub fn parse(argument: RawValue<'_>) -> Result<Push> {
+impl FromArgument for Push {
+    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Push> {
         let plain = |value: RawValue<'_>| Push {
             elements: vec![value.to_value()],
             position: None,
@@ -66,18 +69,62 @@ impl Push {
         }
         Ok(push)
     }
+}
 
-    pub fn elements(&self) -> &[Value] {
-        &self.elements
+impl Modifier for Push {
+    fn modify(&self, found: &Found<'_>, target: &Target<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let array = found.element.value().as_array();
+        let array = array.ok_or_else(|| not_an_array(found.element, target))?;
+        self.write(found.name(), array, out)
     }
 
+    fn creates(&self, _: &Target<'_>) -> bool {
+        true
+    }
+
+    fn create(&self, name: &[u8], _: &Target<'_>, out: &mut Vec<u8>) -> Result<()> {
+        self.write(name, RawArray::EMPTY, out)
+    }
+
+    fn depth(&self) -> usize {
+        1 + deepest(&self.elements)
+    }
+
+    fn may_append(&self) -> bool {
+        true
+    }
+}
+
+impl Push {
+    /// Writes the array as the values have changed it.
+    fn write(&self, name: &[u8], array: RawArray<'_>, out: &mut Vec<u8>) -> Result<()> {
+        header(ElementType::Array, name, out);
+        let mut builder = ArrayBuilder::new(out);
+        if self.only_appends() {
+            for element in array.elements() {
+                interrupts::work_on_bytes(element.as_bytes().len())?;
+                builder.push_element(element);
+            }
+            for value in &self.elements {
+                interrupts::work_on_bytes(value.as_bytes().len())?;
+                builder.push(value);
+            }
+        } else {
+            for value in self.arrange(array.iter().collect())? {
+                interrupts::work(units_of(value))?;
+                builder.push(value);
+            }
+        }
+        builder.finish();
+        Ok(())
+    }
     /// True if the values go behind what is there, which then stays as it is.
-    pub fn only_appends(&self) -> bool {
+    fn only_appends(&self) -> bool {
         self.position.is_none() && self.slice.is_none() && self.sort.is_none()
     }
 
     /// The array afterwards.
-    pub fn arrange<'v>(&'v self, mut array: Vec<RawValue<'v>>) -> Result<Vec<RawValue<'v>>> {
+    fn arrange<'v>(&'v self, mut array: Vec<RawValue<'v>>) -> Result<Vec<RawValue<'v>>> {
         let place = match self.position {
             None => array.len(),
             Some(position) if position < 0 => {
@@ -107,6 +154,15 @@ impl Push {
         }
         Ok(array)
     }
+}
+
+fn not_an_array(element: RawElement<'_>, target: &Target<'_>) -> Error {
+    Error::bad_value(format!(
+        "The field '{}' must be an array but is of type {} in document {{{}}}",
+        element.name(),
+        element.element_type().alias(),
+        target.id_shown()
+    ))
 }
 
 fn compare_fields(fields: &[(FieldPath, bool)], a: RawValue<'_>, b: RawValue<'_>) -> Ordering {

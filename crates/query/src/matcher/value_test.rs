@@ -1,0 +1,22 @@
+//! A question that is asked of single values, and that no index answers: `$type`, `$size`, `$mod`, the bit tests.
+
+use std::fmt::Debug;
+
+use quarry_bson::RawValue;
+
+/// A predicate over one value. The walk that follows a path asks it of each value that the path reaches; a path that reaches
+/// none does not match.
+pub trait ValueTest: Debug + Send + Sync {
+    /// Whether the value passes.
+    fn passes(&self, value: RawValue<'_>) -> bool;
+
+    /// The work of asking about the value, beside that of reaching it.
+    fn units(&self, _: RawValue<'_>) -> usize {
+        0
+    }
+
+    /// Whether an array at the path's end stands for its elements as well.
+    fn opens_arrays(&self) -> bool {
+        true
+    }
+}
