@@ -52,6 +52,15 @@ impl Setup {
     }
 }
 
+/// Waits for another thread to get somewhere.
+fn until(somewhere: &str, is_there: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < WAIT_MAX, "{somewhere}");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn waiting_writers_wake_for_kill_and_time_limit_and_the_rest_goes_on() {
     let setup = Setup::new();
@@ -76,6 +85,9 @@ fn a_close_does_not_wait_for_a_stalled_engine() {
     let setup = Setup::new();
     setup.engine.stall();
     let (_, waits) = setup.insert(1, Operation::default());
+    until("the insert meets the stall", || {
+        setup.engine.told_unready() > 0
+    });
     let (closed, is_closed) = channel();
     let closing = Arc::clone(&setup.database);
     std::thread::spawn(move || closed.send(closing.close()));
@@ -93,14 +105,9 @@ fn an_engine_that_stands_still_in_a_write_holds_nobody_who_is_called_off() {
     let (_, of_first) = setup.insert(1, Operation::default());
     of_first.recv_timeout(WAIT_MAX).unwrap().unwrap();
     let (_, of_patient) = setup.insert(2, Operation::default());
-    let begun = Instant::now();
-    while setup.engine.held_writes() == 0 {
-        assert!(
-            begun.elapsed() < WAIT_MAX,
-            "somebody hands the first one over"
-        );
-        std::thread::yield_now();
-    }
+    until("somebody hands the first one over", || {
+        setup.engine.held_writes() > 0
+    });
     let deadline = Instant::now() + Duration::from_millis(50);
     let (_, of_limited) = setup.insert(3, Operation::new(Some(deadline)));
     let (killed, of_killed) = setup.insert(4, Operation::default());

@@ -24,6 +24,8 @@ pub struct Faulty {
 #[derive(Default)]
 struct Switches {
     readiness: Option<Readiness>,
+    /// How often [`Engine::ready`] has told a caller of `readiness`.
+    told: usize,
     write_error: Option<(usize, Error)>,
     get_error: Option<Error>,
     sync_error: Option<Error>,
@@ -91,6 +93,12 @@ impl Faulty {
         self.switches.lock().readiness = Some(Readiness::Stalled {
             cause: "switched on by a test".into(),
         });
+    }
+
+    /// How many callers of [`Engine::ready`] were told of a stall or of missing space since it was switched on.
+    #[must_use]
+    pub fn told_unready(&self) -> usize {
+        self.switches.lock().told
     }
 
     /// Writes stand still inside the call until [`Faulty::heal`].
@@ -241,7 +249,11 @@ impl Engine for Faulty {
     }
 
     fn ready(&self) -> Readiness {
-        let switched = self.switches.lock().readiness.clone();
+        let switched = {
+            let mut switches = self.switches.lock();
+            switches.told += usize::from(switches.readiness.is_some());
+            switches.readiness.clone()
+        };
         switched.unwrap_or_else(|| self.inner.ready())
     }
 
