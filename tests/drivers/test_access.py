@@ -430,6 +430,7 @@ ATTACKS = [
     ("admin", {"getParameter": "*"}),
     ("admin", {"setParameter": 1, "quiet": True}),
     ("admin", {"logRotate": 1}),
+    ("admin", {"rotateCertificates": 1}),
     ("admin", {"fsync": 1}),
     ("admin", {"top": 1}),
     ("admin", {"shutdown": 1}),
@@ -444,7 +445,7 @@ ATTACKS = [
 #: Commands that say who they are for: without a login they are refused, with one they only reach what is the user's own.
 OWN = {"abortTransaction", "commitTransaction", "startSession", "endSessions", "refreshSessions", "getMore", "killCursors"}
 #: Before a login.
-OPEN = {"hello", "isMaster", "ping", "buildInfo", "saslStart", "saslContinue", "logout", "connectionStatus", "whatsmyuri", "listCommands"}
+OPEN = {"authenticate", "hello", "isMaster", "ping", "buildInfo", "saslStart", "saslContinue", "logout", "connectionStatus", "whatsmyuri", "listCommands"}
 
 
 def spelled_out(value, database, user):

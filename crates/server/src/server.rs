@@ -11,6 +11,7 @@ use quarry_storage::Engine;
 use crate::access::control::AccessControl;
 use crate::data::Data;
 use crate::dispatch::fail_points::FailPoints;
+use crate::net::certificates::Certificates;
 use crate::net::connections::Connections;
 use crate::net::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
 use crate::observe::counters::Counters;
@@ -26,6 +27,8 @@ use crate::sessions::session::Sessions;
 pub struct Server {
     pub config: Config,
     pub parameters: Parameters,
+    /// For connections that are encrypted; a server without TLS has none.
+    pub certificates: Option<Certificates>,
     pub access: AccessControl,
     pub engine: Arc<dyn Engine>,
     pub database: Database,
@@ -44,12 +47,14 @@ pub struct Server {
     /// Tells clients one life of the server from the next.
     pub process_id: ObjectId,
     port: AtomicU16,
+    admin_port: AtomicU16,
 }
 
 impl Server {
     pub fn new(
         config: Config,
         parameters: Parameters,
+        certificates: Option<Certificates>,
         engine: Arc<dyn Engine>,
         database: Database,
         replica_set: Option<ReplicaSet>,
@@ -62,6 +67,7 @@ impl Server {
         let server = Server {
             config,
             parameters,
+            certificates,
             access,
             engine,
             database,
@@ -78,6 +84,7 @@ impl Server {
             started: Instant::now(),
             process_id: ObjectId::generate(),
             port: AtomicU16::new(0),
+            admin_port: AtomicU16::new(0),
         };
         server.follow_parameters();
         server
@@ -121,6 +128,7 @@ impl Server {
         Server::new(
             config,
             parameters,
+            None,
             engine,
             database,
             replica_set,
@@ -140,6 +148,16 @@ impl Server {
 
     pub fn set_port(&self, port: u16) {
         self.port.store(port, Relaxed);
+    }
+
+    /// The port of the admin server, once it is listened on; none where it is off.
+    pub fn admin_port(&self) -> Option<u16> {
+        Some(self.admin_port.load(Relaxed)).filter(|port| *port > 0)
+    }
+
+    /// Notes the port of the admin server.
+    pub fn set_admin_port(&self, port: u16) {
+        self.admin_port.store(port, Relaxed);
     }
 
     pub fn is_quiet(&self) -> bool {

@@ -44,6 +44,8 @@ pub struct AccessControl {
     pub attempts: Attempts,
     /// Logins by mechanism, for serverStatus.
     pub logins: [LoginCounters; Mechanism::ALL.len()],
+    /// Logins by certificate.
+    pub x509_logins: LoginCounters,
 }
 
 /// How often clients tried a mechanism, and how often they succeeded.
@@ -57,6 +59,24 @@ pub struct LoginCounters {
     pub speculative_received: AtomicU64,
     /// Exchanges that began in a hello and ended with a user.
     pub speculative_successful: AtomicU64,
+}
+
+impl LoginCounters {
+    /// Counts an exchange that begins.
+    pub fn note_received(&self, is_speculative: bool) {
+        self.received.fetch_add(1, Ordering::Relaxed);
+        if is_speculative {
+            self.speculative_received.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts an exchange that has ended with a user.
+    pub fn note_successful(&self, is_speculative: bool) {
+        self.successful.fetch_add(1, Ordering::Relaxed);
+        if is_speculative {
+            self.speculative_successful.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The beginning of a login, as `saslStart` or a hello asks for it.
@@ -98,6 +118,7 @@ impl AccessControl {
             changes: Mutex::default(),
             attempts: Attempts::default(),
             logins: Default::default(),
+            x509_logins: LoginCounters::default(),
         }
     }
 
@@ -105,6 +126,11 @@ impl AccessControl {
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.is_enabled
+    }
+
+    /// The number of the state that users and roles are in.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Users or roles may have changed: every connection reads its own again before its next command.
@@ -199,23 +225,12 @@ impl AccessControl {
             );
             return Err(CommandError::new(ErrorCode::MECHANISM_UNAVAILABLE, message));
         };
-        let counters = &self.logins[mechanism as usize];
-        counters.received.fetch_add(1, Ordering::Relaxed);
-        if start.is_speculative {
-            counters
-                .speculative_received
-                .fetch_add(1, Ordering::Relaxed);
-        }
+        self.logins[mechanism as usize].note_received(start.is_speculative);
         let first = ClientFirst::parse(start.payload).ok_or_else(failed)?;
         // No such user can be there, and the exchange keeps the name until the client goes on.
         let name = Name::new(&first.user, start.database).check();
         let name = name.map_err(|_| failed())?;
-        if let Some(other) = login.lock().name().filter(|other| **other != name) {
-            let message = format!(
-                "Each client connection may only be authenticated once. Previously authenticated as: {other}"
-            );
-            return Err(CommandError::new(ErrorCode::PROTOCOL_ERROR, message));
-        }
+        refuse_second(&login.lock(), &name)?;
         // The same work for a user who is there and for one who is not.
         let document = store::get(database, Kind::User, &name)?;
         let made_up =
@@ -246,6 +261,52 @@ impl AccessControl {
             is_done: false,
             payload,
         })
+    }
+
+    /// The user whose password this is; none where it is another, or the user is not there, which takes as long.
+    pub fn check_password(
+        &self,
+        database: &Database,
+        name: &Name,
+        password: &str,
+        iterations: impl Fn(Mechanism) -> u32,
+    ) -> Result<Option<User>> {
+        let Ok(name) = name.clone().check() else {
+            return Ok(None);
+        };
+        let document = store::get(database, Kind::User, &name)?;
+        let strongest = Mechanism::ALL.into_iter().rev().find_map(|mechanism| {
+            let held = credentials_of(document.as_ref()?, mechanism)?;
+            Some((mechanism, held))
+        });
+        let is_real = strongest.is_some();
+        let (mechanism, held) = strongest.unwrap_or_else(|| {
+            let mechanism = Mechanism::Sha256;
+            let count = iterations(mechanism);
+            let made_up = Credentials::made_up(mechanism, &self.secret, &name.id(), count);
+            (mechanism, made_up)
+        });
+        let is_right = held.is_of_password(mechanism, &name.name, password);
+        match is_right && is_real {
+            true => load(database, &name),
+            false => Ok(None),
+        }
+    }
+
+    /// Logs in a user whom something else than a password has proven: it is the caller's to know that.
+    pub fn log_in_external(
+        &self,
+        database: &Database,
+        login: &Mutex<Login>,
+        name: &Name,
+    ) -> Result<()> {
+        refuse_second(&login.lock(), name)?;
+        let user = Arc::new(load(database, name)?.ok_or_else(failed)?);
+        let mut login = login.lock();
+        login.pending = None;
+        login.generation = 0;
+        login.user = Some(user);
+        Ok(())
     }
 
     /// Takes an exchange's next message. Whatever fails ends the exchange; `who` is told of whom it was, for the log.
@@ -290,13 +351,7 @@ impl AccessControl {
                 (user, answer)
             }
         };
-        let counters = &self.logins[pending.mechanism as usize];
-        counters.successful.fetch_add(1, Ordering::Relaxed);
-        if pending.is_speculative {
-            counters
-                .speculative_successful
-                .fetch_add(1, Ordering::Relaxed);
-        }
+        self.logins[pending.mechanism as usize].note_successful(pending.is_speculative);
         let mut login = login.lock();
         // Of no generation: the next command reads the user again, which may have changed since the proof.
         login.generation = 0;
@@ -306,6 +361,19 @@ impl AccessControl {
             is_done: true,
             payload,
         })
+    }
+}
+
+/// A connection is one user's.
+fn refuse_second(login: &Login, name: &Name) -> Result<()> {
+    match login.name().filter(|other| *other != name) {
+        None => Ok(()),
+        Some(other) => {
+            let message = format!(
+                "Each client connection may only be authenticated once. Previously authenticated as: {other}"
+            );
+            Err(CommandError::new(ErrorCode::PROTOCOL_ERROR, message))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use md5::Md5;
 use quarry_bson::{Document, RawDocument, doc};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::dispatch::error::{CommandError, Result};
 
@@ -151,6 +152,13 @@ impl Credentials {
             stored_key: mechanism.hash(&client_key),
             server_key: mechanism.hmac(&salted, b"Server Key"),
         })
+    }
+
+    /// Whether this is the credential of that password. Takes what a login costs the client.
+    pub fn is_of_password(&self, mechanism: Mechanism, user: &str, password: &str) -> bool {
+        let salt = self.salt.clone();
+        let derived = Credentials::derive(mechanism, user, password, self.iterations, salt);
+        derived.is_ok_and(|derived| derived.stored_key.ct_eq(&self.stored_key).into())
     }
 
     /// A credential that nobody can prove, for a user who is not there: the same user always gets the same salt, which only

@@ -18,4 +18,5 @@ pub mod resource;
 pub mod roles;
 pub mod scram;
 pub mod store;
+pub mod subject;
 pub mod user;

@@ -7,6 +7,9 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::error::{CommandError, Result};
 
+/// The database of users whom something else than a password proves. It holds users alone.
+pub const EXTERNAL: &str = "$external";
+
 /// A longer name is none.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -96,7 +99,9 @@ impl Name {
                 "the name of a user or role is too long or holds a null",
             ));
         }
-        quarry_database::check_database(&self.database)?;
+        if self.database != EXTERNAL {
+            quarry_database::check_database(&self.database)?;
+        }
         Ok(self)
     }
 

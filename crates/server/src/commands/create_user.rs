@@ -5,7 +5,7 @@ use quarry_database::Database;
 use quarry_query::ErrorCode;
 
 use super::new_password;
-use crate::access::name::{Kind, Name};
+use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::{new_user, roles, store};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -37,7 +37,10 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let name = name(invocation, Kind::User)?;
     refuse_restrictions(invocation)?;
     let mechanisms = new_password::mechanisms(invocation)?;
-    let credentials = new_password::credentials(invocation, &name, mechanisms.as_deref())?;
+    let credentials = match name.database == EXTERNAL {
+        true => Some(new_password::of_external(invocation)?),
+        false => new_password::credentials(invocation, &name, mechanisms.as_deref())?,
+    };
     let credentials = credentials.ok_or_else(|| {
         CommandError::bad_value(
             "Must provide a 'pwd' field for all user documents, except those with '$external' as the user's source db",
@@ -72,8 +75,10 @@ pub fn name(invocation: &Invocation<'_>, kind: Kind) -> Result<Name> {
             "Cannot create users in the local database",
         ));
     }
-    if database == "$external" {
-        return Err(CommandError::not_supported("a user of $external"));
+    if database == EXTERNAL && kind == Kind::Role {
+        return Err(CommandError::bad_value(
+            "Cannot create roles in the $external database",
+        ));
     }
     Name::parse(kind, subject, database)
 }

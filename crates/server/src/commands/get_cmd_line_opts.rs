@@ -34,6 +34,29 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         "maxIncomingConnections",
         i64::try_from(config.connections_max).unwrap_or(i64::MAX),
     );
+    if let Some(options) = &config.tls {
+        let mut tls = net.document("tls");
+        tls.append("mode", options.mode.as_str());
+        let files = [
+            ("certificateKeyFile", Some(&options.certificate_key_file)),
+            ("CAFile", options.ca_file.as_ref()),
+            ("CRLFile", options.crl_file.as_ref()),
+        ];
+        for (name, path) in files {
+            if let Some(path) = path {
+                tls.append(name, &*path.to_string_lossy());
+            }
+        }
+        for (name, is_on) in [
+            ("allowConnectionsWithoutCertificates", options.takes_none),
+            ("allowInvalidCertificates", options.takes_invalid),
+        ] {
+            if is_on {
+                tls.append(name, true);
+            }
+        }
+        tls.finish();
+    }
     net.finish();
     if let Some(set) = &config.replica_set {
         let mut replication = parsed.document("replication");

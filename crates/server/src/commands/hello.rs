@@ -10,10 +10,10 @@ use std::time::Duration;
 use quarry_bson::{DateTime, Document, DocumentBuilder, ElementType, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 
-use super::sasl_start;
+use super::{authenticate, sasl_start};
 use crate::access::control::mechanisms_of;
 use crate::access::credentials::Mechanism;
-use crate::access::name::{Kind, Name};
+use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::store;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -140,15 +140,24 @@ fn append_login(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_>) ->
     let Some(start) = invocation.document("speculativeAuthenticate")? else {
         return Ok(());
     };
-    let is_start = start
-        .first()
-        .is_some_and(|first| first.name() == "saslStart");
-    let database = start.get_str("db").filter(|_| is_start);
-    if let Some(database) = database
+    let Some(first) = start.first() else {
+        return Ok(());
+    };
+    let database = start.get_str("db");
+    if first.name() == "saslStart"
+        && let Some(database) = database
         && let Ok(step) = sasl_start::start(invocation, start, database, true)
     {
         let mut shown = reply.document("speculativeAuthenticate");
         sasl_start::append(&step, &mut shown);
+        shown.finish();
+    } else if first.name() == "authenticate"
+        // Not all drivers say where the users are whom certificates name: there is one place.
+        && let Ok(name) =
+            authenticate::log_in(invocation, start, database.unwrap_or(EXTERNAL), true)
+    {
+        let mut shown = reply.document("speculativeAuthenticate");
+        authenticate::append(&name, &mut shown);
         shown.finish();
     }
     Ok(())

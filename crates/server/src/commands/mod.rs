@@ -8,6 +8,7 @@ use crate::dispatch::command::Command;
 
 mod abort_transaction;
 mod aggregate;
+mod authenticate;
 mod build_info;
 mod change_stream;
 mod coll_mod;
@@ -78,6 +79,7 @@ mod revoke_privileges_from_role;
 mod revoke_roles_from_role;
 mod revoke_roles_from_user;
 mod roles_info;
+mod rotate_certificates;
 mod sasl_continue;
 mod sasl_start;
 mod server_status;
@@ -102,6 +104,7 @@ pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
 pub static COMMANDS: &[&Command] = &[
     &abort_transaction::COMMAND,
     &aggregate::COMMAND,
+    &authenticate::COMMAND,
     &build_info::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
@@ -168,6 +171,7 @@ pub static COMMANDS: &[&Command] = &[
     &revoke_roles_from_role::COMMAND,
     &revoke_roles_from_user::COMMAND,
     &roles_info::COMMAND,
+    &rotate_certificates::COMMAND,
     &sasl_continue::COMMAND,
     &sasl_start::COMMAND,
     &server_status::COMMAND,

@@ -1,6 +1,6 @@
 //! The password of `createUser` and `updateUser`, and the credentials that are kept of it.
 
-use quarry_bson::Document;
+use quarry_bson::{Document, doc};
 
 use crate::access::credentials::{Credentials, Mechanism};
 use crate::access::name::Name;
@@ -32,6 +32,22 @@ pub fn mechanisms(invocation: &Invocation<'_>) -> Result<Option<Vec<Mechanism>>>
         ));
     }
     Ok(Some(mechanisms))
+}
+
+/// The credentials of a user of `$external`, which say that they are kept elsewhere. A command that gives a password for it, or
+/// mechanisms of one, is refused.
+pub fn of_external(invocation: &Invocation<'_>) -> Result<Document> {
+    if invocation.text("pwd")?.is_some() {
+        return Err(CommandError::bad_value(
+            "Cannot set the password for users defined on the '$external' database",
+        ));
+    }
+    if mechanisms(invocation)?.is_some() {
+        return Err(CommandError::bad_value(
+            "Cannot set mechanisms for users defined on the '$external' database",
+        ));
+    }
+    Ok(doc! { "external": true })
 }
 
 /// The credentials of the password that the command gives; none where it gives none.

@@ -2,11 +2,10 @@
 
 use quarry_bson::DocumentBuilder;
 
-use super::sasl_start::{append, note_failure, payload};
+use super::sasl_start::{append, note_failure, note_success, payload};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
-use crate::observe::log;
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["conversationId", "payload"]),
@@ -38,16 +37,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
     };
     if let Some((name, mechanism)) = who {
-        let peer = invocation.connection.peer;
-        server.access.attempts.succeed(peer.ip());
-        if !server.is_quiet() {
-            let line = [
-                ("client", peer.to_string().into()),
-                ("user", name.to_string().into()),
-                ("mechanism", mechanism.name().into()),
-            ];
-            log::info("access", "Authentication succeeded", &line);
-        }
+        note_success(invocation, &name, mechanism.name());
     }
     append(&step, reply);
     Ok(())

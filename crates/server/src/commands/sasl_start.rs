@@ -105,6 +105,21 @@ pub fn append(step: &Step, reply: &mut DocumentBuilder<'_>) {
     reply.append("payload", RawValue::Binary(payload));
 }
 
+/// Logs a login that succeeded; its address begins anew.
+pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) {
+    let server = invocation.server;
+    let peer = invocation.connection.peer;
+    server.access.attempts.succeed(peer.ip());
+    if !server.is_quiet() {
+        let line = [
+            ("client", peer.to_string().into()),
+            ("user", name.to_string().into()),
+            ("mechanism", mechanism.into()),
+        ];
+        log::info("access", "Authentication succeeded", &line);
+    }
+}
+
 /// Logs a login that failed, and makes the next ones from its address slower. The wait is this thread's alone.
 pub fn note_failure(invocation: &Invocation<'_>, who: Option<(Name, Mechanism)>, why: &str) {
     let server = invocation.server;

@@ -8,10 +8,13 @@ use quarry_database::RecordCacheCounters;
 use quarry_storage::EngineCounters;
 use quarry_timing::{OperationClass, Uses, Window};
 
+use super::authenticate::X509;
 use crate::access::credentials::Mechanism;
+use crate::access::subject::Subject;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::net::certificates::Certificates;
 use crate::observe::counters::Counter;
 use crate::observe::timing_document::append_times;
 use crate::observe::traces;
@@ -58,6 +61,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     if is_wanted("security") {
         security(server, reply);
+    }
+    if is_wanted("transportSecurity") {
+        transport_security(server, reply);
     }
     if is_wanted("opcounters") {
         opcounters(server, reply);
@@ -306,14 +312,47 @@ fn all_work() -> Option<Document> {
 }
 
 /// Logins by mechanism.
+/// Handshakes since the start, by version.
+fn transport_security(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let count = |counter: fn(&Certificates) -> &AtomicU64| {
+        let certificates = server.certificates.as_ref();
+        certificates.map_or(0, |certificates| {
+            signed(counter(certificates).load(Relaxed))
+        })
+    };
+    let mut section = reply.document("transportSecurity");
+    section.append("1.0", 0i64);
+    section.append("1.1", 0i64);
+    section.append("1.2", count(|certificates| &certificates.tls_1_2));
+    section.append("1.3", count(|certificates| &certificates.tls_1_3));
+    section.append("unknown", 0i64);
+    section.append("failed", count(|certificates| &certificates.failed));
+    section.finish();
+}
+
 fn security(server: &Server, reply: &mut DocumentBuilder<'_>) {
     let mut section = reply.document("security");
+    if let Some(certificates) = &server.certificates
+        && let Some(own) = Subject::of(&certificates.own())
+    {
+        let expires = i64::try_from(own.expires.as_millis()).unwrap_or(i64::MAX);
+        section.append("SSLServerSubjectName", own.name.as_str());
+        section.append(
+            "SSLServerHasCertificateAuthority",
+            certificates.has_authorities(),
+        );
+        section.append("SSLServerCertificateExpirationDate", DateTime(expires));
+    }
     let mut authentication = section.document("authentication");
     let mut mechanisms = authentication.document("mechanisms");
     let number = |counter: &AtomicU64| i64::try_from(counter.load(Relaxed)).unwrap_or(i64::MAX);
-    for mechanism in Mechanism::ALL {
+    let by_password = Mechanism::ALL.into_iter().map(|mechanism| {
         let counters = &server.access.logins[mechanism as usize];
-        let mut shown = mechanisms.document(mechanism.name());
+        (mechanism.name(), counters)
+    });
+    let by_certificate = (X509, &server.access.x509_logins);
+    for (name, counters) in std::iter::once(by_certificate).chain(by_password) {
+        let mut shown = mechanisms.document(name);
         let mut speculative = shown.document("speculativeAuthenticate");
         speculative.append("received", number(&counters.speculative_received));
         speculative.append("successful", number(&counters.speculative_successful));

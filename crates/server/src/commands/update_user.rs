@@ -7,7 +7,7 @@ use super::create_user::{check_roles, granted_roles, name, refuse_restrictions};
 use super::new_password;
 use crate::access::control::mechanisms_of;
 use crate::access::credentials::Mechanism;
-use crate::access::name::{Kind, Name};
+use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::{roles, store};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -33,6 +33,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     authorize(invocation, &name)?;
     let mechanisms = new_password::mechanisms(invocation)?;
     let mut set = Document::new();
+    if name.database == EXTERNAL {
+        new_password::of_external(invocation)?;
+    }
     let credentials = new_password::credentials(invocation, &name, mechanisms.as_deref())?;
     let has_password = credentials.is_some();
     if let Some(credentials) = credentials {

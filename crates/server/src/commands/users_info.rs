@@ -81,7 +81,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         if shows_privileges {
             append_reached(invocation, document, &mut shown)?;
         }
-        shown.append("mechanisms", Value::from(mechanisms_of(document)));
+        let mechanisms = match document.get_path("credentials.external") {
+            Some(_) => vec!["external"],
+            None => mechanisms_of(document),
+        };
+        shown.append("mechanisms", Value::from(mechanisms));
         if filter
             .as_ref()
             .is_none_or(|filter| filter.matches(shown.as_raw()))

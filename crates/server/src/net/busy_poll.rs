@@ -150,7 +150,7 @@ impl<'a> Waiting<'a> {
         started: Instant,
         limit: Duration,
     ) -> Option<io::Result<usize>> {
-        if self.short_pauses < SHORT_PAUSES_MIN || !transport.may_be_polled() {
+        if self.short_pauses < SHORT_PAUSES_MIN {
             return None;
         }
         if self.waits_asleep > 0 {

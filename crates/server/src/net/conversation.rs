@@ -24,6 +24,8 @@ use crate::dispatch::error::CommandError;
 use crate::net::buffers::Buffers;
 use crate::net::busy_poll::Waiting;
 use crate::net::connections::{Connection, Entry};
+use crate::net::foreign::{Foreign, console_address};
+use crate::net::handshake::{Refusal, greet};
 use crate::net::inbox::{Arrival, Inbox};
 use crate::net::outbox::send_until;
 use crate::net::request_memory::SMALL_REQUEST_BYTES;
@@ -54,6 +56,10 @@ struct Manner {
 enum End {
     Closed,
     Malformed(String),
+    /// The first bytes are of another protocol.
+    Foreign(Foreign),
+    /// The handshake of TLS came to nothing.
+    NoHandshake(String),
     /// No share of the request memory became free in time, or the client was too slow for those who waited for its own.
     NoMemory,
     Failed(io::Error),
@@ -98,6 +104,15 @@ struct Conversation {
 impl Conversation {
     fn run(&mut self) -> End {
         let (server, connection) = (self.server, Arc::clone(&self.connection));
+        if let Some(certificates) = &server.certificates
+            && let Err(refusal) = greet(certificates, &connection.transport)
+        {
+            return match refusal {
+                Refusal::Closed => End::Closed,
+                Refusal::Foreign(foreign) => self.refuse_foreign(foreign),
+                Refusal::Handshake(why) => End::NoHandshake(why),
+            };
+        }
         let gives_up = || server.shutdown.is_requested() || connection.transport.is_gone();
         let mut inbox = Inbox::new(&server.request_memory, &gives_up);
         let mut waiting = Waiting::new(&self.server.parameters.busy_polling, self.connection.id);
@@ -123,7 +138,12 @@ impl Conversation {
                         continue;
                     }
                     Ok(Arrival::End) => return End::Closed,
-                    Ok(Arrival::Malformed(why)) => return End::Malformed(why),
+                    Ok(Arrival::Malformed(why)) => {
+                        return match Foreign::of(inbox.unread_bytes()) {
+                            Foreign::Unknown => End::Malformed(why),
+                            foreign => self.refuse_foreign(foreign),
+                        };
+                    }
                     Ok(Arrival::NoMemory) => return End::NoMemory,
                     Err(error) => return End::Failed(error),
                 };
@@ -160,6 +180,21 @@ impl Conversation {
                 self.buffers.give_back();
             }
         }
+    }
+
+    /// Ends a connection whose client speaks another protocol, with an answer that it understands if there is one.
+    fn refuse_foreign(&self, foreign: Foreign) -> End {
+        let transport = &self.connection.transport;
+        let console = console_address(
+            self.server.config.addresses.first(),
+            transport.local_address(),
+            self.server.admin_port(),
+        );
+        if let Some(answer) = foreign.answer(console) {
+            // It is short, and whether it arrives is its client's affair.
+            let _ = transport.write_ready(answer.as_bytes());
+        }
+        End::Foreign(foreign)
     }
 
     /// Runs one message and sends what there is to send, or as much of it as the client takes before the memory of the
@@ -381,6 +416,24 @@ fn log_end(server: &Server, connection: &Connection, end: End) {
         End::Malformed(why) => log::warning(
             "network",
             "connection ended: malformed message",
+            &[
+                ("client", client.into()),
+                ("connectionId", id.into()),
+                ("reason", why.into()),
+            ],
+        ),
+        End::Foreign(foreign) => log::warning(
+            "network",
+            "connection ended: its client speaks another protocol",
+            &[
+                ("client", client.into()),
+                ("connectionId", id.into()),
+                ("reason", foreign.reason().unwrap_or("unknown").into()),
+            ],
+        ),
+        End::NoHandshake(why) => log::warning(
+            "network",
+            "connection ended: the TLS handshake failed",
             &[
                 ("client", client.into()),
                 ("connectionId", id.into()),

@@ -124,6 +124,11 @@ impl<'m> Inbox<'m> {
             Err(error) => return Ok(Arrival::Malformed(error.to_string())),
         };
         let bytes = header.message_bytes;
+        if came < bytes && OpCode::from_number(header.op_code).is_none() {
+            // Nobody waits for the rest of something that is no message.
+            let why = format!("op code {} is not known", header.op_code);
+            return Ok(Arrival::Malformed(why));
+        }
         // A large message gets no share for what its header claims: as much as a small one may have has to come first.
         let mut progress = self.read_up_to(transport, bytes.min(SMALL_REQUEST_BYTES))?;
         if progress == Progress::Whole {
@@ -186,6 +191,11 @@ impl<'m> Inbox<'m> {
     /// Whether others wait for memory that this connection holds.
     pub fn is_wanted(&self) -> bool {
         self.share.as_ref().is_some_and(Share::is_wanted)
+    }
+
+    /// The bytes that have come and are not consumed.
+    pub fn unread_bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.filled]
     }
 
     pub fn message(&self, bytes: usize) -> &[u8] {

@@ -1,15 +1,19 @@
 //! The sockets: who may connect, how a request's bytes are gathered, and how its reply leaves.
 //!
-//! A connection is one thread, blocking. Keeps true: what a client sends ends no more than its own connection, and the
+//! A connection is one thread, blocking, which also shakes hands where TLS is spoken. Keeps true: what a client sends ends no more than its own connection, and the
 //! memory that all connections hold for requests is bounded. This wing hands whole messages to `dispatch` and must not
 //! know what any command means.
 
 pub mod buffers;
 pub mod busy_poll;
+pub mod certificates;
 pub mod connections;
 pub mod conversation;
+pub mod foreign;
+pub mod handshake;
 pub mod inbox;
 pub mod listener;
 pub mod outbox;
 pub mod request_memory;
+pub mod tls_stream;
 pub mod transport;

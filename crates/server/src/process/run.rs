@@ -13,6 +13,7 @@ use quarry_database::{Database, WritesNow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use crate::net::certificates::Certificates;
 use crate::net::listener::Listener;
 use crate::observe::log;
 use crate::observe::{admin, timing_collector, traces};
@@ -125,6 +126,8 @@ fn serve(config: Config) -> ExitCode {
 
 fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     let parameters = Parameters::new(&config)?;
+    let certificates = config.tls.clone().map(Certificates::load);
+    let certificates = certificates.transpose().map_err(BadOptions)?;
     // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
     let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
     let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
@@ -172,7 +175,19 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
             "with --mdbx-sync utterly-no-sync a power loss may damage the data beyond repair",
         );
     }
-    let opened = open(config, parameters, shares.tables_max, &shutdown);
+    if config.tls.as_ref().is_some_and(|tls| tls.ca_file.is_none()) {
+        log::startup_warning(
+            "network",
+            "TLS without --tlsCAFile: connections are encrypted, and no client is asked for a certificate",
+        );
+    }
+    let opened = open(
+        config,
+        parameters,
+        certificates,
+        shares.tables_max,
+        &shutdown,
+    );
     let server = match (opened, shutdown.reason()) {
         (Ok(server), _) => server,
         // Whatever the start came to, nobody waits for it any more.
@@ -210,6 +225,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         ("port", log::Attribute::from(listener.port())),
     ];
     if let Some(port) = admin_port {
+        server.set_admin_port(port);
         attributes.push(("adminPort", port.into()));
     }
     log::info("network", "listening", &attributes);
@@ -261,6 +277,7 @@ fn share_descriptors(config: &mut Config) -> Shares {
 fn open(
     config: Config,
     parameters: Parameters,
+    certificates: Option<Certificates>,
     tables_max: u32,
     shutdown: &Arc<Shutdown>,
 ) -> Result<&'static Server, Failure> {
@@ -298,6 +315,7 @@ fn open(
     Ok(Box::leak(Box::new(Server::new(
         config,
         parameters,
+        certificates,
         engine,
         database,
         replica_set,

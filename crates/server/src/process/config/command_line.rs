@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::tls::TlsSettings;
 use super::values::{Durability, EngineName, LogFormat, MdbxSync};
 
 #[derive(Debug, Parser)]
@@ -122,6 +123,8 @@ pub struct Serve {
     /// Hold commands against the roles of their client's user; without it everybody may do everything
     #[arg(long)]
     pub auth: bool,
+    #[command(flatten)]
+    pub tls: TlsSettings,
     /// Be a replica set of one member by this name, which initiates itself
     #[arg(long = "replSet", value_name = "NAME")]
     pub repl_set: Option<String>,
@@ -151,6 +154,9 @@ pub struct Serve {
     /// Port of the admin HTTP server, 0 for a free one, or `off` [default: port + 1000]
     #[arg(long = "adminPort", value_name = "PORT|off")]
     pub admin_port: Option<String>,
+    /// File with the token that opens the admin port of a server with access control, beside its users
+    #[arg(long = "adminTokenFile", value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
     /// Form of the log lines [default: human on a terminal, else json]
     #[arg(long = "logFormat", value_enum)]
     pub log_format: Option<LogFormat>,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::tls::TlsSettings;
 use super::values::{Authorization, BadOptions, Durability, EngineName, LogFormat, MdbxSync};
 
 /// A configuration file larger than this is not one.
@@ -45,8 +46,11 @@ pub struct Net {
     pub port: Option<u16>,
     pub bind_ip: Option<String>,
     pub admin_port: Option<Scalar>,
+    pub admin_token_file: Option<PathBuf>,
     pub max_incoming_connections: Option<usize>,
     pub compression: Compression,
+    #[serde(alias = "ssl")]
+    pub tls: TlsSettings,
 }
 
 #[derive(Debug, Default, Deserialize)]

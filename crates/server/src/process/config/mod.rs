@@ -6,6 +6,7 @@
 mod command_line;
 mod file;
 mod journal_settings;
+mod tls;
 mod values;
 
 use std::path::PathBuf;
@@ -15,9 +16,10 @@ use crate::replication::address::Address;
 
 pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
 pub use journal_settings::JournalSettings;
+pub use tls::TlsOptions;
 pub use values::{
     AdminPort, Authorization, BadOptions, CompressorName, Durability, EngineName, LogFormat,
-    MdbxSync,
+    MdbxSync, Token,
 };
 
 /// mongod's exit code for options that make no sense.
@@ -53,6 +55,10 @@ pub struct Config {
     pub addresses: Vec<String>,
     pub port: u16,
     pub admin_port: AdminPort,
+    /// Opens the admin port of a server with access control.
+    pub admin_token: Option<Token>,
+    /// How connections are encrypted; none where they are not.
+    pub tls: Option<TlsOptions>,
     pub connections_max: usize,
     pub compressors: Vec<CompressorName>,
     pub log_path: Option<PathBuf>,
@@ -117,10 +123,10 @@ impl Config {
             .or(file.net.admin_port.map(|given| given.text()))
         {
             Some(text) => parse_admin_port(&text)?,
-            // It knows no users: beside access control it is for those who ask for it.
-            None if is_authorization_enabled => AdminPort::Off,
             None => default_admin_port(port)?,
         };
+        let admin_token = line.admin_token_file.or(file.net.admin_token_file);
+        let admin_token = admin_token.map(|path| Token::read(&path)).transpose()?;
         let connections_max = line
             .max_conns
             .or(file.net.max_incoming_connections)
@@ -148,8 +154,10 @@ impl Config {
                 "replSet: a set's writes are durable by default, which --mdbx-sync utterly-no-sync cannot promise".into(),
             ));
         }
+        let tls = line.tls.over(file.net.tls).options()?;
         Ok(Config {
             replica_set,
+            tls,
             data_directory: line
                 .dbpath
                 .or(file.storage.db_path)
@@ -168,6 +176,7 @@ impl Config {
             addresses: parse_addresses(&addresses)?,
             port,
             admin_port,
+            admin_token,
             connections_max,
             compressors: match line
                 .network_message_compressors
@@ -407,6 +416,62 @@ mod tests {
                 .unwrap()
                 .listens_beyond_this_machine()
         );
+    }
+
+    #[test]
+    fn encryption_is_asked_for_by_names_of_today_and_of_old() {
+        let tls = |arguments: &[&str]| parse(arguments).map(|config| config.tls);
+        assert_eq!(tls(&[]).unwrap(), None);
+        assert_eq!(tls(&["--tlsMode", "disabled"]).unwrap(), None);
+        let today = [
+            "--tlsMode",
+            "requireTLS",
+            "--tlsCertificateKeyFile",
+            "key.pem",
+            "--tlsCAFile",
+            "ca.pem",
+            "--tlsCRLFile",
+            "crl.pem",
+            "--tlsAllowConnectionsWithoutCertificates",
+        ];
+        let options = tls(&today).unwrap().unwrap();
+        assert!(options.is_required && options.takes_none && !options.takes_invalid);
+        assert_eq!(options.versions().len(), 2);
+        let of_old = [
+            "--sslMode",
+            "requireSSL",
+            "--sslPEMKeyFile",
+            "key.pem",
+            "--sslCAFile",
+            "ca.pem",
+            "--sslCRLFile",
+            "crl.pem",
+            "--sslWeakCertificateValidation",
+        ];
+        assert_eq!(tls(&of_old).unwrap().unwrap(), options);
+        let path = std::env::temp_dir().join(format!("quarry-tls-{}.yaml", std::process::id()));
+        for text in [
+            "net:\n  tls:\n    mode: requireTLS\n    certificateKeyFile: key.pem\n    CAFile: ca.pem\n    CRLFile: crl.pem\n    allowConnectionsWithoutCertificates: true\n",
+            "net:\n  ssl:\n    mode: requireSSL\n    PEMKeyFile: key.pem\n    CAFile: ca.pem\n    CRLFile: crl.pem\n    weakCertificateValidation: true\n",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let config = parse(&["--config", path.to_str().unwrap()]).unwrap();
+            assert_eq!(config.tls.as_ref(), Some(&options));
+        }
+        std::fs::remove_file(&path).unwrap();
+        let refused = |arguments: &[&str]| tls(arguments).unwrap_err().0;
+        assert!(refused(&["--tlsMode", "allowTLS"]).contains("--tlsCertificateKeyFile"));
+        assert!(refused(&["--tlsCertificateKeyFile", "key.pem"]).contains("disabled"));
+        let key = ["--tlsOnNormalPorts", "--tlsCertificateKeyFile", "key.pem"];
+        let with = |more: &[&'static str]| [&key[..], more].concat();
+        assert!(tls(&key).unwrap().unwrap().is_required);
+        assert!(refused(&with(&["--tlsMode", "requireTLS"])).contains("tlsOnNormalPorts"));
+        assert!(refused(&with(&["--tlsCRLFile", "crl.pem"])).contains("--tlsCAFile"));
+        assert!(refused(&with(&["--tlsCertificateKeyFilePassword", "x"])).contains("openssl"));
+        let without_1_2 = with(&["--tlsDisabledProtocols", "TLS1_0,TLS1_1,TLS1_2"]);
+        assert_eq!(tls(&without_1_2).unwrap().unwrap().versions().len(), 1);
+        assert!(refused(&with(&["--tlsDisabledProtocols", "TLS1_2,TLS1_3"])).contains("left"));
+        assert!(refused(&with(&["--tlsDisabledProtocols", "SSLv3"])).contains("SSLv3"));
     }
 
     #[test]

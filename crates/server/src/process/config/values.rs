@@ -1,6 +1,8 @@
 //! The values that an option can have, wherever it is given.
 
 use std::fmt;
+use std::io::Read;
+use std::path::Path;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +82,45 @@ pub enum AdminPort {
     Off,
     /// 0 takes a free one.
     On(u16),
+}
+
+/// A secret that stands in a file of its own.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// Shorter ones are found by trying.
+    const BYTES_MIN: usize = 16;
+    const BYTES_MAX: usize = 4096;
+
+    /// Reads the file's only line.
+    pub fn read(path: &Path) -> Result<Token, BadOptions> {
+        let bad = |why: String| BadOptions(format!("adminTokenFile: {}: {why}", path.display()));
+        let file = std::fs::File::open(path).map_err(|error| bad(error.to_string()))?;
+        let mut text = String::new();
+        let read = file
+            .take(Token::BYTES_MAX as u64 + 1)
+            .read_to_string(&mut text);
+        read.map_err(|error| bad(error.to_string()))?;
+        let text = text.trim();
+        if !(Token::BYTES_MIN..=Token::BYTES_MAX).contains(&text.len()) {
+            let (least, most) = (Token::BYTES_MIN, Token::BYTES_MAX);
+            return Err(bad(format!("a token has {least} to {most} bytes")));
+        }
+        Ok(Token(text.to_owned()))
+    }
+
+    /// The secret.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Shows nothing of it.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
