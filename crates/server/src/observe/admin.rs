@@ -1,7 +1,9 @@
 //! The admin port: figures for monitoring and for people, over HTTP and apart from the clients' port.
 //!
 //! `/` is the console, a page for people. `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
-//! accepts it; `/health` says whether the server is up. It listens on the first address only and takes no commands.
+//! accepts it; `/health` says whether the server is up. It listens on the first address only and takes no commands. On a server with access
+//! control everything but `/health` asks who is there (`admin_access`). On one with TLS it speaks TLS with the same certificate, and
+//! HTTP as well where connections without encryption are allowed.
 //!
 //! One thread serves all connections; what takes long to write is written on another, so that a client that is slow to
 //! ask or to take its answer holds up nobody. Connections, their time and their headers are bounded, and nobody waits to
@@ -10,7 +12,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::net;
+use std::net::{self, IpAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +24,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time;
+use tokio_rustls::TlsAcceptor;
 
+use crate::net::foreign::Foreign;
+use crate::observe::admin_access::{AdminAccess, Origin, Verdict};
 use crate::observe::console;
 use crate::observe::log;
 use crate::observe::metrics::{self, Format};
@@ -93,6 +99,7 @@ pub fn start(server: &'static Server, connections_max: usize) -> Result<Option<u
     let admin = Admin {
         server,
         writers: Arc::new(Semaphore::new(WRITERS_MAX)),
+        access: Arc::new(AdminAccess::new()),
     };
     let mut open = Open::new(connections_max);
     // The connections that are open are served while the next one is waited for.
@@ -127,14 +134,15 @@ struct Admin {
     server: &'static Server,
     /// A permit a writer. An answer is written to its end even if nobody waits for it any more.
     writers: Arc<Semaphore>,
+    access: Arc<AdminAccess>,
 }
 
 /// Accepts one connection.
 async fn accept(admin: &Admin, listener: &TcpListener, open: &mut Open) {
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, peer)) => {
             open.make_room().await;
-            open.add(tokio::spawn(serve(admin.clone(), stream)));
+            open.add(tokio::spawn(greet(admin.clone(), stream, peer.ip())));
         }
         Err(error) => {
             let reason = [("error", error.to_string().into())];
@@ -179,10 +187,40 @@ impl Open {
     }
 }
 
-/// Serves one connection. A failure ends it and is not worth a line.
-async fn serve(admin: Admin, stream: TcpStream) {
+/// Encrypts one connection if it is to be, and serves it. A handshake has as long as a head.
+async fn greet(admin: Admin, stream: TcpStream, address: IpAddr) {
     let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| respond(&admin, request));
+    let Some(certificates) = &admin.server.certificates else {
+        return serve(admin, stream, address, false).await;
+    };
+    let mut first = [0; 1];
+    let looked = time::timeout(HEAD_TIMEOUT, stream.peek(&mut first)).await;
+    if !matches!(looked, Ok(Ok(1))) {
+        return;
+    }
+    if first[0] != Foreign::TLS_HANDSHAKE {
+        if !certificates.is_required() {
+            serve(admin, stream, address, false).await;
+        }
+        return;
+    }
+    let acceptor = TlsAcceptor::from(certificates.for_admin());
+    let shaken = time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await;
+    if let Ok(Ok(encrypted)) = shaken {
+        serve(admin, encrypted, address, true).await;
+    }
+}
+
+/// Serves one connection. A failure ends it and is not worth a line.
+async fn serve<S>(admin: Admin, stream: S, address: IpAddr, is_encrypted: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let origin = Origin {
+        address,
+        is_encrypted,
+    };
+    let service = service_fn(|request| respond(&admin, request, origin));
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -202,8 +240,9 @@ async fn serve(admin: Admin, stream: TcpStream) {
 async fn respond(
     admin: &Admin,
     request: Request<Incoming>,
+    origin: Origin,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let page = page(admin, &request).await;
+    let page = page(admin, &request, origin).await;
     let mut response = Response::new(Full::new(page.body));
     *response.status_mut() = page.status;
     let headers = response.headers_mut();
@@ -211,19 +250,29 @@ async fn respond(
     headers.insert(header::CONTENT_TYPE, content_type);
     let policy = HeaderValue::from_static(console::PAGE_POLICY);
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    if page.status == StatusCode::UNAUTHORIZED {
+        let ask = HeaderValue::from_static("Basic realm=\"quarry\", charset=\"UTF-8\"");
+        headers.insert(header::WWW_AUTHENTICATE, ask);
+    }
     if page.status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     Ok(response)
 }
 
-async fn page(admin: &Admin, request: &Request<Incoming>) -> Page {
+async fn page(admin: &Admin, request: &Request<Incoming>, origin: Origin) -> Page {
     let server = admin.server;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let reason = "only GET and HEAD are served\n";
         return Page::refused(StatusCode::METHOD_NOT_ALLOWED, reason);
     }
-    match request.uri().path() {
+    let path = request.uri().path();
+    if path != "/health"
+        && let Some(refused) = admin.refusal(request, origin).await
+    {
+        return refused;
+    }
+    match path {
         "/metrics" => {
             let accept = request.headers().get(header::ACCEPT);
             let format = Format::accepted(accept.and_then(|accept| accept.to_str().ok()));
@@ -243,6 +292,51 @@ async fn page(admin: &Admin, request: &Request<Incoming>) -> Page {
 }
 
 impl Admin {
+    /// The answer to a request whose client may not see the admin port; none where it may.
+    async fn refusal(&self, request: &Request<Incoming>, origin: Origin) -> Option<Page> {
+        let header = request.headers().get(header::AUTHORIZATION);
+        let header = header.and_then(|header| header.to_str().ok());
+        let verdict = match self.access.look(self.server, header, origin) {
+            Some(verdict) => verdict,
+            None => self.check(header.unwrap_or_default(), origin).await,
+        };
+        let (status, reason) = match verdict {
+            Verdict::Granted => return None,
+            Verdict::Unknown(delay) => {
+                // Only this connection waits.
+                time::sleep(delay).await;
+                (
+                    StatusCode::UNAUTHORIZED,
+                    "a user of `admin` with the role clusterMonitor, or the token, is needed\n",
+                )
+            }
+            Verdict::Forbidden => (
+                StatusCode::FORBIDDEN,
+                "the user may not see this: the role clusterMonitor is needed\n",
+            ),
+            Verdict::NotEncrypted => (
+                StatusCode::FORBIDDEN,
+                "passwords are taken over TLS, or from this machine\n",
+            ),
+        };
+        Some(Page::refused(status, reason))
+    }
+
+    /// Checks a password on another thread.
+    async fn check(&self, header: &str, origin: Origin) -> Verdict {
+        let Ok(permit) = Arc::clone(&self.writers).acquire_owned().await else {
+            return Verdict::Unknown(Duration::ZERO);
+        };
+        let (access, server) = (Arc::clone(&self.access), self.server);
+        let header = header.to_owned();
+        let checked = tokio::task::spawn_blocking(move || {
+            let verdict = access.check(server, &header, origin);
+            drop(permit);
+            verdict
+        });
+        checked.await.unwrap_or(Verdict::Unknown(Duration::ZERO))
+    }
+
     /// Writes an answer on another thread.
     async fn write(&self, write: impl FnOnce() -> Page + Send + 'static) -> Page {
         let permit = Arc::clone(&self.writers).acquire_owned().await;

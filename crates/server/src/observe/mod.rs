@@ -5,6 +5,7 @@
 //! command wait for who is watching.
 
 pub mod admin;
+pub mod admin_access;
 pub mod console;
 pub mod counters;
 pub mod ended;

@@ -1,0 +1,212 @@
+//! Who may see the admin port, on a server with access control: a user who may see the server's figures, or whoever has the
+//! token.
+//!
+//! A user logs in with each request (HTTP Basic), where the connection is encrypted or does not leave the machine. Checking a
+//! password takes milliseconds of a processor, as it is meant to, so that what was right is remembered until a user or role
+//! changes. What is remembered is not the password but a keyed hash of it. A wrong one costs its address time, as in a login.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use parking_lot::Mutex;
+use subtle::ConstantTimeEq;
+
+use crate::access::action::Action;
+use crate::access::credentials::Mechanism;
+use crate::access::name::Name;
+use crate::access::resource::Resource;
+use crate::observe::log;
+use crate::server::Server;
+
+/// A longer header is no user's.
+const HEADER_BYTES_MAX: usize = 4 << 10;
+/// Headers that are remembered: a monitor has one.
+const REMEMBERED_MAX: usize = 64;
+
+/// The memory of headers that were right.
+pub struct AdminAccess {
+    /// Makes the hashes worthless to whoever reads them.
+    secret: [u8; 32],
+    remembered: Mutex<Remembered>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    /// The state of users and roles that they were right in.
+    generation: u64,
+    hashes: Vec<Vec<u8>>,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    /// The other end of the connection.
+    pub address: IpAddr,
+    /// The connection is encrypted.
+    pub is_encrypted: bool,
+}
+
+/// The decision on a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is answered.
+    Granted,
+    /// It carries nobody, or somebody who is not known; the answer waits for so long.
+    Unknown(Duration),
+    /// Its user may not see this.
+    Forbidden,
+    /// A password would cross the network for everybody to read.
+    NotEncrypted,
+}
+
+impl AdminAccess {
+    /// Nothing is remembered yet.
+    pub fn new() -> AdminAccess {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).expect("the kernel gives random bytes");
+        AdminAccess {
+            secret,
+            remembered: Mutex::default(),
+        }
+    }
+
+    /// The decision where no password has to be checked; none where one has (`check`).
+    pub fn look(&self, server: &Server, header: Option<&str>, origin: Origin) -> Option<Verdict> {
+        if !server.access.is_enabled() {
+            return Some(Verdict::Granted);
+        }
+        let Some(header) = header.filter(|header| header.len() <= HEADER_BYTES_MAX) else {
+            return Some(Verdict::Unknown(Duration::ZERO));
+        };
+        if let Some(given) = header.strip_prefix("Bearer ") {
+            return Some(self.look_at_token(server, given, origin));
+        }
+        if !header.starts_with("Basic ") {
+            return Some(Verdict::Unknown(Duration::ZERO));
+        }
+        if !origin.is_encrypted && !origin.address.to_canonical().is_loopback() {
+            return Some(Verdict::NotEncrypted);
+        }
+        self.is_remembered(server.access.generation(), &self.hash(header))
+            .then_some(Verdict::Granted)
+    }
+
+    fn look_at_token(&self, server: &Server, given: &str, origin: Origin) -> Verdict {
+        let token = server.config.admin_token.as_ref();
+        // Of equal length, so that the comparison tells nothing of it.
+        let is_right = token.is_some_and(|token| {
+            self.hash(token.as_str())
+                .ct_eq(&self.hash(given.trim()))
+                .into()
+        });
+        match is_right {
+            true => Verdict::Granted,
+            false => refuse(server, origin, "a token"),
+        }
+    }
+
+    /// Checks the password of a request. Takes milliseconds of a processor.
+    pub fn check(&self, server: &Server, header: &str, origin: Origin) -> Verdict {
+        // Before the user is read: what changes meanwhile makes what is remembered here worthless.
+        let generation = server.access.generation();
+        let Some((user, password)) = parse_basic(header) else {
+            return refuse(server, origin, "a header that cannot be read");
+        };
+        let name = Name::new(&user, "admin");
+        let iterations = |mechanism: Mechanism| server.parameters.scram_iterations(mechanism);
+        let proven = server
+            .access
+            .check_password(&server.database, &name, &password, iterations);
+        let user = match proven {
+            Ok(Some(user)) => user,
+            Ok(None) => return refuse(server, origin, &name.to_string()),
+            Err(error) => {
+                let reason = [("error", error.message.into())];
+                log::warning("access", "a user of the admin port cannot be read", &reason);
+                return Verdict::Unknown(Duration::ZERO);
+            }
+        };
+        server.access.attempts.succeed(origin.address);
+        let needed = [Action::ServerStatus, Action::Top];
+        if !needed
+            .into_iter()
+            .all(|action| user.may(action, Resource::Cluster))
+        {
+            return Verdict::Forbidden;
+        }
+        self.remember(generation, self.hash(header));
+        Verdict::Granted
+    }
+
+    fn hash(&self, text: &str) -> Vec<u8> {
+        Mechanism::Sha256.hmac(&self.secret, text.as_bytes())
+    }
+
+    fn is_remembered(&self, generation: u64, hash: &[u8]) -> bool {
+        let remembered = self.remembered.lock();
+        remembered.generation == generation
+            && remembered
+                .hashes
+                .iter()
+                .any(|known| bool::from(known.as_slice().ct_eq(hash)))
+    }
+
+    fn remember(&self, generation: u64, hash: Vec<u8>) {
+        let mut remembered = self.remembered.lock();
+        if remembered.generation != generation || remembered.hashes.len() >= REMEMBERED_MAX {
+            *remembered = Remembered {
+                generation,
+                hashes: Vec::new(),
+            };
+        }
+        remembered.hashes.push(hash);
+    }
+}
+
+fn refuse(server: &Server, origin: Origin, who: &str) -> Verdict {
+    let line = [
+        ("client", log::Attribute::Owned(origin.address.to_string())),
+        ("user", who.into()),
+        ("mechanism", "HTTP".into()),
+    ];
+    log::info("access", "Authentication failed", &line);
+    Verdict::Unknown(server.access.attempts.fail(origin.address))
+}
+
+/// The user and the password of `Basic BASE64(user:password)`.
+fn parse_basic(header: &str) -> Option<(String, String)> {
+    let encoded = header.strip_prefix("Basic ")?.trim();
+    let text = String::from_utf8(BASE64.decode(encoded).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_user_and_a_password_that_may_hold_a_colon() {
+        let header = format!("Basic {}", BASE64.encode("mon:a:b"));
+        assert_eq!(parse_basic(&header), Some(("mon".into(), "a:b".into())));
+        for bad in ["Basic ", "Basic !!", "Basic bW9u", "Bearer bW9uOng="] {
+            assert_eq!(parse_basic(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_was_right_is_remembered_until_something_changes() {
+        let access = AdminAccess::new();
+        let hash = access.hash("Basic x");
+        assert!(!access.is_remembered(0, &hash));
+        access.remember(3, hash.clone());
+        assert!(access.is_remembered(3, &hash) && !access.is_remembered(4, &hash));
+        assert!(!access.is_remembered(3, &access.hash("Basic y")));
+        for number in 0..2 * REMEMBERED_MAX {
+            access.remember(3, access.hash(&number.to_string()));
+        }
+        assert!(access.remembered.lock().hashes.len() <= REMEMBERED_MAX);
+    }
+}
