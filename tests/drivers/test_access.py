@@ -374,6 +374,10 @@ ATTACKS = [
     ("DB", {"delete": "mine", "deletes": [{"q": {}, "limit": 0}]}),
     ("DB", {"findAndModify": "mine", "update": {"$set": {"a": 1}}}),
     ("DB", {"findAndModify": "mine", "remove": True}),
+    ("admin", {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "DB.mine"}]}),
+    ("admin", {"bulkWrite": 1, "ops": [{"update": 0, "filter": {}, "updateMods": {"$set": {"a": 1}}}], "nsInfo": [{"ns": "DB.mine"}]}),
+    ("admin", {"bulkWrite": 1, "ops": [{"delete": 1, "filter": {}, "multi": True}], "nsInfo": [{"ns": "DB.secret"}, {"ns": "DB.mine"}]}),
+    ("admin", {"bulkWrite": 1, "ops": [{"update": 0, "filter": {}, "updateMods": {"$set": {"roles": []}}}], "nsInfo": [{"ns": "admin.system.users"}]}),
     ("DB", {"create": "made"}),
     ("DB", {"createIndexes": "mine", "indexes": [{"key": {"a": 1}, "name": "a"}]}),
     ("DB", {"dropIndexes": "mine", "index": "*"}),
@@ -474,6 +478,28 @@ def prepare(root, database, user):
     read = [{"resource": {"db": database, "collection": "mine"}, "actions": ["find"]}]
     root[database].command("createRole", "reader", privileges=read, roles=[])
     root[database].command("createUser", user, pwd="x", roles=["reader"])
+
+
+def test_a_bulk_write_needs_for_each_collection_what_its_operations_do(guarded, root, names):
+    database, user = names
+    prepare(root, database, user)
+    on = lambda name, *actions: {"resource": {"db": database, "collection": name}, "actions": list(actions)}  # noqa: E731
+    root[database].command("updateRole", "reader", privileges=[on("mine", "insert", "update"), on("secret", "update")])
+    insert, update = {"document": {"_id": 9}}, {"filter": {"_id": 8}, "updateMods": {"$set": {"a": 5}}}
+    info = [{"ns": f"{database}.mine"}, {"ns": f"{database}.secret"}]
+    with login(guarded, user, "x", database) as client:
+        allowed = [{"insert": 0, **insert}, {"update": 0, **update, "upsert": True}, {"update": 1, **update}]
+        reply = client.admin.command("bulkWrite", ops=allowed, nsInfo=info)
+        assert (reply["nErrors"], reply["nInserted"], reply["nUpserted"]) == (0, 1, 1)
+        for operation in [
+            {"insert": 1, **insert},
+            {"update": 1, **update, "upsert": True},
+            {"delete": 0, "filter": {}},
+        ]:
+            with refused(UNAUTHORIZED):
+                client.admin.command("bulkWrite", ops=[allowed[2], operation], nsInfo=info)
+        with refused(UNAUTHORIZED):
+            client.admin.command("bulkWrite", ops=allowed, nsInfo=info, bypassDocumentValidation=True)
 
 
 def test_nobody_does_anything_without_a_login(guarded, root, names):

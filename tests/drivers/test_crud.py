@@ -6,7 +6,7 @@ import re
 import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from pymongo import ASCENDING, DESCENDING, DeleteOne, InsertOne, ReplaceOne, ReturnDocument, UpdateMany, UpdateOne
-from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
+from pymongo.errors import BulkWriteError, ClientBulkWriteException, DuplicateKeyError, OperationFailure, WriteError
 from pymongo.write_concern import WriteConcern
 
 
@@ -321,6 +321,58 @@ def test_a_mixed_bulk_write(collection):
     assert (result.inserted_count, result.matched_count, result.deleted_count) == (2, 3, 1)
     assert result.upserted_ids == {3: 3}
     assert ids(collection.find().sort("_id", 1)) == [1, 3]
+
+
+def test_a_bulk_write_over_several_collections(client, database):
+    one, other = f"{database.name}.one", f"{database.name}.other"
+    models = [
+        InsertOne({"_id": 1, "a": 1}, namespace=one),
+        InsertOne({"_id": 2, "a": 1}, namespace=one),
+        InsertOne({"_id": 1}, namespace=other),
+        UpdateMany({"a": 1}, {"$inc": {"a": 1}}, namespace=one),
+        UpdateOne({}, {"$set": {"last": True}}, sort={"_id": -1}, namespace=one),
+        UpdateOne({"_id": 3}, {"$set": {"list.$[e]": 0}}, array_filters=[{"e": 1}], namespace=one),
+        ReplaceOne({"_id": 7}, {"b": 1}, upsert=True, hint="_id_", namespace=other),
+        DeleteOne({"_id": 1}, namespace=other),
+    ]
+    result = client.bulk_write(models, verbose_results=True)
+    assert (result.inserted_count, result.matched_count, result.modified_count) == (3, 3, 3)
+    assert (result.upserted_count, result.deleted_count) == (1, 1)
+    assert {place: inserted.inserted_id for place, inserted in result.insert_results.items()} == {0: 1, 1: 2, 2: 1}
+    assert result.update_results[3].modified_count == 2
+    assert result.update_results[6].upserted_id == 7
+    assert result.delete_results[7].deleted_count == 1
+    assert list(database.one.find()) == [{"_id": 1, "a": 2}, {"_id": 2, "a": 2, "last": True}]
+    assert list(database.other.find()) == [{"_id": 7, "b": 1}]
+    short = client.bulk_write([UpdateOne({"a": 2}, {"$set": {"a": 1}}, namespace=one)])
+    assert (short.matched_count, short.has_verbose_results) == (1, False)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_errors_of_a_bulk_write_over_several_collections(client, database, ordered):
+    name = f"{database.name}.things"
+    models = [InsertOne({"_id": place}, namespace=name) for place in (1, 1, 2, 2, 3)]
+    with pytest.raises(ClientBulkWriteException) as raised:
+        client.bulk_write(models, ordered=ordered)
+    errors = [(error["idx"], error["code"], error["keyValue"]) for error in raised.value.write_errors]
+    expected = [(1, 11000, {"_id": 1}), (3, 11000, {"_id": 2})]
+    assert errors == (expected[:1] if ordered else expected)
+    assert raised.value.partial_result.inserted_count == (1 if ordered else 3)
+    assert database.things.count_documents({}) == (1 if ordered else 3)
+
+
+def test_the_results_of_a_large_bulk_write_come_in_batches(client, database):
+    models = [InsertOne({"_id": place}, namespace=f"{database.name}.things") for place in range(500)]
+    names = [{"ns": f"{database.name}.things"}]
+    operations = [{"insert": 0, "document": {"_id": place}} for place in range(500)]
+    reply = client.admin.command("bulkWrite", ops=operations, nsInfo=names, cursor={"batchSize": 300})
+    cursor = reply["cursor"]
+    assert (reply["nInserted"], len(cursor["firstBatch"]), cursor["ns"]) == (500, 300, "admin.$cmd.bulkWrite")
+    rest = client.admin.command("getMore", cursor["id"], collection="$cmd.bulkWrite")["cursor"]
+    assert [result["idx"] for result in rest["nextBatch"]] == list(range(300, 500)) and rest["id"] == 0
+    with pytest.raises(ClientBulkWriteException) as raised:
+        client.bulk_write(models, ordered=False)
+    assert len(raised.value.write_errors) == 500
 
 
 @pytest.mark.parametrize("concern", [{"w": 1}, {"w": 1, "j": True}, {"w": "majority"}, {"w": "majority", "wtimeout": 5000}])

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from bson import Binary, Int64, Timestamp
 from conftest import ENGINES
-from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo import DeleteMany, InsertOne, MongoClient, ReadPreference, UpdateOne, WriteConcern
 from pymongo.errors import AutoReconnect, OperationFailure, ServerSelectionTimeoutError, WriteConcernError
 from pymongo.read_concern import ReadConcern
 from quarry_process import Quarry
@@ -54,6 +54,37 @@ def test_a_client_finds_the_set_and_its_primary(member, set_client):
     with MongoClient(member.uri, replicaSet="another", serverSelectionTimeoutMS=200) as stranger:
         with pytest.raises(ServerSelectionTimeoutError):
             stranger.admin.command("ping")
+
+
+def test_a_bulk_write_that_lost_its_answer_is_done_once(member, set_client, things):
+    models = [
+        InsertOne({"_id": 1, "n": 0}, namespace="test_set.things"),
+        InsertOne({"_id": 2}, namespace="test_set.things"),
+        UpdateOne({"_id": 1}, {"$inc": {"n": 1}}, namespace="test_set.things"),
+    ]
+    lost = {"failCommands": ["bulkWrite"], "closeConnection": True}
+    set_client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=lost)
+    result = set_client.bulk_write(models)
+    assert (result.inserted_count, result.modified_count) == (2, 1)
+    with WireClient(member.port) as connection:
+        bulk = {
+            "bulkWrite": 1, "nsInfo": [{"ns": "test_set.things"}],
+            "ops": [{"update": 0, "filter": {"_id": 1}, "updateMods": {"$inc": {"n": 1}}}],
+            "lsid": {"id": Binary(uuid.uuid4().bytes, 4)}, "txnNumber": Int64(1),
+        }
+        first, again = connection.run(bulk, "admin"), connection.run(bulk, "admin")
+        assert again["retriedStmtIds"] == [0]
+        assert first["nModified"] == again["nModified"] == 1
+        assert first["cursor"]["firstBatch"] == again["cursor"]["firstBatch"]
+    assert things.find_one({"_id": 1}) == {"_id": 1, "n": 2}
+    with set_client.start_session() as session, session.start_transaction():
+        set_client.bulk_write([DeleteMany({}, namespace="test_set.things")], session=session)
+        assert things.count_documents({}) == 2
+    assert things.count_documents({}) == 0
+    with WireClient(member.port) as connection, pytest.raises(CommandFailed) as failure:
+        operations = [{"delete": 0, "filter": {}, "multi": True}]
+        connection.run({"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "local.oplog.rs"}]}, "admin")
+    assert failure.value.code == 20
 
 
 def test_every_reply_tells_the_time(member, things):

@@ -6,6 +6,7 @@ use quarry_bson::DocumentBuilder;
 
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::transaction_arguments::TransactionArguments;
 use crate::observe::counters::Counter;
 use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
 
@@ -35,7 +36,15 @@ impl Default for FirstBatch {
 impl FirstBatch {
     /// Reads `cursor: {batchSize}` of the commands that list.
     pub fn parse(invocation: &Invocation<'_>) -> Result<FirstBatch> {
-        let mut batch = FirstBatch::default();
+        FirstBatch::parse_or(invocation, FIRST_BATCH_DOCUMENTS)
+    }
+
+    /// Like `parse`, for a command whose first batch has up to so many documents when the client names no size.
+    pub fn parse_or(invocation: &Invocation<'_>, documents_max: u64) -> Result<FirstBatch> {
+        let mut batch = FirstBatch {
+            documents_max,
+            ..FirstBatch::default()
+        };
         let Some(options) = invocation.document("cursor")? else {
             return Ok(batch);
         };
@@ -98,9 +107,16 @@ pub fn answer(
             .deadline()
             .map(|end| end.saturating_duration_since(Instant::now()));
         cursor.note_origin(invocation.body, invocation.operation.plan.get());
-        cursor.txn_number = invocation.generic.transaction.map(|of| of.number);
+        // A retryable write has a txnNumber, too, and its cursor stays behind it.
+        let transaction = invocation.generic.transaction;
+        let transaction = transaction.filter(TransactionArguments::is_of_transaction);
+        cursor.txn_number = transaction.map(|of| of.number);
         let id = server.cursors.keep(cursor)?;
-        if let Some(session) = &mut invocation.checked_out {
+        if let Some(session) = invocation
+            .checked_out
+            .as_mut()
+            .filter(|_| transaction.is_some())
+        {
             session.note_cursor(id, &namespace);
         }
         id

@@ -10,6 +10,9 @@ mod abort_transaction;
 mod aggregate;
 mod authenticate;
 mod build_info;
+mod bulk_operation;
+mod bulk_replies;
+mod bulk_write;
 mod change_stream;
 mod coll_mod;
 mod coll_stats;
@@ -106,6 +109,7 @@ pub static COMMANDS: &[&Command] = &[
     &aggregate::COMMAND,
     &authenticate::COMMAND,
     &build_info::COMMAND,
+    &bulk_write::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
     &commit_transaction::COMMAND,

@@ -1,5 +1,7 @@
 //! The statements of a command that a session may send again: their ids, and what those that are done already are answered.
 
+use std::ops::Range;
+
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_database::{RecordedStatement, RetryableWrite};
 use quarry_query::ErrorCode;
@@ -38,10 +40,10 @@ impl<'i> Statements<'i> {
         }))
     }
 
-    /// Takes those out of the positions up to `count` that are done already, and names the others.
-    pub fn take_open(&mut self, count: usize) -> Vec<usize> {
-        let mut open = Vec::with_capacity(count);
-        for position in 0..count {
+    /// Takes those out of the positions that are done already, and names the others.
+    pub fn take_open(&mut self, positions: Range<usize>) -> Vec<usize> {
+        let mut open = Vec::with_capacity(positions.len());
+        for position in positions {
             let id = self.ids.of(position);
             match self.write.is_executed(id) {
                 true => self.retried.push(id),
@@ -80,14 +82,12 @@ impl<'i> Statements<'i> {
 
     /// Appends the ids of those that were done already, if there are any.
     pub fn append_retried(&self, reply: &mut DocumentBuilder<'_>) {
-        if self.retried.is_empty() {
-            return;
-        }
-        let mut list = reply.array("retriedStmtIds");
-        for id in &self.retried {
-            list.push(*id);
-        }
-        list.finish();
+        append_retried(&self.retried, reply);
+    }
+
+    /// Hands out the ids of those that were done already, for `append_retried`.
+    pub fn into_retried(self) -> Vec<i32> {
+        self.retried
     }
 
     /// The id of the only statement, if it was done already.
@@ -130,6 +130,18 @@ impl Ids {
             Ids::Each(ids) => ids[position],
         }
     }
+}
+
+/// Appends the ids of statements that were done already, if there are any.
+pub fn append_retried(ids: &[i32], reply: &mut DocumentBuilder<'_>) {
+    if ids.is_empty() {
+        return;
+    }
+    let mut list = reply.array("retriedStmtIds");
+    for id in ids {
+        list.push(*id);
+    }
+    list.finish();
 }
 
 /// Refuses a statement for many documents, which cannot be sent again: what of it was done nobody could say.

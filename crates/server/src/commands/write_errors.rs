@@ -33,21 +33,26 @@ impl WriteErrors {
         for (index, error) in &self.errors {
             let mut entry = list.document();
             entry.append("index", i32::try_from(*index).unwrap_or(i32::MAX));
-            entry.append("code", error.code);
-            if let Some(details) = &error.details {
-                for element in details.iter() {
-                    entry.append_element(element);
-                }
-            }
             let message = if used > MESSAGES_BYTES_MAX {
                 ""
             } else {
                 error.message.as_str()
             };
             used += message.len();
-            entry.append("errmsg", message);
+            append_error(error, message, &mut entry);
             entry.finish();
         }
         list.finish();
     }
+}
+
+/// Appends what is told of the error of one document or statement, with this text for its message.
+pub fn append_error(error: &CommandError, message: &str, entry: &mut DocumentBuilder<'_>) {
+    entry.append("code", error.code);
+    if let Some(details) = &error.details {
+        for element in details.iter() {
+            entry.append_element(element);
+        }
+    }
+    entry.append("errmsg", message);
 }

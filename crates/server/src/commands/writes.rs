@@ -53,14 +53,9 @@ pub fn run_statements<S>(
     let mut errors = WriteErrors::default();
     for (index, statement) in statements.into_iter().enumerate() {
         if let Err(error) = run(index, statement, statement_level(level, count)) {
-            check_going_on(&error)?;
-            // A transaction ends with its first error. Where it may be run again, the whole command tells so.
-            let is_in_transaction = invocation.scope().is_in_transaction();
-            if is_in_transaction && is_transient(ErrorCode(error.code)) {
-                return Err(error);
-            }
+            let goes_on = goes_on_behind(&error, invocation, is_ordered)?;
             errors.add(index, error);
-            if is_ordered || is_in_transaction {
+            if !goes_on {
                 break;
             }
         }
@@ -69,9 +64,30 @@ pub fn run_statements<S>(
     Ok(errors)
 }
 
+/// Whether the statements behind one that has failed are run, too.
+///
+/// # Errors
+/// The error itself, where it is not the statement's alone: the command ends with it.
+pub fn goes_on_behind(
+    error: &CommandError,
+    invocation: &Invocation<'_>,
+    is_ordered: bool,
+) -> Result<bool> {
+    // An interruption, or an outcome that cannot be told.
+    if error.ends_command {
+        return Err(error.clone());
+    }
+    // A transaction ends with its first error. Where it may be run again, the whole command tells so.
+    let is_in_transaction = invocation.scope().is_in_transaction();
+    if is_in_transaction && is_transient(ErrorCode(error.code)) {
+        return Err(error.clone());
+    }
+    Ok(!is_ordered && !is_in_transaction)
+}
+
 /// How a statement of a command is acknowledged: one alone as the command is, one of several at the lower level, because
 /// `settle` waits for all of them at once.
-fn statement_level(level: Level, statements: usize) -> Level {
+pub fn statement_level(level: Level, statements: usize) -> Level {
     match statements {
         1 => level,
         _ => Level::Written,
@@ -79,7 +95,7 @@ fn statement_level(level: Level, statements: usize) -> Level {
 }
 
 /// Waits until what several statements committed has reached `level`.
-fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> Result<()> {
+pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> Result<()> {
     if statements > 1 {
         // Applied before the statement returned; what others wrote meanwhile is synced along.
         invocation.scope().settle(None, level)?;
@@ -111,14 +127,6 @@ fn bind(variables: Option<RawDocument<'_>>) -> Result<ExpressionContext> {
         context.bind_let(variables)?;
     }
     Ok(context)
-}
-
-/// An interruption, or an outcome that cannot be told, ends the command; any other error is the statement's own.
-fn check_going_on(error: &CommandError) -> Result<()> {
-    if error.ends_command {
-        return Err(error.clone());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -237,8 +237,10 @@ mod tests {
             }
         }
         // A command that reads or changes data needs something; the end of a transaction needs nothing beyond what its
-        // commands needed, and those that change users and roles find out what they need from what they are to change.
+        // commands needed. Those that change users and roles find out what they need from what they are to change, and
+        // bulkWrite from what it does to each collection.
         const ASK_THEMSELVES: &[&str] = &[
+            "bulkWrite",
             "grantPrivilegesToRole",
             "grantRolesToRole",
             "grantRolesToUser",

@@ -139,6 +139,8 @@ pub struct Invocation<'a> {
     pub pinned: Option<Arc<PinnedSnapshot>>,
     /// Set by the command: some of its statements have failed.
     pub has_write_errors: bool,
+    /// Set by a command that writes: all that it wrote is in other databases than the one that it was sent to.
+    pub spares_own_database: bool,
     /// Set by the command: documents in the reply, for the slow-operation line.
     pub returned: u64,
 }

@@ -129,7 +129,7 @@ fn run<'a>(
         }
     }
     if server.replica_set.is_some() && command.is_write() {
-        refuse_log(generic.database, outcome.collection)?;
+        oplog_view::refuse_write(generic.database, outcome.collection)?;
     }
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
@@ -168,6 +168,7 @@ fn run<'a>(
         checked_out: None,
         pinned: None,
         has_write_errors: false,
+        spares_own_database: false,
         returned: 0,
     };
     let failing = match server.fail_points.are_any_on() {
@@ -190,7 +191,11 @@ fn run<'a>(
     if let (Ok(()), Some(failing)) = (&result, &failing) {
         fail_points::append_write_concern_error(failing, reply);
     }
-    if user.is_some() && command.is_write() && invocation.generic.database == USERS_DATABASE {
+    if user.is_some()
+        && command.is_write()
+        && invocation.generic.database == USERS_DATABASE
+        && !invocation.spares_own_database
+    {
         // Whatever it did to users and roles, and whether it failed halfway.
         server.access.note_change();
     }
@@ -258,15 +263,6 @@ fn check_in(
 fn labelled(error: CommandError, arguments: Option<TransactionArguments>) -> CommandError {
     let label = arguments.and_then(|arguments| error_labels::label(arguments, error.code));
     CommandError { label, ..error }
-}
-
-/// Refuses to write where a set shows its log, which is the journal.
-fn refuse_log(database: &str, collection: &str) -> Result<()> {
-    if !oplog_view::is_view(database, collection) {
-        return Ok(());
-    }
-    let message = "cannot write to local.oplog.rs: it is a view of the journal";
-    Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message))
 }
 
 /// The client with what it may do; none without access control.

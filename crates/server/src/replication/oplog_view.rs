@@ -4,7 +4,9 @@
 //! for to tell how far back the log reaches: an entry that does nothing at either end.
 
 use quarry_bson::{Document, RawValue, doc};
+use quarry_query::ErrorCode;
 
+use crate::dispatch::error::{CommandError, Result};
 use crate::replication::cluster_clock::{ClusterTimes, date_of};
 use crate::replication::replica_set::ReplicaSet;
 use crate::replication::set_config::TERM;
@@ -19,6 +21,15 @@ const ENTRY_VERSION: i64 = 2;
 /// Whether the names are those of the view.
 pub fn is_view(database: &str, collection: &str) -> bool {
     collection == COLLECTION && database == DATABASE
+}
+
+/// Refuses to write where a set shows its log, which is the journal.
+pub fn refuse_write(database: &str, collection: &str) -> Result<()> {
+    if !is_view(database, collection) {
+        return Ok(());
+    }
+    let message = "cannot write to local.oplog.rs: it is a view of the journal";
+    Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message))
 }
 
 /// The entries, the oldest first; a log of a single moment has one.
