@@ -222,6 +222,23 @@ def test_an_update_says_what_it_changed(things):
     assert described["removedFields"] == ["b.d"] and described["truncatedArrays"] == []
 
 
+def test_an_update_by_a_pipeline_says_what_differs(things):
+    text = "longer than what changes"
+    things.insert_one({"_id": 1, "text": text, "a": 1, "b": {"c": 1, "d": 1}, "list": [1, 2], "old": 1})
+    with things.watch() as stream:
+        things.update_one({"_id": 1}, [{"$set": {"a": {"$add": ["$a", 1]}, "b.c": 3, "list": [1, 2, 3]}}, {"$unset": "old"}])
+        things.update_one({"_id": 1}, [{"$set": {"a": "$a"}}])
+        things.find_one_and_update({"_id": 1}, [{"$replaceWith": {"other": "$a"}}])
+        update, replace = events(stream, 2)
+    assert update["operationType"] == "update"
+    described = update["updateDescription"]
+    assert described["updatedFields"] == {"a": 2, "b.c": 3, "list.2": 3}
+    assert described["removedFields"] == ["old"] and described["truncatedArrays"] == []
+    # What would take more to tell than the document itself is told as the document, as in MongoDB.
+    assert replace["operationType"] == "replace" and "updateDescription" not in replace
+    assert replace["fullDocument"] == {"_id": 1, "other": 2}
+
+
 def test_documents_before_a_change_are_told_where_they_are_kept(watched):
     database = watched[f"changes_{next(NAMES)}"]
     kept = database.create_collection("kept", changeStreamPreAndPostImages={"enabled": True})

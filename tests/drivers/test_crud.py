@@ -218,6 +218,30 @@ def test_an_update_of_one_document_changes_the_first_in_an_order(collection):
     assert list(collection.find()) == [{"_id": 1, "a": 0}, {"_id": 2, "a": 9, "first": True}, {"_id": 3, "a": 7}]
 
 
+def test_a_pipeline_updates_each_document_by_itself(collection):
+    collection.create_index("n")
+    collection.insert_many([{"_id": place, "n": place} for place in range(1000)])
+    result = collection.update_many({"n": {"$gte": 0}}, [{"$set": {"n": {"$add": ["$n", 5000]}, "was": "$n"}}])
+    assert (result.matched_count, result.modified_count) == (1000, 1000)
+    assert collection.count_documents({"$expr": {"$eq": ["$n", {"$add": ["$was", 5000]}]}}) == 1000
+    assert collection.count_documents({"n": {"$gte": 5000}}, hint="n_1") == 1000
+    upserted = collection.update_one({"_id": "new", "a": 1}, [{"$set": {"b": "$a"}}], upsert=True)
+    assert upserted.upserted_id == "new" and collection.find_one({"b": 1}) == {"_id": "new", "a": 1, "b": 1}
+    found = collection.find_one_and_update(
+        {"_id": 3}, [{"$set": {"n": "$$by"}}], let={"by": 7}, return_document=ReturnDocument.AFTER
+    )
+    assert found == {"_id": 3, "n": 7, "was": 3}
+    database = collection.database
+    constant = {"q": {"_id": 3}, "u": [{"$set": {"n": "$$c"}}], "c": {"c": 8}}
+    assert database.command("update", collection.name, updates=[constant])["nModified"] == 1
+    assert collection.find_one({"_id": 3})["n"] == 8
+    refused = database.command("update", collection.name, updates=[{**constant, "u": {"$set": {"n": 1}}}])
+    assert refused["writeErrors"][0]["code"] == 51198
+    with pytest.raises(OperationFailure) as refused:
+        collection.update_one({"_id": 3}, [{"$set": {"_id": 4}}])
+    assert refused.value.code == 66
+
+
 def test_an_array_filter_that_no_path_names_is_an_error(collection):
     for call in (collection.update_one, collection.find_one_and_update):
         with pytest.raises(OperationFailure) as refused:
@@ -344,7 +368,7 @@ def test_a_bulk_write_over_several_collections(client, database):
     assert result.delete_results[7].deleted_count == 1
     assert list(database.one.find()) == [{"_id": 1, "a": 2}, {"_id": 2, "a": 2, "last": True}]
     assert list(database.other.find()) == [{"_id": 7, "b": 1}]
-    short = client.bulk_write([UpdateOne({"a": 2}, {"$set": {"a": 1}}, namespace=one)])
+    short = client.bulk_write([UpdateOne({"a": 2}, [{"$set": {"a": "$_id"}}], namespace=one)])
     assert (short.matched_count, short.has_verbose_results) == (1, False)
 
 

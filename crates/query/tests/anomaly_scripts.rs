@@ -170,6 +170,7 @@ fn statement(
         "update" | "upsert" => {
             let request = UpdateRequest {
                 array_filters: None,
+                constants: None,
                 sort: None,
                 namespace,
                 context: None,

@@ -177,6 +177,7 @@ fn update(collection: &'static str, update: Document) -> Work {
         loop {
             let request = UpdateRequest {
                 array_filters: None,
+                constants: None,
                 sort: None,
                 namespace: &namespace,
                 context: None,

@@ -59,6 +59,7 @@ impl Fixture {
     fn update(&self, filter: &Document, update: &Document) -> UpdateOutcome {
         let request = UpdateRequest {
             array_filters: None,
+            constants: None,
             sort: None,
             namespace: &self.namespace,
             context: None,

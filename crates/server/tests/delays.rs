@@ -286,6 +286,7 @@ impl Setup {
         let (filter, update) = (doc! { "_id": id }, doc! { "$inc": doc! { "a": 1 } });
         let request = UpdateRequest {
             array_filters: None,
+            constants: None,
             sort: None,
             namespace: &namespace,
             context: None,

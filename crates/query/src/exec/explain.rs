@@ -20,7 +20,7 @@ use crate::plan::{
     Count, Flow, NoRows, Node, Parsed, Shown, View, Write, explain_node, number, run,
 };
 use crate::planner::{Choice, Wanted};
-use crate::update::Update;
+use crate::update::{Beside, Update};
 
 /// The command to be explained.
 pub enum Explained<'a> {
@@ -154,8 +154,13 @@ impl<'a> Read<'a> {
         (find.filter, find.hint) = (request.filter, request.hint);
         find.context = request.context;
         find.sort = request.sort;
+        let own = ExpressionContext::default();
+        let beside = Beside {
+            array_filters: request.array_filters,
+            constants: request.constants,
+        };
         let above = Above::Update {
-            update: Update::parse_with(request.update, request.array_filters)?,
+            update: Update::parse_in(request.update, beside, request.context.unwrap_or(&own))?,
             is_multi: request.is_multi,
         };
         Ok(Read::of(find, above))
@@ -174,9 +179,15 @@ impl<'a> Read<'a> {
         (find.filter, find.hint) = (request.filter, request.hint);
         (find.sort, find.limit) = (request.sort, Some(1));
         find.context = request.context;
+        let own = ExpressionContext::default();
+        let context = request.context.unwrap_or(&own);
+        let beside = Beside {
+            array_filters: request.array_filters,
+            constants: None,
+        };
         let update = request
             .update
-            .map(|update| Update::parse_with(update, request.array_filters))
+            .map(|update| Update::parse_in(update, beside, context))
             .transpose()?;
         let is_multi = false;
         let above = match update {

@@ -12,7 +12,7 @@ use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::plan::Parsed;
-use crate::update::Update;
+use crate::update::{Beside, Update};
 
 /// Changes or removes the first document that matches, in the order that is asked for, and returns it.
 pub fn find_and_modify(
@@ -28,9 +28,13 @@ pub fn find_and_modify(
         let text = "cannot use a positional projection and return the new document";
         return Err(crate::Error::bad_value(text));
     }
+    let beside = Beside {
+        array_filters: request.array_filters,
+        constants: None,
+    };
     let mut update = request
         .update
-        .map(|update| Update::parse_with(update, request.array_filters))
+        .map(|update| Update::parse_in(update, beside, context))
         .transpose()?;
     if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
         update.fill_empty_timestamps();

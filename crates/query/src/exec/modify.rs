@@ -450,6 +450,7 @@ mod tests {
         fn update_all(&self, filter: &Document, change: &Document, hint: &str) -> u64 {
             let request = UpdateRequest {
                 array_filters: None,
+                constants: None,
                 sort: None,
                 namespace: &self.namespace,
                 context: None,

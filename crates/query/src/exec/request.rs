@@ -106,7 +106,7 @@ pub struct UpdateRequest<'a> {
     pub context: Option<&'a ExpressionContext>,
     /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
-    /// The replacement or the update operators.
+    /// The replacement, the update operators or the pipeline.
     pub update: RawValue<'a>,
     /// Whether a document is inserted when none matches.
     pub is_upsert: bool,
@@ -118,6 +118,8 @@ pub struct UpdateRequest<'a> {
     pub sort: Option<RawDocument<'a>>,
     /// The filters that the update's paths name with `$[<identifier>]`.
     pub array_filters: Option<RawArray<'a>>,
+    /// Values that the expressions of a pipeline read as variables.
+    pub constants: Option<RawDocument<'a>>,
     /// Whether a replacement keeps its empty timestamps, as for an insert.
     pub keeps_empty_timestamps: bool,
 }

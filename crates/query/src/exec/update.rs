@@ -13,7 +13,7 @@ use crate::error::Error as QueryError;
 use crate::error::Result;
 use crate::matcher::{MatchDetails, MatchExpression, Matcher};
 use crate::plan::Parsed;
-use crate::update::{PathStep, Update};
+use crate::update::{Beside, Described, PathStep, Update};
 
 /// Room for what an update adds to a document, so that most need no second allocation.
 const GROWTH_BYTES: usize = 128;
@@ -48,7 +48,11 @@ pub fn update(
     if request.is_upsert {
         target.check_upsert()?;
     }
-    let mut update = Update::parse_with(request.update, request.array_filters)?;
+    let beside = Beside {
+        array_filters: request.array_filters,
+        constants: request.constants,
+    };
+    let mut update = Update::parse_in(request.update, beside, target.context())?;
     if !request.keeps_empty_timestamps {
         update.fill_empty_timestamps();
     }
@@ -101,10 +105,17 @@ pub(super) fn applying(
                     document: new,
                     description,
                 } = out;
-                update.describe(document, RawDocument::new(new)?, &mut |steps| {
-                    describe_path(description, steps.iter().map(described));
-                })?;
-                Change::Update
+                let described =
+                    update.describe(document, RawDocument::new(new)?, &mut |steps| {
+                        describe_path(description, steps.iter().map(described));
+                    })?;
+                match described {
+                    Described::ByFields => Change::Update,
+                    Described::AsAWhole => {
+                        description.clear();
+                        Change::Replace
+                    }
+                }
             }
         })
     }

@@ -166,16 +166,11 @@ impl Upstream<'_, '_> {
         let Some((last, before)) = self.stages.split_last_mut() else {
             return self.run.next_input(out);
         };
-        let start = out.len();
         let mut upstream = Upstream {
             stages: before,
             run: self.run,
         };
-        let found = last.next(&mut upstream, out)?;
-        let bytes = out.len() - start;
-        interrupts::work(UNITS_OF_A_DOCUMENT + units_of_bytes(bytes))?;
-        bounds::check_bytes(bytes)?;
-        Ok(found)
+        hand_on(out, |out| last.next(&mut upstream, out))
     }
 
     /// Reads the next document into a buffer of the stage's own, where it is counted until the buffer is emptied.
@@ -195,6 +190,19 @@ impl Upstream<'_, '_> {
             collections: &mut *self.run.collections,
         }
     }
+}
+
+/// Has a stage append its next document to `out`, counted and bounded.
+pub(super) fn hand_on(
+    out: &mut Vec<u8>,
+    next: impl FnOnce(&mut Vec<u8>) -> Result<bool>,
+) -> Result<bool> {
+    let start = out.len();
+    let found = next(out)?;
+    let bytes = out.len() - start;
+    interrupts::work(UNITS_OF_A_DOCUMENT + units_of_bytes(bytes))?;
+    bounds::check_bytes(bytes)?;
+    Ok(found)
 }
 
 /// The work of handing a document from one stage to the next, beside that on its bytes.

@@ -73,6 +73,11 @@ impl Pipeline {
     ) -> Result<Pipeline> {
         read(stages, context, Within::Command, added)
     }
+
+    /// Parses an update, whose stages each make one document of one.
+    pub fn parse_of_update(stages: RawArray<'_>, context: &ExpressionContext) -> Result<Pipeline> {
+        read(stages, context, Within::Update, &[])
+    }
 }
 
 /// Parses the pipeline of a stage.

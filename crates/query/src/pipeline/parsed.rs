@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use quarry_bson::ArrayBuilder;
+use quarry_bson::{ArrayBuilder, RawDocument};
 
-use super::execution::Execution;
+use super::execution::{Buffer, Execution, hand_on};
 use super::stage::{Input, Stage};
+use crate::error::Result;
 
 /// A pipeline as it was parsed. Runs share its stages.
 #[derive(Debug)]
@@ -41,6 +42,29 @@ impl Pipeline {
     /// Begins a run.
     pub fn start(&self) -> Execution {
         self.start_at(0)
+    }
+
+    /// Appends the document to `out` that the stages make of one: those of an update, each of which makes one of one.
+    pub fn map(&self, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let (mut made, mut next) = (Buffer::default(), Buffer::default());
+        for (place, stage) in self.stages.iter().enumerate() {
+            let map = stage
+                .as_map()
+                .expect("the table of stages lets nothing else into an update");
+            let input = match place {
+                0 => document,
+                _ => RawDocument::new(made.bytes())?,
+            };
+            let append = |out: &mut Vec<u8>| map.map(input, out).map(|()| true);
+            if place + 1 == self.stages.len() {
+                hand_on(out, append)?;
+                return Ok(());
+            }
+            next.read(|out| hand_on(out, append))?;
+            std::mem::swap(&mut made, &mut next);
+        }
+        out.extend_from_slice(document.as_bytes());
+        Ok(())
     }
 
     /// The collections of the same database that stages read beside the input, some of them several times.

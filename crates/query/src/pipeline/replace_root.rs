@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawValue, Value};
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue, Value};
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{DocumentMap, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Evaluated, Expression, type_name};
 
@@ -70,11 +70,26 @@ impl Stage for ReplaceRoot {
         }
     }
 
+    fn as_map(&self) -> Option<&dyn DocumentMap> {
+        Some(self)
+    }
+
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Replacing {
             stage: self,
             buffer: Buffer::default(),
         })
+    }
+}
+
+impl DocumentMap for ReplaceRoot {
+    fn map(&self, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let found = self.new_root.evaluate(&mut Context::new(document))?;
+        if let Some(RawValue::Document(root)) = found.as_raw() {
+            out.extend_from_slice(root.as_bytes());
+            return Ok(());
+        }
+        Err(no_document(&found, document.to_string()))
     }
 }
 
@@ -88,14 +103,9 @@ impl Running for Replacing {
         let Some(document) = upstream.read(&mut self.buffer)? else {
             return Ok(false);
         };
-        let found = self.stage.new_root.evaluate(&mut Context::new(document))?;
-        if let Some(RawValue::Document(root)) = found.as_raw() {
-            out.extend_from_slice(root.as_bytes());
-            drop(found);
-            self.buffer.empty();
-            return Ok(true);
-        }
-        Err(no_document(&found, document.to_string()))
+        self.stage.map(document, out)?;
+        self.buffer.empty();
+        Ok(true)
     }
 }
 

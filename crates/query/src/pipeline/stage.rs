@@ -52,6 +52,17 @@ pub trait Stage: fmt::Debug + Send + Sync {
     fn input(&self) -> Input {
         Input::Documents
     }
+
+    /// The stage as a function of one document, where it is nothing more. An update may consist of such stages.
+    fn as_map(&self) -> Option<&dyn DocumentMap> {
+        None
+    }
+}
+
+/// A function that makes one document of another.
+pub trait DocumentMap {
+    /// Appends the document that is made to `out`.
+    fn map(&self, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()>;
 }
 
 /// Stages one after the other.
@@ -64,6 +75,8 @@ pub struct StageKind {
     pub position: Position,
     /// Whether it may stand in a pipeline of a `$facet`.
     pub in_facets: bool,
+    /// Whether it may stand in an update: each stage that it stands for is a function of one document.
+    pub in_updates: bool,
     /// Parses one element of a pipeline, which may stand for several stages.
     pub parse: fn(Specification<'_>) -> Result<Stages>,
     /// Names the collections of the same database that a specification of the stage reads beside its input, and the pipelines
@@ -127,6 +140,8 @@ pub(super) type ParseWithin = fn(RawArray<'_>, &ExpressionContext, Within) -> Re
 pub(super) enum Within {
     /// It is the pipeline of a command.
     Command,
+    /// It is an update.
+    Update,
     /// It is one of the pipelines of `$facet`.
     Facet,
     /// A stage runs it over another collection.

@@ -21,8 +21,17 @@ const fn row(name: &'static str, parse: Parse) -> StageKind {
         name,
         position: Position::Anywhere,
         in_facets: true,
+        in_updates: false,
         parse,
         name_collections: |_, _| {},
+    }
+}
+
+/// A stage that is a function of one document.
+const fn mapping(name: &'static str, parse: Parse) -> StageKind {
+    StageKind {
+        in_updates: true,
+        ..row(name, parse)
     }
 }
 
@@ -56,7 +65,7 @@ const fn unsupported(name: &'static str) -> StageKind {
 
 /// Sorted by name, for a search by halves.
 static STAGES: &[StageKind] = &[
-    row("$addFields", add_fields::parse),
+    mapping("$addFields", add_fields::parse),
     row("$bucket", bucket::parse),
     unsupported("$bucketAuto"),
     unsupported("$changeStream"),
@@ -84,14 +93,14 @@ static STAGES: &[StageKind] = &[
     unsupported("$merge"),
     unsupported("$out"),
     unsupported("$planCacheStats"),
-    row("$project", project::parse),
+    mapping("$project", project::parse),
     unsupported("$redact"),
-    row("$replaceRoot", replace_root::parse),
-    row("$replaceWith", replace_root::parse_with),
+    mapping("$replaceRoot", replace_root::parse),
+    mapping("$replaceWith", replace_root::parse_with),
     row("$sample", sample::parse),
     unsupported("$search"),
     unsupported("$searchMeta"),
-    row("$set", add_fields::parse),
+    mapping("$set", add_fields::parse),
     unsupported("$setWindowFields"),
     row("$skip", skip::parse),
     row("$sort", sort_stage::parse),
@@ -101,7 +110,7 @@ static STAGES: &[StageKind] = &[
         union_with::parse,
         union_with::name_collections,
     ),
-    row("$unset", unset::parse),
+    mapping("$unset", unset::parse),
     row("$unwind", unwind::parse),
     unsupported("$vectorSearch"),
 ];
@@ -138,8 +147,16 @@ pub(super) fn parse(
         let text = format!("{name} is not allowed to be used within a $facet stage");
         return Err(Error::location(40600, text));
     }
+    if surroundings.within == Within::Update && !kind.in_updates {
+        let text = format!("{name} is not allowed to be used within an update");
+        return Err(Error::new(ErrorCode::INVALID_OPTIONS, text));
+    }
     let parsed = (kind.parse)(specification(kind.name))?;
     check_position(kind.name, kind.position, stages)?;
+    debug_assert!(
+        !kind.in_updates || parsed.iter().all(|stage| stage.as_map().is_some()),
+        "{name} is no function of one document"
+    );
     debug_assert!(
         names_what_it_reads(element, &parsed),
         "{name} reads a collection that its row does not name"

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, DocumentBuilder};
+use quarry_bson::{Document, DocumentBuilder, RawDocument};
 
 use super::execution::{Buffer, Running, Upstream};
-use super::stage::{Modifies, Reads, Stage};
+use super::stage::{DocumentMap, Modifies, Reads, Stage};
 use crate::error::Result;
 use crate::expression::Expression;
 use crate::field_path::FieldPath;
@@ -72,6 +72,10 @@ impl Stage for Transform {
         })
     }
 
+    fn as_map(&self) -> Option<&dyn DocumentMap> {
+        Some(self)
+    }
+
     fn modifies(&self) -> Modifies {
         let names = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
         match self.fields.mode() {
@@ -94,6 +98,13 @@ impl Stage for Transform {
     }
 }
 
+impl DocumentMap for Transform {
+    fn map(&self, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+        self.fields
+            .apply(document, &MatchDetails::default(), false, out)
+    }
+}
+
 struct Transforming {
     stage: Arc<Transform>,
     buffer: Buffer,
@@ -104,8 +115,7 @@ impl Running for Transforming {
         let Some(document) = upstream.read(&mut self.buffer)? else {
             return Ok(false);
         };
-        let fields = &self.stage.fields;
-        fields.apply(document, &MatchDetails::default(), false, out)?;
+        self.stage.map(document, out)?;
         self.buffer.empty();
         Ok(true)
     }

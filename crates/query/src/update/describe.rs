@@ -8,10 +8,11 @@
 //! `LOOKED_UP_MAX` fields of a document are looked up one by one, more are met in one walk.
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
-use smallvec::SmallVec;
 
 use super::Update;
+use super::difference;
 use super::parsed::Kind;
+use super::path_step::{Described, PathStep, Steps, is_same};
 use super::tree::{Branch, Named, Node};
 use crate::error::Result;
 use crate::interrupts;
@@ -19,34 +20,26 @@ use crate::interrupts;
 /// At most this many fields of one document are looked up one by one.
 const LOOKED_UP_MAX: usize = 4;
 
-/// One step of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathStep<'p> {
-    /// Into a field of a document.
-    Field(&'p str),
-    /// Into an element of an array.
-    Element(usize),
-}
-
-type Steps<'p> = SmallVec<[PathStep<'p>; 4]>;
-
 /// A field or element before and after the update, where it is there.
 type Sides<'d> = (Option<RawElement<'d>>, Option<RawElement<'d>>);
 
 impl Update {
-    /// Calls `changed` with the path of each field that the operators have changed between `old` and `new`, which differ: the
-    /// update has made the one of the other. A replacement names none. Fails where the operation is to end.
+    /// Calls `changed` with the path of each field that operators or a pipeline have changed between `old` and `new`, which
+    /// differ: the update has made the one of the other. A replacement names none, and the paths that a pipeline names mean
+    /// nothing where the document tells its change as a whole. Fails where the operation is to end.
     pub fn describe(
         &self,
         old: RawDocument<'_>,
         new: RawDocument<'_>,
         changed: &mut dyn FnMut(&[PathStep<'_>]),
-    ) -> Result<()> {
+    ) -> Result<Described> {
         match &self.kind {
-            Kind::Replacement(_) => Ok(()),
+            Kind::Replacement(_) => Ok(Described::AsAWhole),
             Kind::Operators(operators) => {
-                document(&operators.root, old, new, &mut Steps::new(), changed)
+                document(&operators.root, old, new, &mut Steps::new(), changed)?;
+                Ok(Described::ByFields)
             }
+            Kind::Pipeline(_) => difference::describe(old, new, changed),
         }
     }
 }
@@ -217,10 +210,6 @@ fn appended_behind(old: RawArray<'_>, new: RawArray<'_>) -> Result<Option<usize>
         kept += 1;
     }
     Ok((kept > 0).then_some(kept))
-}
-
-fn is_same(old: &RawElement<'_>, new: &RawElement<'_>) -> bool {
-    old.element_type() == new.element_type() && old.value_bytes() == new.value_bytes()
 }
 
 #[cfg(test)]

@@ -1,32 +1,35 @@
-//! Updates: a replacement document, or operators compiled into a tree of the fields that they touch.
+//! Updates: a replacement document, operators compiled into a tree of the fields that they touch, or a pipeline.
 //!
 //! Keeps true: fields that no operator names are copied byte for byte, in one walk over the document; `_id`
 //! never changes; the result is within the limits of size and nesting; new fields are created in MongoDB's
 //! order (numbers by value, then by name). Setting or incrementing a top-level field allocates nothing beyond
-//! `out`. Leaves out pipeline-style updates, which are refused by name.
+//! `out`.
 
 mod apply;
 mod describe;
+mod difference;
 mod modifier;
 mod operators;
 mod parse;
 mod parsed;
+mod path_step;
 mod tree;
 mod upsert;
 mod write;
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
-pub use describe::PathStep;
-pub use parsed::{ARRAY_FILTERS_MAX, ARRAY_PADDING_MAX, RENAMES_MAX, Update};
+pub use parsed::{ARRAY_FILTERS_MAX, ARRAY_PADDING_MAX, Beside, RENAMES_MAX, Update};
+pub use path_step::{Described, PathStep};
 
 use crate::empty_timestamps;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
 use modifier::Target;
-use parsed::{Kind, check_bytes};
+use parsed::{Kind, check_bytes, check_levels};
 
 /// The outcome of applying an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +46,21 @@ impl Update {
 
     /// As [`Update::parse`], with the statement's `arrayFilters`.
     pub fn parse_with(update: RawValue<'_>, array_filters: Option<RawArray<'_>>) -> Result<Update> {
+        let beside = Beside {
+            array_filters,
+            constants: None,
+        };
+        Update::parse_in(update, beside, &ExpressionContext::default())
+    }
+
+    /// As [`Update::parse`], with what the statement has beside it, and the context that the command's expressions share.
+    pub fn parse_in(
+        update: RawValue<'_>,
+        beside: Beside<'_>,
+        context: &ExpressionContext,
+    ) -> Result<Update> {
         Ok(Update {
-            kind: parse::parse(update, array_filters)?,
+            kind: parse::parse(update, beside, context)?,
         })
     }
 
@@ -62,10 +78,10 @@ impl Update {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// The paths that operators name, `$` components included; None for a replacement, which may touch all.
+    /// The paths that operators name, `$` components included; None for a replacement or a pipeline, which may touch all.
     pub fn touched_paths(&self) -> Option<&[FieldPath]> {
         match &self.kind {
-            Kind::Replacement(_) => None,
+            Kind::Replacement(_) | Kind::Pipeline(_) => None,
             Kind::Operators(operators) => Some(&operators.paths),
         }
     }
@@ -109,6 +125,13 @@ impl Update {
                     start,
                 }
                 .run(out)?;
+            }
+            Kind::Pipeline(pipeline) => {
+                let mut made = Vec::new();
+                pipeline.map(document, &mut made)?;
+                let made = RawDocument::new(&made)?;
+                check_levels(made)?;
+                replace(document, made, upsert_insert, out)?;
             }
         }
         debug_assert!(

@@ -5,23 +5,37 @@ use quarry_bson::{RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX}
 
 use super::operators::rename::{RenameFrom, RenamedAway};
 use super::operators::{self, Operator, Parse};
-use super::parsed::{ARRAY_FILTERS_MAX, ArrayFilter, Kind, Operators, RENAMES_MAX, check_levels};
+use super::parsed::{
+    ARRAY_FILTERS_MAX, ArrayFilter, Beside, Kind, Operators, RENAMES_MAX, check_levels,
+};
 use super::tree::{Dynamic, Leaf, Step};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::interrupts::{self, units_of};
 use crate::matcher::Matcher;
+use crate::pipeline::Pipeline;
 
 /// The work of parsing what an operator does to one field, and of putting it into the tree.
 const UNITS_OF_A_FIELD: usize = 100;
 
-pub(super) fn parse(update: RawValue<'_>, array_filters: Option<RawArray<'_>>) -> Result<Kind> {
+pub(super) fn parse(
+    update: RawValue<'_>,
+    beside: Beside<'_>,
+    context: &ExpressionContext,
+) -> Result<Kind> {
+    let Beside {
+        array_filters,
+        constants,
+    } = beside;
     let document = match update {
-        RawValue::Document(document) => document,
-        RawValue::Array(_) => {
-            return Err(Error::bad_value("pipeline-style updates are not supported"));
+        RawValue::Array(stages) => return parse_pipeline(stages, beside, context),
+        _ if constants.is_some() => {
+            let text = "Constant values may only be specified for pipeline updates";
+            return Err(Error::location(51_198, text));
         }
+        RawValue::Document(document) => document,
         _ => {
             return Err(Error::failed_to_parse(
                 "Update argument must be either an object or an array",
@@ -43,6 +57,27 @@ pub(super) fn parse(update: RawValue<'_>, array_filters: Option<RawArray<'_>>) -
     check_replacement(document)?;
     check_levels(document)?;
     Ok(Kind::Replacement(document.to_owned_document()))
+}
+
+fn parse_pipeline(
+    stages: RawArray<'_>,
+    beside: Beside<'_>,
+    context: &ExpressionContext,
+) -> Result<Kind> {
+    if beside
+        .array_filters
+        .is_some_and(|filters| !filters.is_empty())
+    {
+        return Err(Error::failed_to_parse(
+            "arrayFilters may not be specified for pipeline-style updates",
+        ));
+    }
+    let Some(constants) = beside.constants else {
+        return Pipeline::parse_of_update(stages, context).map(Kind::Pipeline);
+    };
+    let mut context = context.share();
+    context.bind_let(constants)?;
+    Pipeline::parse_of_update(stages, &context).map(Kind::Pipeline)
 }
 
 fn check_replacement(document: RawDocument<'_>) -> Result<()> {

@@ -1,7 +1,9 @@
-//! An update as it is once it is parsed: a replacement, or operators by the fields that they change. And the bounds of what
+//! An update as it is once it is parsed: a replacement, operators by the fields that they change, or a pipeline. And the bounds of what
 //! it may be and make.
 
-use quarry_bson::{DOCUMENT_BYTES_MAX, Document, RawDocument, RawValue, STORED_DEPTH_MAX};
+use quarry_bson::{
+    DOCUMENT_BYTES_MAX, Document, RawArray, RawDocument, RawValue, STORED_DEPTH_MAX,
+};
 
 use super::modifier::depth;
 use super::tree::Branch;
@@ -9,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
+use crate::pipeline::Pipeline;
 
 /// Array filters of one update, and fields that one update renames: each is looked at for every document.
 pub const ARRAY_FILTERS_MAX: usize = 100;
@@ -17,6 +20,15 @@ pub const RENAMES_MAX: usize = 1000;
 
 /// Nulls that `$set: {"a.1000": 1}` may add to reach its position.
 pub const ARRAY_PADDING_MAX: usize = 1_500_000;
+
+/// The options of a statement that say more of its update.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// The filters that operators name with `$[<identifier>]`.
+    pub array_filters: Option<RawArray<'a>>,
+    /// Values that the expressions of a pipeline read as variables (`c`).
+    pub constants: Option<RawDocument<'a>>,
+}
 
 /// An update as it was parsed.
 #[derive(Debug)]
@@ -28,6 +40,8 @@ pub struct Update {
 pub(super) enum Kind {
     Replacement(Document),
     Operators(Operators),
+    /// A pipeline, whose stages each make one document of one.
+    Pipeline(Pipeline),
 }
 
 #[derive(Debug, Default)]

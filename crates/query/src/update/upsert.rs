@@ -18,7 +18,7 @@ pub(super) fn document(update: &Update, filter: &Matcher, now_ms: i64) -> Result
     let details = MatchDetails::default();
     let mut bytes = Vec::new();
     let base = match &update.kind {
-        Kind::Operators(_) => from_equalities(&equalities, now_ms)?,
+        Kind::Operators(_) | Kind::Pipeline(_) => from_equalities(&equalities, now_ms)?,
         Kind::Replacement(_) => id_of(&equalities)?,
     };
     update.apply(base.as_raw(), &details, true, now_ms, &mut bytes)?;

@@ -121,6 +121,7 @@ impl Fixture {
         let (filter, update) = (json(filter), json(update));
         let request = UpdateRequest {
             array_filters: None,
+            constants: None,
             sort: None,
             namespace: &self.namespace,
             context: None,

@@ -99,6 +99,7 @@ fn run(fixture: &Fixture, scope: Scope<'_>, statement: &Statement) -> String {
         let (filter, change) = (json(filter), json(change));
         let request = UpdateRequest {
             array_filters: None,
+            constants: None,
             sort: None,
             namespace,
             context: None,

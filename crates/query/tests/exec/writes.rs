@@ -360,6 +360,7 @@ fn an_upsert_cannot_ask_an_expression() {
         let (filter, change) = (json(filter), json(r#"{"$set": {"b": 1}}"#));
         let mut request = UpdateRequest {
             array_filters: None,
+            constants: None,
             sort: None,
             namespace: &fixture.namespace,
             context: None,
@@ -414,6 +415,7 @@ fn change(
 ) -> std::result::Result<u64, i32> {
     let request = UpdateRequest {
         array_filters: None,
+        constants: None,
         sort: None,
         namespace: &fixture.namespace,
         context: None,
@@ -516,6 +518,7 @@ fn the_current_date_is_taken_when_a_document_is_changed() {
         let filter = doc! {"_id": id};
         let request = UpdateRequest {
             array_filters: None,
+            constants: None,
             sort: None,
             namespace: &fixture.namespace,
             context: Some(&context),
@@ -608,6 +611,7 @@ fn an_update_of_one_document_changes_the_first_in_an_order() {
             hint: None,
             sort: Some(sort.as_raw()),
             array_filters: None,
+            constants: None,
             keeps_empty_timestamps: false,
         };
         let update = |request| {

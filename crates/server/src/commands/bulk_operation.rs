@@ -118,7 +118,7 @@ fn parse_update<'a>(
 ) -> Result<UpdateRequest<'a>> {
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
-    let (mut array_filters, mut sort) = (None, None);
+    let (mut array_filters, mut constants, mut sort) = (None, None, None);
     for argument in options(operation) {
         match argument.name().as_bytes() {
             b"filter" => filter = argument.document_or_null()?,
@@ -129,9 +129,7 @@ fn parse_update<'a>(
             b"collation" => check_collation(argument.value())?,
             b"arrayFilters" => array_filters = argument.optional(Argument::array)?,
             b"sort" => sort = argument.some_document()?,
-            b"constants" => {
-                argument.optional(|_| Err::<(), _>(argument.not_served()))?;
-            }
+            b"constants" => constants = argument.document_or_null()?,
             b"upsertSupplied" | b"sampleId" | b"allowShardKeyUpdatesWithoutFullShardKeyInQuery" => {
             }
             _ => return Err(argument.unknown()),
@@ -152,6 +150,7 @@ fn parse_update<'a>(
         is_multi,
         hint,
         array_filters,
+        constants,
         sort,
         keeps_empty_timestamps: false,
     })

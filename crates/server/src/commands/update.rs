@@ -128,7 +128,7 @@ pub fn parse<'a>(
 ) -> Result<UpdateRequest<'a>> {
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
-    let (mut array_filters, mut sort) = (None, None);
+    let (mut array_filters, mut constants, mut sort) = (None, None, None);
     for argument in Argument::each(PARSER, statement) {
         match argument.name().as_bytes() {
             b"q" => filter = argument.document_or_null()?,
@@ -140,12 +140,7 @@ pub fn parse<'a>(
             b"arrayFilters" if argument.is_absent() => {}
             b"arrayFilters" => array_filters = Some(argument.array()?),
             b"sort" => sort = argument.some_document()?,
-            b"c" => {
-                return Err(CommandError::not_supported(format_args!(
-                    "the option '{}' of an update",
-                    argument.name()
-                )));
-            }
+            b"c" => constants = argument.document_or_null()?,
             b"upsertSupplied" | b"sampleId" | b"allowShardKeyUpdatesWithoutFullShardKeyInQuery" => {
             }
             _ => return Err(argument.unknown()),
@@ -167,6 +162,7 @@ pub fn parse<'a>(
         is_multi,
         hint,
         array_filters,
+        constants,
         sort,
         keeps_empty_timestamps: false,
     })
