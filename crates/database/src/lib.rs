@@ -53,7 +53,7 @@ pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
 pub use index::definition::{Index, KeyField, KeyPattern};
-pub use index::entry::{may_meet_cut_keys, meeting_cut_keys};
+pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;
 pub use index::path_numbers::PathNumbers;
 pub use keyspace::ident::{Ident, Prefix};
@@ -67,7 +67,7 @@ pub use record_cache::RecordCacheCounters;
 pub use sessions::record::StatementKind;
 pub use sessions::retryable_write::{RetryableWrite, SessionHistory};
 pub use sessions::session_records::{RecordedStatement, StoredSession, UnusedSessions};
-pub use snapshot::collection_snapshot::{CollectionSnapshot, index_record_key};
+pub use snapshot::collection_snapshot::{CollectionSnapshot, index_entry, index_record_key};
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
     Change, Inserted, Modified, NewDocument, OPEN_TRANSACTIONS_MAX, PIECE_BYTES_MAX,

@@ -15,6 +15,10 @@ pub enum PlanSummary {
     Nothing,
     /// The collection's own count.
     RecordStoreCount,
+    /// The keys of the index with this key pattern, which are only counted.
+    CountScan(Document),
+    /// One key of the index with this key pattern for each value of its first fields.
+    DistinctScan(Document),
     /// The index with this key pattern.
     IndexScan(Document),
     /// The indexes with these key patterns, one after the other.
@@ -28,13 +32,15 @@ impl fmt::Display for PlanSummary {
             PlanSummary::CollectionScan => f.write_str("COLLSCAN"),
             PlanSummary::Nothing => f.write_str("EOF"),
             PlanSummary::RecordStoreCount => f.write_str("RECORD_STORE_FAST_COUNT"),
-            PlanSummary::IndexScan(pattern) => write_index_scan(pattern, f),
+            PlanSummary::CountScan(pattern) => write_scan("COUNT_SCAN", pattern, f),
+            PlanSummary::DistinctScan(pattern) => write_scan("DISTINCT_SCAN", pattern, f),
+            PlanSummary::IndexScan(pattern) => write_scan("IXSCAN", pattern, f),
             PlanSummary::IndexScans(patterns) => {
                 for (place, pattern) in patterns.iter().enumerate() {
                     if place > 0 {
                         f.write_str(", ")?;
                     }
-                    write_index_scan(pattern, f)?;
+                    write_scan("IXSCAN", pattern, f)?;
                 }
                 Ok(())
             }
@@ -42,8 +48,8 @@ impl fmt::Display for PlanSummary {
     }
 }
 
-fn write_index_scan(pattern: &Document, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("IXSCAN {")?;
+fn write_scan(name: &str, pattern: &Document, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{name} {{")?;
     for (place, field) in pattern.iter().enumerate() {
         let separator = if place == 0 { "" } else { "," };
         write!(f, "{separator} {}: {}", field.name(), field.value())?;

@@ -59,6 +59,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// Goes on with the values of another key, whose types stand in the same type bits behind those of the first key.
+    pub fn go_on_in(&mut self, key: &'a [u8]) {
+        self.reader = Reader::new(key);
+    }
+
     /// How many bytes of the key the values so far took.
     #[must_use]
     pub fn position(&self) -> usize {
@@ -70,10 +75,19 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Bytes or type bits that no encoder made.
     pub fn next(&mut self, direction: Direction) -> Result<Value> {
-        self.reader.set_direction(direction);
         let mut bytes = Vec::new();
-        let element_type = self.value(&mut bytes, 0)?;
+        let element_type = self.append_next(direction, &mut bytes)?;
         Value::from_bytes(element_type, &bytes).map_err(|_| self.reader.error("a BSON value"))
+    }
+
+    /// Like `next`, but appends the bytes that the value has in a document to `out` and returns its type. Texts may hold what
+    /// is no UTF-8, if they did in the key.
+    ///
+    /// # Errors
+    /// Bytes or type bits that no encoder made.
+    pub fn append_next(&mut self, direction: Direction, out: &mut Vec<u8>) -> Result<ElementType> {
+        self.reader.set_direction(direction);
+        self.value(out, 0)
     }
 
     /// Appends the bytes that the next value has in a document, and says their type.

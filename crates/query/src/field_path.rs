@@ -115,6 +115,15 @@ impl PathPart {
     }
 }
 
+/// Whether a component behind the first may be the position of an element.
+pub fn may_name_positions(path: &str) -> bool {
+    path.as_bytes().contains(&b'.')
+        && path
+            .split('.')
+            .skip(1)
+            .any(|component| array_index(component).is_some())
+}
+
 /// Checks one name of a path, as `$project` and expression objects check theirs.
 pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() {

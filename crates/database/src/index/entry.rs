@@ -26,11 +26,12 @@ const CUT_UNIQUE: u8 = 0x00;
 const CUT: u8 = 0x07;
 
 /// The parts of an entry.
-pub(crate) struct IndexEntry<'e> {
+pub struct IndexEntry<'e> {
     /// The KeyString of the fields.
     pub fields: &'e [u8],
     /// The record key without its prefix.
     pub record_key: &'e [u8],
+    /// The type bits of the fields and, in a clustered collection, of the `_id` that the record key is.
     pub type_bits: &'e [u8],
 }
 
@@ -121,6 +122,11 @@ pub fn meeting_cut_keys(mut range: KeyRange) -> KeyRange {
     range
 }
 
+/// Whether `meeting_cut_keys` widens the range, so that it takes in entries whose whole keys lie outside of it.
+pub fn is_widened_by_cut_keys(range: &KeyRange) -> bool {
+    range.start.len() > CUT_BYTES || range.end.len() > CUT_BYTES
+}
+
 /// Whether a range made by `meeting_cut_keys` may hold cut keys.
 pub fn may_meet_cut_keys(range: &KeyRange) -> bool {
     range.start.len() >= CUT_BYTES
@@ -189,8 +195,11 @@ mod tests {
     fn ranges_are_widened_behind_the_cut_only() {
         let short = KeyRange::new(vec![1; 10], vec![2; CUT_BYTES]);
         let same = meeting_cut_keys(short.clone());
+        assert!(!is_widened_by_cut_keys(&short));
         assert_eq!((same.start, same.end), (short.start, short.end));
-        let wide = meeting_cut_keys(KeyRange::new(vec![1; 3000], vec![1; 3001]));
+        let long = KeyRange::new(vec![1; 3000], vec![1; 3001]);
+        assert!(is_widened_by_cut_keys(&long));
+        let wide = meeting_cut_keys(long);
         assert_eq!(wide.start, vec![1; CUT_BYTES]);
         assert_eq!(wide.end, [vec![1; CUT_BYTES - 1], vec![2]].concat());
     }

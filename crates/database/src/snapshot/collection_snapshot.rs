@@ -159,13 +159,23 @@ pub fn index_record_key(
     key: &[u8],
     value: &[u8],
 ) -> Result<Vec<u8>> {
-    let entry = IndexEntry::parse(index, key, value).ok_or_else(|| {
+    let entry = index_entry(index, collection, key, value)?;
+    Ok(full_record_key(collection, entry.record_key))
+}
+
+/// The parts of an index entry. Fails for bytes that no entry of the index has.
+pub fn index_entry<'e>(
+    index: &Index,
+    collection: &Collection,
+    key: &'e [u8],
+    value: &'e [u8],
+) -> Result<IndexEntry<'e>> {
+    IndexEntry::parse(index, key, value).ok_or_else(|| {
         Error::Corrupt(format!(
             "an entry of index `{}` of `{}` is broken",
             index.name, collection.namespace
         ))
-    })?;
-    Ok(full_record_key(collection, entry.record_key))
+    })
 }
 
 fn full_record_key(collection: &Collection, suffix: &[u8]) -> Vec<u8> {

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
+use crate::field_path::FieldPath;
 use crate::pipeline::{Input, Leading, Pipeline};
 
 /// Plans and begins an aggregate. The executor that is returned gives its documents.
@@ -23,10 +24,11 @@ pub fn aggregate(
     let context = request.context.unwrap_or(&own);
     let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
     let leading = pipeline.leading();
+    let read = pipeline.paths_read(leading.stages);
     let executor = match input(request.over, &pipeline)? {
         None => Executor::empty(),
         Some(namespace) => {
-            let find_request = head(namespace, request, context, &leading);
+            let find_request = head(namespace, request, context, &leading, read.as_deref());
             find(scope, operation, find_request)?
         }
     };
@@ -63,12 +65,13 @@ pub(super) fn input<'a>(over: Over<'a>, pipeline: &Pipeline) -> Result<Option<&'
     }
 }
 
-/// The find that the head of a pipeline is.
+/// The find that the head of a pipeline is. `read` are the paths that its rest reads, if that is not all.
 pub(super) fn head<'a>(
     namespace: &'a Namespace,
     request: AggregateRequest<'a>,
     context: &'a ExpressionContext,
     leading: &Leading<'a>,
+    read: Option<&'a [FieldPath]>,
 ) -> FindRequest<'a> {
     let mut find = FindRequest::new(namespace);
     find.context = Some(context);
@@ -77,5 +80,6 @@ pub(super) fn head<'a>(
     find.skip = leading.skip.unwrap_or(0);
     find.limit = leading.limit;
     find.hint = request.hint;
+    find.read = read;
     find
 }

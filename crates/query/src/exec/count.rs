@@ -26,6 +26,8 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
     };
     let wanted = Wanted {
         hint: request.hint,
+        // Documents are counted, and nobody looks at them.
+        read: Some(&[]),
         ..Wanted::default()
     };
     let input = plan(&snapshot, &parsed, wanted)?;

@@ -20,6 +20,11 @@ where
     result.map_err(|error| quarry_database::Error::from(error).into())
 }
 
+/// The error of an index entry whose values cannot be read.
+pub(crate) fn broken_entry(error: quarry_keystring::Error) -> Error {
+    quarry_database::Error::Corrupt(format!("an index entry is broken: {error}")).into()
+}
+
 /// The error of an operation that would hold more than it may.
 pub(crate) fn memory_exceeded(what: &str, bytes_max: usize) -> Error {
     let text = format!(

@@ -9,12 +9,15 @@ use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
 use super::aggregate::{head, input};
+use super::distinct::plan_of_values;
 use super::find::plan_to_show;
 use super::request::{
-    AggregateRequest, CountRequest, DeleteRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
+    AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
+    FindRequest, UpdateRequest,
 };
 use crate::error::Result;
 use crate::expression::ExpressionContext;
+use crate::field_path::FieldPath;
 use crate::pipeline::Pipeline;
 use crate::plan::{
     Count, Flow, NoRows, Node, Parsed, Shown, View, Write, explain_node, number, run,
@@ -30,6 +33,8 @@ pub enum Explained<'a> {
     Aggregate(AggregateRequest<'a>),
     /// A count.
     Count(CountRequest<'a>),
+    /// A distinct.
+    Distinct(DistinctRequest<'a>),
     /// An update statement.
     Update(UpdateRequest<'a>),
     /// A delete statement.
@@ -52,14 +57,15 @@ pub enum Verbosity {
 /// The read of a command, and the node that stands above it.
 struct Read<'a> {
     find: FindRequest<'a>,
-    above: Above,
+    above: Above<'a>,
     counts_all: bool,
 }
 
 /// The use of the documents that a read finds.
-enum Above {
+enum Above<'a> {
     Nothing,
     Count,
+    Distinct(&'a FieldPath),
     Update { update: Update, is_multi: bool },
     Delete { is_multi: bool },
 }
@@ -90,6 +96,11 @@ pub fn explain(
         }
         Explained::Find(request) => Read::of(request, Above::Nothing),
         Explained::Count(request) => Read::of_count(request),
+        Explained::Distinct(request) => {
+            let path = FieldPath::parse(request.key)?;
+            let read = Read::of_distinct(request, &path);
+            return read.explain(scope, operation, verbosity, reply);
+        }
         Explained::Update(request) => Read::of_update(request)?,
         Explained::Delete(request) => Read::of_delete(request),
         Explained::FindAndModify(request) => Read::of_find_and_modify(request)?,
@@ -115,7 +126,9 @@ fn explain_aggregate(
         return Ok(());
     };
     let leading = pipeline.leading();
-    let read = Read::of(head(namespace, request, context, &leading), Above::Nothing);
+    let paths = pipeline.paths_read(leading.stages);
+    let find = head(namespace, request, context, &leading, paths.as_deref());
+    let read = Read::of(find, Above::Nothing);
     if leading.stages == pipeline.stages.len() {
         return read.explain(scope, operation, verbosity, reply);
     }
@@ -131,7 +144,7 @@ fn explain_aggregate(
 }
 
 impl<'a> Read<'a> {
-    fn of(find: FindRequest<'a>, above: Above) -> Read<'a> {
+    fn of(find: FindRequest<'a>, above: Above<'a>) -> Read<'a> {
         Read {
             find,
             above,
@@ -143,10 +156,18 @@ impl<'a> Read<'a> {
         let mut find = FindRequest::new(request.namespace);
         (find.filter, find.hint) = (request.filter, request.hint);
         (find.skip, find.limit) = (request.skip, request.limit);
+        find.read = Some(&[]);
         Read {
             counts_all: request.filter.is_empty() && request.hint.is_none(),
             ..Read::of(find, Above::Count)
         }
+    }
+
+    fn of_distinct(request: DistinctRequest<'a>, path: &'a FieldPath) -> Read<'a> {
+        let mut find = FindRequest::new(request.namespace);
+        (find.filter, find.hint) = (request.filter, request.hint);
+        find.read = Some(std::slice::from_ref(path));
+        Read::of(find, Above::Distinct(path))
     }
 
     fn of_update(request: UpdateRequest<'a>) -> Result<Read<'a>> {
@@ -265,20 +286,25 @@ impl<'a> Read<'a> {
         if self.counts_all {
             return Ok(Choice::of(Box::new(NoRows::RECORD_STORE_FAST_COUNT)));
         }
-        let is_read = matches!(self.above, Above::Nothing);
+        if let Above::Distinct(path) = &self.above
+            && let Some(plan) = plan_of_values(snapshot, parsed, path, find.hint, true)?
+        {
+            return Ok(Choice::of(plan));
+        }
+        let is_read = matches!(self.above, Above::Nothing | Above::Distinct(_));
         let wanted = Wanted {
             hint: find.hint,
             // What stands above the documents of a count leaves out rows itself.
             skip: if is_read { find.skip } else { 0 },
             limit: find.limit,
             stops_itself: !is_read,
-            projects: is_read && parsed.projection.is_some(),
+            read: find.read,
             ..Wanted::default()
         };
         let choice = plan_to_show(snapshot, parsed, wanted)?;
         Ok(Choice {
             winning: match self.above {
-                Above::Nothing => choice.winning,
+                Above::Nothing | Above::Distinct(_) => choice.winning,
                 Above::Count => Box::new(Count::new(choice.winning, find.skip, find.limit)),
                 Above::Update { update, is_multi } => {
                     Box::new(Write::update(choice.winning, update, is_multi))

@@ -11,7 +11,7 @@ use super::executor::{Executor, Reading};
 use super::request::FindRequest;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
-use crate::plan::{Node, Parsed};
+use crate::plan::{Kept, Node, Parsed};
 use crate::planner::{Choice, Wanted, choose, choose_for_equalities, choose_to_show};
 
 /// Chooses the plan of a read.
@@ -39,9 +39,18 @@ pub(super) fn plan_to_show(
 }
 
 fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
-    Wanted {
+    let wanted = Wanted {
         sort: parsed.sort.as_ref(),
         ..wanted
+    };
+    match &parsed.projection {
+        // Who changes a record wants its key, and projects what he has changed.
+        Some(projection) if wanted.kept == Kept::Document => Wanted {
+            projection: Some(projection),
+            read: projection.required_fields(),
+            ..wanted
+        },
+        _ => wanted,
     }
 }
 
@@ -61,6 +70,7 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
         hint: request.hint,
         skip: request.skip,
         limit: request.limit,
+        read: request.read,
         follows: request.is_tailable,
         ..Wanted::default()
     };
@@ -82,11 +92,7 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
     }
     let root = match answering {
         Some(root) => root,
-        None => {
-            let projects = parsed.projection.is_some();
-            let wanted = Wanted { projects, ..wanted };
-            plan(&snapshot, &parsed, wanted)?
-        }
+        None => plan(&snapshot, &parsed, wanted)?,
     };
     let reading = Reading::new(root, parsed);
     Ok(Executor::reading(snapshot, reading, request.is_tailable))

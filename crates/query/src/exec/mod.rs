@@ -25,7 +25,7 @@ pub use aggregate::aggregate;
 pub use count::count;
 pub use delete::delete;
 pub use distinct::distinct;
-pub(crate) use error::{memory_exceeded, stored};
+pub(crate) use error::{broken_entry, memory_exceeded, stored};
 pub use executor::Executor;
 pub use explain::{Explained, Verbosity, explain};
 pub use find::find;

@@ -5,6 +5,7 @@ use quarry_database::Namespace;
 
 use crate::error::Error;
 use crate::expression::ExpressionContext;
+use crate::field_path::FieldPath;
 use crate::pipeline::AddedSource;
 
 /// A find.
@@ -26,6 +27,9 @@ pub struct FindRequest<'a> {
     pub skip: u64,
     /// Documents at most, if they are bounded.
     pub limit: Option<u64>,
+    /// The paths that are read of the documents where there is no projection; None if documents are read as a whole. A
+    /// document may come without the fields that nobody reads.
+    pub read: Option<&'a [FieldPath]>,
     /// Whether the cursor stays open at the end of a capped collection.
     pub is_tailable: bool,
 }
@@ -222,6 +226,7 @@ impl<'a> FindRequest<'a> {
             hint: None,
             skip: 0,
             limit: None,
+            read: None,
             is_tailable: false,
         }
     }

@@ -47,6 +47,11 @@ impl InList {
         &self.values
     }
 
+    /// Whether null is among the values, which a missing field matches, too.
+    pub fn has_null(&self) -> bool {
+        self.has_null
+    }
+
     /// The regular expressions of the list.
     pub fn regexes(&self) -> &[RegexPredicate] {
         &self.regexes

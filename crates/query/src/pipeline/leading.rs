@@ -7,6 +7,7 @@ use quarry_bson::RawDocument;
 
 use super::parsed::Pipeline;
 use super::stage::{PartOfFind, Reads};
+use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
 use crate::sort::SortPattern;
 
@@ -52,6 +53,13 @@ impl Pipeline {
             leading.stages += 1;
         }
         leading
+    }
+
+    /// Like `required_fields`, as paths.
+    pub fn paths_read(&self, first: usize) -> Option<Vec<FieldPath>> {
+        let fields = self.required_fields(first)?;
+        let paths = fields.iter().map(|field| FieldPath::parse(field).ok());
+        paths.collect()
     }
 
     /// The top-level fields of its input that the pipeline needs from stage `first` on; None if it needs all.

@@ -1,6 +1,6 @@
 //! The index that a scan goes through, as the planner describes it and explain prints it.
 
-use quarry_bson::Document;
+use quarry_bson::{Document, DocumentBuilder};
 use quarry_database::Ident;
 
 /// The index that a scan goes through, or the records by `_id`.
@@ -22,4 +22,27 @@ pub struct IndexAccess {
     pub is_sparse: bool,
     /// Each field with its intervals, as explain prints them; empty unless that was asked for.
     pub bounds: Vec<(String, Vec<String>)>,
+}
+
+impl IndexAccess {
+    /// Appends what explain prints of an index and its bounds.
+    pub fn describe(&self, direction: &str, out: &mut DocumentBuilder<'_>) {
+        out.append("keyPattern", self.pattern.as_raw());
+        out.append("indexName", self.name.as_str());
+        out.append("isMultiKey", self.is_multikey);
+        out.append("isUnique", self.is_unique);
+        out.append("isSparse", self.is_sparse);
+        out.append("isPartial", false);
+        out.append("indexVersion", 2);
+        out.append("direction", direction);
+        let mut bounds = out.document("indexBounds");
+        for (path, intervals) in &self.bounds {
+            let mut shown = bounds.array(path.as_str());
+            for interval in intervals {
+                shown.push(interval.as_str());
+            }
+            shown.finish();
+        }
+        bounds.finish();
+    }
 }

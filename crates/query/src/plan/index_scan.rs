@@ -1,7 +1,8 @@
 //! IXSCAN: the keys of an index within ranges, or those of a clustered collection's records by `_id`.
 //!
-//! Gives record keys; the records' own keys come with the documents that stand beside them. Of an index with arrays each
-//! record is given once.
+//! Gives record keys; the records' own keys come with the documents that stand beside them. Where an index has all that
+//! is read of the documents, it gives documents made of its keys instead (`covering.rs`), and where nothing is read but how many
+//! they are, empty ones: one such range is a COUNT_SCAN. Of an index with arrays each record is given once.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,6 +10,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Cursor, Error, Index, KeyRange, index_record_key};
 use quarry_timing::{Phase, phase};
 
+use super::covering::Covering;
 use super::index_access::IndexAccess;
 use super::node::{Flow, Leaf, PlanNode, Purpose, Row, Sink, View};
 use super::range_walk::RangeWalk;
@@ -23,6 +25,8 @@ pub struct IndexScan {
     walk: RangeWalk,
     /// Each range begins with the one key that it can hold, a record's or a unique index's.
     is_of_whole_keys: bool,
+    /// Its keys serve in place of documents.
+    covering: Option<Box<Covering>>,
     repeats: Repeats,
     returned: u64,
     keys_examined: u64,
@@ -56,15 +60,31 @@ impl IndexScan {
             walk: RangeWalk::new(ranges, is_reversed),
             access,
             is_of_whole_keys,
+            covering: None,
             returned: 0,
             keys_examined: 0,
         }
     }
 
-    /// Has the scan give a record under each of its keys: for a node above that knows records again.
-    pub fn repeating(mut self) -> IndexScan {
+    /// Has the scan give a record under each of its keys, because it meets none of them again, or because a node above knows
+    /// records again.
+    pub fn forget_repeats(&mut self) {
         self.repeats.may_be = false;
+    }
+
+    /// Has the scan give documents that are made of its keys.
+    pub fn covering(mut self: Box<Self>, covering: Covering) -> Box<IndexScan> {
+        debug_assert!(
+            !self.access.is_of_records || (covering.counts() && !self.is_of_whole_keys),
+            "the keys of records do not tell the types of their `_id`s, nor whether they are there"
+        );
+        self.covering = Some(Box::new(covering));
         self
+    }
+
+    /// Whether it is one range of keys that are only counted.
+    fn is_count_scan(&self) -> bool {
+        self.ranges_len() == 1 && self.covering.as_ref().is_some_and(|made| made.counts())
     }
 
     /// The ranges to be walked through.
@@ -90,23 +110,67 @@ impl IndexScan {
                 })
             });
         }
+        let counts = self.covering.is_some();
         self.walk.walk(view, false, |cursor| {
             *keys_examined += 1;
             *returned += 1;
+            let document = match counts {
+                true => RawDocument::EMPTY,
+                false => stored(RawDocument::new(cursor.value()))?,
+            };
             sink(&Row {
                 record: cursor.key(),
-                document: Some(stored(RawDocument::new(cursor.value()))?),
+                document: Some(document),
             })
         })
     }
 
+    /// Like `next_entries`, and gives documents made of the entries in place of record keys.
+    fn next_covered(
+        &mut self,
+        covering: &mut Covering,
+        view: &View<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<bool> {
+        let index = find_index(view, &self.access)?;
+        let IndexScan {
+            walk,
+            repeats,
+            returned,
+            keys_examined,
+            ..
+        } = self;
+        let mut give = |key: &[u8], value: &[u8]| {
+            *keys_examined += 1;
+            if repeats.may_be {
+                let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+                match repeats.meet(&record)? {
+                    Met::New => {}
+                    Met::Before => return Ok(Flow::Continue),
+                    Met::TooMany => return Ok(Flow::Stop),
+                }
+            }
+            covering.give(view, index, (key, value), &mut |document| {
+                *returned += 1;
+                sink(&Row {
+                    record: &[],
+                    document: Some(document),
+                })
+            })
+        };
+        if self.is_of_whole_keys {
+            return walk.walk_keys(view, |key| {
+                let mut flow = Ok(Flow::Continue);
+                view.snapshot
+                    .get(key, &mut |value| flow = give(key, value))?;
+                flow
+            });
+        }
+        walk.walk(view, false, |cursor| give(cursor.key(), cursor.value()))
+    }
+
     fn next_entries(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
-        let mut indexes = view.snapshot.index_catalog()?.indexes.iter();
-        let index = indexes.find(|index| index.ident == self.access.ident);
-        let index = index.ok_or_else(|| {
-            let text = format!("index '{}' was dropped", self.access.name);
-            Error::QueryPlanKilled(text)
-        })?;
+        let index = find_index(view, &self.access)?;
         let IndexScan {
             walk,
             repeats,
@@ -139,6 +203,16 @@ impl IndexScan {
             give(&record)
         })
     }
+}
+
+/// The index that a scan goes through, as the catalog has it now.
+pub fn find_index<'v>(view: &View<'v>, access: &IndexAccess) -> Result<&'v Index> {
+    let mut indexes = view.snapshot.index_catalog()?.indexes.iter();
+    let index = indexes.find(|index| index.ident == access.ident);
+    Ok(index.ok_or_else(|| {
+        let text = format!("index '{}' was dropped", access.name);
+        Error::QueryPlanKilled(text)
+    })?)
 }
 
 /// The key of the record whose unique entry stands under `key`, if one does.
@@ -187,9 +261,18 @@ impl PlanNode for IndexScan {
             seen.forget();
         }
         let before = self.keys_examined;
-        let outcome = match self.access.is_of_records {
-            true => self.next_records(view, sink),
-            false => self.next_entries(view, sink),
+        let outcome = if self.access.is_of_records {
+            self.next_records(view, sink)
+        } else if let Some(mut covering) = self.covering.take() {
+            let fetched = covering.docs_examined();
+            let outcome = self.next_covered(&mut covering, view, sink);
+            let fetched = covering.docs_examined() - fetched;
+            view.operation.docs_examined.fetch_add(fetched, Relaxed);
+            covering.shrink();
+            self.covering = Some(covering);
+            outcome
+        } else {
+            self.next_entries(view, sink)
         };
         let examined = self.keys_examined - before;
         view.operation.keys_examined.fetch_add(examined, Relaxed);
@@ -219,7 +302,10 @@ impl PlanNode for IndexScan {
     }
 
     fn name(&self) -> &'static str {
-        "IXSCAN"
+        match self.is_count_scan() {
+            true => "COUNT_SCAN",
+            false => "IXSCAN",
+        }
     }
 
     fn returned(&self) -> u64 {
@@ -228,31 +314,26 @@ impl PlanNode for IndexScan {
 
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         let access = &self.access;
-        shown.returned(self.returned(), out);
-        out.append("keyPattern", access.pattern.as_raw());
-        out.append("indexName", access.name.as_str());
-        out.append("isMultiKey", access.is_multikey);
-        out.append("isUnique", access.is_unique);
-        out.append("isSparse", access.is_sparse);
-        out.append("isPartial", false);
-        out.append("indexVersion", 2);
-        out.append("direction", self.walk.direction());
-        let mut bounds = out.document("indexBounds");
-        for (path, intervals) in &access.bounds {
-            let mut shown = bounds.array(path.as_str());
-            for interval in intervals {
-                shown.push(interval.as_str());
-            }
-            shown.finish();
+        let covering = self.covering.as_ref();
+        if covering.is_some_and(|covering| covering.asks_filter()) {
+            shown.filter(out);
         }
-        bounds.finish();
+        shown.returned(self.returned(), out);
+        access.describe(self.walk.direction(), out);
         if shown.counts {
             out.append("keysExamined", number(self.keys_examined));
+            let fetched = covering.map_or(0, |covering| covering.docs_examined());
+            if fetched > 0 {
+                out.append("docsExamined", number(fetched));
+            }
         }
     }
 
     fn leaves<'l>(&'l self, visit: &mut dyn FnMut(Leaf<'l>)) {
-        visit(Leaf::Index(&self.access));
+        visit(match self.is_count_scan() {
+            true => Leaf::Count(&self.access),
+            false => Leaf::Index(&self.access),
+        });
     }
 
     fn set_purpose(&mut self, purpose: Purpose) {

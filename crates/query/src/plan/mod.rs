@@ -7,7 +7,8 @@
 //! before each chunk (`PlanNode::mark`), and can have it go back there (`PlanNode::rewind`).
 //!
 //! The leaves are COLLSCAN, IDHACK, IXSCAN and EOF. IXSCAN gives record keys, above which FETCH gets the documents and
-//! asks the filter. OR reads its inputs one after the other and gives each record once. SORT, SKIP, LIMIT and
+//! asks the filter; where the keys have all that is read of the documents, it gives documents made of them and there is no
+//! FETCH. COUNT_SCAN is an IXSCAN whose keys are only counted, DISTINCT_SCAN passes over the keys between two values. OR reads its inputs one after the other and gives each record once. SORT, SKIP, LIMIT and
 //! PROJECTION stand above these, in the order in which they are named from below. COUNT counts, and UPDATE and DELETE stand
 //! above the plan of a write that is explained.
 //!
@@ -17,11 +18,14 @@
 
 mod collection_scan;
 mod count;
+mod covering;
+mod distinct_scan;
 mod explain;
 mod fetch;
 mod id_hack;
 mod index_access;
 mod index_scan;
+mod key_document;
 mod limit;
 mod no_rows;
 mod node;
@@ -38,11 +42,14 @@ mod write;
 
 pub(crate) use collection_scan::CollectionScan;
 pub(crate) use count::Count;
+pub(crate) use covering::Covering;
+pub(crate) use distinct_scan::DistinctScan;
 pub(crate) use explain::explain_node;
 pub(crate) use fetch::Fetch;
 pub(crate) use id_hack::IdHack;
 pub(crate) use index_access::IndexAccess;
 pub(crate) use index_scan::IndexScan;
+pub(crate) use key_document::KeyDocument;
 pub(crate) use limit::Limit;
 pub(crate) use no_rows::NoRows;
 pub(crate) use node::{Flow, Leaf, Node, PlanNode, Purpose, Row, View, run};

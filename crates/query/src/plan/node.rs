@@ -68,6 +68,10 @@ pub enum Leaf<'l> {
     Id,
     /// Keys of an index, or of the records by `_id`.
     Index(&'l IndexAccess),
+    /// Keys that are only counted.
+    Count(&'l IndexAccess),
+    /// One key of an index for each value.
+    Distinct(&'l IndexAccess),
 }
 
 /// A node of a plan.
@@ -157,6 +161,8 @@ pub fn summary(node: &dyn PlanNode) -> PlanSummary {
         Leaf::Nothing => other = Some(PlanSummary::Nothing),
         Leaf::Collection => other = Some(PlanSummary::CollectionScan),
         Leaf::Id => other = Some(PlanSummary::IdHack),
+        Leaf::Distinct(access) => other = Some(PlanSummary::DistinctScan(access.pattern.clone())),
+        Leaf::Count(access) => other = Some(PlanSummary::CountScan(access.pattern.clone())),
         Leaf::Index(access) => {
             if !patterns.contains(&&access.pattern) {
                 patterns.push(&access.pattern);

@@ -6,18 +6,25 @@ use super::node::{Node, PlanNode, Row, Sink, View};
 use super::shown::Shown;
 use crate::error::Result;
 use crate::exec::stored;
+use crate::projection::Projection;
 
 /// Projects each document.
 pub struct ProjectionNode {
+    name: &'static str,
     input: Node,
     projected: Vec<u8>,
     returned: u64,
 }
 
 impl ProjectionNode {
-    /// Projects what `input` gives.
-    pub fn new(input: Node) -> ProjectionNode {
+    /// Projects what `input` gives, which may be documents that are made of keys.
+    pub fn new(input: Node, projection: &Projection, is_covered: bool) -> ProjectionNode {
         ProjectionNode {
+            name: match (projection.is_simple(), is_covered) {
+                (true, true) => "PROJECTION_COVERED",
+                (true, false) => "PROJECTION_SIMPLE",
+                (false, _) => "PROJECTION_DEFAULT",
+            },
             input,
             projected: Vec::new(),
             returned: 0,
@@ -31,6 +38,7 @@ impl PlanNode for ProjectionNode {
             input,
             projected,
             returned,
+            ..
         } = self;
         let outcome = input.next(view, &mut |row| {
             *returned += 1;
@@ -66,7 +74,7 @@ impl PlanNode for ProjectionNode {
     }
 
     fn name(&self) -> &'static str {
-        "PROJECTION_DEFAULT"
+        self.name
     }
 
     fn returned(&self) -> u64 {

@@ -30,6 +30,26 @@ struct Place {
     is_done: bool,
 }
 
+/// Where a walk goes from a key.
+pub enum Step {
+    /// To the next one.
+    Next,
+    /// To the first one at or above these bytes; forwards only.
+    Beyond(Vec<u8>),
+    /// Nowhere: it ends for now.
+    Stop,
+}
+
+impl From<Flow> for Step {
+    #[inline]
+    fn from(flow: Flow) -> Step {
+        match flow {
+            Flow::Continue => Step::Next,
+            Flow::Stop => Step::Stop,
+        }
+    }
+}
+
 impl RangeWalk {
     /// A walk through ranges that ascend and share no key.
     pub fn new(ranges: Vec<KeyRange>, is_reversed: bool) -> RangeWalk {
@@ -84,11 +104,23 @@ impl RangeWalk {
 
     /// Hands over the cursor on each key until `each` stops it or there are no more; says whether there may be more.
     /// `keeps_place` has it fail where the key that it stopped at has gone.
+    #[inline]
     pub fn walk(
         &mut self,
         view: &View<'_>,
         keeps_place: bool,
         mut each: impl FnMut(&dyn Cursor) -> Result<Flow>,
+    ) -> Result<bool> {
+        self.walk_steps(view, keeps_place, |cursor| each(cursor).map(Step::from))
+    }
+
+    /// Like `walk`, and `each` may pass over keys. The next key is looked at before a seek, which costs more.
+    #[inline]
+    pub fn walk_steps(
+        &mut self,
+        view: &View<'_>,
+        keeps_place: bool,
+        mut each: impl FnMut(&dyn Cursor) -> Result<Step>,
     ) -> Result<bool> {
         let Some(all) = self.outer_range() else {
             self.at.is_done = true;
@@ -106,8 +138,8 @@ impl RangeWalk {
             self.enter(&mut *cursor, range, keeps_place)?;
             while cursor.valid() && self.is_inside(cursor.key()) {
                 view.operation.step(&mut steps)?;
-                let flow = each(&*cursor)?;
-                if flow == Flow::Stop {
+                let step = each(&*cursor)?;
+                if matches!(step, Step::Stop) {
                     self.remember(cursor.key());
                     return Ok(true);
                 }
@@ -117,6 +149,13 @@ impl RangeWalk {
                 match self.is_reversed {
                     true => stored(cursor.prev())?,
                     false => stored(cursor.next())?,
+                }
+                if let Step::Beyond(end) = step
+                    && cursor.valid()
+                    && cursor.key() < end.as_slice()
+                {
+                    debug_assert!(!self.is_reversed, "keys are passed over forwards");
+                    stored(cursor.seek(&end))?;
                 }
             }
             // A walk that follows keeps its place in the last range.

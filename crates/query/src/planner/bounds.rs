@@ -9,7 +9,7 @@ use quarry_bson::{RawValue, Value};
 use smallvec::SmallVec;
 
 use super::interval::{Cut, Interval};
-use crate::field_path::array_index;
+use crate::field_path::may_name_positions;
 use crate::interrupts;
 use crate::matcher::{CompareOp, FieldPredicate, MatchExpression, Predicate, RegexPredicate};
 use crate::sorter::sort_in_steps;
@@ -44,25 +44,48 @@ impl<'m> Conjuncts<'m> {
             }
             MatchExpression::Or(children) if children.len() == 1 => self.collect(&children[0]),
             MatchExpression::Field(field) => self.predicates.push(field),
+            MatchExpression::AlwaysTrue => {}
             _ => self.are_all = false,
         }
     }
 }
 
-/// The intervals that `path` is bounded to by its predicates, in order and apart from each other; None if it is not
-/// bounded. With arrays on the path each predicate may be met by another element, so that only one of them bounds.
+/// The bounds of one path.
+pub struct PathBounds<'m> {
+    /// What the path is bounded to, in order and apart from each other; None if it is not bounded.
+    pub intervals: Option<Vec<Interval<'m>>>,
+    /// How many predicates the filter has of the path.
+    pub predicates_len: usize,
+    /// A document whose key lies within the intervals matches all of them.
+    pub are_exact: bool,
+}
+
+impl PathBounds<'_> {
+    const NONE: PathBounds<'static> = PathBounds {
+        intervals: None,
+        predicates_len: 0,
+        are_exact: false,
+    };
+}
+
+/// The bounds of `path` by its predicates. With arrays on the path each predicate may be met by another element, so that only
+/// one of them bounds.
 pub fn of_path<'m>(
     predicates: impl Iterator<Item = &'m FieldPredicate>,
     path: &str,
     is_multikey: bool,
-) -> Option<Vec<Interval<'m>>> {
+) -> PathBounds<'m> {
     let is_dotted = path.as_bytes().contains(&b'.');
     if may_name_positions(path) {
-        return None;
+        return PathBounds::NONE;
     }
     let mut bounded: Option<Vec<Interval<'m>>> = None;
+    let (mut predicates_len, mut are_exact) = (0, true);
     for field in predicates {
+        predicates_len += 1;
+        are_exact &= is_exact(&field.predicate) && !(is_multikey && predicates_len > 1);
         let Some(intervals) = of_predicate(&field.predicate) else {
+            are_exact = false;
             continue;
         };
         // Nested arrays are keyed by their elements, which says nothing about what is missing between them.
@@ -75,16 +98,21 @@ pub fn of_path<'m>(
             Some(known) => intersect(&known, &intervals),
         });
     }
-    bounded
+    PathBounds {
+        intervals: bounded,
+        predicates_len,
+        are_exact,
+    }
 }
 
-/// Whether a component behind the first may be the position of an element.
-pub fn may_name_positions(path: &str) -> bool {
-    path.as_bytes().contains(&b'.')
-        && path
-            .split('.')
-            .skip(1)
-            .any(|component| array_index(component).is_some())
+/// Whether the values in the intervals of a predicate are just those that match it. A key of null says too little: it
+/// stands for a missing field as well; and a regular expression asks more than its prefix.
+fn is_exact(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Compare { value, .. } => !matches!(value.as_raw(), RawValue::Null),
+        Predicate::In(list) => !list.has_null() && list.regexes().is_empty(),
+        _ => false,
+    }
 }
 
 fn tighter<'m>(a: Vec<Interval<'m>>, b: Vec<Interval<'m>>) -> Vec<Interval<'m>> {

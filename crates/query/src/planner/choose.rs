@@ -5,19 +5,25 @@ use std::cmp::Reverse;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
-    Collection, Ident, Index, IndexCatalog, KeyRange, may_meet_cut_keys, meeting_cut_keys,
+    Collection, Ident, Index, IndexCatalog, KeyRange, is_widened_by_cut_keys, may_meet_cut_keys,
+    meeting_cut_keys,
 };
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
+use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::tree::{Solution, above};
+use super::wanted::Wanted;
 use crate::error::{Error, Result};
+use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
-use crate::plan::{CollectionScan, Fetch, IdHack, IndexAccess, IndexScan, Kept, NoRows, Node, Or};
+use crate::plan::{
+    CollectionScan, Covering, Fetch, IdHack, IndexAccess, IndexScan, KeyDocument, NoRows, Node, Or,
+};
 use crate::sort::SortPattern;
 
 /// Branches of an `$or` that are planned one by one: with more of them the collection is scanned.
@@ -28,45 +34,6 @@ const UNION_RANGES_MAX: usize = 65_536;
 
 /// The work of planning a branch.
 const UNITS_OF_A_BRANCH: usize = 100;
-
-/// The wishes that a plan has to meet beside a filter.
-#[derive(Clone, Copy)]
-pub struct Wanted<'w> {
-    /// The order that is asked for.
-    pub sort: Option<&'w SortPattern>,
-    /// The name of an index, its key pattern, or `{$natural: ±1}`.
-    pub hint: Option<RawValue<'w>>,
-    /// Rows to leave out at the beginning.
-    pub skip: u64,
-    /// Rows at most, if they are bounded.
-    pub limit: Option<u64>,
-    /// Whether documents are projected.
-    pub projects: bool,
-    /// The reader stops behind `limit` rows by himself, so that no node has to.
-    pub stops_itself: bool,
-    /// The part of each row that a sort in memory holds.
-    pub kept: Kept,
-    /// The plan goes on at the end of a capped collection: it reads that forwards, whatever the filter.
-    pub follows: bool,
-    /// Explain prints the bounds; a run has no use for their text.
-    pub shows_bounds: bool,
-}
-
-impl Default for Wanted<'_> {
-    fn default() -> Self {
-        Wanted {
-            sort: None,
-            hint: None,
-            skip: 0,
-            limit: None,
-            projects: false,
-            stops_itself: false,
-            kept: Kept::Document,
-            follows: false,
-            shows_bounds: false,
-        }
-    }
-}
 
 /// The plan that was chosen, and those that would do as well.
 pub struct Choice {
@@ -87,16 +54,16 @@ impl Choice {
 }
 
 /// An index, or the records of a clustered collection, as the planner sees it.
-struct Candidate<'c> {
+pub struct Candidate<'c> {
     name: &'c str,
     ident: Ident,
     /// Its fields' paths by number.
     paths: &'c [u16],
     prefix: &'c [u8],
     /// None for the records: their pattern is `{_id: 1}`.
-    index: Option<&'c Index>,
-    multikey: u64,
-    has_cut_keys: bool,
+    pub index: Option<&'c Index>,
+    pub multikey: u64,
+    pub has_cut_keys: bool,
     is_unique: bool,
     is_sparse: bool,
 }
@@ -108,6 +75,7 @@ struct Score {
     equalities: usize,
     has_range: bool,
     gives_order: bool,
+    is_covering: bool,
     is_clustered: bool,
 }
 
@@ -121,7 +89,7 @@ struct Scored<'c> {
 }
 
 /// The leading fields of a candidate that the filter bounds.
-type Bounded = SmallVec<[Bound; 12]>;
+pub type Bounded = SmallVec<[Bound; 12]>;
 
 /// Chooses the plan for a filter: the best index, or a scan of the collection.
 pub fn choose(
@@ -130,21 +98,25 @@ pub fn choose(
     matcher: &Matcher,
     wanted: Wanted<'_>,
 ) -> Result<Node> {
-    if let Some(natural) = natural(collection, wanted)? {
-        return Ok(above(natural, wanted));
+    let wanted = Wanted {
+        filter: Some(matcher.root()),
+        ..wanted
+    };
+    if let Some(natural) = natural(collection, &wanted)? {
+        return Ok(above(natural, &wanted));
     }
     let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
-    let best = best(collection, index_catalog, &mut bounds, wanted)?;
+    let best = best(collection, index_catalog, &mut bounds, &wanted)?;
     let solution = match best {
-        Some(best) if !wanted.follows => best.solution(&bounds, wanted),
+        Some(best) if !wanted.follows => best.solution(&bounds, collection, &wanted),
         best => {
             let has_index = best.is_some();
-            without_index(collection, index_catalog, matcher, wanted, has_index)?
+            without_index(collection, index_catalog, matcher, &wanted, has_index)?
         }
     };
     // Bounds were cut short where the operation is to end.
     interrupts::work(1)?;
-    Ok(above(solution, wanted))
+    Ok(above(solution, &wanted))
 }
 
 /// Like `choose`, and makes the plans of the other indexes, too, for who shows them.
@@ -156,25 +128,26 @@ pub fn choose_to_show(
 ) -> Result<Choice> {
     let wanted = Wanted {
         shows_bounds: true,
+        filter: Some(matcher.root()),
         ..wanted
     };
     let winning = choose(collection, index_catalog, matcher, wanted)?;
     let mut rejected = Vec::new();
-    if natural(collection, wanted)?.is_none() {
+    if natural(collection, &wanted)?.is_none() {
         let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
-        let mut usable = usable(collection, index_catalog, &mut bounds, wanted)?;
+        let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
         // The first of the best is the one that was chosen.
         usable.sort_by_key(|scored| Reverse(scored.score));
         for other in usable.iter().skip(1) {
             interrupts::work(UNITS_OF_A_BRANCH)?;
-            rejected.push(above(other.solution(&bounds, wanted), wanted));
+            rejected.push(above(other.solution(&bounds, collection, &wanted), &wanted));
         }
     }
     Ok(Choice { winning, rejected })
 }
 
 /// The scan that a natural order asks for, of the sort or of the hint.
-fn natural(collection: &Collection, wanted: Wanted<'_>) -> Result<Option<Solution>> {
+fn natural(collection: &Collection, wanted: &Wanted<'_>) -> Result<Option<Solution>> {
     let of_sort = wanted.sort.and_then(SortPattern::natural);
     if let Some(direction) = of_sort {
         return whole(collection, direction, true, wanted).map(Some);
@@ -190,7 +163,7 @@ fn without_index(
     collection: &Collection,
     index_catalog: &IndexCatalog,
     matcher: &Matcher,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
     has_index: bool,
 ) -> Result<Solution> {
     // An index that only gives the order is kept, too: what a union finds would have to be held and sorted, all of it
@@ -210,21 +183,22 @@ fn union(
     collection: &Collection,
     index_catalog: &IndexCatalog,
     filter: &MatchExpression,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
 ) -> Result<Option<Solution>> {
     let of_branch = Wanted {
         shows_bounds: wanted.shows_bounds,
         ..Wanted::default()
     };
     let mut branches = Vec::new();
-    if !collect_branches(collection, index_catalog, filter, of_branch, &mut branches)? {
+    if !collect_branches(collection, index_catalog, filter, &of_branch, &mut branches)? {
         return Ok(None);
     }
-    let branches = branches.into_iter().map(|scan| Box::new(scan) as Node);
+    let branches = branches.into_iter().map(|scan| scan as Node);
     Ok(Some(Solution {
         node: Box::new(Fetch::new(Box::new(Or::new(branches.collect())), true)),
         is_sorted: wanted.sort.is_none(),
         is_of_branches: matches!(filter, MatchExpression::Or(_)),
+        is_covered: false,
     }))
 }
 
@@ -234,8 +208,8 @@ fn collect_branches(
     collection: &Collection,
     index_catalog: &IndexCatalog,
     filter: &MatchExpression,
-    wanted: Wanted<'_>,
-    branches: &mut Vec<IndexScan>,
+    wanted: &Wanted<'_>,
+    branches: &mut Vec<Box<IndexScan>>,
 ) -> Result<bool> {
     let disjunctions = match filter {
         MatchExpression::And(children) => children.as_slice(),
@@ -256,8 +230,10 @@ fn collect_branches(
             match best(collection, index_catalog, &mut bounds, wanted)? {
                 Some(best) => {
                     // The union knows the records again.
-                    branches.push(best.scan(&bounds, wanted).0.repeating());
-                    let ranges: usize = branches.iter().map(IndexScan::ranges_len).sum();
+                    let mut scan = best.scan(&bounds, wanted).node;
+                    scan.forget_repeats();
+                    branches.push(scan);
+                    let ranges: usize = branches.iter().map(|scan| scan.ranges_len()).sum();
                     are_all = ranges <= UNION_RANGES_MAX;
                 }
                 None => {
@@ -281,9 +257,10 @@ pub fn choose_for_equalities(
     wanted: Wanted<'_>,
 ) -> Option<Node> {
     let mut bounds = FilterBounds::of_equalities(filter, &index_catalog.paths)?;
-    let best = best(collection, index_catalog, &mut bounds, wanted).ok()??;
-    let (scan, answers) = best.scan(&bounds, wanted);
-    answers.then(|| above(best.access(scan, answers, wanted), wanted))
+    let best = best(collection, index_catalog, &mut bounds, &wanted).ok()??;
+    let scan = best.scan(&bounds, &wanted);
+    let is_clustered = collection.is_clustered();
+    (scan.answers).then(|| above(best.access(scan, is_clustered, &wanted), &wanted))
 }
 
 /// All candidates that are of use, in the order of the indexes.
@@ -291,7 +268,7 @@ fn usable<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
 ) -> Result<Vec<Scored<'c>>> {
     let mut usable = Vec::new();
     each_usable(collection, index_catalog, bounds, wanted, |scored| {
@@ -305,7 +282,7 @@ fn best<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
 ) -> Result<Option<Scored<'c>>> {
     let mut best: Option<Scored<'_>> = None;
     each_usable(collection, index_catalog, bounds, wanted, |scored| {
@@ -322,7 +299,7 @@ fn each_usable<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
     mut take: impl FnMut(Scored<'c>),
 ) -> Result<()> {
     let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
@@ -337,7 +314,7 @@ fn each_usable<'c>(
             }
             is_hint_known = true;
         }
-        let scored = candidate.score(bounds, wanted.sort);
+        let scored = candidate.score(bounds, collection.is_clustered(), wanted);
         let is_usable = wanted.hint.is_some()
             || (!scored.leaves_out_missing(bounds)
                 && (scored.is_bounded() || scored.score.gives_order));
@@ -357,7 +334,7 @@ fn whole(
     collection: &Collection,
     direction: Direction,
     is_sorted: bool,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
 ) -> Result<Solution> {
     let is_reversed = direction == Direction::Descending;
     let scan = match wanted.follows {
@@ -374,10 +351,12 @@ fn whole(
         node: Box::new(scan),
         is_sorted: is_sorted || wanted.follows,
         is_of_branches: false,
+        is_covered: false,
     })
 }
 
-fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
+/// The direction of a hint `{$natural: ±1}`.
+pub fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
     let Some(RawValue::Document(pattern)) = hint else {
         return Ok(None);
     };
@@ -393,7 +372,8 @@ fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
     }
 }
 
-fn candidates<'c>(
+/// The indexes that plans may use, and the records of a clustered collection.
+pub fn candidates<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
 ) -> impl Iterator<Item = Candidate<'c>> {
@@ -432,11 +412,11 @@ impl<'c> Candidate<'c> {
         self.index.is_none()
     }
 
-    fn fields_len(&self) -> usize {
+    pub fn fields_len(&self) -> usize {
         self.index.map_or(1, |index| index.pattern.fields.len())
     }
 
-    fn field(&self, number: usize) -> (&'c str, Direction) {
+    pub fn field(&self, number: usize) -> (&'c str, Direction) {
         match self.index {
             None => ("_id", Direction::Ascending),
             Some(index) => {
@@ -446,7 +426,7 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    fn fields(&self) -> impl Iterator<Item = (&'c str, Direction)> + '_ {
+    pub fn fields(&self) -> impl Iterator<Item = (&'c str, Direction)> + '_ {
         (0..self.fields_len()).map(|number| self.field(number))
     }
 
@@ -457,7 +437,7 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    fn is_meant(&self, hint: RawValue<'_>) -> bool {
+    pub fn is_meant(&self, hint: RawValue<'_>) -> bool {
         match hint {
             RawValue::String(name) => name == self.name,
             RawValue::Document(pattern) => {
@@ -467,21 +447,33 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    fn score(self, bounds: &mut FilterBounds<'_>, sort: Option<&SortPattern>) -> Scored<'c> {
+    fn score(
+        self,
+        bounds: &mut FilterBounds<'_>,
+        is_clustered: bool,
+        wanted: &Wanted<'_>,
+    ) -> Scored<'c> {
         let (bounded, equalities, has_range) = self.bound(bounds);
         let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
-        let order = sort.and_then(|sort| {
+        let order = wanted.sort.and_then(|sort| {
             self.order(sort, |number| {
                 number < equalities && single(&bounded[number])
             })
         });
         let is_whole_unique_key =
             self.is_unique && equalities == self.fields_len() && bounded.iter().all(single);
+        let is_covering = wanted.read.is_some()
+            && self.index.is_some_and(|index| {
+                let asks_filter = !bounds.are_all(&bounded);
+                let sorts = order.is_none();
+                key_document(index, is_clustered, wanted, asks_filter, sorts).is_some()
+            });
         let score = Score {
             is_whole_unique_key,
             equalities,
             has_range,
             gives_order: order.is_some(),
+            is_covering,
             is_clustered: self.is_clustered(),
         };
         Scored {
@@ -493,7 +485,7 @@ impl<'c> Candidate<'c> {
     }
 
     /// The intervals of the leading fields; how many of them are equalities; whether a range follows.
-    fn bound(&self, bounds: &mut FilterBounds<'_>) -> (Bounded, usize, bool) {
+    pub fn bound(&self, bounds: &mut FilterBounds<'_>) -> (Bounded, usize, bool) {
         let mut bounded = Bounded::new();
         let mut has_array = false;
         for (number, &path) in self.paths.iter().enumerate() {
@@ -543,6 +535,16 @@ impl<'c> Candidate<'c> {
     }
 }
 
+/// The scan of a candidate's keys.
+struct Scan {
+    node: Box<IndexScan>,
+    /// All that the keys lead to matches: no predicate asks more than the ranges say, and none of these was widened. Keys order
+    /// as values compare, so that what lies between two keys lies between their values.
+    answers: bool,
+    /// Each range is the one key of a record.
+    has_whole_keys: bool,
+}
+
 impl Scored<'_> {
     /// Whether the filter keeps the scan from going through the whole index.
     fn is_bounded(&self) -> bool {
@@ -568,23 +570,8 @@ impl Scored<'_> {
             || (are_combined(bounded) && ranges.iter().all(|range| !may_meet_cut_keys(range)))
     }
 
-    /// Whether what the ranges hold matches: each predicate is an equality that one field of the index stands for,
-    /// its keys whole and without arrays. Keys order as values compare, so that equal keys are equal values.
-    fn answers(&self, bounds: &FilterBounds<'_>, ranges: &[KeyRange]) -> bool {
-        let candidate = &self.candidate;
-        let is_point = |bound: &Bound| {
-            let bounds = bounds.get(*bound);
-            bounds.intervals_len() == 1 && bounds.are_points()
-        };
-        bounds.are_equalities()
-            && self.bounded.len() == bounds.predicates_len()
-            && self.bounded.iter().all(is_point)
-            && candidate.multikey == 0
-            && (candidate.is_clustered() || !ranges.iter().any(may_meet_cut_keys))
-    }
-
-    /// The scan of the candidate's keys, and whether all that it leads to matches.
-    fn scan(&self, bounds: &FilterBounds<'_>, wanted: Wanted<'_>) -> (IndexScan, bool) {
+    /// The scan of the candidate's keys.
+    fn scan(&self, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Scan {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
         let bounded: SmallVec<[(Bounds<'_, '_>, Direction); 10]> = self
@@ -593,61 +580,105 @@ impl Scored<'_> {
             .zip(candidate.fields())
             .map(|(bound, (_, direction))| (bounds.get(*bound), direction))
             .collect();
-        let access = IndexAccess {
-            name: candidate.name.to_owned(),
-            ident: candidate.ident,
-            is_of_records: candidate.is_clustered(),
-            pattern: candidate.pattern(),
-            is_multikey: candidate.multikey != 0,
-            is_unique: candidate.is_unique,
-            is_sparse: candidate.is_sparse,
-            bounds: if wanted.shows_bounds {
-                candidate.texts(&bounded, is_reversed)
-            } else {
-                Vec::new()
-            },
+        let texts = match wanted.shows_bounds {
+            true => candidate.texts(&bounded, is_reversed),
+            false => Vec::new(),
         };
-        let ranges = candidate.ranges(&bounded);
+        let access = candidate.access(texts);
+        let (ranges, are_exact) = candidate.ranges(&bounded);
         let has_whole_keys = self.has_whole_keys(&bounded, &ranges);
-        let answers = self.answers(bounds, &ranges);
-        let scan = IndexScan::new(access, ranges, is_reversed, has_whole_keys);
-        (scan, answers)
+        let is_one_key = self.score.equalities == candidate.fields_len() && ranges.len() == 1;
+        let mut node = Box::new(IndexScan::new(access, ranges, is_reversed, has_whole_keys));
+        if are_exact && is_one_key {
+            node.forget_repeats();
+        }
+        Scan {
+            node,
+            answers: are_exact && are_combined(&bounded) && bounds.are_all(&self.bounded),
+            has_whole_keys,
+        }
     }
 
-    fn solution(&self, bounds: &FilterBounds<'_>, wanted: Wanted<'_>) -> Solution {
-        let (scan, answers) = self.scan(bounds, wanted);
-        self.access(scan, answers, wanted)
+    fn solution(
+        &self,
+        bounds: &FilterBounds<'_>,
+        collection: &Collection,
+        wanted: &Wanted<'_>,
+    ) -> Solution {
+        let scan = self.scan(bounds, wanted);
+        self.access(scan, collection.is_clustered(), wanted)
     }
 
-    /// The documents of the scan's keys.
-    fn access(&self, scan: IndexScan, answers: bool, wanted: Wanted<'_>) -> Solution {
+    /// The documents of the scan's keys, or of what is read of them.
+    fn access(&self, scan: Scan, is_clustered: bool, wanted: &Wanted<'_>) -> Solution {
+        let answers = scan.answers;
         let is_id = answers && self.candidate.is_clustered() && self.score.is_whole_unique_key;
-        let node: Node = match scan.ranges() {
+        let mut is_covered = false;
+        let node: Node = match scan.node.ranges() {
             // No value meets what is asked of a field.
             [] => Box::new(NoRows::EOF),
             [record] if is_id => Box::new(IdHack::new(record.start.clone())),
-            _ => Box::new(Fetch::new(Box::new(scan), !answers)),
+            _ => match self.covering(&scan, is_clustered, wanted) {
+                Some(covering) => {
+                    is_covered = true;
+                    scan.node.covering(covering)
+                }
+                None => Box::new(Fetch::new(scan.node, !answers)),
+            },
         };
         Solution {
             node,
             is_sorted: wanted.sort.is_none() || self.order.is_some(),
             is_of_branches: false,
+            is_covered,
         }
+    }
+
+    /// How keys serve in place of documents, if they do.
+    fn covering(&self, scan: &Scan, is_clustered: bool, wanted: &Wanted<'_>) -> Option<Covering> {
+        wanted.read?;
+        let (asks_filter, sorts) = (!scan.answers, self.order.is_none());
+        if let Some(index) = self.candidate.index {
+            let document = key_document(index, is_clustered, wanted, asks_filter, sorts)?;
+            return Some(Covering::new(document, asks_filter));
+        }
+        // The key of a record says that it is there, and that alone; gets of whole keys do not even say that.
+        let counts = wanted.read.is_some_and(<[FieldPath]>::is_empty)
+            && !asks_filter
+            && !scan.has_whole_keys
+            && (wanted.sort.is_none() || !sorts);
+        counts.then(|| Covering::new(KeyDocument::default(), false))
     }
 }
 
 impl Candidate<'_> {
-    /// Records have whole keys; those of an index may be cut.
-    fn ranges(&self, bounded: &[(Bounds<'_, '_>, Direction)]) -> Vec<KeyRange> {
+    /// Describes the index to those who scan it and those who show it.
+    pub fn access(&self, bounds: Vec<(String, Vec<String>)>) -> IndexAccess {
+        IndexAccess {
+            name: self.name.to_owned(),
+            ident: self.ident,
+            is_of_records: self.is_clustered(),
+            pattern: self.pattern(),
+            is_multikey: self.multikey != 0,
+            is_unique: self.is_unique,
+            is_sparse: self.is_sparse,
+            bounds,
+        }
+    }
+
+    /// The ranges of keys, and whether they hold no other keys than those within the bounds. Records have whole keys; those of
+    /// an index may be cut.
+    pub fn ranges(&self, bounded: &[(Bounds<'_, '_>, Direction)]) -> (Vec<KeyRange>, bool) {
         let ranges = compose(self.prefix, bounded);
         if self.is_clustered() {
-            return ranges;
+            return (ranges, true);
         }
-        apart(ranges.into_iter().map(meeting_cut_keys))
+        let are_exact = !ranges.iter().any(is_widened_by_cut_keys);
+        (apart(ranges.into_iter().map(meeting_cut_keys)), are_exact)
     }
 
     /// The bounds of every field, as explain prints them.
-    fn texts(
+    pub fn texts(
         &self,
         bounded: &[(Bounds<'_, '_>, Direction)],
         is_reversed: bool,

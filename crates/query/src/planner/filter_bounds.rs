@@ -5,13 +5,15 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::PathNumbers;
 use smallvec::SmallVec;
 
-use super::bounds::{self, Conjuncts};
+use super::bounds::{self, Conjuncts, PathBounds};
 use super::interval::Interval;
+use crate::field_path::may_name_positions;
 use crate::matcher::{FieldPredicate, MatchExpression};
 
 /// The intervals of each path that a candidate asked for: candidates share fields.
 pub struct FilterBounds<'m> {
-    is_equalities: bool,
+    /// The filter says more than predicates of paths that indexes name.
+    says_more: bool,
     /// With the numbers of their paths; what no index names is left out, and so are the points.
     conjuncts: SmallVec<[(u16, &'m FieldPredicate); 12]>,
     /// The values that paths are equal to, where a path has no other predicate.
@@ -50,7 +52,7 @@ pub enum Bounds<'b, 'm> {
 struct Known<'m> {
     path: u16,
     is_multikey: bool,
-    intervals: Option<Vec<Interval<'m>>>,
+    bounds: PathBounds<'m>,
 }
 
 impl<'m> FilterBounds<'m> {
@@ -60,15 +62,13 @@ impl<'m> FilterBounds<'m> {
             are_all,
         } = Conjuncts::of(filter);
         let mut bounds = FilterBounds::of_none(paths);
-        bounds.is_equalities = are_all;
+        bounds.says_more = !are_all;
         for field in predicates {
             let Some(path) = paths.get(field.path.as_str()) else {
-                bounds.is_equalities = false;
+                bounds.says_more = true;
                 continue;
             };
-            let state = &mut bounds.paths[usize::from(path)];
-            bounds.is_equalities &= matches!(state, PathState::NotAsked) && field.is_equality();
-            *state = PathState::Asked;
+            bounds.paths[usize::from(path)] = PathState::Asked;
             bounds.conjuncts.push((path, field));
         }
         bounds
@@ -85,7 +85,7 @@ impl<'m> FilterBounds<'m> {
             let state = &mut bounds.paths[usize::from(path)];
             let is_first = matches!(state, PathState::NotAsked);
             let is_operator = name.starts_with('$');
-            if !is_first || !is_plain(value) || is_operator || bounds::may_name_positions(name) {
+            if !is_first || !is_plain(value) || is_operator || may_name_positions(name) {
                 return None;
             }
             *state = PathState::Point(u16::try_from(bounds.points.len()).ok()?);
@@ -96,7 +96,7 @@ impl<'m> FilterBounds<'m> {
 
     fn of_none(paths: &PathNumbers) -> FilterBounds<'m> {
         FilterBounds {
-            is_equalities: true,
+            says_more: false,
             conjuncts: SmallVec::new(),
             points: SmallVec::new(),
             paths: SmallVec::from_elem(PathState::NotAsked, paths.end()),
@@ -124,18 +124,26 @@ impl<'m> FilterBounds<'m> {
             }
             _ => self.multikey(path, name),
         };
-        let is_bounded = self.known[usize::from(place)].intervals.is_some();
+        let is_bounded = self.known[usize::from(place)].bounds.intervals.is_some();
         is_bounded.then_some(Bound::Intervals(place))
     }
 
-    /// Whether the filter is nothing but equalities, each of another path that an index names.
-    pub fn are_equalities(&self) -> bool {
-        self.is_equalities
-    }
-
-    /// The number of predicates of paths that an index names.
-    pub fn predicates_len(&self) -> usize {
-        self.points.len() + self.conjuncts.len()
+    /// Whether the filter says nothing that the bounds of these paths do not say: a document with keys within them matches.
+    pub fn are_all(&self, bounded: &[Bound]) -> bool {
+        let mut answered = 0;
+        for bound in bounded {
+            answered += match *bound {
+                Bound::Point(_) => 1,
+                Bound::Intervals(place) => {
+                    let bounds = &self.known[usize::from(place)].bounds;
+                    if !bounds.are_exact {
+                        return false;
+                    }
+                    bounds.predicates_len
+                }
+            };
+        }
+        !self.says_more && answered == self.points.len() + self.conjuncts.len()
     }
 
     fn multikey(&mut self, path: u16, name: &str) -> u16 {
@@ -150,7 +158,7 @@ impl<'m> FilterBounds<'m> {
         self.known.push(Known {
             path,
             is_multikey,
-            intervals: bounds::of_path(predicates, name, is_multikey),
+            bounds: bounds::of_path(predicates, name, is_multikey),
         });
         u16::try_from(self.known.len() - 1).expect("a place for each indexed path, twice at most")
     }
@@ -159,7 +167,8 @@ impl<'m> FilterBounds<'m> {
         match bound {
             Bound::Point(place) => Bounds::Point(self.points[usize::from(place)]),
             Bound::Intervals(place) => {
-                let intervals = self.known[usize::from(place)].intervals.as_deref();
+                let bounds = &self.known[usize::from(place)].bounds;
+                let intervals = bounds.intervals.as_deref();
                 Bounds::Intervals(intervals.unwrap_or_default())
             }
         }

@@ -70,9 +70,13 @@ impl<'m> Interval<'m> {
         }
     }
 
-    /// The values of the type that `value` compares with.
+    /// The values that `value` compares with as above or below it: those of its type, without NaN, which is neither.
     pub fn type_of(value: RawValue<'_>) -> Interval<'m> {
         let bytes = type_bytes(value.element_type());
+        let low_bytes = match value.is_number() {
+            true => encoded(RawValue::Double(f64::NEG_INFINITY)),
+            false => vec![*bytes.start()],
+        };
         let (low, high) = match value {
             _ if value.is_number() => ("-inf.0", "inf.0"),
             RawValue::String(_) | RawValue::Symbol(_) => ("\"\"", "{}"),
@@ -82,7 +86,7 @@ impl<'m> Interval<'m> {
         };
         let is_closed = value.is_number() || matches!(value, RawValue::Boolean(_));
         Interval {
-            low: Cut::new(vec![*bytes.start()], Shown::Word(low), true),
+            low: Cut::new(low_bytes, Shown::Word(low), true),
             high: Cut::new(vec![bytes.end() + 1], Shown::Word(high), is_closed),
             is_point: false,
         }

@@ -2,18 +2,25 @@
 //!
 //! The candidates are the indexes, and the records of a clustered collection by `_id`. Each is scored by the shape of the
 //! bounds that the filter gives it, and the best one becomes an access; where there is none, a union of accesses does for an
-//! `$or`, or the collection is scanned. Above the access stand the nodes that the rest of the request asks for.
+//! `$or`, or the collection is scanned. Above the access stand the nodes that the rest of the request asks for. Documents are
+//! not read where the keys of an index have all that is read of them (`covered.rs`), and of a field's different values one key
+//! each (`distinct.rs`).
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
 //! each document, gives what a scan of the collection would. Leaves out: statistics and trial runs (a plan is
-//! chosen by the shape of its bounds), and plans that never read documents.
+//! chosen by the shape of its bounds).
 
 mod bounds;
 mod choose;
+mod covered;
+mod distinct;
 mod filter_bounds;
 mod interval;
 mod key_ranges;
 mod tree;
+mod wanted;
 
-pub(crate) use choose::{Choice, Wanted, choose, choose_for_equalities, choose_to_show};
+pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
+pub(crate) use distinct::choose_distinct;
 pub use interval::Interval;
+pub(crate) use wanted::Wanted;

@@ -1,6 +1,6 @@
 //! The nodes that stand above the access of a plan: what is done with the documents that it finds.
 
-use super::choose::Wanted;
+use super::wanted::Wanted;
 use crate::plan::{Limit, Node, ProjectionNode, Skip, Sort, Subplan};
 
 /// A way to the documents that match.
@@ -11,10 +11,12 @@ pub struct Solution {
     pub is_sorted: bool,
     /// The filter is an `$or` and nothing else, whose branches were planned one by one.
     pub is_of_branches: bool,
+    /// Its documents are made of keys, and have only what is read of them.
+    pub is_covered: bool,
 }
 
 /// Puts the nodes above the access that the rest of the request asks for: sort, skip, limit, projection.
-pub fn above(solution: Solution, wanted: Wanted<'_>) -> Node {
+pub fn above(solution: Solution, wanted: &Wanted<'_>) -> Node {
     let mut node = solution.node;
     if !solution.is_sorted {
         let limit = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
@@ -26,8 +28,8 @@ pub fn above(solution: Solution, wanted: Wanted<'_>) -> Node {
     if let Some(limit) = wanted.limit.filter(|_| !wanted.stops_itself) {
         node = Box::new(Limit::new(node, limit));
     }
-    if wanted.projects {
-        node = Box::new(ProjectionNode::new(node));
+    if let Some(projection) = wanted.projection {
+        node = Box::new(ProjectionNode::new(node, projection, solution.is_covered));
     }
     if solution.is_of_branches {
         node = Box::new(Subplan::new(node));

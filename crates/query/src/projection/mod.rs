@@ -140,6 +140,12 @@ impl Projection {
         self.required.as_deref()
     }
 
+    /// Whether it only keeps or leaves out top-level fields.
+    pub fn is_simple(&self) -> bool {
+        let mut fields = self.fields.root.fields();
+        fields.all(|(_, node)| matches!(node, Node::Include | Node::Exclude))
+    }
+
     /// Whether a field is `array.$`, so that the match must tell which element it went through.
     pub fn uses_matched_element(&self) -> bool {
         self.uses_matched_element

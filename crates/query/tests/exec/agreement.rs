@@ -28,6 +28,11 @@ pub(super) fn scalar() -> BoxedStrategy<String> {
     prop_oneof![
         12 => (0i32..3).prop_map(|n| n.to_string()),
         1 => (0i32..2).prop_map(|n| format!("{n}.5")),
+        // Equal to others, of another type.
+        1 => (0i32..3).prop_map(|n| format!(r#"{{"$numberDouble": "{n}.0"}}"#)),
+        1 => (0i32..3).prop_map(|n| format!(r#"{{"$numberLong": "{n}"}}"#)),
+        1 => (0i32..3).prop_map(|n| format!(r#"{{"$numberDecimal": "{n}.0"}}"#)),
+        1 => Just(r#"{"$numberDouble": "-Infinity"}"#.to_owned()),
         2 => "[ab]{0,2}".prop_map(|text| format!("\"{text}\"")),
         1 => Just("null".to_owned()),
         1 => Just("true".to_owned()),
@@ -130,6 +135,21 @@ pub(super) fn filter() -> BoxedStrategy<String> {
     .boxed()
 }
 
+/// A document with its top-level fields by name.
+fn in_order(text: &str) -> String {
+    let document = json(text);
+    let mut fields: Vec<_> = document.as_raw().iter().collect();
+    fields.sort_by_key(|field| field.name().as_bytes());
+    extjson::canonical_value(RawValue::Document(
+        Document::build(|out| {
+            for field in fields {
+                out.append_element(field);
+            }
+        })
+        .as_raw(),
+    ))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
@@ -147,7 +167,7 @@ proptest! {
             fixture.index(&format!(r#"{{"key": {pattern}}}"#));
         }
         fixture.index(r#"{"key": {"d": 1, "a": 1}, "name": "sparse", "sparse": true}"#);
-        for filter in &filters {
+        for (number, filter) in filters.iter().enumerate() {
             let natural = Value::from(doc! {"$natural": 1});
             let raw = json(filter);
             let find = |hint: Option<RawValue<'_>>| {
@@ -163,6 +183,57 @@ proptest! {
             for pattern in patterns {
                 let hint = Value::from(json(pattern));
                 prop_assert_eq!(&find(Some(hint.as_raw())), &wanted, "{} by {}", filter, pattern);
+            }
+            let names = patterns.iter().map(|pattern| Value::from(json(pattern)));
+            let hints = || names.clone().map(Some).chain([None]);
+            for hint in hints() {
+                let mut request = CountRequest::new(&fixture.namespace);
+                request.filter = raw.as_raw();
+                request.hint = hint.as_ref().map(Value::as_raw);
+                let counted = exec::count((&fixture.database).into(), &fixture.operation, request).unwrap();
+                prop_assert_eq!(counted, wanted.len() as u64, "{} by {:?}", filter, hint);
+            }
+            for key in ["a", "a.b", "a.c", "a.0", "d"] {
+                let distinct = |filter: RawDocument<'_>, hint: Option<RawValue<'_>>| {
+                    let mut request = DistinctRequest::new(&fixture.namespace, key);
+                    (request.filter, request.hint) = (filter, hint);
+                    let found = exec::distinct((&fixture.database).into(), &fixture.operation, request).unwrap();
+                    // Of equal values of several types any one is told.
+                    let mut keys: Vec<Vec<u8>> = found.iter().map(|value| {
+                        let mut key = Vec::new();
+                        quarry_keystring::encode_id(&mut key, value.as_raw());
+                        key
+                    }).collect();
+                    keys.sort();
+                    keys
+                };
+                let told = distinct(raw.as_raw(), Some(natural.as_raw()));
+                let hint = names.clone().nth(number % patterns.len());
+                for hint in [None, hint.as_ref().map(Value::as_raw)] {
+                    prop_assert_eq!(&distinct(raw.as_raw(), hint), &told, "{} of {} by {:?}", key, filter, hint);
+                }
+                if number == 0 {
+                    let all = RawDocument::EMPTY;
+                    prop_assert_eq!(distinct(all, None), distinct(all, Some(natural.as_raw())), "{} of all", key);
+                }
+            }
+            let projections = [r#"{"d": 1}"#, r#"{"a": 1, "d": 1}"#, r#"{"a.b": 1, "a.c": 1, "_id": 0}"#, r#"{"a.0": 1}"#, r#"{"d": 1, "a.b": 1}"#];
+            let projection = json(projections[number % projections.len()]);
+            let order = json(r#"{"d": 1, "_id": 1}"#);
+            // Fields that come from keys stand in the order of the index.
+            let find_projected = |hint: Option<RawValue<'_>>, is_sorted: bool| {
+                let mut request = FindRequest::new(&fixture.namespace);
+                (request.filter, request.projection) = (raw.as_raw(), Some(projection.as_raw()));
+                (request.hint, request.sort) = (hint, is_sorted.then_some(order.as_raw()));
+                let executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
+                let mut found: Vec<String> = fixture.drain(executor).iter().map(|text| in_order(text)).collect();
+                found.sort();
+                found
+            };
+            let projected = find_projected(Some(natural.as_raw()), false);
+            for hint in hints() {
+                let found = find_projected(hint.as_ref().map(Value::as_raw), number % 2 == 0);
+                prop_assert_eq!(&found, &projected, "{} {} by {:?}", filter, &projection, hint);
             }
             for sort in [r#"{"d": 1}"#, r#"{"d": -1, "a": 1}"#, r#"{"_id": -1}"#] {
                 let sort_by = json(sort);

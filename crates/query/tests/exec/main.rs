@@ -156,12 +156,16 @@ impl Fixture {
         let mut request = FindRequest::new(&self.namespace);
         request.filter = filter.as_raw();
         request.sort = sort.as_ref().map(Document::as_raw);
+        self.explained(Explained::Find(request))
+    }
+
+    fn explained(&self, explained: Explained<'_>) -> Document {
         let mut failure = Ok(());
         let shown = Document::build(|reply| {
             failure = exec::explain(
                 (&self.database).into(),
                 &self.operation,
-                Explained::Find(request),
+                explained,
                 Verbosity::ExecutionStats,
                 reply,
             );
@@ -170,26 +174,42 @@ impl Fixture {
         shown
     }
 
-    /// The stages of the winning plan from the outermost in, and the index.
     fn plan(&self, filter: &str, sort: Option<&str>) -> String {
-        let explained = self.explain(filter, sort);
-        let mut stage = explained.as_raw().get_path("queryPlanner.winningPlan");
-        let mut names = Vec::new();
-        while let Some(RawValue::Document(document)) = stage {
-            names.push(document.get_str("stage").unwrap().to_owned());
-            names.extend(document.get_str("indexName").map(str::to_owned));
-            if let Some(branches) = document.get_array("inputStages") {
-                let branches = branches.iter().map(|branch| {
-                    let branch = branch.as_document().unwrap();
-                    let text = |field| branch.get_str(field).unwrap();
-                    format!("{} {}", text("stage"), text("indexName"))
-                });
-                names.push(format!("[{}]", branches.collect::<Vec<_>>().join(", ")));
-            }
-            stage = document.get("inputStage");
-        }
-        names.join(" ")
+        stages(&self.explain(filter, sort))
     }
+
+    fn count(&self, filter: &str, hint: Option<&str>) -> u64 {
+        let filter = json(filter);
+        let mut request = CountRequest::new(&self.namespace);
+        request.filter = filter.as_raw();
+        let hint = hint.map(Value::from);
+        request.hint = hint.as_ref().map(Value::as_raw);
+        exec::count((&self.database).into(), &self.operation, request).unwrap()
+    }
+}
+
+/// The stages of the winning plan from the outermost in, and the index.
+fn stages(explained: &Document) -> String {
+    let plan = ["", "stages.0.$cursor."].iter().find_map(|before| {
+        let path = format!("{before}queryPlanner.winningPlan");
+        explained.as_raw().get_path(path)
+    });
+    let mut stage = plan;
+    let mut names = Vec::new();
+    while let Some(RawValue::Document(document)) = stage {
+        names.push(document.get_str("stage").unwrap().to_owned());
+        names.extend(document.get_str("indexName").map(str::to_owned));
+        if let Some(branches) = document.get_array("inputStages") {
+            let branches = branches.iter().map(|branch| {
+                let branch = branch.as_document().unwrap();
+                let text = |field| branch.get_str(field).unwrap();
+                format!("{} {}", text("stage"), text("indexName"))
+            });
+            names.push(format!("[{}]", branches.collect::<Vec<_>>().join(", ")));
+        }
+        stage = document.get("inputStage");
+    }
+    names.join(" ")
 }
 
 /// Keeps the borrow of a request apart from its maker.

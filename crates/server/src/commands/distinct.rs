@@ -1,13 +1,15 @@
 //! `distinct`: the different values of one field.
 
-use quarry_bson::DocumentBuilder;
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_database::Namespace;
 use quarry_query::exec::DistinctRequest;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::data::Data;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
-use crate::dispatch::error::Result;
+use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 
@@ -28,12 +30,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let key = invocation.required("key")?.text()?;
-    let mut request = DistinctRequest::new(&namespace, key);
-    if let Some(filter) = invocation.document("query")? {
-        request.filter = filter;
-    }
-    request.hint = invocation.get("hint").map(some_hint).transpose()?.flatten();
+    let request = parse(&namespace, invocation.body)?;
     let values = invocation.data().distinct(invocation.operation, request)?;
     let mut list = reply.array("values");
     for value in &values {
@@ -42,4 +39,22 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     list.finish();
     invocation.append_at_cluster_time(reply);
     Ok(())
+}
+
+/// Reads the command; `explain` shares it.
+pub fn parse<'a>(namespace: &'a Namespace, body: RawDocument<'a>) -> Result<DistinctRequest<'a>> {
+    let (mut key, mut filter, mut hint) = (None, None, None);
+    for argument in Argument::each_of_command(COMMAND.name, body) {
+        match argument.name().as_bytes() {
+            b"key" => key = argument.optional(Argument::text)?,
+            b"query" => filter = argument.document_or_null()?,
+            b"hint" => hint = some_hint(argument.value())?,
+            _ => {}
+        }
+    }
+    let key = key.ok_or_else(|| CommandError::missing_field(COMMAND.name, "key"))?;
+    let mut request = DistinctRequest::new(namespace, key);
+    request.filter = filter.unwrap_or(request.filter);
+    request.hint = hint;
+    Ok(request)
 }

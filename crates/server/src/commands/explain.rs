@@ -61,6 +61,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let explained = match name {
         "find" => Explained::Find(super::find::parse(&namespace, context, body)?.0),
         "count" => Explained::Count(super::count::parse(&namespace, body)?),
+        "distinct" => Explained::Distinct(super::distinct::parse(&namespace, body)?),
         "update" => Explained::Update(super::update::parse(
             &namespace,
             context,

@@ -1,0 +1,91 @@
+//! The plan of a `distinct` whose values stand in an index: one key is read for each of them.
+
+use quarry_database::{Collection, IndexCatalog};
+use quarry_keystring::Direction;
+use smallvec::SmallVec;
+
+use super::choose::{Bounded, Candidate, candidates, natural_hint};
+use super::filter_bounds::{Bounds, FilterBounds};
+use super::key_ranges::are_combined;
+use super::wanted::Wanted;
+use crate::error::Result;
+use crate::field_path::FieldPath;
+use crate::matcher::Matcher;
+use crate::plan::{DistinctScan, KeyDocument, Node};
+
+/// Chooses an index that has all values at `path` of the documents that match: the one with the most fields of equality before
+/// the path; None if there is none.
+pub fn choose_distinct(
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    matcher: &Matcher,
+    path: &FieldPath,
+    wanted: Wanted<'_>,
+) -> Result<Option<Node>> {
+    if natural_hint(wanted.hint)?.is_some() {
+        return Ok(None);
+    }
+    let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+    let mut best: Option<(usize, Candidate<'_>, Bounded)> = None;
+    for candidate in candidates(collection, index_catalog) {
+        if wanted.hint.is_some_and(|hint| !candidate.is_meant(hint)) {
+            continue;
+        }
+        let Some((place, bounded)) = usable(&candidate, path, &mut bounds) else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|(known, ..)| place > *known) {
+            best = Some((place, candidate, bounded));
+        }
+    }
+    let Some((place, candidate, bounded)) = best else {
+        return Ok(None);
+    };
+    let bounded: SmallVec<[(Bounds<'_, '_>, Direction); 10]> = bounded
+        .iter()
+        .zip(candidate.fields())
+        .map(|(bound, (_, direction))| (bounds.get(*bound), direction))
+        .collect();
+    let (ranges, are_exact) = candidate.ranges(&bounded);
+    let document = candidate.index.and_then(|index| {
+        KeyDocument::of(
+            index,
+            collection.is_clustered(),
+            [path.as_str()].into_iter(),
+        )
+    });
+    let Some(document) = document.filter(|_| are_exact && are_combined(&bounded)) else {
+        return Ok(None);
+    };
+    let texts = match wanted.shows_bounds {
+        true => candidate.texts(&bounded, false),
+        false => Vec::new(),
+    };
+    let directions = candidate.fields().take(place + 1);
+    let directions = directions.map(|(_, direction)| direction).collect();
+    let access = candidate.access(texts);
+    let scan = DistinctScan::new(access, ranges, directions, document, path.clone());
+    Ok(Some(Box::new(scan)))
+}
+
+/// The number of the path among the index's fields, and the bounds, if the keys within them have just the values that are asked
+/// for: behind fields that the filter says one value of, or several, and with nothing of the filter left to ask.
+fn usable(
+    candidate: &Candidate<'_>,
+    path: &FieldPath,
+    bounds: &mut FilterBounds<'_>,
+) -> Option<(usize, Bounded)> {
+    candidate.index?;
+    let place = candidate
+        .fields()
+        .position(|(field, _)| field == path.as_str())?;
+    let (bounded, equalities, _) = candidate.bound(bounds);
+    // A filter of elements finds documents that have other elements, too.
+    let may_have_others = candidate.multikey != 0 && (place > 0 || !bounded.is_empty());
+    let is_usable = equalities >= place
+        && bounded.len() <= place + 1
+        && bounds.are_all(&bounded)
+        && !candidate.has_cut_keys
+        && !may_have_others;
+    is_usable.then_some((place, bounded))
+}

@@ -1,0 +1,55 @@
+//! What a plan has to do beside finding what a filter matches.
+
+use quarry_bson::RawValue;
+
+use crate::field_path::FieldPath;
+use crate::matcher::MatchExpression;
+use crate::plan::Kept;
+use crate::projection::Projection;
+use crate::sort::SortPattern;
+
+/// The wishes that a plan has to meet beside a filter.
+#[derive(Clone, Copy)]
+pub struct Wanted<'w> {
+    /// The order that is asked for.
+    pub sort: Option<&'w SortPattern>,
+    /// The name of an index, its key pattern, or `{$natural: ±1}`.
+    pub hint: Option<RawValue<'w>>,
+    /// Rows to leave out at the beginning.
+    pub skip: u64,
+    /// Rows at most, if they are bounded.
+    pub limit: Option<u64>,
+    /// What is made of the documents, if they are not given as they are.
+    pub projection: Option<&'w Projection>,
+    /// The paths that are read of the documents beside what the filter and the order ask for; None if documents are read as a
+    /// whole.
+    pub read: Option<&'w [FieldPath]>,
+    /// The filter's tree; None where the keys of an index answer it alone. The planner sets it.
+    pub filter: Option<&'w MatchExpression>,
+    /// The reader stops behind `limit` rows by himself, so that no node has to.
+    pub stops_itself: bool,
+    /// The part of each row that a sort in memory holds.
+    pub kept: Kept,
+    /// The plan goes on at the end of a capped collection: it reads that forwards, whatever the filter.
+    pub follows: bool,
+    /// Explain prints the bounds; a run has no use for their text.
+    pub shows_bounds: bool,
+}
+
+impl Default for Wanted<'_> {
+    fn default() -> Self {
+        Wanted {
+            sort: None,
+            hint: None,
+            skip: 0,
+            limit: None,
+            projection: None,
+            read: None,
+            filter: None,
+            stops_itself: false,
+            kept: Kept::Document,
+            follows: false,
+            shows_bounds: false,
+        }
+    }
+}
