@@ -97,6 +97,48 @@ impl Matcher {
         }
     }
 
+    /// The branches of the filter's `$or`: the first one of those that it asks for, alone or among other things.
+    pub fn branches(&self) -> Option<&[MatchExpression]> {
+        let all = match &self.root {
+            MatchExpression::And(children) => children.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        all.iter().find_map(|child| match child {
+            MatchExpression::Or(branches) => Some(branches.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// The number of the first of the `branches` that the document matches.
+    pub fn first_branch(&self, document: RawDocument<'_>) -> Result<Option<usize>> {
+        let slots = self.slots();
+        let mut found = vec![None; slots.len];
+        match &slots.finder {
+            Finder::None => {}
+            Finder::One(name) => found[0] = document.get_element(&**name),
+            Finder::Several(fields) => fields.extract(document, &mut found),
+            Finder::Many(places) => {
+                for element in document {
+                    if let Some(place) = places.get(element.name().as_bytes()) {
+                        found[*place as usize].get_or_insert(element);
+                    }
+                }
+            }
+        }
+        let fields = Fields {
+            document,
+            slots,
+            found: &found,
+        };
+        let mut walk = Walk::default();
+        walk.work(units_of_bytes(document.len_bytes()));
+        let branches = self.branches().unwrap_or_default().iter();
+        let matched = branches.map(|branch| walk.matches(branch, &fields));
+        let first = matched.into_iter().position(|is_match| is_match);
+        walk.count();
+        walk.failure.map_or(Ok(first), Err)
+    }
+
     /// Whether the filter asks an expression, with `$expr`.
     pub fn holds_expr(&self) -> bool {
         parse::holds_expr(&self.root)

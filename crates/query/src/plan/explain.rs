@@ -14,11 +14,12 @@ pub fn explain_node(node: &dyn PlanNode, shown: &Shown<'_>, out: &mut DocumentBu
         explain_node(input, shown, &mut below);
         below.finish();
     }
-    if !node.inputs().is_empty() {
+    let inputs = node.inputs();
+    if !inputs.is_empty() {
         let mut several = out.array("inputStages");
-        for input in node.inputs() {
+        for input in inputs {
             let mut below = several.document();
-            explain_node(&**input, shown, &mut below);
+            explain_node(input, shown, &mut below);
             below.finish();
         }
         several.finish();

@@ -82,6 +82,22 @@ impl IndexScan {
         self
     }
 
+    /// The index that it goes through.
+    pub fn access(&self) -> &IndexAccess {
+        &self.access
+    }
+
+    /// Counts rows that somebody else has read through its ranges.
+    pub fn count(&mut self, keys_examined: u64, returned: u64) {
+        self.keys_examined += keys_examined;
+        self.returned += returned;
+    }
+
+    /// The keys that were read so far.
+    pub fn keys_examined(&self) -> u64 {
+        self.keys_examined
+    }
+
     /// Whether it is one range of keys that are only counted.
     fn is_count_scan(&self) -> bool {
         self.ranges_len() == 1 && self.covering.as_ref().is_some_and(|made| made.counts())

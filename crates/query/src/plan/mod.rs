@@ -8,7 +8,8 @@
 //!
 //! The leaves are COLLSCAN, IDHACK, IXSCAN and EOF. IXSCAN gives record keys, above which FETCH gets the documents and
 //! asks the filter; where the keys have all that is read of the documents, it gives documents made of them and there is no
-//! FETCH. COUNT_SCAN is an IXSCAN whose keys are only counted, DISTINCT_SCAN passes over the keys between two values. OR reads its inputs one after the other and gives each record once. SORT, SKIP, LIMIT and
+//! FETCH. COUNT_SCAN is an IXSCAN whose keys are only counted, DISTINCT_SCAN passes over the keys between two values. OR reads its inputs one after the other and gives each record once;
+//! SORT_MERGE reads ranges that are in order side by side. SORT, SKIP, LIMIT and
 //! PROJECTION stand above these, in the order in which they are named from below. COUNT counts, and UPDATE and DELETE stand
 //! above the plan of a write that is explained.
 //!
@@ -37,6 +38,7 @@ mod seen_records;
 mod shown;
 mod skip;
 mod sort;
+mod sort_merge;
 mod subplan;
 mod write;
 
@@ -56,9 +58,11 @@ pub(crate) use node::{Flow, Leaf, Node, PlanNode, Purpose, Row, View, run};
 pub(crate) use or::Or;
 pub(crate) use parsed::Parsed;
 pub(crate) use projection::ProjectionNode;
+pub(crate) use range_walk::RangeWalk;
 pub(crate) use seen_records::SeenRecords;
 pub(crate) use shown::{Shown, number};
 pub(crate) use skip::Skip;
 pub(crate) use sort::{Kept, Sort};
+pub(crate) use sort_merge::{MERGED_RANGES_MAX, MergedRange, SortMerge};
 pub(crate) use subplan::Subplan;
 pub(crate) use write::Write;

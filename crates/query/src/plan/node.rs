@@ -102,8 +102,8 @@ pub trait PlanNode: Send {
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>);
 
     /// The nodes below, where there may be several.
-    fn inputs(&self) -> &[Node] {
-        &[]
+    fn inputs(&self) -> Vec<&dyn PlanNode> {
+        Vec::new()
     }
 
     /// Shows the leaves from the first to the last.

@@ -157,8 +157,11 @@ impl PlanNode for Or {
         None
     }
 
-    fn inputs(&self) -> &[Node] {
-        &self.inputs
+    fn inputs(&self) -> Vec<&dyn PlanNode> {
+        self.inputs
+            .iter()
+            .map(|input| &**input as &dyn PlanNode)
+            .collect()
     }
 
     fn name(&self) -> &'static str {

@@ -167,6 +167,32 @@ impl RangeWalk {
         Ok(false)
     }
 
+    /// Opens a cursor on the next key, for a walk through one range that somebody else moves; None at its end.
+    pub fn open<'v>(&mut self, view: &View<'v>) -> Result<Option<Box<dyn Cursor + 'v>>> {
+        let range = self.current_range().filter(|_| !self.at.is_done);
+        let Some(range) = range.cloned() else {
+            return Ok(None);
+        };
+        let mut cursor = view.snapshot.cursor(range.clone())?;
+        self.enter(&mut *cursor, &range, false)?;
+        let is_inside = self.check_inside(&*cursor);
+        Ok(is_inside.then_some(cursor))
+    }
+
+    /// Moves a cursor that `open` gave to the next key; false, and the walk is done, if there is none in the range.
+    pub fn step(&mut self, cursor: &mut dyn Cursor) -> Result<bool> {
+        match self.is_reversed {
+            true => stored(cursor.prev())?,
+            false => stored(cursor.next())?,
+        }
+        Ok(self.check_inside(cursor))
+    }
+
+    fn check_inside(&mut self, cursor: &dyn Cursor) -> bool {
+        self.at.is_done = !(cursor.valid() && self.is_inside(cursor.key()));
+        !self.at.is_done
+    }
+
     /// Hands over the one key that each range begins with, without a cursor.
     pub fn walk_keys(
         &mut self,
@@ -213,7 +239,8 @@ impl RangeWalk {
             })
     }
 
-    fn remember(&mut self, key: &[u8]) {
+    /// Goes on behind this key when the walk is opened again.
+    pub fn remember(&mut self, key: &[u8]) {
         let last = self.at.last_key.get_or_insert_default();
         last.clear();
         last.extend_from_slice(key);

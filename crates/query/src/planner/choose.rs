@@ -15,6 +15,7 @@ use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
+use super::merged::{merge_of_branches, merge_of_ranges};
 use super::tree::{Solution, above};
 use super::wanted::Wanted;
 use crate::error::{Error, Result};
@@ -22,7 +23,8 @@ use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
 use crate::plan::{
-    CollectionScan, Covering, Fetch, IdHack, IndexAccess, IndexScan, KeyDocument, NoRows, Node, Or,
+    CollectionScan, Covering, Fetch, IdHack, IndexAccess, IndexScan, KeyDocument,
+    MERGED_RANGES_MAX, NoRows, Node, Or,
 };
 use crate::sort::SortPattern;
 
@@ -33,7 +35,7 @@ const UNION_BRANCHES_MAX: usize = 1000;
 const UNION_RANGES_MAX: usize = 65_536;
 
 /// The work of planning a branch.
-const UNITS_OF_A_BRANCH: usize = 100;
+pub const UNITS_OF_A_BRANCH: usize = 100;
 
 /// The plan that was chosen, and those that would do as well.
 pub struct Choice {
@@ -70,9 +72,10 @@ pub struct Candidate<'c> {
 
 /// Better plans are greater.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
-struct Score {
+pub struct Score {
     is_whole_unique_key: bool,
-    equalities: usize,
+    /// How many leading fields are bounded to single values.
+    pub equalities: usize,
     has_range: bool,
     gives_order: bool,
     is_covering: bool,
@@ -80,12 +83,14 @@ struct Score {
 }
 
 /// A candidate with what the filter and the order say about it; the plan is made of the best one only.
-struct Scored<'c> {
-    candidate: Candidate<'c>,
-    score: Score,
+pub struct Scored<'c> {
+    pub candidate: Candidate<'c>,
+    pub score: Score,
     bounded: Bounded,
     /// Whether the order is met from behind; None when it is not met.
-    order: Option<bool>,
+    pub order: Option<bool>,
+    /// The order is met in each range, and not from one to the next.
+    is_merged: bool,
 }
 
 /// The leading fields of a candidate that the filter bounds.
@@ -107,6 +112,14 @@ pub fn choose(
     }
     let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
     let best = best(collection, index_catalog, &mut bounds, &wanted)?;
+    let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
+    let merge = match is_bounded {
+        true => None,
+        false => merge_of_branches(collection, index_catalog, matcher, &wanted)?,
+    };
+    if let Some(merge) = merge {
+        return Ok(above(merge, &wanted));
+    }
     let solution = match best {
         Some(best) if !wanted.follows => best.solution(&bounds, collection, &wanted),
         best => {
@@ -295,7 +308,7 @@ fn best<'c>(
 
 /// Scores the candidates and hands over those that are of use, in the order of the indexes.
 #[inline]
-fn each_usable<'c>(
+pub fn each_usable<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,
@@ -455,14 +468,22 @@ impl<'c> Candidate<'c> {
     ) -> Scored<'c> {
         let (bounded, equalities, has_range) = self.bound(bounds);
         let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
-        let order = wanted.sort.and_then(|sort| {
+        let mut order = wanted.sort.and_then(|sort| {
             self.order(sort, |number| {
                 number < equalities && single(&bounded[number])
             })
         });
+        let mut is_merged = false;
+        if let (None, Some(sort)) = (order, wanted.sort)
+            && ranges_len(bounds, &bounded) <= MERGED_RANGES_MAX
+        {
+            order = self.range_order(sort, equalities);
+            is_merged = order.is_some();
+        }
         let is_whole_unique_key =
             self.is_unique && equalities == self.fields_len() && bounded.iter().all(single);
-        let is_covering = wanted.read.is_some()
+        let is_covering = !is_merged
+            && wanted.read.is_some()
             && self.index.is_some_and(|index| {
                 let asks_filter = !bounds.are_all(&bounded);
                 let sorts = order.is_none();
@@ -481,6 +502,20 @@ impl<'c> Candidate<'c> {
             score,
             bounded,
             order,
+            is_merged,
+        }
+    }
+
+    /// The order of the keys in each range that the leading fields are bounded to one value of each, if it is the wanted one: whether
+    /// it is met from behind. None of those fields may be sorted by.
+    fn range_order(&self, sort: &SortPattern, equalities: usize) -> Option<bool> {
+        let mut leading = self.fields().take(equalities);
+        let asked = sort.fields();
+        let is_asked =
+            leading.any(|(path, _)| asked.iter().any(|field| field.path.as_str() == path));
+        match self.index {
+            Some(_) if !is_asked => self.order(sort, |number| number < equalities),
+            _ => None,
         }
     }
 
@@ -536,8 +571,8 @@ impl<'c> Candidate<'c> {
 }
 
 /// The scan of a candidate's keys.
-struct Scan {
-    node: Box<IndexScan>,
+pub struct Scan {
+    pub node: Box<IndexScan>,
     /// All that the keys lead to matches: no predicate asks more than the ranges say, and none of these was widened. Keys order
     /// as values compare, so that what lies between two keys lies between their values.
     answers: bool,
@@ -545,9 +580,22 @@ struct Scan {
     has_whole_keys: bool,
 }
 
+/// How many ranges these bounds are, all fields' intervals combined.
+fn ranges_len(bounds: &FilterBounds<'_>, bounded: &[Bound]) -> usize {
+    let lens = bounded
+        .iter()
+        .map(|bound| bounds.get(*bound).intervals_len());
+    lens.fold(1, usize::saturating_mul)
+}
+
 impl Scored<'_> {
+    /// Like `Candidate::range_order`.
+    pub fn range_order(&self, sort: &SortPattern) -> Option<bool> {
+        self.candidate.range_order(sort, self.score.equalities)
+    }
+
     /// Whether the filter keeps the scan from going through the whole index.
-    fn is_bounded(&self) -> bool {
+    pub fn is_bounded(&self) -> bool {
         self.score.equalities > 0 || self.score.has_range
     }
 
@@ -571,7 +619,7 @@ impl Scored<'_> {
     }
 
     /// The scan of the candidate's keys.
-    fn scan(&self, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Scan {
+    pub fn scan(&self, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Scan {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
         let bounded: SmallVec<[(Bounds<'_, '_>, Direction); 10]> = self
@@ -613,11 +661,18 @@ impl Scored<'_> {
     fn access(&self, scan: Scan, is_clustered: bool, wanted: &Wanted<'_>) -> Solution {
         let answers = scan.answers;
         let is_id = answers && self.candidate.is_clustered() && self.score.is_whole_unique_key;
-        let mut is_covered = false;
+        let (mut is_covered, mut is_merged) = (false, self.is_merged);
         let node: Node = match scan.node.ranges() {
             // No value meets what is asked of a field.
             [] => Box::new(NoRows::EOF),
             [record] if is_id => Box::new(IdHack::new(record.start.clone())),
+            _ if is_merged => match merge_of_ranges(self, scan.node) {
+                Ok(merge) => Box::new(Fetch::new(Box::new(merge), !answers)),
+                Err(scan) => {
+                    is_merged = false;
+                    Box::new(Fetch::new(scan, !answers))
+                }
+            },
             _ => match self.covering(&scan, is_clustered, wanted) {
                 Some(covering) => {
                     is_covered = true;
@@ -628,7 +683,8 @@ impl Scored<'_> {
         };
         Solution {
             node,
-            is_sorted: wanted.sort.is_none() || self.order.is_some(),
+            is_sorted: wanted.sort.is_none()
+                || (self.order.is_some() && is_merged == self.is_merged),
             is_of_branches: false,
             is_covered,
         }
