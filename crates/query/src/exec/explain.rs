@@ -66,8 +66,16 @@ enum Above<'a> {
     Nothing,
     Count,
     Distinct(&'a FieldPath),
-    Update { update: Update, is_multi: bool },
-    Delete { is_multi: bool },
+    Update {
+        update: Update,
+        is_multi: bool,
+        is_upsert: bool,
+        gives_document: bool,
+    },
+    Delete {
+        is_multi: bool,
+        gives_document: bool,
+    },
 }
 
 /// The outcome of a run.
@@ -183,6 +191,8 @@ impl<'a> Read<'a> {
         let above = Above::Update {
             update: Update::parse_in(request.update, beside, request.context.unwrap_or(&own))?,
             is_multi: request.is_multi,
+            is_upsert: request.is_upsert,
+            gives_document: false,
         };
         Ok(Read::of(find, above))
     }
@@ -191,8 +201,11 @@ impl<'a> Read<'a> {
         let mut find = FindRequest::new(request.namespace);
         (find.filter, find.hint) = (request.filter, request.hint);
         find.context = request.context;
-        let is_multi = request.is_multi;
-        Read::of(find, Above::Delete { is_multi })
+        let above = Above::Delete {
+            is_multi: request.is_multi,
+            gives_document: false,
+        };
+        Read::of(find, above)
     }
 
     fn of_find_and_modify(request: FindAndModifyRequest<'a>) -> Result<Read<'a>> {
@@ -210,10 +223,18 @@ impl<'a> Read<'a> {
             .update
             .map(|update| Update::parse_in(update, beside, context))
             .transpose()?;
-        let is_multi = false;
+        let (is_multi, gives_document) = (false, true);
         let above = match update {
-            Some(update) => Above::Update { update, is_multi },
-            None => Above::Delete { is_multi },
+            Some(update) => Above::Update {
+                update,
+                is_multi,
+                is_upsert: request.is_upsert,
+                gives_document,
+            },
+            None => Above::Delete {
+                is_multi,
+                gives_document,
+            },
         };
         Ok(Read::of(find, above))
     }
@@ -306,10 +327,22 @@ impl<'a> Read<'a> {
             winning: match self.above {
                 Above::Nothing | Above::Distinct(_) => choice.winning,
                 Above::Count => Box::new(Count::new(choice.winning, find.skip, find.limit)),
-                Above::Update { update, is_multi } => {
-                    Box::new(Write::update(choice.winning, update, is_multi))
+                Above::Update {
+                    update,
+                    is_multi,
+                    is_upsert,
+                    gives_document,
+                } => {
+                    let write = Write::update(choice.winning, update, is_multi, is_upsert);
+                    Box::new(write.giving_documents(gives_document))
                 }
-                Above::Delete { is_multi } => Box::new(Write::delete(choice.winning, is_multi)),
+                Above::Delete {
+                    is_multi,
+                    gives_document,
+                } => {
+                    let write = Write::delete(choice.winning, is_multi);
+                    Box::new(write.giving_documents(gives_document))
+                }
             },
             rejected: choice.rejected,
         })

@@ -59,7 +59,7 @@ impl DistinctScan {
     }
 }
 
-/// What a scan counts of one run.
+/// The keys and documents that one run has read.
 #[derive(Default)]
 struct Examined {
     keys: u64,

@@ -28,7 +28,7 @@ pub const MERGED_RANGES_MAX: usize = 200;
 
 /// A merge of scans.
 pub struct SortMerge {
-    inputs: Vec<Box<IndexScan>>,
+    inputs: Vec<IndexScan>,
     ranges: Vec<MergedRange>,
     /// The inputs are the branches of the filter's `$or`.
     is_of_branches: bool,
@@ -76,7 +76,7 @@ impl MergedRange {
 
 impl SortMerge {
     /// Merges the ranges of one index.
-    pub fn of_ranges(input: Box<IndexScan>, ranges: Vec<MergedRange>) -> SortMerge {
+    pub fn of_ranges(input: IndexScan, ranges: Vec<MergedRange>) -> SortMerge {
         SortMerge {
             is_of_branches: false,
             ..SortMerge::of_branches(vec![input], ranges)
@@ -84,7 +84,7 @@ impl SortMerge {
     }
 
     /// Merges the ranges of inputs that are, one each, the branches of the filter's `$or`.
-    pub fn of_branches(inputs: Vec<Box<IndexScan>>, ranges: Vec<MergedRange>) -> SortMerge {
+    pub fn of_branches(inputs: Vec<IndexScan>, ranges: Vec<MergedRange>) -> SortMerge {
         debug_assert!(ranges.len() <= MERGED_RANGES_MAX, "a bounded merge");
         SortMerge {
             inputs,
@@ -164,7 +164,7 @@ impl SortMerge {
     }
 
     fn keys_examined(&self) -> u64 {
-        self.inputs.iter().map(|input| input.keys_examined()).sum()
+        self.inputs.iter().map(IndexScan::keys_examined).sum()
     }
 }
 
@@ -200,7 +200,7 @@ impl PlanNode for SortMerge {
 
     fn inputs(&self) -> Vec<&dyn PlanNode> {
         let inputs = self.inputs.iter();
-        inputs.map(|input| &**input as &dyn PlanNode).collect()
+        inputs.map(|input| input as &dyn PlanNode).collect()
     }
 
     fn name(&self) -> &'static str {

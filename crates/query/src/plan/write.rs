@@ -16,17 +16,30 @@ pub struct Write {
     update: Option<Update>,
     /// Whether all rows are meant, and not only the first.
     is_multi: bool,
+    /// Whether the document is given to whoever reads, as findAndModify does.
+    gives_document: bool,
+    /// Whether a document is inserted where none matches.
+    is_upsert: bool,
     matched: u64,
     would_modify: u64,
+    would_upsert: u64,
+    returned: u64,
 }
 
 impl Write {
     /// An update of what `input` gives.
-    pub fn update(input: Node, update: Update, is_multi: bool) -> Write {
+    pub fn update(input: Node, update: Update, is_multi: bool, is_upsert: bool) -> Write {
         Write {
             update: Some(update),
+            is_upsert,
             ..Write::delete(input, is_multi)
         }
+    }
+
+    /// Has the node give the documents, too.
+    pub fn giving_documents(mut self, gives_document: bool) -> Write {
+        self.gives_document = gives_document;
+        self
     }
 
     /// A delete of what `input` gives.
@@ -35,8 +48,12 @@ impl Write {
             input,
             update: None,
             is_multi,
+            gives_document: false,
+            is_upsert: false,
             matched: 0,
             would_modify: 0,
+            would_upsert: 0,
+            returned: 0,
         }
     }
 }
@@ -61,8 +78,12 @@ impl PlanNode for Write {
             input,
             update,
             is_multi,
+            gives_document,
+            is_upsert,
             matched,
             would_modify,
+            would_upsert,
+            returned,
         } = self;
         let more = input.next(view, &mut |row| {
             let document = row.document.unwrap_or(RawDocument::EMPTY);
@@ -70,11 +91,21 @@ impl PlanNode for Write {
                 *would_modify += u64::from(changes(update, view, document)?);
             }
             *matched += 1;
-            match sink(row)? {
+            let flow = match *gives_document {
+                true => {
+                    *returned += 1;
+                    sink(row)?
+                }
+                false => Flow::Continue,
+            };
+            match flow {
                 Flow::Continue if *is_multi => Ok(Flow::Continue),
                 _ => Ok(Flow::Stop),
             }
         })?;
+        if *is_upsert && *matched == 0 && !more {
+            *would_upsert = 1;
+        }
         Ok(more && self.is_multi)
     }
 
@@ -100,16 +131,17 @@ impl PlanNode for Write {
     }
 
     fn returned(&self) -> u64 {
-        self.matched
+        self.returned
     }
 
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+        shown.returned(self.returned(), out);
         if shown.counts && self.update.is_some() {
             out.append("nMatched", number(self.matched));
             out.append("nWouldModify", number(self.would_modify));
+            out.append("nWouldUpsert", number(self.would_upsert));
         } else if shown.counts {
             out.append("nWouldDelete", number(self.matched));
         }
-        shown.returned(self.returned(), out);
     }
 }

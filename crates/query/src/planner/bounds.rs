@@ -52,7 +52,7 @@ impl<'m> Conjuncts<'m> {
 
 /// The bounds of one path.
 pub struct PathBounds<'m> {
-    /// What the path is bounded to, in order and apart from each other; None if it is not bounded.
+    /// The values that the path is bounded to, in order and apart from each other; None if it is not bounded.
     pub intervals: Option<Vec<Interval<'m>>>,
     /// How many predicates the filter has of the path.
     pub predicates_len: usize,

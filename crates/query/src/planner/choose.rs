@@ -206,7 +206,7 @@ fn union(
     if !collect_branches(collection, index_catalog, filter, &of_branch, &mut branches)? {
         return Ok(None);
     }
-    let branches = branches.into_iter().map(|scan| scan as Node);
+    let branches = branches.into_iter().map(|scan| Box::new(scan) as Node);
     Ok(Some(Solution {
         node: Box::new(Fetch::new(Box::new(Or::new(branches.collect())), true)),
         is_sorted: wanted.sort.is_none(),
@@ -222,7 +222,7 @@ fn collect_branches(
     index_catalog: &IndexCatalog,
     filter: &MatchExpression,
     wanted: &Wanted<'_>,
-    branches: &mut Vec<Box<IndexScan>>,
+    branches: &mut Vec<IndexScan>,
 ) -> Result<bool> {
     let disjunctions = match filter {
         MatchExpression::And(children) => children.as_slice(),
@@ -245,8 +245,8 @@ fn collect_branches(
                     // The union knows the records again.
                     let mut scan = best.scan(&bounds, wanted).node;
                     scan.forget_repeats();
-                    branches.push(scan);
-                    let ranges: usize = branches.iter().map(|scan| scan.ranges_len()).sum();
+                    branches.push(*scan);
+                    let ranges: usize = branches.iter().map(IndexScan::ranges_len).sum();
                     are_all = ranges <= UNION_RANGES_MAX;
                 }
                 None => {

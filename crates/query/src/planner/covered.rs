@@ -3,6 +3,7 @@
 use quarry_database::Index;
 
 use super::wanted::Wanted;
+use crate::field_path::FieldPath;
 use crate::matcher::MatchExpression;
 use crate::plan::KeyDocument;
 
@@ -16,7 +17,7 @@ pub fn key_document(
     sorts: bool,
 ) -> Option<KeyDocument> {
     let read = wanted.read?;
-    let mut paths: Vec<&str> = read.iter().map(|path| path.as_str()).collect();
+    let mut paths: Vec<&str> = read.iter().map(FieldPath::as_str).collect();
     if sorts {
         let fields = wanted.sort.iter().flat_map(|sort| sort.fields());
         paths.extend(fields.map(|field| field.path.as_str()));

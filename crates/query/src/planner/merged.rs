@@ -70,7 +70,7 @@ pub fn merge_of_branches(
         if ranges.len() > MERGED_RANGES_MAX {
             return Ok(None);
         }
-        inputs.push(scan);
+        inputs.push(*scan);
     }
     let is_of_branches = matches!(matcher.root(), MatchExpression::Or(_));
     let merge = Box::new(SortMerge::of_branches(inputs, ranges));
@@ -89,7 +89,7 @@ pub fn merge_of_ranges(
 ) -> Result<SortMerge, Box<IndexScan>> {
     let is_reversed = scored.order.unwrap_or(false);
     match merged_ranges(scored, &scan, 0, is_reversed) {
-        Some(ranges) => Ok(SortMerge::of_ranges(scan, ranges)),
+        Some(ranges) => Ok(SortMerge::of_ranges(*scan, ranges)),
         None => Err(scan),
     }
 }

@@ -1,4 +1,4 @@
-//! What a plan has to do beside finding what a filter matches.
+//! The wishes that a plan has to meet beside a filter.
 
 use quarry_bson::RawValue;
 
@@ -19,7 +19,7 @@ pub struct Wanted<'w> {
     pub skip: u64,
     /// Rows at most, if they are bounded.
     pub limit: Option<u64>,
-    /// What is made of the documents, if they are not given as they are.
+    /// The projection of the documents, if they are not given as they are.
     pub projection: Option<&'w Projection>,
     /// The paths that are read of the documents beside what the filter and the order ask for; None if documents are read as a
     /// whole.

@@ -68,7 +68,7 @@ fn plans_follow_the_shape_of_the_filter() {
     }
 }
 
-/// What explain measured of a run: rows, keys and documents.
+/// Returns the numbers that explain measured of a run: rows, keys and documents.
 fn examined(explained: &Document) -> [i64; 3] {
     ["nReturned", "totalKeysExamined", "totalDocsExamined"].map(|field| {
         let plain = explained
@@ -811,6 +811,100 @@ fn rejected_plans_are_those_of_the_other_indexes() {
         found.sort();
         assert_eq!(found, wanted, "{name}");
     }
+}
+
+/// UPDATE and DELETE stand above the plan that finds the documents; only a findAndModify gives one back. Nothing is changed.
+#[test]
+fn an_explained_write_says_what_it_would_do() {
+    let fixture = of_all_kinds();
+    let (few, none) = (json(r#"{"a": 3}"#), json(r#"{"a": 77}"#));
+    let (change, same) = (json(r#"{"$set": {"x": 1}}"#), json(r#"{"$set": {"a": 3}}"#));
+    let update = |filter: &'static Document, update: &'static Document, is_multi, is_upsert| {
+        Explained::Update(UpdateRequest {
+            array_filters: None,
+            constants: None,
+            sort: None,
+            namespace: &fixture.namespace,
+            context: None,
+            filter: filter.as_raw(),
+            update: RawValue::Document(update.as_raw()),
+            is_upsert,
+            is_multi,
+            hint: None,
+            keeps_empty_timestamps: false,
+        })
+    };
+    let [few, none, change, same]: [&'static Document; 4] =
+        [few, none, change, same].map(|document| &*Box::leak(Box::new(document)));
+    let delete = |is_multi| {
+        Explained::Delete(DeleteRequest {
+            namespace: &fixture.namespace,
+            context: None,
+            filter: few.as_raw(),
+            is_multi,
+            hint: None,
+        })
+    };
+    let find_and_modify = |update: Option<&'static Document>| {
+        Explained::FindAndModify(FindAndModifyRequest {
+            filter: few.as_raw(),
+            update: update.map(|update| RawValue::Document(update.as_raw())),
+            ..FindAndModifyRequest::new(&fixture.namespace)
+        })
+    };
+    let of_update = ["nReturned", "nMatched", "nWouldModify", "nWouldUpsert"];
+    let of_delete = ["nReturned", "nWouldDelete"];
+    let below = "FETCH IXSCAN a_1_b_-1";
+    for (explained, stage, fields, counts) in [
+        (
+            update(few, change, true, false),
+            "UPDATE",
+            &of_update[..],
+            &[0, 10, 10, 0][..],
+        ),
+        (
+            update(few, change, false, true),
+            "UPDATE",
+            &of_update,
+            &[0, 1, 1, 0],
+        ),
+        (
+            update(few, same, true, false),
+            "UPDATE",
+            &of_update,
+            &[0, 10, 0, 0],
+        ),
+        (
+            update(none, change, true, true),
+            "UPDATE",
+            &of_update,
+            &[0, 0, 0, 1],
+        ),
+        (delete(true), "DELETE", &of_delete, &[0, 10]),
+        (delete(false), "DELETE", &of_delete, &[0, 1]),
+        (
+            find_and_modify(Some(change)),
+            "UPDATE",
+            &of_update,
+            &[1, 1, 1, 0],
+        ),
+        (find_and_modify(None), "DELETE", &of_delete, &[1, 1]),
+    ] {
+        let explained = fixture.explained(explained);
+        assert_eq!(stages(&explained), format!("{stage} {below}"));
+        let run = explained
+            .as_raw()
+            .get_path("executionStats.executionStages");
+        let run = run.unwrap().as_document().unwrap();
+        let found: Vec<i64> = fields
+            .iter()
+            .map(|field| run.get(field).unwrap().as_i64_exact().unwrap())
+            .collect();
+        assert_eq!(found, counts, "{explained}");
+        assert_eq!(examined(&explained)[0], counts[0], "{explained}");
+    }
+    assert_eq!(fixture.count("{}", None), 100);
+    assert_eq!(fixture.count(r#"{"x": 1}"#, None), 0);
 }
 
 #[test]
