@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -27,6 +27,8 @@ pub struct Operation {
     wish: AtomicU8,
     deadline: Option<Instant>,
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Ends a wait of the operation, if it waits for something that may take long.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Index keys that its plans looked at.
     pub keys_examined: AtomicU64,
     /// Documents that its plans looked at.
@@ -78,6 +80,18 @@ impl Operation {
     fn end_for(&self, why: u8) {
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
         let _ = (self.wish).compare_exchange(GOES_ON, why, success, failure);
+        // Whoever begins to wait sees the wish, or is seen here.
+        fence(Ordering::SeqCst);
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    /// `wake` is called from now on when somebody ends the operation. Whoever is to wait calls this, then `check`, and then
+    /// waits for what `wake` ends. The first one stays: an operation waits for one thing, again and again perhaps.
+    pub fn wake_with(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.wake.set(wake);
+        fence(Ordering::SeqCst);
     }
 
     /// Whether the operation is to end, for killOp or because the server stops.

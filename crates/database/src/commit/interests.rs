@@ -51,6 +51,8 @@ struct Interest {
 struct State {
     /// The first record that may matter since the reader looked last; 0 if there is none.
     first_lsn: u64,
+    /// Somebody ends the reader's wait.
+    is_over: bool,
 }
 
 /// A reader's interest; ends where it is dropped.
@@ -154,6 +156,12 @@ impl Interest {
             self.changed.notify_all();
         }
     }
+
+    /// Ends the reader's wait, or the next one, although there is no record.
+    fn end_wait(&self) {
+        self.state.lock().is_over = true;
+        self.changed.notify_all();
+    }
 }
 
 /// An answer of an interest to its reader.
@@ -188,16 +196,22 @@ impl Registration {
         }
     }
 
-    /// Waits until there is a record that may matter; false when `until` comes first.
+    /// Waits until there is a record that may matter; false when `until` comes first, or somebody ends the wait.
     pub fn wait_until(&self, until: Instant) -> bool {
         let mut state = self.interest.state.lock();
-        while state.first_lsn == 0 {
+        while state.first_lsn == 0 && !std::mem::take(&mut state.is_over) {
             let waited = self.interest.changed.wait_until(&mut state, until);
             if waited.timed_out() && state.first_lsn == 0 {
                 return false;
             }
         }
-        true
+        state.first_lsn != 0
+    }
+
+    /// The function that ends a wait of this reader, from any thread.
+    pub fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
+        let interest = Arc::clone(&self.interest);
+        Box::new(move || interest.end_wait())
     }
 }
 
@@ -228,6 +242,27 @@ mod tests {
                 cluster_time: lsn << 32,
             };
         }
+    }
+
+    #[test]
+    fn a_wait_ends_for_a_record_and_for_whoever_ends_it() {
+        let interests = Arc::new(Interests::default());
+        let registration = interests.register(b"a.c");
+        let far = || Instant::now() + std::time::Duration::from_secs(20);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let wake = registration.waker();
+            scope.spawn(wake);
+            assert!(!registration.wait_until(far()), "there is no record");
+            scope.spawn(|| interests.tell_of(b"a.c", 5));
+            assert!(registration.wait_until(far()));
+        });
+        // An end that comes before the wait ends it, too, and one only.
+        registration.look();
+        registration.waker()();
+        assert!(!registration.wait_until(far()));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+        assert!(!registration.wait_until(Instant::now()));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::commit::payload::{Delta, Payload};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::namespace::Namespace;
+use crate::operation::Operation;
 
 /// Databases whose changes nobody is told who asks for everything.
 const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -242,10 +243,15 @@ impl ChangeReader {
         }
     }
 
-    /// Waits until there may be something to read; false when `until` comes first.
+    /// Waits until there may be something to read; false when `until` comes first, or somebody ends the wait.
     pub fn wait_until(&mut self, until: Instant) -> bool {
         self.groups = None;
         self.next_lsn <= self.walk_through || self.interest.wait_until(until)
+    }
+
+    /// From now on the end of the operation, by killOp for example, ends a wait of this reader.
+    pub fn end_wait_with(&self, operation: &Operation) {
+        operation.wake_with(self.interest.waker());
     }
 
     /// The place that the reader has come to: a later reader that begins behind it misses nothing and meets nothing twice.

@@ -110,6 +110,11 @@ impl Execution {
         Execution { stages }
     }
 
+    /// Whether there is no stage: what comes in goes out.
+    pub fn is_empty(&self) -> bool {
+        self.stages.is_empty()
+    }
+
     /// Appends the next result to `out`; false, and nothing appended, at the end. After an error the pipeline
     /// is of no further use and `out` is as long as it was.
     pub fn next(&mut self, run: &mut Run<'_>, out: &mut Vec<u8>) -> Result<bool> {

@@ -123,7 +123,12 @@ impl ChangeStream {
         self.has_ended && self.ready.is_empty()
     }
 
-    /// Waits until there may be a change; false when `until` comes first.
+    /// From now on the end of the operation, by killOp for example, ends a wait of this stream.
+    pub fn end_wait_with(&self, operation: &Operation) {
+        self.reader.end_wait_with(operation);
+    }
+
+    /// Waits until there may be a change; false when `until` comes first, or somebody ends the wait.
     pub fn wait_until(&mut self, until: Instant) -> bool {
         self.reader.wait_until(until)
     }
@@ -159,7 +164,7 @@ impl ChangeStream {
             ..token
         };
         let event = invalidate_document(token, wall_ms);
-        if let Some(document) = pass(&mut self.stages, &event)? {
+        if let Some(document) = pass(&mut self.stages, event)? {
             self.ready.push_back(Ready { token, document });
         }
         self.has_ended = true;
@@ -238,14 +243,14 @@ impl Made<'_> {
             }
             _ => event_document(event, token, self.options, &mut look_up)?,
         };
-        if document.len_bytes() > EVENT_BYTES_MAX {
+        if document.len() > EVENT_BYTES_MAX {
             let message = format!(
                 "a change event has {} bytes, more than {EVENT_BYTES_MAX}",
-                document.len_bytes()
+                document.len()
             );
             return Err(CommandError::new(ErrorCode::BSON_OBJECT_TOO_LARGE, message));
         }
-        if let Some(document) = pass(self.stages, &document)? {
+        if let Some(document) = pass(self.stages, document)? {
             self.bytes += document.len();
             self.ready.push_back(Ready { token, document });
         }
@@ -272,7 +277,11 @@ fn is_end(scope: &ChangeScope, event: &ChangeEvent<'_>) -> bool {
 ///
 /// # Errors
 /// ChangeStreamFatalError when they changed its `_id`, by which a client resumes.
-fn pass(stages: &mut Execution, event: &Document) -> Result<Option<Vec<u8>>> {
+fn pass(stages: &mut Execution, event: Vec<u8>) -> Result<Option<Vec<u8>>> {
+    if stages.is_empty() {
+        return Ok(Some(event));
+    }
+    let event = RawDocument::new(&event)?;
     let mut out = Vec::new();
     let mut input = One(Some(event));
     let mut nothing = NoCollections;
@@ -293,7 +302,7 @@ fn pass(stages: &mut Execution, event: &Document) -> Result<Option<Vec<u8>>> {
 }
 
 /// The input of the stages for one event.
-struct One<'e>(Option<&'e Document>);
+struct One<'e>(Option<RawDocument<'e>>);
 
 impl Source for One<'_> {
     fn next(&mut self, out: &mut Vec<u8>) -> quarry_query::Result<bool> {

@@ -14,7 +14,8 @@ use crate::dispatch::error::{CommandError, Result};
 
 const UUID_SUBTYPE: u8 = 4;
 
-/// The document of an event. `look_up` finds the document of an update as it is now, by the update's document key.
+/// The document of an event, as bytes that a builder has made. `look_up` finds the document of an update as it is now, by the
+/// update's document key.
 ///
 /// # Errors
 /// A pre-image that is required and was not kept.
@@ -23,7 +24,7 @@ pub fn event_document(
     token: ResumeToken,
     options: &Options,
     look_up: &mut dyn FnMut(&Document) -> Result<Option<Document>>,
-) -> Result<Document> {
+) -> Result<Vec<u8>> {
     let mut full = None;
     if let ChangeBody::Document(change) = &event.body {
         if kind_of(change) == ChangeKind::Update
@@ -63,18 +64,19 @@ pub fn event_document(
         }
     }
     out.finish();
-    Ok(Document::from_bytes(bytes)?)
+    Ok(bytes)
 }
 
 /// The document of the event that ends a stream, because what it is over has gone.
-pub fn invalidate_document(token: ResumeToken, wall_ms: i64) -> Document {
-    Document::build(|out| {
+pub fn invalidate_document(token: ResumeToken, wall_ms: i64) -> Vec<u8> {
+    let document = Document::build(|out| {
         token.append("_id", out);
         out.append("operationType", "invalidate");
         let time = Timestamp::from_u64(token.point.cluster_time);
         out.append("clusterTime", time);
         out.append("wallTime", DateTime(wall_ms));
-    })
+    });
+    document.into_bytes()
 }
 
 /// The fields that an update has changed, as an event shows them.

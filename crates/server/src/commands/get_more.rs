@@ -19,6 +19,9 @@ use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
 const AWAIT_DATA_DEFAULT: Duration = Duration::from_secs(1);
 /// How often one that waits for a commit looks whether it was killed, its client has gone or the server stops.
 const INTERRUPT_TICK: Duration = Duration::from_millis(50);
+/// How often one that waits for an event of a change stream looks whether its client has gone. Whoever kills it or stops the
+/// server wakes it: very many wait for a long time.
+const STREAM_TICK: Duration = Duration::from_secs(1);
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&[
@@ -136,8 +139,15 @@ fn next_batch(
             break end;
         };
         let has_come = match (cursor.changes(), &mut watch) {
-            (Some(stream), _) => wait(invocation, until, &mut |until| stream.wait_until(until))?,
-            (None, Some(watch)) => wait(invocation, until, &mut |until| watch.wait_until(until))?,
+            (Some(stream), _) => {
+                stream.end_wait_with(invocation.operation);
+                wait(invocation, until, STREAM_TICK, &mut |until| {
+                    stream.wait_until(until)
+                })?
+            }
+            (None, Some(watch)) => wait(invocation, until, INTERRUPT_TICK, &mut |until| {
+                watch.wait_until(until)
+            })?,
             (None, None) => false,
         };
         if !has_come {
@@ -162,10 +172,11 @@ fn next_batch(
 }
 
 /// Waits for a commit that the cursor may want; false when the time is up or the server stops. `wait_until` waits for the commit
-/// alone.
+/// alone, for `tick` at most.
 fn wait(
     invocation: &Invocation<'_>,
     until: Instant,
+    tick: Duration,
     wait_until: &mut dyn FnMut(Instant) -> bool,
 ) -> Result<bool> {
     // The client's wish, not the server's work.
@@ -176,8 +187,13 @@ fn wait(
         if now >= until || invocation.server.shutdown.is_requested() {
             return Ok(false);
         }
-        if wait_until(until.min(now + INTERRUPT_TICK)) {
+        if wait_until(until.min(now + tick)) {
             return Ok(true);
+        }
+        // `check` looks at the socket now and then only, because who works asks it very often.
+        let is_gone = invocation.connection.transport.is_gone();
+        if is_gone && !invocation.server.shutdown.is_requested() {
+            return Err(quarry_database::Error::Interrupted.into());
         }
     }
 }
