@@ -38,7 +38,7 @@ MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --lib mo
 FUZZ_SMOKE_SECONDS := 3
 
 .PHONY: help build run test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-durability bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
+	bench-durability bench-sessions bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -103,6 +103,9 @@ bench-collections: build ## 100,000 collections with two secondary indexes each
 
 bench-durability: build ## `{j: true}` beside `{w: 1}`, and its p99 while the engine flushes and compacts
 	@QUARRY=$(QUARRY) $(BENCH) durability
+
+bench-sessions: build ## retryable writes, transactions, change streams and the journal kept for them; URIS="NAME=URI ..." measures those servers
+	@QUARRY=$(QUARRY) $(BENCH) sessions $(URIS)
 
 bench-shortcuts: build bootstrap-drivers ## what each shortcut of the commit path and the caches wins, switched off alone
 	@QUARRY=$(QUARRY) $(BENCH) shortcuts --python $(PYTHON)

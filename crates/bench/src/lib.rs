@@ -22,5 +22,6 @@ pub mod peers;
 pub mod process;
 pub mod raw_client;
 pub mod report;
+pub mod sessions;
 pub mod shortcuts;
 pub mod timing;

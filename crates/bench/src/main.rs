@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
-use quarry_bench::{canned, collections, concurrent, crud, durability, layers, shortcuts, timing};
+use quarry_bench::{
+    canned, collections, concurrent, crud, durability, layers, sessions, shortcuts, timing,
+};
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
 #[derive(Parser)]
@@ -92,6 +94,26 @@ enum Command {
         tail_turn_ms: u64,
         #[arg(long, default_value_t = 3)]
         tail_rounds: u32,
+    },
+    /// Retryable writes, transactions and change streams, and the journal that is kept for them.
+    Sessions {
+        #[arg(long, default_value_t = 12)]
+        rounds: u32,
+        /// Numbers of streams that are open beside a writer.
+        #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000])]
+        streams: Vec<u32>,
+        /// The number of streams whose clients wait, each on a connection of its own.
+        #[arg(long, default_value_t = 1_000)]
+        waiting: u32,
+        /// The amount written before streams resume, in MiB.
+        #[arg(long, default_value_t = 1_024)]
+        window_mb: u64,
+        /// Only parts whose name contains this: writes, latency, throughput, streams, window.
+        #[arg(long)]
+        only: Option<String>,
+        /// NAME=URI of servers to measure, each a set of one; without any, Quarry on RocksDB.
+        #[arg(value_parser = Peer::parse)]
+        servers: Vec<Peer>,
     },
     /// Measures what each shortcut of the server wins, by servers that go without one.
     Shortcuts {
@@ -207,6 +229,21 @@ fn main() -> ExitCode {
             rounds: rounds.max(1),
             tail_turn: Duration::from_millis(tail_turn_ms),
             tail_rounds: tail_rounds.max(1),
+        }),
+        Command::Sessions {
+            rounds,
+            streams,
+            waiting,
+            window_mb,
+            only,
+            servers,
+        } => sessions::run(&sessions::Options {
+            given: servers,
+            rounds: rounds.max(1),
+            streams,
+            waiting: waiting.max(1),
+            window_mb: window_mb.max(64),
+            only,
         }),
         Command::Timing {
             engine,

@@ -105,6 +105,11 @@ pub fn set_response_to(message: &mut [u8], request_id: i32) {
 /// Sends one command and returns its reply's body; `{ok: 0}` is an error.
 pub fn round_trip(socket: &mut TcpStream, request: &[u8], reply: &mut Vec<u8>) -> io::Result<()> {
     socket.write_all(request)?;
+    read_reply(socket, reply)
+}
+
+/// Reads the reply to a command that was sent; `{ok: 0}` is an error.
+pub fn read_reply(socket: &mut TcpStream, reply: &mut Vec<u8>) -> io::Result<()> {
     if !read_message(socket, reply)? {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

@@ -105,13 +105,7 @@ impl Server {
 
     /// Resident memory now, in bytes.
     pub fn resident_bytes(&self) -> io::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kibibytes = line
-            .and_then(|rest| rest.split_whitespace().next())
-            .and_then(|number| number.parse().ok());
-        let kibibytes: u64 = kibibytes.ok_or_else(|| io::Error::other("no VmRSS in /proc"))?;
-        Ok(kibibytes * 1024)
+        resident_bytes(self.child.id())
     }
 
     /// Asks it to end, waits, and starts it again over the same directory.
@@ -166,6 +160,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The resident memory of a process on this machine, in bytes.
+pub fn resident_bytes(process_id: u32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process_id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|number| number.parse().ok());
+    let kibibytes: u64 = kibibytes.ok_or_else(|| io::Error::other("no VmRSS in /proc"))?;
+    Ok(kibibytes * 1024)
 }
 
 /// `$CARGO_TARGET_DIR`, or the default that every checkout shares.

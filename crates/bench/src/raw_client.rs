@@ -2,12 +2,12 @@
 //!
 //! It shows what a server can give when the client costs next to nothing.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 
 use quarry_bson::{Document, RawDocument};
 
-use crate::message::{op_msg, op_msg_body, round_trip};
+use crate::message::{op_msg, op_msg_body, read_reply, round_trip};
 
 /// One connection.
 pub struct RawClient {
@@ -29,6 +29,21 @@ impl RawClient {
     /// Sends one command and waits for its reply; anything but `{ok: 1}` without write errors is an error.
     pub fn command(&mut self, body: &Document) -> io::Result<()> {
         round_trip(&mut self.socket, &op_msg(1, 0, body), &mut self.reply)
+    }
+
+    /// The port of the client's end, which tells connections apart.
+    pub fn local_port(&self) -> io::Result<u16> {
+        Ok(self.socket.local_addr()?.port())
+    }
+
+    /// Sends one command, whose reply is left to `receive`.
+    pub fn send(&mut self, body: &Document) -> io::Result<()> {
+        self.socket.write_all(&op_msg(1, 0, body))
+    }
+
+    /// Waits for the reply to the command that was sent.
+    pub fn receive(&mut self) -> io::Result<()> {
+        read_reply(&mut self.socket, &mut self.reply)
     }
 
     /// The body of the last reply.

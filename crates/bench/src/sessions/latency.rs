@@ -1,0 +1,127 @@
+//! How long after the reply to an insert its event is in another client's hand.
+//!
+//! One connection inserts, another one waits in a getMore. The clock of an event begins with the reply to its insert, so
+//! that the insert's own round trip is not in it.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quarry_bson::Document;
+
+use super::side::{Level, Options, Side, insert};
+use super::stream::Stream;
+use super::turns::{Turns, push_turns, reached};
+use crate::raw_client::RawClient;
+use crate::report::Report;
+
+/// The bar, in microseconds.
+const BEHIND_MAX_US: f64 = 150.0;
+
+/// The inserts of a turn.
+const TURN_INSERTS: u64 = 200;
+/// So long after an event the next insert is made: the stream's next getMore waits by then.
+const PAUSE: Duration = Duration::from_millis(1);
+/// An event that has not come by then does not come.
+const EVENT_MAX: Duration = Duration::from_secs(20);
+
+const COLLECTION: &str = "latency";
+
+/// The times of one side.
+struct Times {
+    insert: Turns,
+    behind: Turns,
+}
+
+/// Measures both levels on all sides.
+pub(super) fn measure(sides: &[Side], options: &Options, report: &mut Report) -> io::Result<()> {
+    for level in Level::ALL {
+        let mut totals = Vec::new();
+        for _ in sides {
+            totals.push(Times {
+                insert: Turns::new(),
+                behind: Turns::new(),
+            });
+        }
+        for round in 0..options.rounds {
+            for (side, times) in sides.iter().zip(&mut totals) {
+                turn(side, level, round, times)?;
+            }
+        }
+        let case = format!("stream/insert beside it, {}", level.name());
+        push_turns(report, &case, sides, |side| &totals[side].insert);
+        let case = format!("stream/event behind its insert, {}", level.name());
+        push_turns(report, &case, sides, |side| &totals[side].behind);
+        let behind_us = totals[0].behind.us_at(0.5);
+        report.note(format!(
+            "An event is in the hand of a client that waits for it {behind_us:.0} us after the reply to its insert, {}, at the \
+             median, at most {BEHIND_MAX_US} us asked for: {}.",
+            level.name(),
+            reached(behind_us <= BEHIND_MAX_US)
+        ));
+    }
+    Ok(())
+}
+
+fn turn(side: &Side, level: Level, round: u32, times: &mut Times) -> io::Result<()> {
+    let stream = Stream::open(side, COLLECTION, Document::new())?;
+    let mut client = side.connect()?;
+    let prefix = format!("l{:x}_{}_{round}", side.run, level.name());
+    let is_over = AtomicBool::new(false);
+    let (sender, arrivals) = mpsc::channel();
+    let outcome = thread::scope(|scope| {
+        let reader = scope.spawn(|| read(stream, &is_over, &sender));
+        let inserted = insert_all(&mut client, &prefix, level, &arrivals, times);
+        is_over.store(true, Ordering::Relaxed);
+        // Wakes the reader.
+        let last = client.command(&insert(COLLECTION, &prefix, TURN_INSERTS, Level::Written));
+        let read = reader.join();
+        let read = read.map_err(|_| io::Error::other("the stream's reader panicked"))?;
+        inserted.and(last).and(read)
+    });
+    times.insert.end_turn();
+    times.behind.end_turn();
+    outcome
+}
+
+fn insert_all(
+    client: &mut RawClient,
+    prefix: &str,
+    level: Level,
+    arrivals: &Receiver<Instant>,
+    times: &mut Times,
+) -> io::Result<()> {
+    for number in 0..TURN_INSERTS {
+        thread::sleep(PAUSE);
+        let command = insert(COLLECTION, prefix, number, level);
+        let begun = Instant::now();
+        client.command(&command)?;
+        let replied = Instant::now();
+        let arrived = arrivals
+            .recv_timeout(EVENT_MAX)
+            .map_err(|_| io::Error::other("an event does not come"))?;
+        times.insert.record(replied - begun);
+        let behind = arrived.saturating_duration_since(replied);
+        times.behind.record(behind);
+    }
+    Ok(())
+}
+
+/// Tells when each event came.
+fn read(
+    mut stream: Stream,
+    is_over: &AtomicBool,
+    sender: &mpsc::Sender<Instant>,
+) -> io::Result<()> {
+    while !is_over.load(Ordering::Relaxed) {
+        let events = stream.get_more(1000, None)?;
+        let arrived = Instant::now();
+        for _ in 0..events {
+            // Nobody listens any more once the inserts are over.
+            let _ = sender.send(arrived);
+        }
+    }
+    Ok(())
+}
