@@ -299,10 +299,23 @@ impl Engine for ImagedEngine {
 /// Copies the files of `from` as they stood at one moment into `to`, an empty directory. Lock files and text logs stay
 /// behind, and so do directories.
 pub fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    copy_directory_beside(from, to, || Ok(()))
+}
+
+/// Like [`copy_directory`], but `from` also stands still until `beside` has returned, which is called again where it did not:
+/// so that what `beside` copies is of the same moment.
+pub fn copy_directory_beside<T>(
+    from: &Path,
+    to: &Path,
+    mut beside: impl FnMut() -> Result<T>,
+) -> Result<T> {
     for attempt in 0..COPY_ATTEMPTS_MAX {
         let before = listing(from)?;
-        if copy_files(from, to, &before).is_ok() && listing(from)? == before {
-            return Ok(());
+        if copy_files(from, to, &before).is_ok() {
+            let made = beside()?;
+            if listing(from)? == before {
+                return Ok(made);
+            }
         }
         fs::remove_dir_all(to)?;
         fs::create_dir_all(to)?;

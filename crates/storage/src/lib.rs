@@ -31,7 +31,7 @@ pub use descriptors::check_descriptors;
 pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Reclaimed, Snapshot};
 pub use error::{Error, Result};
 pub use faulty::Faulty;
-pub use flush_images::{FlushImages, ImagedEngine, copy_directory};
+pub use flush_images::{FlushImages, ImagedEngine, copy_directory, copy_directory_beside};
 pub use free_space::FreeSpace;
 pub use hasty_reclaim::HastyReclaim;
 pub use key_range::KeyRange;

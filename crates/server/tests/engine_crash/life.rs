@@ -11,7 +11,9 @@ use quarry_bson::{Document, doc};
 use quarry_database::{
     Change as DatabaseChange, Database, Level, Namespace, Operation, Options, Scope,
 };
-use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, WriteBatch, copy_directory};
+use quarry_storage::{
+    Engine, FlushImages, ImagedEngine, KeyRange, WriteBatch, copy_directory, copy_directory_beside,
+};
 
 use crate::forgetting::{ForgettingFiles, Kernel};
 use crate::history::{Change, History, Key, Random, State, Write};
@@ -279,18 +281,22 @@ impl Life {
         let engine = self.place.join(format!("engine-{number}"));
         let journal = self.place.join(format!("journal-{number}"));
         fs::create_dir_all(&engine).unwrap();
-        fs::create_dir_all(&journal).unwrap();
         let acknowledged_lsn = written.acknowledged_lsn.load(Ordering::SeqCst);
         let durable_before_lsn = written
             .durable_lsn
             .load(Ordering::SeqCst)
             .max(self.database.journal().durable_lsn());
-        // The leader that waits to write to the engine has written to the journal, and no other has.
+        // The leader that waits to write to the engine has written to the journal, and no other has. The engine may flush by
+        // itself meanwhile, and a checkpoint then free segments that the engine's copy still needs: both are copied again.
         let (kernel, images) = self.engine.while_standing(|life| {
-            copy_directory(life.expect("an engine of files"), &engine).unwrap();
-            let kernel = self.files.kernel();
-            copy_directory(&self.journal, &journal).unwrap();
-            (kernel, self.durable_points())
+            copy_directory_beside(life.expect("an engine of files"), &engine, || {
+                let _ = fs::remove_dir_all(&journal);
+                fs::create_dir_all(&journal)?;
+                let kernel = self.files.kernel();
+                copy_directory(&self.journal, &journal)?;
+                Ok((kernel, self.durable_points()))
+            })
+            .unwrap()
         });
         CrashPoint {
             engine,
