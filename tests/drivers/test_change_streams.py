@@ -5,7 +5,10 @@ import pathlib
 import threading
 import time
 
+import bson
 import pytest
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from conftest import ENGINES
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
@@ -288,6 +291,66 @@ def test_a_stream_is_resumed_across_a_kill(durable):
     with MongoClient(durable.uri) as client, client.test.things.watch(resume_after=token) as stream:
         client.test.things.insert_one({"_id": 4})
         assert [event["documentKey"]["_id"] for event in events(stream, 3)] == [2, 3, 4]
+
+
+def test_a_stream_is_resumed_across_checkpoints_and_restarts_by_default(durable):
+    with MongoClient(durable.uri) as client, client.test.kept.watch() as stream:
+        client.test.kept.insert_many([{"_id": number} for number in range(3)])
+        token = events(stream, 1)[0]["_id"]
+        begun = client.test.command("ping").get("operationTime")
+    for number in range(3, 5):
+        with MongoClient(durable.uri) as client:
+            client.admin.command("fsync")
+            client.test.kept.insert_one({"_id": number})
+        assert durable.stop() == 0, durable.tail()
+        durable.start()
+    with MongoClient(durable.uri) as client:
+        window = client.admin.command("serverStatus")["quarry"]["journal"]["window"]
+        assert (window["hours"], window["firstLsn"]) == (24, 1)
+        with client.test.kept.watch(resume_after=token) as stream:
+            assert [event["documentKey"]["_id"] for event in events(stream, 4)] == [1, 2, 3, 4]
+        if begun is not None:
+            with client.test.kept.watch(start_at_operation_time=begun) as stream:
+                assert [event["documentKey"]["_id"] for event in events(stream, 2)][-1] == 4
+
+
+def test_text_that_is_not_utf_8_is_told_as_it_was_stored(watched):
+    raw = CodecOptions(document_class=RawBSONDocument)
+    texts = watched.changes_of_text.get_collection("texts", codec_options=raw)
+    stored = bson.encode({"_id": 1, "text": "A?"}).replace(b"A?", b"\xff?")
+    with texts.watch() as stream:
+        texts.insert_one(RawBSONDocument(stored))
+        assert stored in events(stream, 1)[0].raw
+    watched.drop_database("changes_of_text")
+
+
+def test_a_get_more_that_waits_for_an_event_ends_with_its_operation(durable):
+    """Nobody who waits for an event is looked at often: whoever ends the wait wakes it."""
+    with MongoClient(durable.uri) as client:
+        ended = []
+        session = client.start_session()
+        opened = client.test.command("aggregate", "quiet", pipeline=[{"$changeStream": {}}], cursor={}, session=session)
+
+        def wait():
+            begun = time.monotonic()
+            try:
+                more = {"collection": "quiet", "maxTimeMS": LONG_SECONDS * 1000}
+                client.test.command("getMore", opened["cursor"]["id"], **more, session=session)
+            except OperationFailure as error:
+                ended.append((time.monotonic() - begun, error.code))
+
+        def waiting():
+            operations = client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.getMore": {"$exists": True}}}])
+            return [operation["opid"] for operation in operations]
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        deadline = time.monotonic() + LONG_SECONDS
+        while not waiting():
+            assert time.monotonic() < deadline
+        client.admin.command("killOp", op=waiting()[0])
+        thread.join(LONG_SECONDS)
+        assert len(ended) == 1 and ended[0][0] < LONG_SECONDS / 2 and ended[0][1] == 11601, ended
 
 
 def test_the_example_of_the_documentation_works(watched):

@@ -11,7 +11,9 @@ from pymongo import MongoClient
 from quarry_process import Quarry, binary
 
 MIB = 1 << 20
-WINDOWS = [["--journalRetentionHours", "1"], ["--journalRetentionMB", "1000"]]
+NO_WINDOW = ["--journalRetentionHours", "0"]
+# The last one is the default.
+WINDOWS = [["--journalRetentionHours", "1"], ["--journalRetentionMB", "1000"], []]
 
 
 @contextlib.contextmanager
@@ -35,12 +37,12 @@ def test_segments_within_the_window_outlive_checkpoints(engine, window, tmp_path
     chance = random.Random(7)
     # The second round leaves the first segment behind.
     for _ in range(2):
-        with server(kept, engine, window) as one, server(freed, engine, []) as other:
+        with server(kept, engine, window) as one, server(freed, engine, NO_WINDOW) as other:
             for client in (one, other):
                 for _ in range(10):
                     client.db.things.insert_one({"b": chance.randbytes(MIB)})
                 client.admin.command("fsync")
-    with server(kept, engine, window) as one, server(freed, engine, []) as other:
+    with server(kept, engine, window) as one, server(freed, engine, NO_WINDOW) as other:
         for client in (one, other):
             client.db.things.insert_one({})
             client.admin.command("fsync")

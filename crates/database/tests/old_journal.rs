@@ -99,7 +99,7 @@ fn a_journal_of_version_1_is_replayed_to_what_its_build_had() {
     let options = || Options {
         commit_interval_ms: 0,
         journal_segment_bytes: Some(SEGMENT_BYTES as u64),
-        journal_retain_bytes: 1 << 30,
+        journal_retain_ms: 3_600_000,
         ..Options::default()
     };
     let shared = Arc::clone(&engine) as Arc<dyn Engine>;

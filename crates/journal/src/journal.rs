@@ -44,6 +44,17 @@ pub struct Journal {
     replayed: u64,
 }
 
+/// The part of a journal that is kept though no checkpoint needs it, for those who read what was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// A segment is kept so long after its last write.
+    pub ms_max: u64,
+    /// As long as the journal's files take no more bytes than this.
+    pub bytes_max: u64,
+    /// The bytes that are kept so now.
+    pub bytes: u64,
+}
+
 impl Journal {
     /// Opens or creates the journal in `files` and hands every record above `applied_lsn` to
     /// `hooks.apply`, whole groups in order. Refuses damage, a foreign journal, and missing history.
@@ -248,7 +259,7 @@ impl Journal {
     }
 
     /// The first accepted record with that cluster time or a later one; `None` if there is none yet. Costs a look into
-    /// a table and through a MiB of group headers, or through those of a whole segment where the start did not read it. Fails
+    /// a table, an index and some hundred KiB of groups, or once through a whole segment where a killed life left no index. Fails
     /// with `HistoryMissing` where records as late as that may be gone, or have no cluster time because an earlier version wrote
     /// them.
     pub fn first_since(&self, cluster_time: u64) -> Result<Option<u64>> {
@@ -281,7 +292,7 @@ impl Journal {
         }
     }
 
-    /// The engine holds everything up to `lsn` durably: frees segments outside the retention window.
+    /// The engine holds everything up to `lsn` durably: frees segments outside of the window.
     /// Returns the bytes freed. Another log than the local one keeps what it keeps.
     pub fn checkpointed(&self, lsn: u64) -> Result<u64> {
         let Some(local) = &self.local else {
@@ -299,7 +310,7 @@ impl Journal {
         self.local.as_ref()?.segments.unprepared()
     }
 
-    /// Frees segments that were kept for the window's time, when that is over: nothing needs to be written for it.
+    /// Frees segments that were kept for the window alone and are outside of it by now: nothing needs to be written for it.
     /// Returns the bytes freed. Costs one short lock where there is nothing to free.
     pub fn free_outlived(&self, checkpointed_lsn: u64) -> Result<u64> {
         let Some(local) = &self.local else {
@@ -311,6 +322,24 @@ impl Journal {
         {
             true => self.checkpointed(checkpointed_lsn),
             false => Ok(0),
+        }
+    }
+
+    /// Frees the oldest segment that is kept for the window alone, because something else needs its space more. Returns the
+    /// bytes freed; 0 where there is none.
+    pub fn free_oldest_of_window(&self) -> Result<u64> {
+        let segments = self.local.as_ref().map(|local| &local.segments);
+        segments.map_or(Ok(0), |segments| segments.free_oldest())
+    }
+
+    /// How much is kept that no checkpoint needs, and how much may be.
+    pub fn window(&self) -> Window {
+        let options = &self.pipeline.options;
+        let segments = self.local.as_ref().map(|local| &local.segments);
+        Window {
+            ms_max: options.retain_ms,
+            bytes_max: options.retain_bytes_max,
+            bytes: segments.map_or(0, |segments| segments.window_bytes()),
         }
     }
 
@@ -360,7 +389,10 @@ impl Journal {
         }
         self.sync()?;
         match &self.local {
-            Some(local) => local.mark(self.pipeline.clock.now_unix_ms()),
+            Some(local) => {
+                local.segments.write_indexes(u64::MAX, true);
+                local.mark(self.pipeline.clock.now_unix_ms())
+            }
             None => Ok(()),
         }
     }
@@ -420,6 +452,8 @@ fn run_sync(pipeline: &Pipeline, backlog: &Backlog) {
 fn run_space(pipeline: &Pipeline, local: &LocalLog) {
     let mut interval = None;
     while pipeline.wakeups.wait_space(interval) {
+        // The segment before the current one is full by now.
+        (local.segments).write_indexes(local.syncer.durable_lsn(), false);
         // A segment that cannot be made ahead of need holds no record, so nothing is refused for it. On a full disk the next
         // leader makes it, should there be space by then: filling it up again and again would help nobody.
         interval = match local.segments.prepare(pipeline.clock.now_unix_ms()) {

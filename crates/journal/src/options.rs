@@ -29,10 +29,11 @@ pub struct Options {
     /// Groups with more bytes of records than this are compressed with LZ4 if that makes them shorter.
     /// `None` = no group is.
     pub compress_above_bytes: Option<usize>,
-    /// Keep at least this many bytes of checkpointed segments.
-    pub retain_bytes: u64,
-    /// Keep checkpointed segments at least this long after their last write.
+    /// Keep checkpointed segments this long after their last write, within `retain_bytes_max`.
     pub retain_ms: u64,
+    /// No segment is kept for `retain_ms` while all together take more than this. What a checkpoint still needs is kept
+    /// in any case.
+    pub retain_bytes_max: u64,
     /// A record submitted without waiting is appended at the latest when a later submission finds it this old; at once
     /// while a lone durable record is being synced.
     pub gather_ns: u64,
@@ -72,8 +73,8 @@ impl Default for Options {
             background: true,
             spare_segments_max: 2,
             compress_above_bytes: None,
-            retain_bytes: 0,
             retain_ms: 0,
+            retain_bytes_max: u64::MAX,
             gather_ns: 400,
             shortcuts: Shortcuts::default(),
         }

@@ -361,7 +361,10 @@ fn beginning(files: &dyn Files, segment: &Arc<Segment>) -> Result<Option<Beginni
             cluster_time: header.stamp.cluster_time,
         }));
     }
-    let first = scanner(&OpenSegment::open(segment, files)?).peek()?;
+    // One of very many, perhaps: no more of it is read than the first group needs.
+    let first = scanner(&OpenSegment::open(segment, files)?)
+        .growing()
+        .peek()?;
     Ok(first.ok().map(|group| Beginning {
         first_lsn: group.first_lsn,
         unix_ms: group.unix_ms,

@@ -2,14 +2,15 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::files::{File, Files};
+use crate::files::{File, Files, read_full_at, write_all_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GroupHeader};
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SEQUENCE_MAX, SegmentHeader};
+use crate::segment_index::{self, Mark};
 use crate::stamp::Stamp;
 
 pub(crate) const SEGMENT_SUFFIX: &str = ".segment";
@@ -36,22 +37,18 @@ pub(crate) struct Segment {
     pub last_unix_ms: AtomicU64,
     /// No record of the segment has a lower cluster time; 0 where that is not known, or its groups have none.
     pub first_cluster_time: AtomicU64,
-    /// Where some of the groups begin, in order: whoever looks for one begins at the last mark before it.
+    /// Where some of the groups begin, in order: whoever looks for one begins at the last mark before it. Of a segment that
+    /// this life has not read they stand in the file.
     marks: Mutex<Vec<Mark>>,
     /// No group before this offset is marked next.
     next_mark: AtomicU64,
+    /// Whether the file has an index of all marks.
+    is_indexed: AtomicBool,
 }
 
-/// Where a group begins.
-#[derive(Clone, Copy)]
-struct Mark {
-    lsn: u64,
-    cluster_time: u64,
-    offset: u64,
-}
-
-/// The bytes between two marks: so many are looked through for a group, and a segment has 64 marks.
-const MARK_BYTES: u64 = if cfg!(test) { 256 } else { 1 << 20 };
+/// The bytes between two marks: so many are looked through for a group. Of a segment that is full fewer marks are kept, as
+/// many as its index has room for.
+const MARK_BYTES: u64 = if cfg!(test) { 256 } else { 64 << 10 };
 
 impl Segment {
     pub fn new(name: String, header: SegmentHeader, header_crc: u32, bytes: u64) -> Self {
@@ -67,6 +64,7 @@ impl Segment {
             first_cluster_time: AtomicU64::new(first_cluster_time),
             marks: Mutex::default(),
             next_mark: AtomicU64::new(0),
+            is_indexed: AtomicBool::new(false),
         }
     }
 
@@ -75,9 +73,7 @@ impl Segment {
         if group.count == 0 {
             return;
         }
-        if offset >= self.next_mark.load(Ordering::Relaxed) {
-            self.mark(group, offset);
-        }
+        self.note_place(group, offset);
         // A start may know the first LSN from a header alone, which has no time where records without times come before.
         if self.first_cluster_time.load(Ordering::Relaxed) == 0 {
             let cluster_time = group.stamp.cluster_time;
@@ -90,6 +86,15 @@ impl Segment {
         }
         (self.last_lsn).store(group.next_lsn() - 1, Ordering::Release);
         self.last_unix_ms.store(group.unix_ms, Ordering::Relaxed);
+    }
+
+    /// Remembers where the group begins, if the last mark is far enough behind: somebody who read up to here spares the
+    /// next one the way.
+    #[inline]
+    pub fn note_place(&self, group: &GroupHeader, offset: u64) {
+        if offset >= self.next_mark.load(Ordering::Relaxed) && group.count > 0 {
+            self.mark(group, offset);
+        }
     }
 
     #[cold]
@@ -105,14 +110,9 @@ impl Segment {
         (self.next_mark).store(offset + MARK_BYTES, Ordering::Relaxed);
     }
 
-    /// Where to begin to look for the group that holds `lsn`.
-    pub fn place_before(&self, lsn: u64) -> u64 {
-        self.last_mark(|mark| mark.lsn <= lsn)
-    }
-
-    /// Where to begin to look for the first group with that cluster time or a later one.
-    pub fn place_before_time(&self, cluster_time: u64) -> u64 {
-        self.last_mark(|mark| mark.cluster_time <= cluster_time)
+    /// Whether there are marks that the file does not have, or may not.
+    pub fn wants_index(&self) -> bool {
+        !self.is_indexed.load(Ordering::Relaxed) && !self.marks.lock().is_empty()
     }
 
     fn last_mark(&self, is_before: impl Fn(&Mark) -> bool) -> u64 {
@@ -137,6 +137,49 @@ impl OpenSegment {
             file: file.map_err(|e| Error::io("open", &segment.name, &e))?,
             segment: Arc::clone(segment),
         })
+    }
+}
+
+impl OpenSegment {
+    /// Where to begin to look for the group that holds `lsn`.
+    pub fn place_before(&self, lsn: u64) -> Result<u64> {
+        self.read_index()?;
+        Ok(self.last_mark(|mark| mark.lsn <= lsn))
+    }
+
+    /// Where to begin to look for the first group with that cluster time or a later one.
+    pub fn place_before_time(&self, cluster_time: u64) -> Result<u64> {
+        self.read_index()?;
+        Ok(self.last_mark(|mark| mark.cluster_time <= cluster_time))
+    }
+
+    /// Takes over the marks that an earlier life has left in the file, unless this one has made some.
+    fn read_index(&self) -> Result<()> {
+        if !self.marks.lock().is_empty() {
+            return Ok(());
+        }
+        let mut bytes = [0; segment_index::INDEX_BYTES];
+        let filled = read_full_at(&*self.file, &mut bytes, segment_index::INDEX_OFFSET as u64);
+        let filled = filled.map_err(|e| Error::io("read", &self.name, &e))?;
+        let found = segment_index::decode(&self.header, &bytes[..filled]);
+        let mut marks = self.marks.lock();
+        if let Some(last) = found.last().filter(|_| marks.is_empty()) {
+            (self.next_mark).store(last.offset + MARK_BYTES, Ordering::Relaxed);
+            self.is_indexed.store(true, Ordering::Relaxed);
+            *marks = found;
+        }
+        Ok(())
+    }
+
+    /// Writes the marks of a segment that is full into its file, for the next life. Nothing depends on it: what fails is not tried again.
+    pub fn write_index(&self) {
+        self.is_indexed.store(true, Ordering::Relaxed);
+        let bytes = {
+            let mut marks = self.marks.lock();
+            segment_index::thin(&mut marks);
+            segment_index::encode(&self.header, &marks)
+        };
+        let _ = write_all_at(&*self.file, &bytes, segment_index::INDEX_OFFSET as u64);
     }
 }
 

@@ -37,8 +37,9 @@ impl SegmentReader {
         let Some(segment) = segments.holding(next_lsn).first().map(Arc::clone) else {
             return Err(Error::Closed);
         };
-        let mut scanner = scanner(&segments.open(&segment)?).growing();
-        scanner.seek(segment.place_before(next_lsn));
+        let open = segments.open(&segment)?;
+        let mut scanner = scanner(&open).growing();
+        scanner.seek(open.place_before(next_lsn)?);
         Ok(SegmentReader {
             segments,
             syncer,
@@ -91,6 +92,7 @@ impl LogReader for SegmentReader {
                 && header.next_lsn() <= self.next_lsn
                 && self.scanner.has_room_for(&header)
             {
+                self.segment.note_place(&header, self.scanner.offset());
                 self.scanner.skip(&header);
                 continue;
             }
@@ -121,8 +123,9 @@ pub(crate) fn first_since(
         first_lsn,
     };
     for segment in segments.since(cluster_time)? {
-        let mut scanner = scanner(&segments.open(&segment)?);
-        scanner.seek(segment.place_before_time(cluster_time));
+        let open = segments.open(&segment)?;
+        let mut scanner = scanner(&open).growing();
+        scanner.seek(open.place_before_time(cluster_time)?);
         while let Ok(header) = scanner.peek_header()?
             && scanner.has_room_for(&header)
         {
@@ -140,6 +143,7 @@ pub(crate) fn first_since(
                 let records_before = cluster_time.saturating_sub(header.stamp.cluster_time);
                 return Ok(Some(header.first_lsn + records_before));
             }
+            segment.note_place(&header, scanner.offset());
             scanner.skip(&header);
         }
     }

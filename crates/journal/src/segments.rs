@@ -60,6 +60,17 @@ struct Table {
     checkpointed_lsn: u64,
 }
 
+impl Table {
+    /// Whether the oldest segment holds nothing above `lsn`, and a start without it knows where the journal goes on.
+    fn holds_unneeded(&self, lsn: u64) -> bool {
+        let [oldest, next, ..] = &self.live[..] else {
+            return false;
+        };
+        // Segments without groups end where the next one begins.
+        oldest.last_lsn.load(Ordering::Acquire) <= lsn && says_where_it_begins(next)
+    }
+}
+
 impl Segments {
     pub fn new(
         files: Arc<dyn Files>,
@@ -144,6 +155,28 @@ impl Segments {
         prepared
     }
 
+    /// Writes the indexes of the segments that are full and durable and have none; with `all`, because the journal is durable
+    /// and closes, that of the last one too. Holds `making`, so that no segment is freed meanwhile and gets the index of
+    /// another.
+    pub fn write_indexes(&self, durable_lsn: u64, all: bool) {
+        let _making = self.making.lock();
+        let wanting: Vec<Arc<Segment>> = {
+            let table = self.table.lock();
+            let ended = table.live.len() - usize::from(!all && !table.live.is_empty());
+            let segments = table.live[..ended].iter();
+            let wanting = segments.filter(|segment| {
+                segment.last_lsn.load(Ordering::Acquire) <= durable_lsn && segment.wants_index()
+            });
+            wanting.map(Arc::clone).collect()
+        };
+        for segment in wanting {
+            // One that cannot be opened goes without: whoever looks into it reads more.
+            if let Ok(open) = OpenSegment::open(&segment, &*self.files) {
+                open.write_index();
+            }
+        }
+    }
+
     /// Why no segment could be made ahead of need, if that has failed and not succeeded since.
     pub fn unprepared(&self) -> Option<String> {
         self.unprepared.lock().clone()
@@ -211,11 +244,7 @@ impl Segments {
         self.table.lock().checkpointed_lsn = lsn;
         let mut freed = 0;
         while let Some(segment) = self.next_to_free(lsn, now_unix_ms) {
-            // Besides the table's and this one there is a reader's: the file must be unlinked, not overwritten under it.
-            let is_read = Arc::strong_count(&segment) > 2;
-            self.free_file(&segment.name, segment.bytes, is_read)?;
-            self.table.lock().leaving = None;
-            freed += segment.bytes;
+            freed += self.free_leaving(&segment)?;
         }
         Ok(freed)
     }
@@ -231,20 +260,44 @@ impl Segments {
     }
 
     fn take_freeable(&self, table: &mut Table, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
-        if table.live.len() < 2 {
-            return None;
-        }
-        let (oldest, rest) = table.live.split_first()?;
-        // Segments without groups end where the next one begins.
-        let last_lsn = oldest.last_lsn.load(Ordering::Acquire);
-        let kept_bytes: u64 = rest.iter().map(|segment| segment.bytes).sum();
-        let age_ms = now_unix_ms.saturating_sub(oldest.last_unix_ms.load(Ordering::Relaxed));
-        let in_window = (self.options.retain_bytes > 0 && kept_bytes < self.options.retain_bytes)
-            || (self.options.retain_ms > 0 && age_ms < self.options.retain_ms);
-        if last_lsn > lsn || in_window || !says_where_it_begins(&rest[0]) {
+        if !table.holds_unneeded(lsn) || self.is_in_window(table, now_unix_ms) {
             return None;
         }
         Some(table.live.remove(0))
+    }
+
+    /// Whether the oldest segment is kept though nothing needs it: it is young, and there is room for it.
+    fn is_in_window(&self, table: &Table, now_unix_ms: u64) -> bool {
+        let Some(oldest) = table.live.first() else {
+            return false;
+        };
+        let age_ms = now_unix_ms.saturating_sub(oldest.last_unix_ms.load(Ordering::Relaxed));
+        let is_young = age_ms < self.options.retain_ms;
+        let live_bytes = || table.live.iter().map(|segment| segment.bytes).sum::<u64>();
+        is_young && live_bytes() <= self.options.retain_bytes_max
+    }
+
+    /// Frees the oldest segment that is kept for the window alone, within it or not. Returns the bytes freed.
+    pub fn free_oldest(&self) -> Result<u64> {
+        let _making = self.making.lock();
+        let oldest = {
+            let mut table = self.table.lock();
+            let lsn = table.checkpointed_lsn;
+            if table.leaving.is_none() && table.holds_unneeded(lsn) {
+                table.leaving = Some(table.live.remove(0));
+            }
+            table.leaving.clone()
+        };
+        oldest.map_or(Ok(0), |segment| self.free_leaving(&segment))
+    }
+
+    /// Frees the segment that `leaving` names, with `making` held.
+    fn free_leaving(&self, segment: &Arc<Segment>) -> Result<u64> {
+        // Besides the table's and the caller's there is a reader's: the file must be unlinked, not overwritten under it.
+        let is_read = Arc::strong_count(segment) > 2;
+        self.free_file(&segment.name, segment.bytes, is_read)?;
+        self.table.lock().leaving = None;
+        Ok(segment.bytes)
     }
 
     /// Keeps the file for reuse if there is use for it, else removes it. May be called again after it has failed: the name
@@ -342,11 +395,12 @@ impl Segments {
     /// The first LSN that the journal still holds; 0 if it holds none.
     pub fn first_lsn(&self) -> u64 {
         let table = self.table.lock();
-        let lsns = table
+        let mut lsns = table
             .live
             .iter()
             .map(|segment| segment.first_lsn.load(Ordering::Acquire));
-        lsns.filter(|&lsn| lsn != 0).min().unwrap_or(0)
+        // Oldest first: the first one that holds something holds the lowest.
+        lsns.find(|&lsn| lsn != 0).unwrap_or(0)
     }
 
     /// Bytes of the live segments that hold something above `lsn`, the one that is written into included. The window
@@ -361,16 +415,21 @@ impl Segments {
         needed.map(|(_, segment)| segment.bytes).sum()
     }
 
-    /// Whether the oldest segment is kept for the window alone, and the time that it is kept for is over.
+    /// Whether the oldest segment was kept for the window alone, and is outside of it by now.
     pub fn has_outlived(&self, now_unix_ms: u64) -> bool {
         let table = self.table.lock();
-        let oldest = table.live.first().filter(|_| table.live.len() > 1);
-        oldest.is_some_and(|oldest| {
-            let last_unix_ms = oldest.last_unix_ms.load(Ordering::Relaxed);
-            self.options.retain_ms > 0
-                && oldest.last_lsn.load(Ordering::Acquire) <= table.checkpointed_lsn
-                && now_unix_ms.saturating_sub(last_unix_ms) >= self.options.retain_ms
-        })
+        table.holds_unneeded(table.checkpointed_lsn) && !self.is_in_window(&table, now_unix_ms)
+    }
+
+    /// Bytes of the live segments that nothing needs: they are kept for the window alone.
+    pub fn window_bytes(&self) -> u64 {
+        let table = self.table.lock();
+        let needed_from = table.live.len().saturating_sub(1);
+        let segments = table.live[..needed_from].iter();
+        let lsn = table.checkpointed_lsn;
+        let unneeded =
+            segments.take_while(|segment| segment.last_lsn.load(Ordering::Acquire) <= lsn);
+        unneeded.map(|segment| segment.bytes).sum()
     }
 
     /// Bytes of the live segments.

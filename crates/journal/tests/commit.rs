@@ -531,7 +531,8 @@ fn a_journal_of_another_database_or_engine_is_refused() {
 fn the_retention_window_outlives_a_checkpoint() {
     let files = SimulatedFiles::new();
     let options = quarry_journal::Options {
-        retain_bytes: 64 * 1024,
+        retain_ms: 3_600_000,
+        retain_bytes_max: 96 * 1024,
         ..options()
     };
     let journal = Journal::open(Arc::new(files), options, identity(), 0, Owner::new()).unwrap();

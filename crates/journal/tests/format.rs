@@ -362,3 +362,28 @@ fn what_is_written_has_the_bytes_described() {
     let names = files.list().unwrap();
     assert_eq!(names.len(), 1, "{names:?}");
 }
+
+/// A closed journal says in each segment where some of its groups begin.
+#[test]
+fn the_index_that_is_written_has_the_bytes_described() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    journal.commit(b"one", Level::Durable).unwrap();
+    let cluster_time = journal.cluster_time();
+    drop(journal);
+    let written = files.content("0000000001.segment").unwrap();
+    let mut expected = Vec::new();
+    for word in [1, cluster_time, HEADER_BYTES as u64] {
+        expected.extend_from_slice(&word.to_le_bytes());
+    }
+    assert_eq!(written[164..512], [0; 348]);
+    assert_eq!(written[512..516], *b"QJIX");
+    assert_eq!(written[520..528], *b"\x01\0\0\0\0\0\0\0");
+    assert_eq!(written[528..552], expected);
+    assert!(written[552..HEADER_BYTES].iter().all(|&byte| byte == 0));
+    let mut summed = Vec::new();
+    summed.extend_from_slice(&written[72..80]);
+    summed.extend_from_slice(&written[64..72]);
+    summed.extend_from_slice(&written[520..552]);
+    assert_eq!(written[516..520], crc32c::crc32c(&summed).to_le_bytes());
+}

@@ -30,7 +30,8 @@ fn open(files: &SimulatedFiles, applied_lsn: u64, owner: &Arc<Owner>) -> Result<
     let options = Options {
         segment_bytes: 8 * 1024,
         spare_segments_max: 1,
-        retain_bytes: 10_000,
+        retain_ms: 3_600_000,
+        retain_bytes_max: 3 * 8 * 1024,
         ..options()
     };
     let hooks: Arc<dyn Hooks> = owner.clone();

@@ -4,7 +4,7 @@
 //! cover what can be written meanwhile.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -68,11 +68,15 @@ impl FreeSpace {
     }
 
     fn measure(&self) -> Result<()> {
-        let stat = rustix::fs::statvfs(&self.directory).map_err(std::io::Error::from)?;
-        self.free_bytes
-            .store(stat.f_bavail.saturating_mul(stat.f_frsize), Relaxed);
+        self.free_bytes.store(free_bytes(&self.directory)?, Relaxed);
         Ok(())
     }
+}
+
+/// The free bytes of the device under a directory, for those who are no superusers.
+pub fn free_bytes(directory: &Path) -> std::io::Result<u64> {
+    let stat = rustix::fs::statvfs(directory)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// A clock of a few milliseconds' grain, at a fraction of the cost of a fine one.

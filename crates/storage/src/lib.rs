@@ -32,7 +32,7 @@ pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Recla
 pub use error::{Error, Result};
 pub use faulty::Faulty;
 pub use flush_images::{FlushImages, ImagedEngine, copy_directory, copy_directory_beside};
-pub use free_space::FreeSpace;
+pub use free_space::{FreeSpace, free_bytes};
 pub use hasty_reclaim::HastyReclaim;
 pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};

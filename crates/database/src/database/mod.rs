@@ -14,7 +14,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use quarry_journal::{Files, Identity, Journal, RealFiles, SimulatedFiles};
-use quarry_storage::{Engine, Readiness};
+use quarry_storage::{Engine, FreeSpace, Readiness};
 
 use crate::build::IndexBuilder;
 use crate::build::builds::{InterruptedBuild, interrupted};
@@ -32,7 +32,7 @@ use crate::record_cache::RecordCache;
 use crate::sessions::session_records::SessionRecords;
 use crate::snapshot::reads::Reads;
 use crate::upkeep::background::Background;
-use crate::upkeep::checkpoint::CHECKPOINT_TICK;
+use crate::upkeep::checkpoint::{CHECKPOINT_TICK, FREE_BYTES_BESIDE_WINDOW};
 use crate::upkeep::database_cleaner::DatabaseCleaner;
 use crate::upkeep::reclaim::Reclaimer;
 use crate::write::{WriteParts, Writer};
@@ -135,8 +135,8 @@ impl Database {
         let mut journal_options = quarry_journal::Options {
             commit_interval_ms: options.commit_interval_ms,
             must_exist: knows_journal,
-            retain_bytes: options.journal_retain_bytes,
             retain_ms: options.journal_retain_ms,
+            retain_bytes_max: options.journal_retain_bytes_max,
             compress_above_bytes: options.journal_compress_above_bytes,
             shortcuts: options.shortcuts.journal,
             ..quarry_journal::Options::default()
@@ -215,6 +215,10 @@ impl Database {
             session_records,
             background: Background::default(),
         };
+        if let Some(directory) = &options.journal_directory {
+            let space = FreeSpace::new(directory, FREE_BYTES_BESIDE_WINDOW)?;
+            database.commits.checkpoints().keep_free(space);
+        }
         database.start_checkpoints();
         database.start_build_cleaner();
         database.database_cleaner.start(&database.background);

@@ -13,10 +13,10 @@ pub struct Options {
     pub commit_interval_ms: u64,
     /// `None`: the journal's default on a disk, less in memory.
     pub journal_segment_bytes: Option<u64>,
-    /// How many bytes of segments are kept that no checkpoint needs any more.
-    pub journal_retain_bytes: u64,
-    /// They are kept so long after their last write.
+    /// The journal's segments are kept so long after their last write though no checkpoint needs them, for change streams.
     pub journal_retain_ms: u64,
+    /// As long as all of them take no more bytes than this, and the disk has room for other things.
+    pub journal_retain_bytes_max: u64,
     /// Groups of more bytes are compressed; `None`: none is.
     pub journal_compress_above_bytes: Option<usize>,
     /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
@@ -54,8 +54,8 @@ impl Default for Options {
             journal_directory: None,
             commit_interval_ms: 100,
             journal_segment_bytes: None,
-            journal_retain_bytes: 0,
             journal_retain_ms: 0,
+            journal_retain_bytes_max: u64::MAX,
             journal_compress_above_bytes: None,
             record_cache_bytes: 0,
             shortcuts: Shortcuts::default(),

@@ -7,12 +7,13 @@
 //! What fails here is tried again at the next tick. Writes need not fail for it, so that whoever runs the server hears of it
 //! from here: once when it begins, and once when it is over.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use quarry_journal::Journal;
-use quarry_storage::Engine;
+use quarry_storage::{Engine, FreeSpace};
 use quarry_timing::Work;
 
 use crate::error::Result;
@@ -24,6 +25,10 @@ pub(crate) const CHECKPOINT_TICK: Duration =
 /// segments. What is kept only for the journal's window does not count: no checkpoint makes it less.
 const JOURNAL_BYTES_BEFORE_CHECKPOINT: u64 = if cfg!(test) { 6 << 20 } else { 256 << 20 };
 
+/// Where less than this is free, twice what engines want to be free, segments that the journal keeps for its window alone go:
+/// before a write is refused for want of space.
+pub(crate) const FREE_BYTES_BESIDE_WINDOW: u64 = 512 << 20;
+
 /// Called with what keeps segments from being freed or made, and with nothing once it is over.
 pub type OnTrouble = Box<dyn Fn(Option<&str>) + Send + Sync>;
 
@@ -33,6 +38,8 @@ pub(crate) struct Checkpoints {
     begun: AtomicU64,
     ended: AtomicU64,
     troubles: Mutex<Troubles>,
+    /// The device under the journal, if it is on one.
+    space: OnceLock<FreeSpace>,
 }
 
 #[derive(Default)]
@@ -44,6 +51,12 @@ struct Troubles {
 impl Checkpoints {
     pub fn on_trouble(&self, on_trouble: OnTrouble) {
         self.troubles.lock().on_trouble = Some(on_trouble);
+    }
+
+    /// From now on the journal's window gives way where the device has less free space than is asked of it.
+    pub fn keep_free(&self, space: FreeSpace) {
+        // Set once, by whoever opens the database.
+        let _ = self.space.set(space);
     }
 
     /// Frees journal segments up to the engine's durable point, and forces one when the journal has grown long. Tells of what
@@ -67,6 +80,7 @@ impl Checkpoints {
     }
 
     fn step(&self, engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) -> Result<()> {
+        self.give_way(journal)?;
         let mut durable = engine.durable_lsn()?;
         let needed_bytes = journal.bytes_needed_after(durable);
         if needed_bytes > JOURNAL_BYTES_BEFORE_CHECKPOINT && durable == *last_durable {
@@ -82,6 +96,16 @@ impl Checkpoints {
         }
         // A server that nobody writes to reaches no new durable point, and its window ends all the same.
         journal.free_outlived(durable)?;
+        Ok(())
+    }
+
+    /// Gives up the window's oldest segments as long as the device is short of space.
+    fn give_way(&self, journal: &Journal) -> Result<()> {
+        let Some(space) = self.space.get() else {
+            return Ok(());
+        };
+        let is_short = || space.check_now().is_err_and(|error| error.is_no_space());
+        while is_short() && journal.free_oldest_of_window()? > 0 {}
         Ok(())
     }
 
@@ -256,7 +280,7 @@ mod tests {
     fn a_window_larger_than_what_forces_a_checkpoint_forces_none() {
         let engine = Arc::new(Faulty::new(Arc::new(Memory::new())));
         let options = Options {
-            journal_retain_bytes: 1 << 30,
+            journal_retain_ms: 3_600_000,
             ..Options::default()
         };
         let database = Database::open(Arc::clone(&engine) as _, options).unwrap();
@@ -284,6 +308,33 @@ mod tests {
             before = forced();
         }
         assert!(database.journal().live_bytes() >= 4 * super::JOURNAL_BYTES_BEFORE_CHECKPOINT);
+        database.close().unwrap();
+    }
+
+    #[test]
+    fn a_window_gives_way_where_the_device_is_short_of_space() {
+        let engine = Arc::new(Memory::new());
+        let options = Options {
+            journal_retain_ms: 3_600_000,
+            ..Options::default()
+        };
+        let database = Database::open(engine, options).unwrap();
+        let begun = Instant::now();
+        let mut number = 0;
+        while database.journal().window().bytes < 2 * super::JOURNAL_BYTES_BEFORE_CHECKPOINT {
+            assert!(begun.elapsed() < WAIT_MAX);
+            insert(&database, number);
+            number += 1;
+        }
+        // No device has so much free.
+        let directory = std::env::temp_dir();
+        let space = quarry_storage::FreeSpace::new(directory, u64::MAX).unwrap();
+        database.commits().checkpoints().keep_free(space);
+        while database.journal().window().bytes > 0 {
+            assert!(begun.elapsed() < WAIT_MAX, "the window stays");
+            std::thread::yield_now();
+        }
+        insert(&database, number);
         database.close().unwrap();
     }
 

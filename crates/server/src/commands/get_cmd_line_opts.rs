@@ -74,11 +74,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         storage.append("mdbxSync", mode.as_str());
     }
     let journal = &config.journal;
-    if journal.retain_bytes > 0 {
-        storage.append("journalRetentionMB", journal.retention_mb());
+    if let Some(mb) = journal.retention_mb {
+        storage.append("journalRetentionMB", i64::try_from(mb).unwrap_or(i64::MAX));
     }
-    if journal.retain_ms > 0 {
-        storage.append("journalRetentionHours", journal.retention_hours());
+    if let Some(hours) = journal.retention_hours {
+        storage.append("journalRetentionHours", hours);
     }
     if let Some(bytes) = journal.compress_above_bytes {
         storage.append("journalCompressAboveKB", (bytes >> 10) as i64);

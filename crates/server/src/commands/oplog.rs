@@ -108,13 +108,18 @@ fn run<T>(
 
 /// The sizes of the view: those of the journal, which is the log.
 pub fn stats(invocation: &Invocation<'_>) -> CollStats {
-    let journal_bytes = invocation.server.database.journal().live_bytes();
+    let journal = invocation.server.database.journal();
+    let journal_bytes = journal.live_bytes();
+    let bounded_bytes = match journal.window().bytes_max {
+        u64::MAX => journal_bytes,
+        bytes_max => bytes_max.max(journal_bytes),
+    };
     CollStats {
         documents: 2,
         data_bytes: journal_bytes,
         storage_bytes: journal_bytes,
         capped: Some(Capped {
-            size_bytes: journal_bytes.max(invocation.server.config.journal.retain_bytes),
+            size_bytes: bounded_bytes,
             documents_max: None,
         }),
         indexes: Vec::new(),

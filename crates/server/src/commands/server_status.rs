@@ -457,7 +457,9 @@ fn refused_writes(server: &Server, section: &mut DocumentBuilder<'_>) {
     shown.finish();
 }
 
-/// How far the journal has come, and what it costs.
+const MS_PER_HOUR: f64 = 3_600_000.0;
+
+/// How far the journal has come, what it costs, and how much of it is kept for those who read what was.
 fn journal(server: &Server, section: &mut DocumentBuilder<'_>) {
     let journal = server.database.journal();
     let syncs = journal.sync_counters();
@@ -472,6 +474,13 @@ fn journal(server: &Server, section: &mut DocumentBuilder<'_>) {
     ] {
         shown.append(name, signed(value));
     }
+    let window = journal.window();
+    let mut kept = shown.document("window");
+    kept.append("hours", window.ms_max as f64 / MS_PER_HOUR);
+    kept.append("bytesMax", signed(window.bytes_max));
+    kept.append("bytes", signed(window.bytes));
+    kept.append("firstLsn", signed(journal.first_lsn()));
+    kept.finish();
     shown.finish();
 }
 

@@ -79,6 +79,23 @@ fn sync_mode(config: &Config) -> quarry_storage_mdbx::SyncMode {
     }
 }
 
+/// The window of a journal in memory, which the process holds as long as it is not told how much.
+const WINDOW_BYTES_IN_MEMORY: u64 = 16 << 20;
+
+/// The bytes that the journal may take with what it keeps for its window alone.
+fn journal_bytes_max(config: &Config) -> u64 {
+    let asked = &config.journal;
+    let is_asked_for = asked.retention_mb.is_some() || asked.retention_hours.is_some();
+    match config.engine {
+        EngineName::Memory if !is_asked_for => WINDOW_BYTES_IN_MEMORY,
+        _ => {
+            // A device that does not say how much is free has room for nothing but the need.
+            let free_bytes = quarry_storage::free_bytes(&config.data_directory).unwrap_or(0);
+            asked.retain_bytes_max(free_bytes)
+        }
+    }
+}
+
 /// How the database is opened: where its journal lives, and how often that is synced in the background.
 pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_database::Options {
     quarry_database::Options {
@@ -93,8 +110,8 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
             Durability::Relaxed => 0,
         },
         journal_segment_bytes: None,
-        journal_retain_bytes: config.journal.retain_bytes,
-        journal_retain_ms: config.journal.retain_ms,
+        journal_retain_ms: config.journal.retain_ms(),
+        journal_retain_bytes_max: journal_bytes_max(config),
         journal_compress_above_bytes: config.journal.compress_above_bytes,
         record_cache_bytes: parameters.record_cache_mb << 20,
         shortcuts: parameters.shortcuts,

@@ -141,11 +141,12 @@ pub struct Serve {
     /// The parts that libmdbx syncs at a commit; for the engine mdbx alone [default: safe-no-sync]
     #[arg(long = "mdbx-sync", value_enum, value_name = "MODE")]
     pub mdbx_sync: Option<MdbxSync>,
-    /// Megabytes of journal that are kept though no checkpoint needs them any more [default: 0]
+    /// Megabytes that the journal takes at most with what it keeps though no checkpoint needs it any more [default: 5 % of
+    /// the free disk, at most 8192; no bound if only the hours are given]
     #[arg(long = "journalRetentionMB", value_name = "MB")]
     pub journal_retention_mb: Option<u64>,
     /// Hours that journal segments are kept after their last write though no checkpoint needs them any more: so long after
-    /// an event a change stream can resume behind it [default: 0]
+    /// an event a change stream can resume behind it [default: 24]
     #[arg(long = "journalRetentionHours", value_name = "HOURS")]
     pub journal_retention_hours: Option<f64>,
     /// Compress groups of writes above so many kilobytes in the journal [default: none is]

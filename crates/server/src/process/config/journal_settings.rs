@@ -6,12 +6,17 @@ const MS_PER_HOUR: f64 = 3_600_000.0;
 /// A thousand years: more is a slip of the keyboard.
 const HOURS_MAX: f64 = 24.0 * 365.0 * 1000.0;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The window of a server that was asked for none: a day, in a twentieth of the free disk and no more than 8 GiB.
+const HOURS_DEFAULT: f64 = 24.0;
+const DEFAULT_SHARE_OF_FREE: u64 = 20;
+const DEFAULT_BYTES_MAX: u64 = 8 << 30;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct JournalSettings {
-    /// How many bytes of segments are kept that no checkpoint needs any more.
-    pub retain_bytes: u64,
-    /// They are kept so long after their last write.
-    pub retain_ms: u64,
+    /// The megabytes that the journal may have with what is kept for its window, if that was asked for.
+    pub retention_mb: Option<u64>,
+    /// The hours that segments are kept after their last write, if that was asked for.
+    pub retention_hours: Option<f64>,
     /// Groups of more bytes are compressed.
     pub compress_above_bytes: Option<usize>,
 }
@@ -22,32 +27,42 @@ impl JournalSettings {
         retention_hours: Option<f64>,
         compress_above_kb: Option<u64>,
     ) -> Result<JournalSettings, BadOptions> {
-        let hours = retention_hours.unwrap_or(0.0);
-        if !(0.0..=HOURS_MAX).contains(&hours) {
+        if let Some(hours) = retention_hours
+            && !(0.0..=HOURS_MAX).contains(&hours)
+        {
             return Err(BadOptions(format!(
                 "journalRetentionHours: {hours} is not between 0 and {HOURS_MAX}"
             )));
         }
         let too_much = |name| BadOptions(format!("{name}: the value is too large"));
-        let retain_bytes = retention_mb.unwrap_or(0).checked_mul(1 << 20);
+        if retention_mb.is_some_and(|mb| mb.checked_mul(1 << 20).is_none()) {
+            return Err(too_much("journalRetentionMB"));
+        }
         let above = |kb: u64| usize::try_from(kb).ok()?.checked_mul(1 << 10);
         let compress_above_bytes = match compress_above_kb {
             Some(kb) => Some(above(kb).ok_or_else(|| too_much("journalCompressAboveKB"))?),
             None => None,
         };
         Ok(JournalSettings {
-            retain_bytes: retain_bytes.ok_or_else(|| too_much("journalRetentionMB"))?,
-            retain_ms: (hours * MS_PER_HOUR) as u64,
+            retention_mb,
+            retention_hours,
             compress_above_bytes,
         })
     }
 
-    pub fn retention_mb(&self) -> i64 {
-        (self.retain_bytes >> 20) as i64
+    /// How long segments are kept after their last write.
+    pub fn retain_ms(&self) -> u64 {
+        (self.retention_hours.unwrap_or(HOURS_DEFAULT) * MS_PER_HOUR) as u64
     }
 
-    pub fn retention_hours(&self) -> f64 {
-        self.retain_ms as f64 / MS_PER_HOUR
+    /// The bytes up to which they are, where `free_bytes` of the disk are free. Who asks for a time and for no size means that
+    /// time, whatever it takes.
+    pub fn retain_bytes_max(&self, free_bytes: u64) -> u64 {
+        match (self.retention_mb, self.retention_hours) {
+            (Some(mb), _) => mb.saturating_mul(1 << 20),
+            (None, Some(_)) => u64::MAX,
+            (None, None) => (free_bytes / DEFAULT_SHARE_OF_FREE).min(DEFAULT_BYTES_MAX),
+        }
     }
 }
 
@@ -58,19 +73,27 @@ mod tests {
     #[test]
     fn units_are_applied_and_nonsense_is_refused() {
         let settings = JournalSettings::new(Some(3), Some(1.5), Some(64)).unwrap();
-        assert_eq!(settings.retain_bytes, 3 * 1024 * 1024);
-        assert_eq!(settings.retain_ms, 5_400_000);
+        assert_eq!(settings.retain_bytes_max(1 << 50), 3 * 1024 * 1024);
+        assert_eq!(settings.retain_ms(), 5_400_000);
         assert_eq!(settings.compress_above_bytes, Some(65_536));
-        assert_eq!(
-            (settings.retention_mb(), settings.retention_hours()),
-            (3, 1.5)
-        );
-        let none = JournalSettings::new(None, None, None).unwrap();
-        assert_eq!(none, JournalSettings::default());
         for hours in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(JournalSettings::new(None, Some(hours), None).is_err());
         }
         assert!(JournalSettings::new(Some(u64::MAX), None, None).is_err());
         assert!(JournalSettings::new(None, None, Some(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn a_day_is_kept_in_a_small_part_of_the_disk_unless_something_else_is_asked_for() {
+        let window = |mb, hours, free_bytes| {
+            let settings = JournalSettings::new(mb, hours, None).unwrap();
+            (settings.retain_ms(), settings.retain_bytes_max(free_bytes))
+        };
+        const DAY_MS: u64 = 86_400_000;
+        assert_eq!(window(None, None, 20 << 30), (DAY_MS, 1 << 30));
+        assert_eq!(window(None, None, 4 << 40), (DAY_MS, 8 << 30));
+        assert_eq!(window(Some(100), None, 1 << 40), (DAY_MS, 100 << 20));
+        assert_eq!(window(None, Some(48.0), 1 << 30), (2 * DAY_MS, u64::MAX));
+        assert_eq!(window(None, Some(0.0), 1 << 40).0, 0);
     }
 }
