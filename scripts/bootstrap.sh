@@ -9,7 +9,7 @@ set -euo pipefail
 : "${QUARRY_BSON_CORPUS:=$CARGO_TARGET_DIR/bson_corpus}"
 
 readonly OLD_PYMONGO=4.17.0
-readonly NODE_PACKAGES=(mongodb@latest mongosh@latest vega-datasets@latest snappy@latest)
+readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mongosh@latest vega-datasets@latest snappy@latest)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
 # What the tests of pages, metrics and traces need beside pymongo.

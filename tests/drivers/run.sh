@@ -108,6 +108,13 @@ run_node() {
         fi
         stop_server
     done
+    # It starts its servers itself.
+    echo "    node with mongodb-memory-server-core"
+    log=$scratch/node-memory-server.log
+    "$(<"$DRIVERS_DIR/node-path")" --test --test-reporter=tap "$here/memory_server.test.mjs" >"$log" 2>&1 || true
+    grep -aE '^ *not ok|error:|code:' "$log" | head -n 40 || true
+    passed=$((passed + $(awk '/^# pass/ { print $3 }' "$log")))
+    failed=$((failed + $(awk '/^# fail/ { print $3 }' "$log")))
     settle node "$passed" "$failed"
 }
 

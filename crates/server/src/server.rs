@@ -15,6 +15,7 @@ use crate::net::certificates::Certificates;
 use crate::net::connections::Connections;
 use crate::net::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
 use crate::observe::counters::Counters;
+use crate::observe::error_counts::ErrorCounts;
 use crate::observe::profiler::Profiler;
 use crate::observe::slow_operations::SlowOperations;
 use crate::process::config::Config;
@@ -39,6 +40,7 @@ pub struct Server {
     pub sessions: Sessions,
     pub cursors: Cursors,
     pub counters: Counters,
+    pub errors: ErrorCounts,
     pub profiler: Profiler,
     pub slow_operations: SlowOperations,
     pub request_memory: RequestMemory,
@@ -64,6 +66,8 @@ impl Server {
             config.is_authorization_enabled,
             parameters.has_localhost_exception,
         );
+        let profiler = Profiler::default();
+        profiler.set_sample_rate(config.slow_op_sample_rate);
         let server = Server {
             config,
             parameters,
@@ -77,7 +81,8 @@ impl Server {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             counters: Counters::default(),
-            profiler: Profiler::default(),
+            errors: ErrorCounts::default(),
+            profiler,
             slow_operations: SlowOperations::default(),
             request_memory: RequestMemory::new(REQUEST_BYTES_MAX),
             shutdown,
@@ -107,7 +112,7 @@ impl Server {
     pub fn in_memory_with(flags: &[&str]) -> Server {
         use clap::Parser;
 
-        use crate::process::config::{Command, CommandLine};
+        use crate::process::config::{Command, CommandLine, Face};
 
         let line = CommandLine::parse_from(
             ["quarry", "serve", "--engine", "memory"]
@@ -117,7 +122,7 @@ impl Server {
         let Command::Serve(options) = line.command else {
             unreachable!("the line says `serve`")
         };
-        let config = Config::new(*options, Vec::new()).unwrap();
+        let config = Config::new(Face::Quarry, *options, Vec::new()).unwrap();
         let parameters = Parameters::new(&config).unwrap();
         let engine = Arc::new(quarry_storage::Memory::new());
         let database = Database::open_in_memory().unwrap();

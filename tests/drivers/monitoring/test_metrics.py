@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as classic_families
 from pymongo import MongoClient
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 PROMTOOL = pathlib.Path(os.environ["DRIVERS_DIR"]) / "prometheus/usr/bin/promtool"
 
@@ -62,6 +63,38 @@ def test_the_classic_text_agrees_with_the_command(busy):
     assert sum(sample.value for sample in phases) == pytest.approx(wall, rel=1e-6)
     label = 'shop.odd \\ "name"'
     assert value("quarry_collection_seconds_count", collection=label) == 1
+
+
+def test_a_dashboard_has_the_process_the_disk_and_the_errors(busy):
+    server, client = busy
+    for _ in range(2):
+        with pytest.raises(DuplicateKeyError):
+            client.shop.things.insert_one({"_id": 0})
+    with pytest.raises(OperationFailure):
+        client.shop.command("noSuchCommand")
+    _, text = scrape(server, "text/plain")
+    samples = [sample for family in classic_families(text) for sample in family.samples]
+
+    def values(name):
+        return {tuple(sorted(sample.labels.items())): sample.value for sample in samples if sample.name == name}
+
+    errors = values("quarry_errors_total")
+    assert errors[("code", "11000"), ("name", "DuplicateKey")] == 2
+    assert errors[("code", "59"), ("name", "CommandNotFound")] == 1
+    ((labels, one),) = values("quarry_build_info").items()
+    assert one == 1 and dict(labels)["engine"] == server.engine
+    status = client.admin.command("serverStatus")
+    assert abs(time.time() - values("process_start_time_seconds")[()] - status["uptime"]) < 10
+    resident = values("process_resident_memory_bytes")[()] / 2**20
+    assert resident == pytest.approx(status["mem"]["resident"], rel=0.3)
+    assert values("quarry_connections_accepted_total")[()] >= status["connections"]["current"] > 0
+    assert values("quarry_disk_size_bytes")[()] > values("quarry_disk_free_bytes")[()] > 0
+    for name in (
+        "process_cpu_seconds_total", "process_open_fds", "process_max_fds", "process_threads", "process_virtual_memory_bytes",
+        "quarry_connections_max", "quarry_engine_memory_bytes", "quarry_engine_disk_bytes", "quarry_journal_bytes",
+        "quarry_journal_syncs_total", "quarry_journal_sync_seconds_total",
+    ):
+        assert len(values(name)) == 1, name
 
 
 def test_prometheus_client_reads_openmetrics_with_exemplars(busy):

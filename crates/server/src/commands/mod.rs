@@ -9,7 +9,7 @@ use crate::dispatch::command::Command;
 mod abort_transaction;
 mod aggregate;
 mod authenticate;
-mod build_info;
+pub mod build_info;
 mod bulk_operation;
 mod bulk_replies;
 mod bulk_write;

@@ -115,8 +115,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if let Some(statements) = &statements {
         statements.append_retried(reply);
     }
-    errors.append(reply);
-    invocation.has_write_errors = !errors.is_empty();
+    errors.finish(invocation, reply);
     Ok(())
 }
 

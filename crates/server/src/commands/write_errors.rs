@@ -4,6 +4,7 @@
 
 use quarry_bson::DocumentBuilder;
 
+use crate::dispatch::command::Invocation;
 use crate::dispatch::error::CommandError;
 
 /// Once messages have used this much, further errors keep their code and lose their text.
@@ -23,8 +24,17 @@ impl WriteErrors {
         self.errors.is_empty()
     }
 
+    /// Ends the statements of a command: counts their errors, has the command know of them, and appends them to its reply.
+    pub fn finish(&self, invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) {
+        for (_, error) in &self.errors {
+            invocation.server.errors.add(error.code);
+        }
+        invocation.has_write_errors = !self.is_empty();
+        self.append(reply);
+    }
+
     /// Appends `writeErrors`, if there are any, in the order of the documents.
-    pub fn append(&self, reply: &mut DocumentBuilder<'_>) {
+    fn append(&self, reply: &mut DocumentBuilder<'_>) {
         if self.is_empty() {
             return;
         }

@@ -74,6 +74,7 @@ pub fn dispatch<'a>(
             error.write(&mut reply);
             append_times(server, &mut reply);
             reply.finish();
+            server.errors.add(error.code);
             outcome.is_exhaust = false;
             outcome.error = Some(error);
         }

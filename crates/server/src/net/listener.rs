@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::net::Shutdown as Direction;
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::net::{
+    AddressFamily, Shutdown as Direction, SocketFlags, SocketType, bind, socket_with,
+};
 
 use crate::net::connections::Entry;
 use crate::net::conversation;
@@ -18,6 +21,8 @@ use crate::threads;
 /// Stack of a connection's thread. Only the pages that are touched take memory, so an idle connection costs a few of
 /// them; the deepest filter, expression and document that are accepted must fit (`tests/depth.rs`).
 pub const CONNECTION_STACK_BYTES: usize = 2 << 20;
+/// Connections that wait to be accepted, at most; the standard library takes as many.
+const BACKLOG: i32 = 128;
 /// How long to wait when the process has no more file descriptors or threads.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
@@ -42,7 +47,7 @@ impl Listener {
                 .map_err(bad)?
                 .collect();
             for address in resolved {
-                let socket = TcpListener::bind(SocketAddr::new(address.ip(), listener.port));
+                let socket = listen(SocketAddr::new(address.ip(), listener.port));
                 let socket = socket.map_err(|error| {
                     format!(
                         "cannot listen on {}:{}: {error}",
@@ -78,6 +83,20 @@ impl Listener {
             threads: started,
         })
     }
+}
+
+/// As `TcpListener::bind`, but that an IPv6 address takes no IPv4 connections: `::` and `0.0.0.0` may be listened on together.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => return TcpListener::bind(address),
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    set_ipv6_v6only(&socket, true)?;
+    bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
 }
 
 /// The threads that accept.

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use crate::process::config::LogFormat;
+use crate::process::config::{LogFormat, LogRotate};
 
 /// Lines kept for getLog.
 const RING_LINES_MAX: usize = 1024;
@@ -89,19 +89,28 @@ pub type Attributes<'a, 'b> = &'a [(&'a str, Attribute<'b>)];
 
 /// Writes an information line; `component` is a word such as `network` or `command`.
 pub fn info(component: &str, message: &str, attributes: Attributes<'_, '_>) {
-    write(Severity::Info, component, message, attributes);
+    write(Line::new(Severity::Info, component, message), attributes);
+}
+
+/// Like `info`, for a line that others wait for: mongod's number of it stands in JSON, as `id`.
+pub fn info_numbered(number: u32, component: &str, message: &str, attributes: Attributes<'_, '_>) {
+    let line = Line {
+        number: Some(number),
+        ..Line::new(Severity::Info, component, message)
+    };
+    write(line, attributes);
 }
 
 pub fn warning(component: &str, message: &str, attributes: Attributes<'_, '_>) {
-    write(Severity::Warning, component, message, attributes);
+    write(Line::new(Severity::Warning, component, message), attributes);
 }
 
 pub fn error(component: &str, message: &str, attributes: Attributes<'_, '_>) {
-    write(Severity::Error, component, message, attributes);
+    write(Line::new(Severity::Error, component, message), attributes);
 }
 
 pub fn fatal(component: &str, message: &str, attributes: Attributes<'_, '_>) {
-    write(Severity::Fatal, component, message, attributes);
+    write(Line::new(Severity::Fatal, component, message), attributes);
 }
 
 /// A warning that also stands in `getLog: "startupWarnings"`, which shells show on connecting.
@@ -111,9 +120,10 @@ pub fn startup_warning(component: &str, message: &str) {
 
 /// Like `startup_warning`, with attributes.
 pub fn startup_warning_about(component: &str, message: &str, attributes: Attributes<'_, '_>) {
-    write(Severity::Warning, component, message, attributes);
+    let warning = Line::new(Severity::Warning, component, message);
+    write(warning, attributes);
     if let Some(log) = LOG.get() {
-        let line = json_line(Severity::Warning, component, message, attributes);
+        let line = json_line(warning, attributes);
         let mut state = log.lock();
         if state.warnings.len() < WARNINGS_MAX {
             state.warnings.push(line);
@@ -122,7 +132,12 @@ pub fn startup_warning_about(component: &str, message: &str, attributes: Attribu
 }
 
 /// Where lines go, and in which form. Called once, before the first line.
-pub fn start(path: Option<&Path>, append: bool, format: Option<LogFormat>) -> io::Result<()> {
+pub fn start(
+    path: Option<&Path>,
+    append: bool,
+    rotate: LogRotate,
+    format: Option<LogFormat>,
+) -> io::Result<()> {
     let sink = match path {
         Some(path) => Sink::File(open(path, append)?, path.to_owned()),
         None => Sink::Output,
@@ -135,6 +150,7 @@ pub fn start(path: Option<&Path>, append: bool, format: Option<LogFormat>) -> io
     });
     let state = State {
         sink,
+        rotate,
         format,
         ring: VecDeque::with_capacity(RING_LINES_MAX),
         total: 0,
@@ -144,12 +160,14 @@ pub fn start(path: Option<&Path>, append: bool, format: Option<LogFormat>) -> io
     Ok(())
 }
 
-/// Moves the log file aside, under a name with the time, and begins a new one. Nothing to do without a file.
+/// Moves the log file aside, under a name with the time, and begins a new one, or opens it again where somebody else moves
+/// it. Nothing to do without a file.
 pub fn rotate() -> io::Result<()> {
     let Some(log) = LOG.get() else { return Ok(()) };
     let mut state = log.lock();
+    let is_moved_by_others = state.rotate == LogRotate::Reopen;
     if let Sink::File(file, path) = &mut state.sink {
-        *file = open(path, false)?;
+        *file = open(path, is_moved_by_others)?;
     }
     Ok(())
 }
@@ -185,14 +203,36 @@ enum Sink {
 
 struct State {
     sink: Sink,
+    rotate: LogRotate,
     format: LogFormat,
     ring: VecDeque<String>,
     total: u64,
     warnings: Vec<String>,
 }
 
-fn write(severity: Severity, component: &str, message: &str, attributes: Attributes<'_, '_>) {
-    let json = json_line(severity, component, message, attributes);
+/// The part of a line that stands beside its attributes.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    severity: Severity,
+    component: &'a str,
+    /// mongod's number of the same line, where there is one.
+    number: Option<u32>,
+    message: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn new(severity: Severity, component: &'a str, message: &'a str) -> Line<'a> {
+        Line {
+            severity,
+            component,
+            number: None,
+            message,
+        }
+    }
+}
+
+fn write(line: Line<'_>, attributes: Attributes<'_, '_>) {
+    let json = json_line(line, attributes);
     let Some(log) = LOG.get() else {
         eprintln!("{json}");
         return;
@@ -200,7 +240,7 @@ fn write(severity: Severity, component: &str, message: &str, attributes: Attribu
     let mut state = log.lock();
     let mut line = match state.format {
         LogFormat::Json => json.clone(),
-        LogFormat::Human => human_line(severity, component, message, attributes),
+        LogFormat::Human => human_line(line, attributes),
     };
     line.push('\n');
     let _ = match &mut state.sink {
@@ -237,24 +277,22 @@ fn context() -> String {
     std::thread::current().name().unwrap_or("main").to_owned()
 }
 
-fn json_line(
-    severity: Severity,
-    component: &str,
-    message: &str,
-    attributes: Attributes<'_, '_>,
-) -> String {
+fn json_line(what: Line<'_>, attributes: Attributes<'_, '_>) -> String {
     let mut line = String::with_capacity(256);
     let _ = write!(
         line,
         "{{\"t\":{{\"$date\":\"{}\"}},\"s\":\"{}\",\"c\":",
         now(),
-        severity.letter()
+        what.severity.letter()
     );
-    push_json_text(&mut line, &component.to_uppercase());
+    push_json_text(&mut line, &what.component.to_uppercase());
+    if let Some(number) = what.number {
+        let _ = write!(line, ",\"id\":{number}");
+    }
     line.push_str(",\"ctx\":");
     push_json_text(&mut line, &context());
     line.push_str(",\"msg\":");
-    push_json_text(&mut line, message);
+    push_json_text(&mut line, what.message);
     if !attributes.is_empty() {
         line.push_str(",\"attr\":{");
         for (index, (name, value)) in attributes.iter().enumerate() {
@@ -284,19 +322,16 @@ fn push_json_value(line: &mut String, value: &Attribute<'_>) {
     }
 }
 
-fn human_line(
-    severity: Severity,
-    component: &str,
-    message: &str,
-    attributes: Attributes<'_, '_>,
-) -> String {
+fn human_line(what: Line<'_>, attributes: Attributes<'_, '_>) -> String {
     let mut line = String::with_capacity(160);
     let _ = write!(
         line,
-        "{} {} {component:<8} [{}] {message}",
+        "{} {} {:<8} [{}] {}",
         now(),
-        severity.letter(),
-        context()
+        what.severity.letter(),
+        what.component,
+        context(),
+        what.message
     );
     for (name, value) in attributes {
         let room = LINE_BYTES_MAX.saturating_sub(line.len());
@@ -349,9 +384,7 @@ mod tests {
     #[test]
     fn lines_are_one_line_and_bounded() {
         let json = json_line(
-            Severity::Info,
-            "network",
-            "a\nb",
+            Line::new(Severity::Info, "network", "a\nb"),
             &[("x", "say \"hi\"\u{1}".into()), ("n", 5i64.into())],
         );
         assert!(
@@ -360,13 +393,15 @@ mod tests {
         );
         let long = "é".repeat(LINE_BYTES_MAX);
         assert!(
-            json_line(Severity::Info, "c", "m", &[("x", long.as_str().into())]).len()
+            json_line(
+                Line::new(Severity::Info, "c", "m"),
+                &[("x", long.as_str().into())]
+            )
+            .len()
                 < LINE_BYTES_MAX + 100
         );
         let human = human_line(
-            Severity::Warning,
-            "network",
-            "closed",
+            Line::new(Severity::Warning, "network", "closed"),
             &[("why", "a b".into()), ("port", 4u16.into())],
         );
         assert!(
@@ -375,5 +410,14 @@ mod tests {
             "{human}"
         );
         assert!(!human.contains('\n'));
+        let numbered = Line {
+            number: Some(23_016),
+            ..Line::new(Severity::Info, "network", "Waiting")
+        };
+        let json = json_line(numbered, &[]);
+        assert!(
+            json.contains(r#""c":"NETWORK","id":23016,"ctx":"#),
+            "{json}"
+        );
     }
 }

@@ -4,15 +4,19 @@
 //! bucket for every power of two of microseconds, so their counts are exact.
 
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use quarry_query::ErrorCode;
 use quarry_timing::{Distribution, KindReport, LabelReport, OperationKind, Window};
 
+use crate::commands::build_info::MONGODB_VERSION;
 use crate::observe::counters::Counter;
 use crate::observe::metrics_text::{self, ExemplarLine};
+use crate::observe::process_figures::ProcessFigures;
 use crate::observe::traces;
 use crate::server::Server;
 
@@ -82,6 +86,11 @@ impl Collector for Scrape {
         self.refused_writes(&mut encoder)?;
         self.record_cache(&mut encoder)?;
         self.counters(&mut encoder)?;
+        self.errors(&mut encoder)?;
+        self.storage(&mut encoder)?;
+        self.journal(&mut encoder)?;
+        self.build_info(&mut encoder)?;
+        process(&mut encoder)?;
         traces(&mut encoder)
     }
 }
@@ -155,6 +164,11 @@ impl Scrape {
                 server.connections.len() as u64,
             ),
             (
+                "quarry_connections_max",
+                "Client connections that may be open at once",
+                server.config.connections_max as u64,
+            ),
+            (
                 "quarry_sessions_open",
                 "Logical sessions",
                 server.sessions.len() as u64,
@@ -171,10 +185,21 @@ impl Scrape {
     }
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let counters = &self.server.counters;
+        let server = self.server;
+        let counters = &server.counters;
         let engine = self.server.engine.counters();
         let of = |counter| counters.get(counter);
         for (name, help, value) in [
+            (
+                "quarry_connections_accepted",
+                "Client connections accepted",
+                server.connections.total_created().unsigned_abs(),
+            ),
+            (
+                "quarry_connections_rejected",
+                "Client connections closed because as many were open as may be",
+                server.connections.rejected.load(Relaxed),
+            ),
             (
                 "quarry_network_received_bytes",
                 "Bytes received from clients",
@@ -246,6 +271,108 @@ impl Scrape {
         Ok(())
     }
 
+    fn errors(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Errors of commands and of single writes, by code";
+        let mut family =
+            encoder.encode_descriptor("quarry_errors", help, None, MetricType::Counter)?;
+        for (code, count) in self.server.errors.list() {
+            let labels = [
+                ("code", code.to_string()),
+                ("name", ErrorCode(code).name().into_owned()),
+            ];
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes that the engine holds on disk and in memory, and those that are left of the disk.
+    fn storage(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let engine = self.server.engine.counters();
+        for (name, help, value) in [
+            (
+                "quarry_engine_disk_bytes",
+                "Bytes of the engine's files",
+                engine.disk_bytes,
+            ),
+            (
+                "quarry_engine_unflushed_bytes",
+                "Bytes written to the engine and not yet durable in it",
+                engine.unflushed_bytes,
+            ),
+            (
+                "quarry_engine_memory_bytes",
+                "Memory that the engine holds for caching",
+                engine.cache_bytes,
+            ),
+            (
+                "quarry_request_memory_bytes",
+                "Memory of large requests",
+                self.server.request_memory.used_bytes() as u64,
+            ),
+        ] {
+            gauge(encoder, name, help, value)?;
+        }
+        // A directory that cannot be asked is left out.
+        let Ok(space) = rustix::fs::statvfs(&self.server.config.data_directory) else {
+            return Ok(());
+        };
+        let help = "Bytes of the file system of the data directory that are free to the server";
+        gauge(
+            encoder,
+            "quarry_disk_free_bytes",
+            help,
+            space.f_bavail * space.f_frsize,
+        )?;
+        let help = "Bytes of the file system of the data directory";
+        gauge(
+            encoder,
+            "quarry_disk_size_bytes",
+            help,
+            space.f_blocks * space.f_frsize,
+        )
+    }
+
+    fn journal(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let journal = self.server.database.journal();
+        let syncs = journal.sync_counters();
+        let help = "Bytes of the journal's segments";
+        gauge(encoder, "quarry_journal_bytes", help, journal.live_bytes())?;
+        let help = "Records that the journal has accepted and not yet synced";
+        let unsynced = journal.accepted_lsn().saturating_sub(journal.durable_lsn());
+        gauge(encoder, "quarry_journal_unsynced_records", help, unsynced)?;
+        let help = "Records that the journal has accepted";
+        counter(
+            encoder,
+            "quarry_journal_records",
+            help,
+            journal.accepted_lsn(),
+        )?;
+        counter(
+            encoder,
+            "quarry_journal_syncs",
+            "Syncs of the journal",
+            syncs.syncs,
+        )?;
+        let help = "Time of the journal's syncs";
+        let seconds = syncs.sync_ns as f64 / 1e9;
+        float_counter(encoder, "quarry_journal_sync_seconds", help, seconds)
+    }
+
+    fn build_info(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let config = &self.server.config;
+        let help = "1; the labels tell what was built and how it was started";
+        let mut family =
+            encoder.encode_descriptor("quarry_build_info", help, None, MetricType::Gauge)?;
+        let labels = [
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("mongodb_version", MONGODB_VERSION),
+            ("engine", config.engine.as_str()),
+            ("durability", config.durability.as_str()),
+        ];
+        family.encode_family(&labels)?.encode_gauge(&1i64)
+    }
+
     fn refused_writes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let refused = self.server.database.refused_writes();
         let help = "Writes refused by a full disk, an engine or a journal that fails";
@@ -282,6 +409,63 @@ impl Scrape {
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
     let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     gauge.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// The figures of the process, by the names that every Prometheus client library gives them.
+fn process(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Some(figures) = ProcessFigures::now() else {
+        return Ok(());
+    };
+    let help = "Processor time of the process, in the kernel too";
+    float_counter(encoder, "process_cpu_seconds", help, figures.cpu_seconds)?;
+    let help = "When the process started, in seconds since the epoch";
+    let mut start =
+        encoder.encode_descriptor("process_start_time_seconds", help, None, MetricType::Gauge)?;
+    start.encode_gauge(&figures.start_seconds)?;
+    for (name, help, value) in [
+        (
+            "process_resident_memory_bytes",
+            "Memory of the process that is resident",
+            figures.resident_bytes,
+        ),
+        (
+            "process_resident_file_bytes",
+            "The share of the resident memory that stands behind files",
+            figures.file_bytes,
+        ),
+        (
+            "process_virtual_memory_bytes",
+            "Addresses that the process has taken",
+            figures.virtual_bytes,
+        ),
+        ("process_threads", "Threads of the process", figures.threads),
+        (
+            "process_open_fds",
+            "File descriptors that are open",
+            figures.open_files,
+        ),
+    ] {
+        gauge(encoder, name, help, value)?;
+    }
+    match figures.open_files_max {
+        Some(max) => gauge(
+            encoder,
+            "process_max_fds",
+            "File descriptors that may be open",
+            max,
+        ),
+        None => Ok(()),
+    }
+}
+
+fn float_counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> fmt::Result {
+    let mut counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    counter.encode_counter::<NoLabelSet, f64, f64>(&value, None)
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use quarry_journal::files::real::create_durably;
 use rustix::fs::{FlockOperation, flock};
 
-const LOCK_FILE: &str = "quarry.lock";
+/// The locked file, which names the process that holds it.
+pub const LOCK_FILE: &str = "quarry.lock";
 const PORT_FILE: &str = "quarry.port";
 
 /// A directory that this process alone uses, until drop.

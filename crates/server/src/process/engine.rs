@@ -33,9 +33,11 @@ pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String>
         #[cfg(feature = "rocksdb")]
         EngineName::Rocksdb => {
             let path = directory.join(config.engine.as_str());
+            let by_default = quarry_storage_rocksdb::Options::default();
             let options = quarry_storage_rocksdb::Options {
                 open_files_max: Some(tables_max),
-                ..Default::default()
+                cache_bytes: config.cache_bytes.unwrap_or(by_default.cache_bytes),
+                ..by_default
             };
             let engine = quarry_storage_rocksdb::RocksDb::open(&path, &options);
             Ok(Arc::new(engine.map_err(|error| error.to_string())?))

@@ -4,12 +4,15 @@
 //! This wing is the top of the house and may know every other one; of the others only `server` and the commands that
 //! show or change settings know its configuration and parameters.
 
+pub mod background;
 pub mod config;
 pub mod data_directory;
 pub mod descriptors;
 pub mod engine;
 pub mod first_user;
 pub mod foreign_files;
+pub mod greeting;
+pub mod mongod;
 pub mod parameters;
 pub mod run;
 pub mod shutdown;

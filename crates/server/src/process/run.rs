@@ -19,13 +19,15 @@ use crate::observe::log;
 use crate::observe::{admin, timing_collector, traces};
 use crate::process::config::{
     AdminPort, BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
-    EXIT_NET_ERROR, EngineName,
+    EXIT_NET_ERROR, EngineName, Face,
 };
 use crate::process::data_directory::DataDirectory;
 use crate::process::descriptors::Shares;
 use crate::process::parameters::Parameters;
 use crate::process::shutdown::Shutdown;
-use crate::process::{descriptors, engine, first_user, foreign_files, stopping};
+use crate::process::{
+    background, descriptors, engine, first_user, foreign_files, greeting, mongod, stopping,
+};
 use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
 use crate::sessions::reaper;
@@ -81,12 +83,24 @@ impl From<first_user::BadUser> for Failure {
 /// Does what the process was asked for; its exit code.
 #[must_use]
 pub fn from_command_line() -> ExitCode {
-    let options = match CommandLine::parse().command {
-        Command::Serve(options) => options,
+    let arguments = mongod::with_subcommand(std::env::args_os().collect());
+    if let Some(version) = mongod::version(&arguments) {
+        print!("{version}");
+        return ExitCode::SUCCESS;
+    }
+    let (face, options) = match CommandLine::parse_from(arguments).command {
+        Command::Serve(options) => (Face::Quarry, options),
+        Command::Mongod(options) => (Face::Mongod, options),
         Command::Top(options) => return crate::tools::top::run(&options),
         Command::Journal(command) => return crate::tools::journal::run(&command),
+        Command::Completions { shell } => return crate::tools::manual::print_completions(shell),
+        Command::Man { directory } => return crate::tools::manual::write_pages(&directory),
     };
-    match Config::new(*options, std::env::args().collect()) {
+    let is_shutdown = options.shutdown;
+    let given = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    match Config::new(face, *options, given.collect()) {
+        Ok(config) if is_shutdown => background::shut_down(&config),
+        Ok(config) if config.is_forked && !background::is_second() => background::start(),
         Ok(config) => serve(config),
         Err(error) => {
             eprintln!("quarry: {error}");
@@ -97,6 +111,17 @@ pub fn from_command_line() -> ExitCode {
 
 /// Serves until a signal or the shutdown command, and gives the exit code of the process.
 fn serve(config: Config) -> ExitCode {
+    if config.is_forked
+        && let Err(error) = background::leave_session()
+    {
+        eprintln!("quarry: fork: {error}");
+        return ExitCode::from(EXIT_BAD_OPTIONS);
+    }
+    if let Err(why) = mongod::refuse_missing_directory(&config) {
+        // Where a harness that starts a mongod looks for it.
+        println!("{why}");
+        return ExitCode::from(EXIT_DATA_DIRECTORY);
+    }
     if let Err(why) = foreign_files::refuse(&config) {
         let directory = config.data_directory.display();
         eprintln!("quarry: data directory `{directory}`: {why}");
@@ -105,6 +130,7 @@ fn serve(config: Config) -> ExitCode {
     if let Err(error) = log::start(
         config.log_path.as_deref(),
         config.log_append,
+        config.log_rotate,
         config.log_format,
     ) {
         eprintln!("quarry: the log cannot be written: {error}");
@@ -150,6 +176,16 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
             ("durability", config.durability.as_str().into()),
         ],
     );
+    for notice in &config.notices {
+        log::warning(
+            "control",
+            "an option was taken that has no effect here",
+            &[
+                ("option", notice.option.as_str().into()),
+                ("why", notice.why.into()),
+            ],
+        );
+    }
     let shares = share_descriptors(&mut config);
     if config.engine == EngineName::Memory {
         log::startup_warning(
@@ -229,6 +265,11 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         attributes.push(("adminPort", port.into()));
     }
     log::info("network", "listening", &attributes);
+    mongod::log_ready(&server.config, listener.port());
+    greeting::print(&server.config, listener.port(), admin_port);
+    if server.config.is_forked {
+        background::say_ready().map_err(Failure::network)?;
+    }
 
     let reason = server.shutdown.wait();
     log::info("control", "shutting down", &[("reason", reason.into())]);

@@ -2,4 +2,5 @@
 //! server as one of its clients. This wing must not know the server's state.
 
 pub mod journal;
+pub mod manual;
 pub mod top;

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::options::OtherFlags;
 use super::tls::TlsSettings;
-use super::values::{Durability, EngineName, LogFormat, MdbxSync};
+use super::values::{Durability, EngineName, LogFormat, LogRotate, MdbxSync};
+
+/// The heading of flags that are there because mongod has them.
+const AS_MONGOD: &str = "As mongod has them";
 
 #[derive(Debug, Parser)]
 #[command(
@@ -22,11 +26,25 @@ pub struct CommandLine {
 pub enum Command {
     /// Serve a data directory to MongoDB clients
     Serve(Box<Serve>),
+    /// Be called as mongod is: its defaults, its log lines and `--version`. A link named `mongod` to the binary does the same
+    Mongod(Box<Serve>),
     /// Look at the journal of a data directory that no server uses, or cut it
     #[command(subcommand)]
     Journal(JournalCommand),
     /// Watch a running server: rates, quantiles and phases by kind of operation, live
     Top(Top),
+    /// Print what a shell needs to complete this program's flags
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        directory: PathBuf,
+    },
 }
 
 /// The flags of `quarry top`.
@@ -93,7 +111,7 @@ pub struct JournalPlace {
     pub dbpath: PathBuf,
 }
 
-/// The flags of `quarry serve`.
+/// The flags of `quarry serve`, which are those of `quarry mongod` too.
 #[derive(Debug, Default, Args)]
 pub struct Serve {
     /// Directory of the data; made when it is missing [default: data]
@@ -176,4 +194,47 @@ pub struct Serve {
     /// Write the process id to this file
     #[arg(long, value_name = "FILE")]
     pub pidfilepath: Option<PathBuf>,
+    /// Go on in the background once clients can connect; needs --logpath
+    #[arg(long, help_heading = AS_MONGOD)]
+    pub fork: bool,
+    /// Stop the server that uses the data directory, and wait until it has stopped
+    #[arg(long, help_heading = AS_MONGOD)]
+    pub shutdown: bool,
+    /// Listen on every IPv4 address, and with --ipv6 on every IPv6 address
+    #[arg(long = "bind_ip_all", conflicts_with = "bind_ip", help_heading = AS_MONGOD)]
+    pub bind_ip_all: bool,
+    /// Have --bind_ip_all mean IPv6, too; addresses that are named are listened on without it
+    #[arg(long, help_heading = AS_MONGOD)]
+    pub ipv6: bool,
+    /// Leave access control off, whatever the file says
+    #[arg(long, conflicts_with = "auth", help_heading = AS_MONGOD)]
+    pub noauth: bool,
+    /// As --auth; a set has no other member that would authenticate itself with the key
+    #[arg(long = "keyFile", value_name = "FILE", help_heading = AS_MONGOD)]
+    pub key_file: Option<PathBuf>,
+    /// Storage engine by mongod's name: `inMemory` is the engine `memory`, `wiredTiger` the default one
+    #[arg(long = "storageEngine", value_name = "NAME", help_heading = AS_MONGOD)]
+    pub storage_engine: Option<String>,
+    /// Gigabytes of the engine's cache of blocks; of the engine rocksdb alone [default: 0.5]
+    #[arg(long = "wiredTigerCacheSizeGB", value_name = "GB", help_heading = AS_MONGOD)]
+    pub wired_tiger_cache_size_gb: Option<f64>,
+    /// The parameter commitIntervalMs
+    #[arg(long = "journalCommitInterval", value_name = "MILLISECONDS", help_heading = AS_MONGOD)]
+    pub journal_commit_interval: Option<u64>,
+    /// As --journalRetentionMB
+    #[arg(long = "oplogSize", value_name = "MB", help_heading = AS_MONGOD)]
+    pub oplog_size: Option<u64>,
+    /// As --journalRetentionHours
+    #[arg(long = "oplogMinRetentionHours", value_name = "HOURS", help_heading = AS_MONGOD)]
+    pub oplog_min_retention_hours: Option<f64>,
+    /// The share of the slow operations that are logged and profiled, from 0 to 1 [default: 1]
+    #[arg(long = "slowOpSampleRate", value_name = "SHARE", help_heading = AS_MONGOD)]
+    pub slow_op_sample_rate: Option<f64>,
+    /// How SIGUSR1 and the command logRotate begin a new log: by moving the file aside, or by opening it again after somebody
+    /// else has moved it
+    /// [default: rename]
+    #[arg(long = "logRotate", value_enum, value_name = "HOW", help_heading = AS_MONGOD)]
+    pub log_rotate: Option<LogRotate>,
+    #[command(flatten)]
+    pub other: OtherFlags,
 }

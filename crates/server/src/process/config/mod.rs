@@ -1,11 +1,13 @@
 //! The configuration: the command line over the configuration file over the defaults.
 //!
-//! Names follow mongod where it has the option. An option that Quarry does not have is refused, never ignored: a
-//! server that silently runs without what was asked of it is worse than one that does not start.
+//! Names follow mongod where it has the option. An option that changes nothing here is taken with a warning (`options`);
+//! any other that Quarry does not have is refused, never ignored: a server that silently runs without what was asked of it
+//! is worse than one that does not start.
 
 mod command_line;
 mod file;
 mod journal_settings;
+mod options;
 mod tls;
 mod values;
 
@@ -14,12 +16,15 @@ use std::path::PathBuf;
 use crate::observe::traces::Endpoint;
 use crate::replication::address::Address;
 
+use file::ConfigFile;
+
 pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
 pub use journal_settings::JournalSettings;
+pub use options::Notice;
 pub use tls::TlsOptions;
 pub use values::{
-    AdminPort, Authorization, BadOptions, CompressorName, Durability, EngineName, LogFormat,
-    MdbxSync, Token,
+    AdminPort, BadOptions, CompressorName, Durability, EngineName, LogFormat, LogRotate, MdbxSync,
+    Token,
 };
 
 /// mongod's exit code for options that make no sense.
@@ -41,13 +46,30 @@ const COMPRESSORS_DEFAULT: [CompressorName; 3] = [
     CompressorName::Zlib,
 ];
 
+/// Where mongod looks for its data when nobody says.
+const MONGOD_DATA_DIRECTORY: &str = "/data/db";
+/// mongod's bounds of `wiredTigerCacheSizeGB`, but that a smaller cache is allowed.
+const CACHE_GB: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
+
+/// The name that the server was called by, which gives what is not said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Face {
+    Quarry,
+    /// Its data is in `/data/db`, and must be there; no admin port is opened unless asked for, because many of them stand
+    /// side by side on ports that somebody else chose; the log is JSON.
+    Mongod,
+}
+
 /// Everything that the server needs to know before it starts.
 #[derive(Debug, Clone)]
 pub struct Config {
+    pub face: Face,
     pub data_directory: PathBuf,
     /// The set that the server is the only member of; a standalone has none.
     pub replica_set: Option<SetOptions>,
     pub engine: EngineName,
+    /// Bytes of the engine's cache of blocks; its own default without.
+    pub cache_bytes: Option<usize>,
     pub durability: Durability,
     /// The sync mode of libmdbx; another engine has none.
     pub mdbx_sync: Option<MdbxSync>,
@@ -64,13 +86,20 @@ pub struct Config {
     pub log_path: Option<PathBuf>,
     pub log_append: bool,
     pub log_format: Option<LogFormat>,
+    pub log_rotate: LogRotate,
     pub quiet: bool,
     /// Commands are held against the roles of their client's user.
     pub is_authorization_enabled: bool,
     pub slow_ms: i64,
+    /// The share of the slow operations that are logged and profiled.
+    pub slow_op_sample_rate: f64,
     /// Where traces are sent; none are made without.
     pub otlp_endpoint: Option<Endpoint>,
     pub pid_path: Option<PathBuf>,
+    /// The server goes on in the background once it serves.
+    pub is_forked: bool,
+    /// Options that were taken without an effect.
+    pub notices: Vec<Notice>,
     pub parameters: Vec<(String, String)>,
     /// The configuration file that was read, for getCmdLineOpts.
     pub file: Option<PathBuf>,
@@ -93,85 +122,118 @@ impl Config {
     }
 
     /// Reads the configuration file, if one is named, and lays the command line over it.
-    pub fn new(line: Serve, arguments: Vec<String>) -> Result<Config, BadOptions> {
-        let file = match &line.config {
-            Some(path) => file::ConfigFile::read(path)?,
-            None => file::ConfigFile::default(),
+    pub fn new(face: Face, line: Serve, arguments: Vec<String>) -> Result<Config, BadOptions> {
+        let ConfigFile {
+            flags: file,
+            mut notices,
+        } = match &line.config {
+            Some(path) => ConfigFile::read(path)?,
+            None => ConfigFile::default(),
         };
-        let mut parameters = file.parameters();
-        for given in &line.set_parameter {
-            let Some((name, value)) = given.split_once('=') else {
-                return Err(BadOptions(format!(
-                    "setParameter: `{given}` is not of the form name=value"
-                )));
-            };
-            parameters.push((name.trim().to_owned(), value.trim().to_owned()));
-        }
+        notices.extend(line.other.notices()?);
+        let parameters = parameters(&file, &line)?;
         let replica_set = replica_set(
-            line.repl_set.or(file.replication.repl_set_name),
-            line.advertise.or(file.replication.advertise),
+            line.repl_set.or(file.repl_set),
+            line.advertise.or(file.advertise),
         )?;
-        let port = line.port.or(file.net.port).unwrap_or(PORT_DEFAULT);
-        let addresses = line
-            .bind_ip
-            .or(file.net.bind_ip)
-            .unwrap_or_else(|| "127.0.0.1".into());
+        let port = line.port.or(file.port).unwrap_or(PORT_DEFAULT);
+        let addresses = match (line.bind_ip, line.bind_ip_all) {
+            (Some(addresses), _) => addresses,
+            (None, true) => every_address(line.ipv6 || file.ipv6).into(),
+            (None, false) if file.bind_ip_all => every_address(line.ipv6 || file.ipv6).into(),
+            (None, false) => file.bind_ip.unwrap_or_else(|| "127.0.0.1".into()),
+        };
+        let key_file = line.key_file.or(file.key_file);
+        if let Some(path) = &key_file {
+            std::fs::File::open(path)
+                .map_err(|error| BadOptions(format!("keyFile: {}: {error}", path.display())))?;
+        }
         let is_authorization_enabled =
-            line.auth || file.security.authorization == Some(Authorization::Enabled);
-        let admin_port = match line
-            .admin_port
-            .or(file.net.admin_port.map(|given| given.text()))
-        {
+            !line.noauth && (line.auth || file.auth || key_file.is_some());
+        let admin_port = match line.admin_port.or(file.admin_port) {
             Some(text) => parse_admin_port(&text)?,
+            None if face == Face::Mongod => AdminPort::Off,
             None => default_admin_port(port)?,
         };
-        let admin_token = line.admin_token_file.or(file.net.admin_token_file);
+        let admin_token = line.admin_token_file.or(file.admin_token_file);
         let admin_token = admin_token.map(|path| Token::read(&path)).transpose()?;
         let connections_max = line
             .max_conns
-            .or(file.net.max_incoming_connections)
+            .or(file.max_conns)
             .unwrap_or(CONNECTIONS_MAX_DEFAULT);
         if connections_max == 0 {
             return Err(BadOptions(
                 "maxConns: at least one connection must be allowed".into(),
             ));
         }
-        let engine = line
-            .engine
-            .or(file.storage.engine)
-            .unwrap_or(EngineName::Rocksdb);
+        let engine = engine(
+            line.engine.or(file.engine),
+            line.storage_engine.or(file.storage_engine),
+            &mut notices,
+        )?;
+        let cache_gb = line
+            .wired_tiger_cache_size_gb
+            .or(file.wired_tiger_cache_size_gb);
+        let cache_bytes = cache_bytes(cache_gb, engine, &mut notices)?;
         let durability = line
             .durability
-            .or(file.storage.durability)
+            .or(file.durability)
             .unwrap_or(Durability::Journaled);
-        let mdbx_sync = mdbx_sync(
-            line.mdbx_sync.or(file.storage.mdbx_sync),
-            engine,
-            durability,
-        )?;
+        let mdbx_sync = mdbx_sync(line.mdbx_sync.or(file.mdbx_sync), engine, durability)?;
         if replica_set.is_some() && mdbx_sync == Some(MdbxSync::UtterlyNoSync) {
             return Err(BadOptions(
                 "replSet: a set's writes are durable by default, which --mdbx-sync utterly-no-sync cannot promise".into(),
             ));
         }
-        let tls = line.tls.over(file.net.tls).options()?;
+        let tls = line.tls.over(file.tls).options()?;
+        let log_path = line.logpath.or(file.logpath);
+        let log_append = line.logappend || file.logappend;
+        let log_rotate = line.log_rotate.or(file.log_rotate).unwrap_or_default();
+        if log_rotate == LogRotate::Reopen && !log_append {
+            return Err(BadOptions("logRotate: `reopen` needs --logappend".into()));
+        }
+        let is_forked = line.fork || file.fork;
+        if is_forked && log_path.is_none() {
+            return Err(BadOptions(
+                "fork: the log needs a file: give --logpath".into(),
+            ));
+        }
+        let slow_op_sample_rate = line
+            .slow_op_sample_rate
+            .or(file.slow_op_sample_rate)
+            .unwrap_or(1.0);
+        if !(0.0..=1.0).contains(&slow_op_sample_rate) {
+            return Err(BadOptions(format!(
+                "slowOpSampleRate: {slow_op_sample_rate} is not from 0 to 1"
+            )));
+        }
+        let default_directory = match face {
+            Face::Quarry => "data",
+            Face::Mongod => MONGOD_DATA_DIRECTORY,
+        };
         Ok(Config {
+            face,
             replica_set,
             tls,
             data_directory: line
                 .dbpath
-                .or(file.storage.db_path)
-                .unwrap_or_else(|| PathBuf::from("data")),
+                .or(file.dbpath)
+                .unwrap_or_else(|| PathBuf::from(default_directory)),
             engine,
+            cache_bytes,
             durability,
             mdbx_sync,
             journal: JournalSettings::new(
                 line.journal_retention_mb
-                    .or(file.storage.journal_retention_mb),
+                    .or(line.oplog_size)
+                    .or(file.journal_retention_mb)
+                    .or(file.oplog_size),
                 line.journal_retention_hours
-                    .or(file.storage.journal_retention_hours),
+                    .or(line.oplog_min_retention_hours)
+                    .or(file.journal_retention_hours)
+                    .or(file.oplog_min_retention_hours),
                 line.journal_compress_above_kb
-                    .or(file.storage.journal_compress_above_kb),
+                    .or(file.journal_compress_above_kb),
             )?,
             addresses: parse_addresses(&addresses)?,
             port,
@@ -180,31 +242,112 @@ impl Config {
             connections_max,
             compressors: match line
                 .network_message_compressors
-                .or(file.net.compression.compressors)
+                .or(file.network_message_compressors)
             {
                 Some(names) => parse_compressors(&names)?,
                 None => COMPRESSORS_DEFAULT.to_vec(),
             },
-            log_path: line.logpath.or(file.system_log.path),
-            log_append: line.logappend || file.system_log.log_append.unwrap_or(false),
-            log_format: line.log_format.or(file.system_log.format),
-            quiet: line.quiet || file.system_log.quiet.unwrap_or(false),
+            log_path,
+            log_append,
+            log_format: line.log_format.or(file.log_format).or(match face {
+                Face::Quarry => None,
+                Face::Mongod => Some(LogFormat::Json),
+            }),
+            log_rotate,
+            quiet: line.quiet || file.quiet,
             is_authorization_enabled,
-            slow_ms: line
-                .slowms
-                .or(file.operation_profiling.slow_op_threshold_ms)
-                .unwrap_or(SLOW_MS_DEFAULT),
+            slow_ms: line.slowms.or(file.slowms).unwrap_or(SLOW_MS_DEFAULT),
+            slow_op_sample_rate,
             otlp_endpoint: line
                 .otlp_endpoint
-                .or(file.tracing.otlp_endpoint)
+                .or(file.otlp_endpoint)
                 .map(|url| Endpoint::parse(&url))
                 .transpose()
                 .map_err(|why| BadOptions(format!("otlpEndpoint: {why}")))?,
-            pid_path: line.pidfilepath.or(file.process_management.pid_file_path),
+            pid_path: line.pidfilepath.or(file.pidfilepath),
+            is_forked,
+            notices,
             parameters,
             file: line.config,
             arguments,
         })
+    }
+}
+
+/// The parameters of the file, then those of the line: a later one of a name wins.
+fn parameters(file: &Serve, line: &Serve) -> Result<Vec<(String, String)>, BadOptions> {
+    let mut parameters = Vec::new();
+    for flags in [file, line] {
+        if let Some(ms) = flags.journal_commit_interval {
+            parameters.push(("commitIntervalMs".to_owned(), ms.to_string()));
+        }
+        for given in &flags.set_parameter {
+            let Some((name, value)) = given.split_once('=') else {
+                return Err(BadOptions(format!(
+                    "setParameter: `{given}` is not of the form name=value"
+                )));
+            };
+            parameters.push((name.trim().to_owned(), value.trim().to_owned()));
+        }
+    }
+    Ok(parameters)
+}
+
+/// The engine by its own name, or else by mongod's. WiredTiger stands for the default: who names it wants what a server
+/// has by itself.
+fn engine(
+    given: Option<EngineName>,
+    as_mongod: Option<String>,
+    notices: &mut Vec<Notice>,
+) -> Result<EngineName, BadOptions> {
+    let by_default = EngineName::default();
+    match (given, as_mongod.as_deref()) {
+        (Some(engine), _) => Ok(engine),
+        (None, None) => Ok(by_default),
+        (None, Some("wiredTiger")) => {
+            notices.push(Notice {
+                option: "--storageEngine wiredTiger".into(),
+                why: "the default engine of this server stands in for it",
+            });
+            Ok(by_default)
+        }
+        (None, Some(name)) => EngineName::parse(name).ok_or_else(|| {
+            BadOptions(format!(
+                "storageEngine: `{name}` is none of rocksdb, mdbx, memory, inMemory, wiredTiger"
+            ))
+        }),
+    }
+}
+
+fn cache_bytes(
+    gigabytes: Option<f64>,
+    engine: EngineName,
+    notices: &mut Vec<Notice>,
+) -> Result<Option<usize>, BadOptions> {
+    let Some(gigabytes) = gigabytes else {
+        return Ok(None);
+    };
+    if !CACHE_GB.contains(&gigabytes) {
+        return Err(BadOptions(format!(
+            "wiredTigerCacheSizeGB: {gigabytes} is not from {} to {}",
+            CACHE_GB.start(),
+            CACHE_GB.end()
+        )));
+    }
+    if engine != EngineName::Rocksdb {
+        notices.push(Notice {
+            option: "--wiredTigerCacheSizeGB".into(),
+            why: "the engine has no cache of its own",
+        });
+    }
+    Ok(Some((gigabytes * (1u64 << 30) as f64) as usize))
+}
+
+/// mongod's meaning of `--bind_ip_all`, and of `*` with IPv6.
+fn every_address(with_ipv6: bool) -> &'static str {
+    match with_ipv6 {
+        true => "::,0.0.0.0",
+        false => "0.0.0.0",
     }
 }
 
@@ -255,7 +398,8 @@ fn mdbx_sync(
 }
 
 fn parse_admin_port(text: &str) -> Result<AdminPort, BadOptions> {
-    if text == "off" {
+    // YAML 1.1 reads a bare `off` as false.
+    if text == "off" || text == "false" {
         return Ok(AdminPort::Off);
     }
     let port = text
@@ -277,6 +421,10 @@ fn default_admin_port(port: u16) -> Result<AdminPort, BadOptions> {
 }
 
 fn parse_addresses(text: &str) -> Result<Vec<String>, BadOptions> {
+    let text = match text {
+        "*" => every_address(true),
+        text => text,
+    };
     let addresses: Vec<String> = text
         .split(',')
         .map(|address| address.trim().to_owned())
@@ -327,7 +475,7 @@ mod tests {
         let Command::Serve(serve) = line.command else {
             unreachable!("the line says `serve`")
         };
-        Config::new(*serve, Vec::new())
+        Config::new(Face::Quarry, *serve, Vec::new())
     }
 
     #[test]
@@ -403,7 +551,7 @@ mod tests {
                 is_enabled
             );
         }
-        std::fs::write(&path, "security:\n  keyFile: /etc/key\n").unwrap();
+        std::fs::write(&path, "security:\n  keyFile: /nowhere/key\n").unwrap();
         assert!(parse(&["--config", path.to_str().unwrap()]).is_err());
         std::fs::remove_file(&path).unwrap();
         assert!(

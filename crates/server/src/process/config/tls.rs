@@ -1,5 +1,4 @@
-//! Encryption of connections: mongod's options, on the command line and under `net.tls` of the file, by their names of today
-//! and by those with `ssl`.
+//! Encryption of connections: mongod's options by their names of today, and by those with `ssl`.
 
 use std::path::PathBuf;
 
@@ -9,8 +8,7 @@ use rustls::version::{TLS12, TLS13};
 use super::values::BadOptions;
 
 /// The options as they are given.
-#[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct TlsSettings {
     /// Whether connections are encrypted: disabled, allowTLS or preferTLS (both kinds are served), requireTLS [default:
     /// disabled]
@@ -18,7 +16,6 @@ pub struct TlsSettings {
     pub mode: Option<TlsMode>,
     /// Like `--tlsMode requireTLS`
     #[arg(long = "tlsOnNormalPorts", alias = "sslOnNormalPorts")]
-    #[serde(skip)]
     pub on_normal_ports: bool,
     /// PEM file with the server's certificate, those that lead from it to an authority, and its key
     #[arg(
@@ -26,33 +23,18 @@ pub struct TlsSettings {
         alias = "sslPEMKeyFile",
         value_name = "FILE"
     )]
-    #[serde(alias = "PEMKeyFile")]
     pub certificate_key_file: Option<PathBuf>,
-    /// Not supported: a key without a password is needed
-    #[arg(
-        long = "tlsCertificateKeyFilePassword",
-        alias = "sslPEMKeyPassword",
-        value_name = "PASSWORD",
-        num_args = 0..=1,
-        default_missing_value = "",
-        hide = true
-    )]
-    #[serde(alias = "PEMKeyPassword")]
-    pub certificate_key_file_password: Option<String>,
     /// PEM file of the authorities that clients' certificates must come from; without it no client shows one
     #[arg(long = "tlsCAFile", alias = "sslCAFile", value_name = "FILE")]
-    #[serde(rename = "CAFile")]
     pub ca_file: Option<PathBuf>,
     /// PEM file of lists of revoked certificates
     #[arg(long = "tlsCRLFile", alias = "sslCRLFile", value_name = "FILE")]
-    #[serde(rename = "CRLFile")]
     pub crl_file: Option<PathBuf>,
     /// Take clients that show no certificate, too
     #[arg(
         long = "tlsAllowConnectionsWithoutCertificates",
         aliases = ["sslAllowConnectionsWithoutCertificates", "sslWeakCertificateValidation"]
     )]
-    #[serde(alias = "weakCertificateValidation")]
     pub allow_connections_without_certificates: bool,
     /// Take clients whose certificate does not come from an authority or is expired; nobody logs in with such a one
     #[arg(
@@ -71,23 +53,19 @@ pub struct TlsSettings {
 }
 
 /// The values of `net.tls.mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum TlsMode {
     /// No connection is encrypted.
     #[value(name = "disabled")]
-    #[serde(rename = "disabled")]
     Disabled,
     /// Both kinds are served.
     #[value(name = "allowTLS", alias = "allowSSL")]
-    #[serde(rename = "allowTLS", alias = "allowSSL")]
     Allow,
     /// Both kinds are served; mongod's members would encrypt between themselves.
     #[value(name = "preferTLS", alias = "preferSSL")]
-    #[serde(rename = "preferTLS", alias = "preferSSL")]
     Prefer,
     /// Connections without encryption are refused.
     #[value(name = "requireTLS", alias = "requireSSL")]
-    #[serde(rename = "requireTLS", alias = "requireSSL")]
     Require,
 }
 
@@ -139,11 +117,8 @@ impl TlsSettings {
     pub fn over(self, file: TlsSettings) -> TlsSettings {
         TlsSettings {
             mode: self.mode.or(file.mode),
-            on_normal_ports: self.on_normal_ports,
+            on_normal_ports: self.on_normal_ports || file.on_normal_ports,
             certificate_key_file: self.certificate_key_file.or(file.certificate_key_file),
-            certificate_key_file_password: self
-                .certificate_key_file_password
-                .or(file.certificate_key_file_password),
             ca_file: self.ca_file.or(file.ca_file),
             crl_file: self.crl_file.or(file.crl_file),
             allow_connections_without_certificates: self.allow_connections_without_certificates
@@ -164,11 +139,6 @@ impl TlsSettings {
             }
             (mode, false) => mode,
         };
-        if self.certificate_key_file_password.is_some() {
-            return refused(
-                "tlsCertificateKeyFilePassword: encrypted keys are not supported; write the key without a password (openssl pkey) and let only the server read it",
-            );
-        }
         let mode = mode.unwrap_or(TlsMode::Disabled);
         if mode == TlsMode::Disabled {
             let is_asked_for = self.certificate_key_file.is_some()

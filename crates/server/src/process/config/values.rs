@@ -4,15 +4,37 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineName {
     Rocksdb,
     Mdbx,
     Memory,
 }
 
+impl Default for EngineName {
+    /// The first one that this build has.
+    fn default() -> EngineName {
+        if cfg!(feature = "rocksdb") {
+            EngineName::Rocksdb
+        } else if cfg!(feature = "mdbx") {
+            EngineName::Mdbx
+        } else {
+            EngineName::Memory
+        }
+    }
+}
+
 impl EngineName {
+    /// The engine of that name, or of one that mongod has for such an engine.
+    pub fn parse(name: &str) -> Option<EngineName> {
+        match name {
+            "rocksdb" => Some(EngineName::Rocksdb),
+            "mdbx" => Some(EngineName::Mdbx),
+            "memory" | "inMemory" | "ephemeralForTest" => Some(EngineName::Memory),
+            _ => None,
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             EngineName::Rocksdb => "rocksdb",
@@ -22,8 +44,7 @@ impl EngineName {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Durability {
     /// {w: 1} survives a killed process, and a power loss takes at most the writes since the last background sync, which
     /// runs every commitIntervalMs (100); {j: true} and {w: "majority"} survive power loss
@@ -45,8 +66,7 @@ impl Durability {
 }
 
 /// The parts that libmdbx syncs at a commit. The journal gives back what the engine lost, as long as the file is whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum MdbxSync {
     /// data and meta page: a power loss leaves the file as of the last commit; the journal is synced before each
     Durable,
@@ -70,11 +90,20 @@ impl MdbxSync {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     Human,
     Json,
+}
+
+/// How the log is rotated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum LogRotate {
+    /// the file is moved aside, under a name with the time
+    #[default]
+    Rename,
+    /// the file is opened again, because somebody else has moved it; needs --logappend
+    Reopen,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +180,7 @@ impl CompressorName {
     }
 }
 
-/// Options that cannot be started with, in one line.
+/// Options that cannot be started with: one line, and below it that of the file where it is a file's.
 #[derive(Debug)]
 pub struct BadOptions(pub String);
 
@@ -162,11 +191,3 @@ impl fmt::Display for BadOptions {
 }
 
 impl std::error::Error for BadOptions {}
-
-/// The values of `security.authorization`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Authorization {
-    Enabled,
-    Disabled,
-}
