@@ -37,7 +37,17 @@ MODEL_TESTS := bash -c 'cargo test -p quarry-journal --features shuttle --lib mo
 # What every push gives each fuzz target.
 FUZZ_SMOKE_SECONDS := 3
 
-.PHONY: help build run test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-concurrent bench-collections \
+# The engine that `make run` builds and serves with. `make run ENGINE=mdbx` compiles no RocksDB, and is there in some minutes.
+ENGINE ?= rocksdb
+ifeq ($(ENGINE),rocksdb)
+RUN_BUILD := -p quarry-server -p quarry-bench
+RUN_STEP := release build (the first one compiles RocksDB: about ten minutes; make run ENGINE=mdbx does without)
+else
+RUN_BUILD := -p quarry-server --no-default-features --features $(filter mdbx,$(ENGINE)),
+RUN_STEP := release build without RocksDB
+endif
+
+.PHONY: help build run package package-test test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-concurrent bench-collections \
 	bench-durability bench-sessions bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
@@ -56,10 +66,17 @@ build: bootstrap ## compile the release build of `quarry` and `quarry-bench`
 	@scripts/step.sh "release build (the first one compiles RocksDB: about ten minutes)" \
 		cargo build --release -p quarry-server -p quarry-bench
 
-run: bootstrap ## build, then serve ./data on 127.0.0.1:27017
-	@scripts/step.sh "release build (the first one compiles RocksDB: about ten minutes)" \
-		cargo build --release -p quarry-server -p quarry-bench
-	@exec $(QUARRY) serve --dbpath ./data --bind_ip 127.0.0.1 --port 27017
+run: bootstrap ## build, then serve ./data on 127.0.0.1:27017 (ENGINE=mdbx: quicker to build, without RocksDB)
+	@scripts/step.sh "$(RUN_STEP)" cargo build --release $(RUN_BUILD)
+	@exec $(QUARRY) serve --dbpath ./data --engine $(ENGINE) --bind_ip 127.0.0.1 --port 27017
+
+package: build ## a tarball, a wheel, an npm package, a Debian package and an OCI image, in `dist` of the target directory
+	@scripts/bootstrap.sh package
+	@scripts/step.sh "packages" scripts/package.sh all
+
+package-test: build bootstrap-drivers ## the packages in empty places, the Debian one in a system of its own (root, network, minutes)
+	@scripts/bootstrap.sh package-test
+	@cd tests/drivers && QUARRY=$(QUARRY) $(PYTHON) -m pytest -p no:cacheprovider -q --tb=short packages
 
 lint: bootstrap-lint ## rustfmt, clippy, cargo-deny and packages, warnings are errors
 	@scripts/step.sh "rustfmt" cargo fmt --all --check

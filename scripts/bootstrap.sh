@@ -180,6 +180,15 @@ make_pymongo_suite() {
     rm -rf -- "$scratch"
 }
 
+# Tools that make packages: `strip` and `objdump`, and an image without a daemon.
+make_packaging() {
+    local missing=()
+    command -v objdump >/dev/null || missing+=(binutils)
+    command -v dpkg-deb >/dev/null || missing+=(dpkg)
+    command -v umoci >/dev/null || missing+=(umoci)
+    ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+}
+
 # Packages are looked up again when a day has passed, so that "newest" stays true without a download a run.
 fresh() { [[ -f $1 && -z $(find "$1" -mmin +1440) && $1 -nt ${BASH_SOURCE[0]} ]]; }
 
@@ -193,6 +202,7 @@ bootstrap_drivers() {
         make_node
         make_go
         make_monitoring
+        make_packaging
         touch "$stamp"
     fi
     make_corpus
@@ -203,6 +213,11 @@ case "${1:-}" in
     lint) bootstrap_lint ;;
     drivers) bootstrap_drivers ;;
     pymongo-suite) make_pymongo_suite ;;
+    package) make_packaging ;;
+    package-test)
+        make_packaging
+        command -v mmdebstrap >/dev/null || apt_install mmdebstrap
+        ;;
     valgrind) command -v valgrind >/dev/null || apt_install valgrind ;;
-    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|valgrind" ;;
+    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|package|package-test|valgrind" ;;
 esac
