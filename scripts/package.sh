@@ -2,6 +2,7 @@
 # Makes packages of a release build: `package.sh KIND...` with tarball, wheel, npm, deb, image or all.
 #   QUARRY   the binary to package (the release build of the target directory)
 #   DIST     where the packages go (`dist` in the target directory)
+#   DEB_COMPRESSION  how the Debian package is compressed (xz, which every release of Debian reads and which takes its time)
 #   PACKAGE_VERSION  another version than the workspace's, for a trial of an upgrade
 # Nothing is compiled, downloaded or published but for `image`, which takes libraries from Debian's packages. Each kind is the
 # stripped binary and files of packaging/; scripts/package_test.sh tries them in places that have nothing else.
@@ -129,7 +130,7 @@ make_deb() {
         -e "s/@DEPENDS@/$(dependencies)/" "$root/packaging/debian/control.in" >"$tree/DEBIAN/control"
     install -m 755 "$root"/packaging/debian/{postinst,prerm,postrm} "$tree/DEBIAN/"
     install -m 644 "$root/packaging/debian/conffiles" "$tree/DEBIAN/"
-    dpkg-deb --root-owner-group -Zxz --build "$tree" "$DIST/quarry-server_${version}_$architecture.deb" >/dev/null
+    dpkg-deb --root-owner-group "-Z${DEB_COMPRESSION:-xz}" --build "$tree" "$DIST/quarry-server_${version}_$architecture.deb" >/dev/null
     say "$DIST/quarry-server_${version}_$architecture.deb"
 }
 

@@ -41,9 +41,9 @@ def pack(tmp_path_factory):
     return packed
 
 
-@pytest.fixture
-def stopwatch():
-    """Fails a test that takes longer than a new user would wait."""
+@contextlib.contextmanager
+def soon():
+    """Fails a block that takes longer than a new user would wait, who has the package."""
     begun = time.monotonic()
     yield
     assert time.monotonic() - begun < FIRST_INSERT_SECONDS_MAX

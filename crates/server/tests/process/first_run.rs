@@ -135,6 +135,5 @@ fn sizes_tell_of_what_is_not_flushed_yet() {
             .get_i64("sizeOnDisk")
             .unwrap();
         assert!(size >= storage, "{engine}: {listed}");
-        assert_eq!(stats.get_i64("size"), Some(50 * 127), "{engine}: {stats}");
     }
 }
