@@ -64,10 +64,10 @@ bootstrap-drivers: bootstrap
 
 build: bootstrap ## compile the release build of `quarry` and `quarry-bench`
 	@scripts/step.sh "release build (the first one compiles RocksDB: about ten minutes)" \
-		cargo build --release -p quarry-server -p quarry-bench
+		scripts/build.sh --release -p quarry-server -p quarry-bench
 
 run: bootstrap ## build, then serve ./data on 127.0.0.1:27017 (ENGINE=mdbx: quicker to build, without RocksDB)
-	@scripts/step.sh "$(RUN_STEP)" cargo build --release $(RUN_BUILD)
+	@scripts/step.sh "$(RUN_STEP)" scripts/build.sh --release $(RUN_BUILD)
 	@exec $(QUARRY) serve --dbpath ./data --engine $(ENGINE) --bind_ip 127.0.0.1 --port 27017
 
 package: build ## a tarball, a wheel, an npm package, a Debian package and an OCI image, in `dist` of the target directory
