@@ -7,6 +7,9 @@
 use crate::error::HookError;
 use crate::group_header::{GROUP_HEADER_BYTES, GroupHeader};
 
+/// A record's length field.
+pub(crate) const RECORD_HEADER_BYTES: usize = 4;
+
 /// The part of a commit that the journal's owner does for each group.
 pub trait Hooks: Send + Sync {
     /// Whether the engine can take a group of about `bytes` bytes. A refusal answers the whole group and nothing is
@@ -78,6 +81,19 @@ impl<'g> GroupBuilder<'g> {
     pub fn push_payload(&mut self, payload: &[u8]) -> u64 {
         let lsn = self.next_lsn();
         push_record(self.buffer, payload);
+        self.count += 1;
+        lsn
+    }
+
+    /// Like `push_payload`, for a payload that `write` appends where it will stand, so that it is made nowhere else first.
+    pub fn push_payload_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let lsn = self.next_lsn();
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
+        write(self.buffer);
+        let payload_bytes = self.buffer.len() - start - RECORD_HEADER_BYTES;
+        let length = u32::try_from(payload_bytes).expect("RECORD_BYTES_MAX fits 32 bits");
+        self.buffer[start..start + RECORD_HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
         self.count += 1;
         lsn
     }
@@ -223,7 +239,7 @@ impl<'g> Iterator for PayloadIter<'g> {
         if self.left == 0 {
             return None;
         }
-        let (length, rest) = self.body.split_first_chunk::<4>()?;
+        let (length, rest) = self.body.split_first_chunk::<RECORD_HEADER_BYTES>()?;
         let length = u32::from_le_bytes(*length) as usize;
         let payload = rest.get(..length)?;
         let lsn = self.lsn;

@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::group::{Group, Place};
 use crate::group_header::GROUP_HEADER_BYTES;
-use crate::hooks::{AbortOnPanic, Hooks};
+use crate::hooks::{AbortOnPanic, Hooks, RECORD_HEADER_BYTES};
 use crate::latch::Latch;
 use crate::log::{Log, LogTicket, Stage};
 use crate::options::{Options, RECORD_BYTES_MAX};
@@ -42,8 +42,6 @@ use crate::wakeups::Wakeups;
 
 /// Fewer writers than this in half of the groups of late are not worth waiting for.
 const GATHER_WRITERS_MIN: u32 = if cfg!(feature = "shuttle") { 2 } else { 4 };
-/// A record's length field.
-pub(crate) const RECORD_HEADER_BYTES: usize = 4;
 
 /// The state of an open journal. Lock order: `appender` (with the turn), `queue`, those of the log.
 pub(crate) struct Pipeline {

@@ -83,10 +83,16 @@ impl WriteBatch {
     /// Appends a put. A key that no engine takes fails the write of the batch.
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.reserve(1, key.len() + value.len());
-        push_head(&mut self.bytes, TAG_PUT, key);
-        push_slice(&mut self.bytes, value);
+        Self::append_put(&mut self.bytes, key, value);
         self.note(Op::Put(key, value));
+    }
+
+    /// Appends a put to a batch that stands in its byte form elsewhere, such as in a record that is being written.
+    #[inline]
+    pub fn append_put(bytes: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+        bytes.reserve(OP_BYTES_MAX + key.len() + value.len());
+        push_head(bytes, TAG_PUT, key);
+        push_slice(bytes, value);
     }
 
     /// Appends a delete. A key that no engine takes fails the write of the batch.

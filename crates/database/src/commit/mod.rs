@@ -147,6 +147,7 @@ use quarry_journal::{GroupBuilder, HookError, HookErrorKind, Hooks, Payloads};
 use quarry_storage::{Engine, Op, Readiness, WriteBatch};
 use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::catalog::cache::Catalog;
 use crate::commit::changed_records::ChangedRecords;
@@ -178,6 +179,42 @@ pub struct Counts {
     pub documents: u64,
     /// The bytes of documents.
     pub bytes: u64,
+}
+
+impl Counts {
+    fn change(&mut self, documents: i64, bytes: i64) {
+        self.documents = self.documents.saturating_add_signed(documents);
+        self.bytes = self.bytes.saturating_add_signed(bytes);
+    }
+}
+
+/// The last record of a group: what only commit order can tell.
+struct Trailer {
+    /// The new counters of the collections that the group changes, in the order of their idents.
+    counts: SmallVec<[(Ident, Counts); 2]>,
+    /// The next ident, if the group uses new ones.
+    next_ident: Option<u64>,
+}
+
+impl Trailer {
+    fn is_empty(&self) -> bool {
+        self.counts.is_empty() && self.next_ident.is_none()
+    }
+
+    /// Appends the record. Each commit has one: it is written where it will stand.
+    fn write(&self, record: &mut Vec<u8>) {
+        Header::PLAIN.write(record);
+        for (ident, counts) in &self.counts {
+            WriteBatch::append_put(
+                record,
+                &layout::counters_key(*ident),
+                &encode_counts(*counts),
+            );
+        }
+        if let Some(next) = self.next_ident {
+            WriteBatch::append_put(record, layout::HIGH_WATER_MARK_KEY, &next.to_le_bytes());
+        }
+    }
 }
 
 /// The journal's hooks: what happens at commit order.
@@ -305,35 +342,34 @@ impl CommitPath {
         Ok(counts)
     }
 
-    /// The counters and the high-water mark that a group must carry, as one more record; empty if it needs none.
-    fn trailing_record(&self, payloads: &Payloads<'_>) -> Result<Vec<u8>> {
-        let mut changed: FxHashMap<Ident, Counts> = FxHashMap::default();
+    /// The counters and the high-water mark that a group must carry as one more record.
+    fn trailer(&self, payloads: &Payloads<'_>) -> Result<Trailer> {
+        let mut changes: SmallVec<[(Ident, i64, i64); 4]> = SmallVec::new();
         let mut allocated = false;
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
             allocated |= payload.has(ALLOCATED);
             for delta in payload.deltas().filter(Delta::counts) {
-                let mut counts = match changed.get(&delta.ident) {
-                    Some(counts) => *counts,
-                    None => self.counts(delta.ident)?,
-                };
-                counts.documents = counts.documents.saturating_add_signed(delta.documents);
-                counts.bytes = counts.bytes.saturating_add_signed(delta.bytes);
-                changed.insert(delta.ident, counts);
+                changes.push((delta.ident, delta.documents, delta.bytes));
             }
         }
-        if changed.is_empty() && !allocated {
-            return Ok(Vec::new());
+        // Stable: the changes of a collection stay in the order of the commits.
+        changes.sort_by_key(|(ident, ..)| *ident);
+        let mut counts: SmallVec<[(Ident, Counts); 2]> = SmallVec::new();
+        for (ident, documents, bytes) in changes {
+            match counts.last_mut() {
+                Some((last, counts)) if *last == ident => counts.change(documents, bytes),
+                _ => {
+                    let mut latest = self.counts(ident)?;
+                    latest.change(documents, bytes);
+                    counts.push((ident, latest));
+                }
+            }
         }
-        let mut batch = WriteBatch::new();
-        for (ident, counts) in &changed {
-            batch.put(&layout::counters_key(*ident), &encode_counts(*counts));
-        }
-        if allocated {
-            let next = self.next_ident.load(Ordering::Acquire);
-            batch.put(layout::HIGH_WATER_MARK_KEY, &next.to_le_bytes());
-        }
-        Ok(Header::PLAIN.record(&batch))
+        Ok(Trailer {
+            counts,
+            next_ident: allocated.then(|| self.next_ident.load(Ordering::Acquire)),
+        })
     }
 
     /// Takes a group of the journal that is being replayed. Several go to the engine as one batch, which carries the last
@@ -506,10 +542,10 @@ impl Hooks for CommitPath {
     fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
         // A counter that cannot be read now, of an engine that is damaged or has no room for one more reader, refuses
         // the group: nothing has happened yet.
-        let record = self.trailing_record(&group.payloads());
-        let record = record.map_err(|error| hook_error(&error))?;
-        if !record.is_empty() {
-            group.push_payload(&record);
+        let trailer = self.trailer(&group.payloads());
+        let trailer = trailer.map_err(|error| hook_error(&error))?;
+        if !trailer.is_empty() {
+            group.push_payload_with(|record| trailer.write(record));
         }
         Ok(())
     }

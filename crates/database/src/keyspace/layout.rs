@@ -39,6 +39,8 @@ pub const DROPPED_DATABASE: &[u8] = &[0x00, 0x16];
 const RECORD_ID: &[u8] = &[0x00, 0x17];
 /// The prefix of what sessions have written.
 pub const SESSIONS: &[u8] = &[0x00, 0x18];
+/// The bytes of an ident in a key of the system.
+const IDENT_BYTES: usize = 8;
 /// The bytes that tell one session from another.
 pub const SESSION_BYTES: usize = 16;
 
@@ -64,8 +66,12 @@ pub fn dropped_key(ident: Ident) -> Vec<u8> {
 }
 
 /// The key of the counters of the collection.
-pub fn counters_key(ident: Ident) -> Vec<u8> {
-    with_ident(COUNTERS, ident)
+pub fn counters_key(ident: Ident) -> [u8; COUNTERS.len() + IDENT_BYTES] {
+    let mut key = [0; COUNTERS.len() + IDENT_BYTES];
+    let (prefix, number) = key.split_at_mut(COUNTERS.len());
+    prefix.copy_from_slice(COUNTERS);
+    number.copy_from_slice(&ident.0.to_be_bytes());
+    key
 }
 
 /// `0x00 0x14 ident component`: the component-th field of that index has met an array.

@@ -30,9 +30,20 @@ pub(crate) fn read_i64(bytes: &[u8]) -> Option<(i64, &[u8])> {
     Some((((number >> 1) as i64) ^ -((number & 1) as i64), rest))
 }
 
-/// Reads a number; returns it and what follows.
+/// Reads a number; returns it and what follows. Most numbers of a record have one byte or two, and each commit reads a
+/// dozen of them.
 #[inline(always)]
 pub(crate) fn read_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match bytes {
+        [only, rest @ ..] if *only < 0x80 => Some((u64::from(*only), rest)),
+        [low, high, rest @ ..] if *high < 0x80 => {
+            Some((u64::from(low & 0x7F) | u64::from(*high) << 7, rest))
+        }
+        _ => read_long_u64(bytes),
+    }
+}
+
+fn read_long_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0u64;
     for (i, &byte) in bytes.iter().enumerate().take(10) {
         number |= u64::from(byte & 0x7F) << (7 * i);
@@ -44,7 +55,7 @@ pub(crate) fn read_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Reads a length; returns it and what follows.
-#[inline]
+#[inline(always)]
 pub(crate) fn read_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (len, rest) = read_u64(bytes)?;
     Some((usize::try_from(len).ok()?, rest))
