@@ -88,6 +88,9 @@ impl Catalog {
 
     /// Whether `collection` is still what its namespace means.
     pub fn is_current(&self, collection: &Arc<Collection>) -> Result<bool> {
+        if let Some(now) = self.cache.read().get(collection.namespace.as_str()) {
+            return Ok(Arc::ptr_eq(now, collection));
+        }
         // Another object with the same entry is refused too: marks go to the one in the cache.
         let now = self.get(&collection.namespace)?;
         Ok(now.is_some_and(|now| Arc::ptr_eq(&now, collection)))

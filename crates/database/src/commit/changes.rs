@@ -19,6 +19,9 @@ const HAS_KEY: u8 = 0x10;
 const HAS_DESCRIPTION: u8 = 0x20;
 const HAS_PRE_IMAGE: u8 = 0x40;
 
+/// Room for the length of a part, which has few bytes or is that of a document.
+const LEN_BYTES: usize = 4;
+
 /// The fate of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -74,8 +77,10 @@ impl ChangeDetails<'_> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        for part in [self.key, self.description, self.pre_image] {
-            let Some(part) = part else { continue };
+        let parts = [self.key, self.description, self.pre_image];
+        let bytes = parts.iter().flatten().map(|part| part.len() + LEN_BYTES);
+        out.reserve(bytes.sum());
+        for part in parts.into_iter().flatten() {
             write_len(out, part.len());
             out.extend_from_slice(part);
         }

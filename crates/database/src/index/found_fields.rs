@@ -11,42 +11,34 @@ pub const VALUE_BYTES: usize = 12;
 /// The values of the first path components that indexes name, as found in one document.
 pub type Slots<'a> = SmallVec<[Option<RawElement<'a>>; 16]>;
 
+/// Large with its slots: whoever makes one makes it in its place and does not move it.
+#[derive(Default)]
 pub struct Found<'a> {
     pub slots: Slots<'a>,
-    texts: Texts,
+    texts: Option<Box<Texts>>,
 }
 
 /// By slot where its text begins and how many bytes it takes: none where there is no text.
-#[derive(Default)]
 struct Texts {
     bytes: Vec<u8>,
     places: SmallVec<[(u32, u32); 32]>,
 }
 
 impl<'a> Found<'a> {
-    pub fn new(slots: Slots<'a>) -> Found<'a> {
-        Found {
-            slots,
-            texts: Texts::default(),
-        }
-    }
-
     /// Encodes its texts, once for all indexes.
-    pub fn with_texts(self) -> Found<'a> {
-        Found {
-            texts: Texts::of(&self.slots),
-            slots: self.slots,
-        }
+    pub fn encode_texts(&mut self) {
+        self.texts = Some(Box::new(Texts::of(&self.slots)));
     }
 
     /// The text of a slot as `encode_text` appends it, at the begin of these bytes, and how many it takes.
     #[inline]
     pub fn encoded_text(&self, slot: usize) -> Option<(&[u8], usize)> {
-        let &(start, key_bytes) = self.texts.places.get(slot)?;
+        let texts = self.texts.as_ref()?;
+        let &(start, key_bytes) = texts.places.get(slot)?;
         if key_bytes == 0 {
             return None;
         }
-        Some((&self.texts.bytes[start as usize..], key_bytes as usize))
+        Some((&texts.bytes[start as usize..], key_bytes as usize))
     }
 }
 

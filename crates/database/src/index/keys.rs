@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{CUT_KEYS, Index, KeyField};
 use crate::index::entry::cut;
-use crate::index::found_fields::{Found, Slots, VALUE_BYTES};
+use crate::index::found_fields::{Found, VALUE_BYTES};
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::keyspace::varint::write_len;
 
@@ -93,22 +93,22 @@ impl KeyGenerator {
 
     /// Finds what the indexes name in `document`.
     pub fn extract<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
-        let mut slots: Slots<'a> = SmallVec::from_elem(None, self.slot_count);
+        let mut found = Found::default();
+        found.slots.resize(self.slot_count, None);
         if let Some(fields) = &self.fields {
-            fields.extract(document, &mut slots);
+            fields.extract(document, &mut found.slots);
         }
-        Found::new(slots)
+        found
     }
 
     /// Like `extract`, for callers that make the entries of all indexes.
     pub fn extract_for_all<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
-        let found = self.extract(document);
+        let mut found = self.extract(document);
         let are_most_shared = self.fields_len >= 2 * self.slot_count;
         if are_most_shared {
-            found.with_texts()
-        } else {
-            found
+            found.encode_texts();
         }
+        found
     }
 
     /// Whether index number `index` sees the same bytes in both documents.

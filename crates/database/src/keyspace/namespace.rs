@@ -63,6 +63,11 @@ impl Namespace {
         &self.full[self.database_bytes + 1..]
     }
 
+    /// Like `as_str`, but gives the memory away.
+    pub fn into_string(self) -> String {
+        self.full.into()
+    }
+
     /// Both names, as `database.collection`.
     pub fn as_str(&self) -> &str {
         &self.full

@@ -1,10 +1,12 @@
 //! A set of statement ids, as ranges: the statements of a command mostly follow each other.
 
+use smallvec::SmallVec;
+
 /// Statement ids, as ordered ranges that neither touch nor overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatementSet {
     /// The first and the last id of each range.
-    ranges: Vec<(u32, u32)>,
+    ranges: SmallVec<[(u32, u32); 1]>,
 }
 
 impl StatementSet {

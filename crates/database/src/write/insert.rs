@@ -162,6 +162,49 @@ impl Writer {
     }
 }
 
+/// Full record keys, one a document, in one buffer.
+struct RecordKeys {
+    bytes: Vec<u8>,
+    /// Where each key ends; the next one begins there.
+    ends: SmallVec<[usize; 4]>,
+}
+
+/// Room for what a session writes beside most pieces.
+const SESSION_RECORD_BYTES: usize = 64;
+
+/// Room for the key of most records, with the prefix of its collection.
+const RECORD_KEY_BYTES: usize = 24;
+
+impl RecordKeys {
+    fn with_capacity(count: usize) -> RecordKeys {
+        RecordKeys {
+            bytes: Vec::with_capacity(count * RECORD_KEY_BYTES),
+            ends: SmallVec::with_capacity(count),
+        }
+    }
+
+    /// Adds the key that `append` appends, which is empty where it appends nothing.
+    #[inline]
+    fn push_with<T>(&mut self, append: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let appended = append(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+        appended
+    }
+
+    /// The key of the document at that position.
+    #[inline]
+    fn get(&self, position: usize) -> &[u8] {
+        let begin = position
+            .checked_sub(1)
+            .map_or(0, |before| self.ends[before]);
+        &self.bytes[begin..self.ends[position]]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|position| self.get(position))
+    }
+}
+
 /// The state of one insert between its steps.
 struct InsertPiece<'i> {
     writer: &'i Writer,
@@ -169,9 +212,8 @@ struct InsertPiece<'i> {
     index_catalog: &'i IndexCatalog,
     documents: &'i [RawDocument<'i>],
     ordered: bool,
-    /// Full record keys, one a document.
-    record_keys: Vec<Vec<u8>>,
-    failed: Vec<bool>,
+    record_keys: RecordKeys,
+    failed: SmallVec<[bool; 16]>,
     errors: Vec<(usize, Error)>,
     keys: KeyBuffer,
     marks: SmallVec<[(usize, u64); 2]>,
@@ -191,8 +233,8 @@ impl<'i> InsertPiece<'i> {
             index_catalog,
             documents,
             ordered,
-            record_keys: Vec::with_capacity(documents.len()),
-            failed: vec![false; documents.len()],
+            record_keys: RecordKeys::with_capacity(documents.len()),
+            failed: SmallVec::from_elem(false, documents.len()),
             errors: Vec::new(),
             keys: KeyBuffer::default(),
             marks: SmallVec::new(),
@@ -224,12 +266,12 @@ impl<'i> InsertPiece<'i> {
             return self.make_record_ids();
         }
         for (position, document) in self.documents.iter().enumerate() {
-            let mut key = Vec::with_capacity(32);
             let id = document.get("_id").unwrap_or(RawValue::Null);
-            if let Err(error) = self.collection.append_record_key(&mut key, id) {
+            let collection = self.collection;
+            let added = (self.record_keys).push_with(|keys| collection.append_record_key(keys, id));
+            if let Err(error) = added {
                 self.refuse(position, error);
             }
-            self.record_keys.push(key);
         }
         Ok(())
     }
@@ -240,15 +282,16 @@ impl<'i> InsertPiece<'i> {
         let count = self.documents.len();
         let last = self.writer.give_record_ids(self.collection, count)?;
         for (next, _) in (last + 1..).zip(self.documents) {
-            let mut key = prefix.to_vec();
-            key.extend_from_slice(&next.to_be_bytes());
-            self.record_keys.push(key);
+            self.record_keys.push_with(|keys| {
+                keys.extend_from_slice(prefix);
+                keys.extend_from_slice(&next.to_be_bytes());
+            });
         }
         Ok(())
     }
 
     fn lock_hashes(&self) -> SmallVec<[u64; 4]> {
-        self.record_keys.iter().map(|key| lock_hash(key)).collect()
+        self.record_keys.iter().map(lock_hash).collect()
     }
 
     /// Refuses an `_id` that is stored already or stands twice in the piece.
@@ -315,7 +358,7 @@ impl<'i> InsertPiece<'i> {
 
     fn make_entries(&mut self, position: usize) -> Result<()> {
         let document = self.documents[position];
-        let suffix = &self.record_keys[position][self.collection.prefix.as_bytes().len()..];
+        let suffix = &self.record_keys.get(position)[self.collection.prefix.as_bytes().len()..];
         let id = if self.collection.is_clustered() {
             document.get("_id")
         } else {
@@ -357,7 +400,7 @@ impl<'i> InsertPiece<'i> {
             for position in open {
                 let changed = Changed {
                     document: position as u32,
-                    record_key: &self.record_keys[position],
+                    record_key: self.record_keys.get(position),
                     old: (keys, &[]),
                     new: (keys, keys.of_document(position)),
                 };
@@ -386,10 +429,13 @@ impl<'i> InsertPiece<'i> {
         let mut piece = Piece::default();
         let cut = self.first_cut();
         let operations = self.documents.len() + self.keys.entries.len();
-        piece.puts.reserve(operations, self.bytes_len());
+        // A session's record may follow.
+        piece
+            .puts
+            .reserve(operations + 1, self.bytes_len() + SESSION_RECORD_BYTES);
         for (position, document) in self.documents.iter().enumerate().take(cut) {
             if !self.failed[position] {
-                piece.insert_document(&self.record_keys[position], document.as_bytes());
+                piece.insert_document(self.record_keys.get(position), document.as_bytes());
             }
         }
         let put = |entry: &Entry| {
@@ -414,12 +460,11 @@ impl<'i> InsertPiece<'i> {
 
     /// The bytes of all keys and values.
     fn bytes_len(&self) -> usize {
-        let keys = self.record_keys.iter().map(Vec::len);
         let documents = self
             .documents
             .iter()
             .map(|document| document.as_bytes().len());
-        keys.chain(documents).sum::<usize>() + self.keys.bytes.len()
+        documents.sum::<usize>() + self.record_keys.bytes.len() + self.keys.bytes.len()
     }
 
     /// The refusals in the order of the documents; of an ordered insert the first.

@@ -24,11 +24,11 @@ pub(crate) fn lock_hashes(
 ) -> SmallVec<[u64; 4]> {
     let mut hashes = SmallVec::new();
     for buffer in buffers {
-        let unique = buffer
-            .entries
-            .iter()
-            .filter(|entry| is_unique(index_catalog, entry));
-        hashes.extend(unique.map(|entry| lock_hash(buffer.key(entry))));
+        for entry in &buffer.entries {
+            if is_unique(index_catalog, entry) {
+                hashes.push(lock_hash(buffer.key(entry)));
+            }
+        }
     }
     hashes
 }

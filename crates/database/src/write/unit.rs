@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, Value};
+use quarry_bson::{RawDocument, Value};
 use quarry_storage::{Overlay, WriteBatch};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -128,7 +128,7 @@ impl Piece {
     ) {
         let document_key = document_key(old);
         let details = ChangeDetails {
-            key: Some(document_key.as_bytes()),
+            key: Some(&document_key),
             pre_image: keeps_pre_image.then_some(old.as_bytes()),
             ..ChangeDetails::default()
         };
@@ -139,12 +139,15 @@ impl Piece {
     }
 }
 
-/// The document with the `_id` alone.
-fn document_key(document: RawDocument<'_>) -> Document {
-    let mut key = Document::new();
-    if let Some(id) = document.get_element("_id") {
-        key.append("_id", id.value());
-    }
+/// The bytes of the document with the `_id` alone: its length, the element as it stands, a NUL.
+fn document_key(document: RawDocument<'_>) -> SmallVec<[u8; 48]> {
+    let id = document.get_element("_id");
+    let element = id.as_ref().map_or(&[][..], |id| id.as_bytes());
+    let bytes = i32::try_from(4 + element.len() + 1).expect("it is no longer than its document");
+    let mut key = SmallVec::new();
+    key.extend_from_slice(&bytes.to_le_bytes());
+    key.extend_from_slice(element);
+    key.push(0);
     key
 }
 
@@ -712,7 +715,7 @@ impl<'u> Latest<'u> {
 
 #[cfg(test)]
 mod tests {
-    use quarry_bson::doc;
+    use quarry_bson::{Document, doc};
     use quarry_journal::Level;
 
     use super::*;
