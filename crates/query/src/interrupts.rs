@@ -28,6 +28,8 @@ const NESTED_BYTES_A_UNIT: usize = 8;
 thread_local! {
     /// Why the operation is to end, once it is.
     static ENDING: RefCell<Option<Error>> = const { RefCell::new(None) };
+    /// Whether `ENDING` says why: two looks at this one are all that most operations need.
+    static IS_ENDING: Cell<bool> = const { Cell::new(false) };
     /// Units of work before the next look.
     static LEFT: Cell<u32> = const { Cell::new(WORK_BETWEEN_LOOKS) };
 }
@@ -57,7 +59,9 @@ impl Drop for Running {
 fn begin() {
     memory::forget_all();
     LEFT.set(WORK_BETWEEN_LOOKS);
-    ENDING.set(None);
+    if IS_ENDING.replace(false) {
+        ENDING.set(None);
+    }
 }
 
 /// Counts work that was done or is about to be done. Fails when the operation is to end; without one nothing ends.
@@ -127,6 +131,7 @@ pub(crate) fn check() -> Result<()> {
             None => Ok(()),
             Some(ending) => {
                 LEFT.set(0);
+                IS_ENDING.set(true);
                 Err(ending.clone())
             }
         }

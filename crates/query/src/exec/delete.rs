@@ -22,8 +22,8 @@ pub fn delete(
         request.filter,
         request.hint,
         request.context,
-    )
-    .parse()?;
+    );
+    target.check()?;
     recorded::note(operation, StatementKind::Delete);
     let mut totals = if request.is_multi {
         target.modify_all(Effect::Delete, &mut |_, _, _| Ok(Change::Delete))?

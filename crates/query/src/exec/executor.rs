@@ -27,7 +27,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub struct Executor {
     input: Input,
     /// The stages of an aggregation that the read does not do.
-    rest: Option<Rest>,
+    rest: Option<Box<Rest>>,
     /// The account of the memory that rows, groups and buffers take between two calls.
     held: Account,
 }
@@ -117,7 +117,7 @@ impl Executor {
         execution: Execution,
         others: OtherCollections,
     ) -> Executor {
-        self.rest = Some(Rest { execution, others });
+        self.rest = Some(Box::new(Rest { execution, others }));
         self.begin_small();
         self
     }

@@ -24,6 +24,7 @@ pub fn find_and_modify(
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
     let parsed = Parsed::parse(request.filter, request.sort, request.projection, context)?;
+    let parsed = Box::new(parsed);
     if request.returns_new && parsed.uses_matched_element() {
         let text = "cannot use a positional projection and return the new document";
         return Err(crate::Error::bad_value(text));
@@ -39,7 +40,7 @@ pub fn find_and_modify(
     if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
         update.fill_empty_timestamps();
     }
-    let target = Target::new(
+    let mut target = Target::new(
         scope,
         operation,
         level,
@@ -47,8 +48,8 @@ pub fn find_and_modify(
         request.filter,
         request.hint,
         Some(context),
-    )
-    .with_parsed(parsed);
+    );
+    target.set_parsed(parsed);
     target.check_steady()?;
     if request.is_upsert {
         target.check_upsert()?;

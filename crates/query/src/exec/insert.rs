@@ -7,6 +7,7 @@ use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument, ST
 use quarry_database::{
     Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope, StatementKind,
 };
+use smallvec::SmallVec;
 
 use super::recorded::{self, Statements};
 use super::request::{InsertOutcome, InsertRequest};
@@ -72,8 +73,9 @@ impl Insertion<'_> {
         let mut position = 0;
         while position < documents.len() {
             self.operation.check()?;
-            let mut staged = Vec::new();
-            let mut positions = Vec::new();
+            let most = (documents.len() - position).min(PIECE_DOCUMENTS_MAX);
+            let mut staged: SmallVec<[Staged<'_>; 1]> = SmallVec::with_capacity(most);
+            let mut positions: SmallVec<[usize; 1]> = SmallVec::with_capacity(most);
             let mut bytes = 0;
             let mut stops = false;
             while position < documents.len()
@@ -122,7 +124,7 @@ impl Insertion<'_> {
         let documents = staged
             .iter()
             .map(|document| Ok(RawDocument::new(document.bytes())?))
-            .collect::<Result<Vec<_>>>()?;
+            .collect::<Result<SmallVec<[RawDocument<'_>; 1]>>>()?;
         if let Some(write) = self.operation.retryable() {
             let named = positions.iter().map(|&position| self.statements[position]);
             write.name_statements(named);

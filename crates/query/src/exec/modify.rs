@@ -41,7 +41,7 @@ pub(super) struct Target<'t> {
     /// The `_id` that the filter asks for, if it asks for nothing else.
     id: Option<RawValue<'t>>,
     /// A filter that is one `_id` is parsed only when something needs it.
-    parsed: OnceCell<Parsed>,
+    parsed: OnceCell<Box<Parsed>>,
 }
 
 #[derive(Debug, Default)]
@@ -90,11 +90,11 @@ impl<'t> Target<'t> {
     }
 
     /// Refuses a filter that is none. One `_id` always is one.
-    pub fn parse(self) -> Result<Target<'t>> {
-        if self.id.is_none() {
-            self.check_steady()?;
+    pub fn check(&self) -> Result<()> {
+        match self.id {
+            Some(_) => Ok(()),
+            None => self.check_steady(),
         }
-        Ok(self)
     }
 
     /// Refuses a filter that draws at random: a document is matched again once it is locked, and would be drawn twice.
@@ -107,9 +107,8 @@ impl<'t> Target<'t> {
     }
 
     /// The filter parsed already, with the order in which the first document is sought.
-    pub fn with_parsed(mut self, parsed: Parsed) -> Target<'t> {
+    pub fn set_parsed(&mut self, parsed: Box<Parsed>) {
         self.parsed = OnceCell::from(parsed);
-        self
     }
 
     /// Refuses a filter from which no document can be made: what `$expr` asks names no fields.
@@ -134,7 +133,7 @@ impl<'t> Target<'t> {
             return Ok(parsed);
         }
         let parsed = Parsed::parse(self.filter, None, None, self.context())?;
-        Ok(self.parsed.get_or_init(|| parsed))
+        Ok(self.parsed.get_or_init(|| Box::new(parsed)))
     }
 
     /// Changes the first document that matches, or none.

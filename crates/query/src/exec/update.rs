@@ -17,6 +17,8 @@ use crate::update::{Beside, Described, PathStep, Update};
 
 /// Room for what an update adds to a document, so that most need no second allocation.
 const GROWTH_BYTES: usize = 128;
+/// Room for the description of most updates.
+const DESCRIPTION_BYTES: usize = 64;
 /// How often an upsert starts again when another inserted its document first.
 pub(super) const UPSERT_ATTEMPTS_MAX: u32 = 100;
 
@@ -42,9 +44,9 @@ pub fn update(
             return Err(QueryError::failed_to_parse(text));
         }
         let parsed = Parsed::parse(request.filter, request.sort, None, target.context())?;
-        target = target.with_parsed(parsed);
+        target.set_parsed(Box::new(parsed));
     }
-    let target = target.parse()?;
+    target.check()?;
     if request.is_upsert {
         target.check_upsert()?;
     }
@@ -105,6 +107,7 @@ pub(super) fn applying(
                     document: new,
                     description,
                 } = out;
+                description.reserve(DESCRIPTION_BYTES);
                 let described =
                     update.describe(document, RawDocument::new(new)?, &mut |steps| {
                         describe_path(description, steps.iter().map(described));

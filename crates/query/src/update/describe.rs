@@ -4,10 +4,11 @@
 //! path is as deep as the operator that changed it. Where a field came into being or went, or is a document or array on one
 //! side alone, its own path says it all. `$push` at the end of an array names the new elements.
 //!
-//! It runs in the midst of a write. An update that sets one top-level field is described without a look at the documents; up to
-//! `LOOKED_UP_MAX` fields of a document are looked up one by one, more are met in one walk.
+//! It runs in the midst of a write. An update that sets one top-level field is described without a look at the documents; the
+//! fields of others are met in one walk through both.
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
+use smallvec::SmallVec;
 
 use super::Update;
 use super::difference;
@@ -17,8 +18,6 @@ use super::tree::{Branch, Named, Node};
 use crate::error::Result;
 use crate::interrupts;
 
-/// At most this many fields of one document are looked up one by one.
-const LOOKED_UP_MAX: usize = 4;
 
 /// A field or element before and after the update, where it is there.
 type Sides<'d> = (Option<RawElement<'d>>, Option<RawElement<'d>>);
@@ -52,45 +51,57 @@ fn document<'u>(
     steps: &mut Steps<'u>,
     changed: &mut dyn FnMut(&[PathStep<'_>]),
 ) -> Result<()> {
-    if branch.named.len() > LOOKED_UP_MAX {
-        let sides = sides_of_all(branch, old, new)?;
-        for ((name, named), (old, new)) in branch.named.iter().zip(sides) {
-            field(name, named, (old, new), steps, changed)?;
-        }
+    // The documents differ, and nothing else can be why.
+    if branch.named.len() == 1
+        && let Some((name, named)) = branch.named.iter().next()
+        && named.node.is_changed_as_a_whole()
+    {
+        steps.push(PathStep::Field(name));
+        changed(steps);
+        steps.pop();
         return Ok(());
     }
-    let is_alone = branch.named.len() == 1;
-    for (name, named) in branch.named.iter() {
-        // The documents differ, and nothing else can be why.
-        if is_alone && named.node.is_changed_as_a_whole() {
-            steps.push(PathStep::Field(name));
-            changed(steps);
-            steps.pop();
-            return Ok(());
-        }
-        interrupts::work_on_bytes(old.len_bytes() + new.len_bytes())?;
-        let sides = (old.get_element(name), new.get_element(name));
+    let sides = sides_of_all(branch, old, new)?;
+    for ((name, named), sides) in branch.named.iter().zip(sides) {
         field(name, named, sides, steps, changed)?;
     }
     Ok(())
 }
 
-/// The fields that the branch names, before and after, in the branch's order. Of several with one name the first one counts.
+/// The fields that the branch names, before and after, in the branch's order; none of those that are as they were need be
+/// there. Of several with one name the first one counts.
 fn sides_of_all<'d>(
     branch: &Branch,
     old: RawDocument<'d>,
     new: RawDocument<'d>,
-) -> Result<Vec<Sides<'d>>> {
-    let mut sides: Vec<Sides<'d>> = vec![(None, None); branch.named.len()];
-    for element in old {
+) -> Result<SmallVec<[Sides<'d>; 4]>> {
+    let mut sides: SmallVec<[Sides<'d>; 4]> = SmallVec::from_elem((None, None), branch.named.len());
+    let place_of = |element: &RawElement<'_>| branch.named.find(element.name().as_bytes());
+    let (mut before, mut after) = (old.iter(), new.iter());
+    let (mut was, mut is) = (before.next(), after.next());
+    // Most updates leave the fields where they are: as long as both documents have the same ones, only what differs is
+    // looked up.
+    while let (Some(one), Some(other)) = (was, is)
+        && one.name() == other.name()
+    {
+        interrupts::work_on_bytes(other.value_bytes().len())?;
+        if !is_same(&one, &other)
+            && let Some(place) = place_of(&one)
+        {
+            sides[place].0.get_or_insert(one);
+            sides[place].1.get_or_insert(other);
+        }
+        (was, is) = (before.next(), after.next());
+    }
+    for element in was.into_iter().chain(before) {
         interrupts::work(1)?;
-        if let Some(place) = branch.named.find(element.name().as_bytes()) {
+        if let Some(place) = place_of(&element) {
             sides[place].0.get_or_insert(element);
         }
     }
-    for element in new {
+    for element in is.into_iter().chain(after) {
         interrupts::work(1)?;
-        if let Some(place) = branch.named.find(element.name().as_bytes()) {
+        if let Some(place) = place_of(&element) {
             sides[place].1.get_or_insert(element);
         }
     }
@@ -276,12 +287,12 @@ mod tests {
             (doc! { "$push": { "list": 4 } }, &["list.[3]"]),
             (doc! { "$push": { "m": 4 } }, &["m"]),
             (
-                // More than are looked up one by one.
+                // Fields behind one that has gone, and behind those that came.
                 doc! {
-                    "$set": { "s": "same", "d.a": 5, "list.0": 1, "list.2": 9, "e": 1, "f.g": 1 },
+                    "$set": { "s": "same", "d.a": 5, "list.0": 1, "list.2": 9, "e": 1, "f.g": 1, "h": 1, "i": 1 },
                     "$unset": { "n": "", "gone": "" },
                 },
-                &["d.a", "e", "f", "list.[2]", "n"],
+                &["d.a", "e", "f", "h", "i", "list.[2]", "n"],
             ),
         ];
         for (update, expected) in cases {
