@@ -66,11 +66,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     } else {
         invocation.data().find(invocation.operation, request)?
     };
-    let mut cursor = ClientCursor::new(
-        namespace.as_str().to_owned(),
-        invocation.generic.session,
-        source,
-    );
+    let mut cursor = ClientCursor::new(namespace.into_string(), invocation.generic.session, source);
     cursor.is_tailable = options.is_tailable;
     cursor.is_await_data = options.is_await_data;
     cursor.has_no_timeout = options.has_no_timeout;

@@ -96,8 +96,8 @@ pub fn answer(
         end == BatchEnd::Full
     };
     let has_reached_limit = batch.limit.is_some_and(|limit| cursor.returned >= limit);
-    let namespace = cursor.namespace.clone();
-    let id = if is_open && !batch.is_only && !has_reached_limit {
+    let (id, namespace) = if is_open && !batch.is_only && !has_reached_limit {
+        let namespace = cursor.namespace.clone();
         cursor.save(invocation.operation)?;
         cursor.owner = invocation.user.and_then(|user| user.name.clone());
         cursor.read_concern = invocation.generic.read_concern;
@@ -119,9 +119,9 @@ pub fn answer(
         {
             session.note_cursor(id, &namespace);
         }
-        id
+        (id, namespace)
     } else {
-        0
+        (0, std::mem::take(&mut cursor.namespace))
     };
     shown.append("id", id);
     shown.append("ns", namespace.as_str());

@@ -58,7 +58,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let request = InsertRequest {
         // The first error ends a transaction.
         is_ordered: is_ordered(invocation)? || invocation.scope().is_in_transaction(),
-        keeps_empty_timestamps: writes::keeps_empty_timestamps(invocation.body),
+        keeps_empty_timestamps: invocation.generic.keeps_empty_timestamps,
         may_be_too_deep: invocation.has_deep_documents,
         ..InsertRequest::new(&namespace, &documents)
     };

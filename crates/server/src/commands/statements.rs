@@ -98,6 +98,9 @@ impl<'i> Statements<'i> {
 
 impl Ids {
     fn parse(invocation: &Invocation<'_>, count: usize) -> Result<Ids> {
+        if !invocation.generic.names_statements {
+            return Ok(Ids::From(0));
+        }
         let id = |value: RawValue<'_>| {
             let id = value.as_i64_exact().and_then(|id| i32::try_from(id).ok());
             id.ok_or_else(|| CommandError::bad_value("a statement id is no Int32"))

@@ -67,7 +67,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .iter()
         .map(|statement| {
             Ok(UpdateRequest {
-                keeps_empty_timestamps: writes::keeps_empty_timestamps(invocation.body),
+                keeps_empty_timestamps: invocation.generic.keeps_empty_timestamps,
                 ..parse(&namespace, &context, *statement)?
             })
         })

@@ -44,7 +44,9 @@ impl<'a> Argument<'a> {
         of: &'static str,
         body: RawDocument<'a>,
     ) -> impl Iterator<Item = Argument<'a>> + use<'a> {
-        Argument::each(of, body).skip(1)
+        let mut arguments = Argument::each(of, body);
+        arguments.next();
+        arguments
     }
 
     #[inline]

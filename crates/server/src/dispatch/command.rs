@@ -160,18 +160,26 @@ pub struct Generic<'a> {
     pub cluster_time: Option<Timestamp>,
     /// The document of `let`, of a command that takes one.
     pub variables: Option<RawDocument<'a>>,
+    /// The command says which statements of its session it holds.
+    pub names_statements: bool,
+    /// Empty timestamps are stored as they are. Tools that restore data ask for it; otherwise they become the time.
+    pub keeps_empty_timestamps: bool,
     /// The reply tells where the time went.
     pub wants_timing: bool,
     pub asked: Asked<'a>,
 }
 
 impl<'a> Generic<'a> {
-    /// Reads them from the body and refuses what neither they nor the command know.
-    pub fn parse(command: &Command, body: RawDocument<'a>) -> Result<Generic<'a>> {
-        let mut generic = Generic::default();
+    /// Reads them from the body, into arguments that are still the default, and refuses what neither they nor the command
+    /// know.
+    pub fn read(&mut self, command: &Command, body: RawDocument<'a>) -> Result<()> {
+        let generic = self;
         let mut api = Api::default();
         let mut given = Given::default();
-        for element in body.iter().skip(1) {
+        let mut elements = body.iter();
+        // The command's name.
+        elements.next();
+        for element in elements {
             let argument = Argument::new(command.name, element);
             let value = element.value();
             let name = element.name();
@@ -191,6 +199,7 @@ impl<'a> Generic<'a> {
                     }
                     generic.write_concern = WriteConcern::parse(argument.document()?)?;
                 }
+                b"bypassEmptyTsReplacement" => generic.keeps_empty_timestamps = value.is_truthy(),
                 b"txnNumber" => given.number = Some(argument.whole()?),
                 b"autocommit" => given.autocommit = Some(argument.flag()?),
                 b"startTransaction" => given.start = Some(argument.flag()?),
@@ -204,7 +213,10 @@ impl<'a> Generic<'a> {
                 b"$clusterTime" => {
                     generic.cluster_time = Some(cluster_clock::parse(argument.document()?)?);
                 }
-                known if command.takes(known) => generic.asked.note(known, value),
+                known if command.takes(known) => {
+                    generic.names_statements |= known.starts_with(b"stmtId");
+                    generic.asked.note(known, value);
+                }
                 b"$readPreference"
                 | b"$audit"
                 | b"$client"
@@ -213,7 +225,6 @@ impl<'a> Generic<'a> {
                 | b"$oplogQueryData"
                 | b"$traceCtx"
                 | b"clientOperationKey"
-                | b"bypassEmptyTsReplacement"
                 | b"recordStats"
                 | b"helloOk"
                 | b"allowImplicitCollectionCreation"
@@ -248,7 +259,7 @@ impl<'a> Generic<'a> {
             );
             return Err(CommandError::new(ErrorCode::UNAUTHORIZED, message));
         }
-        Ok(generic)
+        Ok(())
     }
 
     /// Holds the concerns against what the server is: a standalone refuses what needs a set; a set has a default of its own

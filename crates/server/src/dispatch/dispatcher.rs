@@ -104,7 +104,8 @@ fn run<'a>(
     if let Some(counter) = counter_of(command.kind) {
         server.counters.add(connection.id, counter, 1);
     }
-    let mut generic = Generic::parse(command, call.body)?;
+    let mut generic = Generic::default();
+    generic.read(command, call.body)?;
     generic.suit(command, server)?;
     if !server.config.can_promise_durability() {
         generic.refuse_durability()?;

@@ -42,10 +42,13 @@ impl SessionId {
     /// Parses `{id: UUID}`. Sessions are not bound to users yet, so that a `uid` can name nobody, and no server that runs others'
     /// transactions, so that there are no sessions within sessions.
     pub fn parse(lsid: RawDocument<'_>) -> Result<SessionId> {
+        let mut id = None;
         for field in lsid {
             let name = field.name();
             match name.as_bytes() {
-                b"id" => {}
+                b"id" => {
+                    id.get_or_insert(field.value());
+                }
                 b"uid" | b"txnNumber" | b"txnUUID" => {
                     return Err(CommandError::not_supported(format_args!(
                         "the field '{name}' of an lsid"
@@ -59,7 +62,7 @@ impl SessionId {
                 }
             }
         }
-        let id = match lsid.get("id") {
+        let id = match id {
             Some(RawValue::Binary(id)) => id,
             Some(other) => {
                 let found = other.element_type().alias();
