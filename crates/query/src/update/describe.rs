@@ -18,7 +18,6 @@ use super::tree::{Branch, Named, Node};
 use crate::error::Result;
 use crate::interrupts;
 
-
 /// A field or element before and after the update, where it is there.
 type Sides<'d> = (Option<RawElement<'d>>, Option<RawElement<'d>>);
 
