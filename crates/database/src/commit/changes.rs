@@ -77,10 +77,9 @@ impl ChangeDetails<'_> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let parts = [self.key, self.description, self.pre_image];
-        let bytes = parts.iter().flatten().map(|part| part.len() + LEN_BYTES);
-        out.reserve(bytes.sum());
-        for part in parts.into_iter().flatten() {
+        for part in [self.key, self.description, self.pre_image] {
+            let Some(part) = part else { continue };
+            out.reserve(LEN_BYTES + part.len());
             write_len(out, part.len());
             out.extend_from_slice(part);
         }

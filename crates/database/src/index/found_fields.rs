@@ -67,6 +67,7 @@ mod tests {
     use quarry_bson::{ObjectId, Value, doc};
     use quarry_keystring::{Direction, TypeBits, encode_id, encode_value};
 
+    use super::Found;
     use crate::index::definition::Index;
     use crate::index::key_buffer::KeyBuffer;
     use crate::index::keys::{KeyGenerator, Target};
@@ -102,11 +103,9 @@ mod tests {
                 record_key: b"key",
                 id: document.as_raw().get("_id"),
             };
-            let [one, all] = [
-                generator.extract(document.as_raw()),
-                generator.extract_for_all(document.as_raw()),
-            ]
-            .map(|found| {
+            let mut for_all = Found::default();
+            generator.extract_for_all(document.as_raw(), &mut for_all);
+            let [one, all] = [generator.extract(document.as_raw()), for_all].map(|found| {
                 let mut buffer = KeyBuffer::default();
                 for (number, index) in indexes.iter().enumerate() {
                     generator
@@ -145,7 +144,8 @@ mod tests {
                 record_key: &record_key,
                 id: Some(id),
             };
-            let found = generator.extract_for_all(document.as_raw());
+            let mut found = Found::default();
+            generator.extract_for_all(document.as_raw(), &mut found);
             generator
                 .entries(0, &index, &found, target, &mut buffer)
                 .unwrap();

@@ -94,21 +94,25 @@ impl KeyGenerator {
     /// Finds what the indexes name in `document`.
     pub fn extract<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
         let mut found = Found::default();
+        self.extract_into(document, &mut found);
+        found
+    }
+
+    /// Like `extract`, into what the caller has in its place: it has hundreds of bytes, which nobody has to move then.
+    pub fn extract_into<'a>(&self, document: RawDocument<'a>, found: &mut Found<'a>) {
         found.slots.resize(self.slot_count, None);
         if let Some(fields) = &self.fields {
             fields.extract(document, &mut found.slots);
         }
-        found
     }
 
-    /// Like `extract`, for callers that make the entries of all indexes.
-    pub fn extract_for_all<'a>(&self, document: RawDocument<'a>) -> Found<'a> {
-        let mut found = self.extract(document);
+    /// Like `extract_into`, for callers that make the entries of all indexes.
+    pub fn extract_for_all<'a>(&self, document: RawDocument<'a>, found: &mut Found<'a>) {
+        self.extract_into(document, found);
         let are_most_shared = self.fields_len >= 2 * self.slot_count;
         if are_most_shared {
             found.encode_texts();
         }
-        found
     }
 
     /// Whether index number `index` sees the same bytes in both documents.

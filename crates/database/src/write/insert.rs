@@ -15,6 +15,7 @@ use super::unit::{Latest, Piece, Unit, WriteUnit};
 use super::{Recorded, Writer};
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
+use crate::index::found_fields::Found;
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
 use crate::keyspace::namespace::Namespace;
@@ -369,7 +370,10 @@ impl<'i> InsertPiece<'i> {
             record_key: suffix,
             id,
         };
-        let found = self.index_catalog.keys.extract_for_all(document);
+        let mut found = Found::default();
+        self.index_catalog
+            .keys
+            .extract_for_all(document, &mut found);
         for (number, index) in self.index_catalog.indexes.iter().enumerate() {
             let multikey =
                 self.index_catalog

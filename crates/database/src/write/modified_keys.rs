@@ -12,6 +12,7 @@ use super::unit::{Latest, Piece};
 use crate::build::builds::Builds;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
+use crate::index::found_fields::Found;
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
 
@@ -84,17 +85,20 @@ impl ModifiedKeys {
             record_key: suffix,
             id,
         };
-        let old_found = index_catalog.keys.extract(old);
-        let new_found = new.map(|new| index_catalog.keys.extract(new));
+        let (mut old_found, mut new_found) = (Found::default(), Found::default());
+        index_catalog.keys.extract_into(old, &mut old_found);
+        if let Some(new) = new {
+            index_catalog.keys.extract_into(new, &mut new_found);
+        }
         for (number, index) in index_catalog.indexes.iter().enumerate() {
-            if let Some(new_found) = &new_found {
-                if index_catalog.keys.unchanged(number, &old_found, new_found) {
+            if new.is_some() {
+                if index_catalog.keys.unchanged(number, &old_found, &new_found) {
                     continue;
                 }
                 let multikey =
                     index_catalog
                         .keys
-                        .entries(number, index, new_found, target, &mut self.new)?;
+                        .entries(number, index, &new_found, target, &mut self.new)?;
                 if multikey != 0 {
                     self.marks.push((target.document, number, multikey));
                 }
