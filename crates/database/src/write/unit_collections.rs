@@ -109,7 +109,8 @@ impl Writer {
         Ok(collection)
     }
 
-    /// Creates a collection in a unit; the same options again are no error.
+    /// Creates a collection in a unit. One that is there is an error whatever its options, unlike outside of transactions, as
+    /// in MongoDB.
     pub fn create_collection_in(
         &self,
         unit: &mut WriteUnit,
@@ -119,7 +120,6 @@ impl Writer {
     ) -> Result<()> {
         unit.run(
             |unit| match self.collection_in(unit, namespace, operation)? {
-                Some(there) if there.options().as_bytes() == options.as_bytes() => Ok(()),
                 Some(_) => Err(Error::NamespaceExists(format!(
                     "collection `{namespace}` already exists"
                 ))),

@@ -242,7 +242,7 @@ impl Bulk<'_> {
     /// Inserts the documents of a step.
     fn insert(&mut self, step: Range<usize>) -> Result<bool> {
         let open: Vec<usize> = match &mut self.statements {
-            Some(statements) => statements.take_open(step.clone()),
+            Some(statements) => statements.take_open(step.clone())?,
             None => step.clone().collect(),
         };
         let namespace = &self.collections[self.operations[step.start].collection];

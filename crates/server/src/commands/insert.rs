@@ -50,7 +50,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let mut statements = Statements::of(invocation, count)?;
     let open = statements
         .as_mut()
-        .map(|statements| statements.take_open(0..count));
+        .map(|statements| statements.take_open(0..count))
+        .transpose()?;
     let documents = match &open {
         Some(open) if open.len() < count => open.iter().map(|&at| documents[at]).collect(),
         _ => documents,

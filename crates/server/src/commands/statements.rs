@@ -10,6 +10,7 @@ use crate::commands::writes;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fail_points;
 
 /// The statements of one retryable write.
 pub struct Statements<'i> {
@@ -41,18 +42,21 @@ impl<'i> Statements<'i> {
     }
 
     /// Takes those out of the positions that are done already, and names the others.
-    pub fn take_open(&mut self, positions: Range<usize>) -> Vec<usize> {
+    pub fn take_open(&mut self, positions: Range<usize>) -> Result<Vec<usize>> {
         let mut open = Vec::with_capacity(positions.len());
         for position in positions {
             let id = self.ids.of(position);
             match self.write.is_executed(id) {
                 true => self.retried.push(id),
-                false => open.push(position),
+                false => {
+                    fail_points::meet_statement(self.invocation)?;
+                    open.push(position);
+                }
             }
         }
         let ids = open.iter().map(|&position| self.ids.of(position));
         self.write.name_statements(ids);
-        open
+        Ok(open)
     }
 
     /// The record of the statement at that position, if it is done already. It is as durable then as the command asks for.
@@ -60,6 +64,7 @@ impl<'i> Statements<'i> {
     pub fn recorded(&mut self, position: usize) -> Result<Option<RecordedStatement>> {
         let id = self.ids.of(position);
         if !self.write.is_executed(id) {
+            fail_points::meet_statement(self.invocation)?;
             self.write.name_statements([id]);
             return Ok(None);
         }

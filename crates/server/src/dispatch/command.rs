@@ -3,6 +3,7 @@
 //! Each field of a command is either one of the generic ones below, one that the command names, or an error: nothing
 //! that a client sends is dropped unseen.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,6 +140,8 @@ pub struct Invocation<'a> {
     pub pinned: Option<Arc<PinnedSnapshot>>,
     /// Set by the command: some of its statements have failed.
     pub has_write_errors: bool,
+    /// Set by a fail point: the connection ends without an answer, whatever the command has done.
+    pub loses_answer: Cell<bool>,
     /// Set by a command that writes: all that it wrote is in other databases than the one that it was sent to.
     pub spares_own_database: bool,
     /// Set by the command: documents in the reply, for the slow-operation line.

@@ -6,6 +6,7 @@
 //! `InternalError`, and the connection goes on. Nobody can say what a command that writes had done, so that one ends its
 //! connection without an answer. The commit path allows no panic and ends the process (`quarry_journal`'s hooks).
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -24,7 +25,7 @@ use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::error_labels;
 use crate::dispatch::fail_points;
 use crate::dispatch::privilege::Requires;
-use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
+use crate::dispatch::transaction_arguments::{Part, SessionUse, TransactionArguments};
 use crate::net::connections::{Connection, Started};
 use crate::observe::counters::Counter;
 use crate::observe::operation_end;
@@ -170,6 +171,7 @@ fn run<'a>(
         checked_out: None,
         pinned: None,
         has_write_errors: false,
+        loses_answer: Cell::new(false),
         spares_own_database: false,
         returned: 0,
     };
@@ -204,6 +206,9 @@ fn run<'a>(
     if let Some(checked_out) = &mut invocation.checked_out {
         let has_failed = result.is_err() || invocation.has_write_errors;
         check_in(server, checked_out, &operation, has_failed);
+    }
+    if invocation.loses_answer.get() {
+        return Err(fail_points::lost_connection());
     }
     let result = result.map_err(|error| labelled(error, invocation.generic.transaction));
     outcome.is_exhaust = invocation.is_exhaust;
@@ -342,6 +347,11 @@ fn new_operation(
         _ => generic.max_time,
     };
     let deadline = max_time.map(|limit| call.started + limit);
+    if command.session_use == SessionUse::EndsTransaction {
+        // It is not interrupted for a client that has gone: one that gave up waiting sends its commit again, and must not find
+        // that it was aborted for that.
+        return Operation::new(deadline);
+    }
     let connection = Arc::clone(connection);
     let checks = AtomicU32::new(0);
     Operation::new(deadline).with_disconnect(Box::new(move || {

@@ -26,8 +26,11 @@ pub const FAIL_GET_MORE: &str = "failGetMoreAfterCursorCheckout";
 /// Every command with a time limit has exceeded it.
 const MAX_TIME_ALWAYS: &str = "maxTimeAlwaysTimeOut";
 
+/// Statements of retryable writes fail, or their command loses its answer.
+const ON_WRITE: &str = "onPrimaryTransactionalWrite";
+
 /// The fail points that there are.
-const NAMES: [&str; 3] = [FAIL_COMMAND, FAIL_GET_MORE, MAX_TIME_ALWAYS];
+const NAMES: [&str; 4] = [FAIL_COMMAND, FAIL_GET_MORE, MAX_TIME_ALWAYS, ON_WRITE];
 
 /// All fail points of the server; each is off until it is configured.
 #[derive(Default)]
@@ -202,6 +205,41 @@ pub fn meet(name: &str, invocation: &Invocation<'_>) -> Result<()> {
     }
 }
 
+/// Meets the fail point that stands before each statement of a retryable write that is not done yet. The command loses its
+/// answer, unless the data say otherwise, and the statement fails where they name a code.
+pub fn meet_statement(invocation: &Invocation<'_>) -> Result<()> {
+    let points = &invocation.server.fail_points;
+    if !points.are_any_on() {
+        return Ok(());
+    }
+    let Some(data) = points.meet(ON_WRITE, |_| true) else {
+        return Ok(());
+    };
+    let closes = data.get("closeConnection");
+    if closes.is_none_or(|closes| closes.is_truthy()) {
+        invocation.loses_answer.set(true);
+    }
+    match data
+        .get("failBeforeCommitExceptionCode")
+        .and_then(|code| code.as_i64_exact())
+    {
+        None => Ok(()),
+        Some(code) => {
+            let code = ErrorCode(i32::try_from(code).unwrap_or(i32::MAX));
+            let message = "Failing write due to failpoint. The write must not be reflected.";
+            Err(CommandError::new(code, message))
+        }
+    }
+}
+
+/// The error of a command whose connection a fail point ends.
+pub fn lost_connection() -> CommandError {
+    let message = "a fail point ends the connection";
+    let mut error = CommandError::new(ErrorCode::SOCKET_EXCEPTION, message);
+    error.is_unanswerable = true;
+    error
+}
+
 /// Does what the data of a fail point say before a command: waits, ends the connection, fails.
 fn act(invocation: &Invocation<'_>, data: RawDocument<'_>) -> Result<()> {
     let is_set = |field: &str| data.get(field).is_some_and(|value| value.is_truthy());
@@ -210,12 +248,7 @@ fn act(invocation: &Invocation<'_>, data: RawDocument<'_>) -> Result<()> {
         block(invocation, ms.unwrap_or(0).clamp(0, BLOCK_MS_MAX) as u64)?;
     }
     if is_set("closeConnection") {
-        let mut error = CommandError::new(
-            ErrorCode::SOCKET_EXCEPTION,
-            "a fail point ends the connection",
-        );
-        error.is_unanswerable = true;
-        return Err(error);
+        return Err(lost_connection());
     }
     let Some(code) = data.get("errorCode").and_then(|code| code.as_i64_exact()) else {
         return Ok(());
@@ -390,6 +423,43 @@ mod tests {
         }
         let unknown = doc! { "configureFailPoint": "x", "mode": "off", "$db": "admin" };
         assert_eq!(code(server, unknown), Some(266));
+    }
+
+    #[test]
+    fn a_retryable_write_loses_its_answer_once_and_is_done_once() {
+        let server = server();
+        let configure = |data: Document| {
+            let command = doc! {
+                "configureFailPoint": "onPrimaryTransactionalWrite", "mode": { "times": 1 }, "data": data,
+                "$db": "admin",
+            };
+            assert_eq!(answer(server, &command).get_f64("ok"), Some(1.0));
+        };
+        let lsid = doc! { "id": (Value::binary(4, &[7; 16])) };
+        let insert = |id: i32| {
+            let command = doc! {
+                "insert": "c", "documents": [{ "_id": id }], "lsid": (lsid.clone()), "txnNumber": (Value::from(i64::from(id))),
+                "$db": "db",
+            };
+            answer(server, &command)
+        };
+        let count = || answer(server, &doc! { "count": "c", "$db": "db" }).get_i32("n");
+        let is_lost = |reply: &Document| reply.get_i32("code") == Some(9001);
+        configure(doc! {});
+        assert!(is_lost(&insert(1)));
+        assert_eq!(count(), Some(1), "it is done");
+        assert!(insert(1).get_array("retriedStmtIds").is_some());
+        configure(doc! { "failBeforeCommitExceptionCode": 1 });
+        assert!(is_lost(&insert(2)));
+        assert_eq!(count(), Some(1), "it is not done");
+        assert_eq!(insert(2).get_i32("n"), Some(1));
+        configure(doc! { "failBeforeCommitExceptionCode": 1, "closeConnection": false });
+        assert_eq!(insert(3).get_i32("code"), Some(1));
+        assert_eq!(count(), Some(2));
+        // A plain write does not meet it.
+        configure(doc! {});
+        let plain = doc! { "insert": "c", "documents": [{}], "$db": "db" };
+        assert_eq!(answer(server, &plain).get_f64("ok"), Some(1.0));
     }
 
     #[test]
