@@ -60,11 +60,17 @@ pub(super) fn measure(sides: &[Side], options: &Options, report: &mut Report) ->
         let closed = |open: Idle| open.close();
         let all = compare(sides, options, &opened, closed)?;
         push(report, sides, &all, &format!("{streams} streams open"));
+        note_memory(report, &all[0], streams);
     }
     let streams = options.waiting;
     let opened = |side: &Side, found: &mut Found| open_waiting(side, streams, found);
     let all = compare(sides, options, &opened, |_: Vec<Stream>| Ok(()))?;
     push(report, sides, &all, &format!("{streams} streams waiting"));
+    if let Some(bytes) = all[0].stream_bytes {
+        report.note(format!(
+            "{streams} streams waiting: {bytes:.0} bytes of the server's memory each, with a connection and its thread."
+        ));
+    }
     Ok(())
 }
 
@@ -118,9 +124,12 @@ fn push(report: &mut Report, sides: &[Side], all: &[Found], what: &str) {
             INSERT_MAX,
         );
     }
+}
+
+fn note_memory(report: &mut Report, found: &Found, streams: u32) {
     if let Some(bytes) = found.stream_bytes {
         report.note(format!(
-            "{what}: {bytes:.0} bytes of the server's memory each, at most {STREAM_BYTES_MAX} asked for: {}.",
+            "{streams} streams open: {bytes:.0} bytes of the server's memory each, at most {STREAM_BYTES_MAX} asked for: {}.",
             reached(bytes <= STREAM_BYTES_MAX)
         ));
     }
