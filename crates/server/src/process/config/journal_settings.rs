@@ -6,9 +6,11 @@ const MS_PER_HOUR: f64 = 3_600_000.0;
 /// A thousand years: more is a slip of the keyboard.
 const HOURS_MAX: f64 = 24.0 * 365.0 * 1000.0;
 
-/// The window of a server that was asked for none: a day, in a twentieth of the free disk and no more than 8 GiB.
+/// The window of a server that was asked for none: a day, in a twentieth of the free disk and no more than 8 GiB. A disk on
+/// which that would be less than a few segments keeps none: there what is kept would only be given up again.
 const HOURS_DEFAULT: f64 = 24.0;
 const DEFAULT_SHARE_OF_FREE: u64 = 20;
+const DEFAULT_BYTES_MIN: u64 = 256 << 20;
 const DEFAULT_BYTES_MAX: u64 = 8 << 30;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -61,7 +63,10 @@ impl JournalSettings {
         match (self.retention_mb, self.retention_hours) {
             (Some(mb), _) => mb.saturating_mul(1 << 20),
             (None, Some(_)) => u64::MAX,
-            (None, None) => (free_bytes / DEFAULT_SHARE_OF_FREE).min(DEFAULT_BYTES_MAX),
+            (None, None) => match free_bytes / DEFAULT_SHARE_OF_FREE {
+                0..DEFAULT_BYTES_MIN => 0,
+                share => share.min(DEFAULT_BYTES_MAX),
+            },
         }
     }
 }
@@ -92,6 +97,8 @@ mod tests {
         const DAY_MS: u64 = 86_400_000;
         assert_eq!(window(None, None, 20 << 30), (DAY_MS, 1 << 30));
         assert_eq!(window(None, None, 4 << 40), (DAY_MS, 8 << 30));
+        assert_eq!(window(None, None, 5 << 30), (DAY_MS, 256 << 20));
+        assert_eq!(window(None, None, (5 << 30) - 1), (DAY_MS, 0));
         assert_eq!(window(Some(100), None, 1 << 40), (DAY_MS, 100 << 20));
         assert_eq!(window(None, Some(48.0), 1 << 30), (2 * DAY_MS, u64::MAX));
         assert_eq!(window(None, Some(0.0), 1 << 40).0, 0);
