@@ -28,7 +28,8 @@ pub fn aggregate(
     let executor = match input(request.over, &pipeline)? {
         None => Executor::empty(),
         Some(namespace) => {
-            let find_request = head(namespace, request, context, &leading, read.as_deref());
+            let mut find_request = head(namespace, request, context, &leading, read.as_deref());
+            find_request.grouped = pipeline.values_grouped(&leading);
             find(scope, operation, find_request)?
         }
     };

@@ -2,18 +2,17 @@
 
 use hashbrown::HashSet;
 use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue, Value};
-use quarry_database::{CollectionSnapshot, Operation, Scope};
+use quarry_database::{Operation, Scope};
 use quarry_keystring::encode_id;
-use quarry_timing::{Phase, phase};
 
-use super::find::plan;
+use super::find::{plan, plan_of_values};
 use super::request::DistinctRequest;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_of};
-use crate::plan::{Flow, Node, Parsed, View, run};
-use crate::planner::{Wanted, choose_distinct};
+use crate::plan::{Flow, Parsed, View, run};
+use crate::planner::{Missing, Wanted};
 
 /// The work of encoding a value and of looking whether it is known.
 const UNITS_OF_A_VALUE: usize = 15;
@@ -32,7 +31,13 @@ pub fn distinct(
     let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
         return Ok(Vec::new());
     };
-    let mut root = match plan_of_values(&snapshot, &parsed, &path, request.hint, false)? {
+    let mut root = match plan_of_values(
+        &snapshot,
+        &parsed,
+        (&path, Missing::IsNone),
+        request.hint,
+        false,
+    )? {
         Some(root) => root,
         None => {
             let wanted = Wanted {
@@ -56,24 +61,6 @@ pub fn distinct(
         Ok(Flow::Continue)
     })?;
     Ok(found.values)
-}
-
-/// The plan that reads one key for each value, if there is one.
-pub(super) fn plan_of_values(
-    snapshot: &CollectionSnapshot,
-    parsed: &Parsed,
-    path: &FieldPath,
-    hint: Option<RawValue<'_>>,
-    shows_bounds: bool,
-) -> Result<Option<Node>> {
-    let _scope = phase(Phase::Plan);
-    let wanted = Wanted {
-        hint,
-        shows_bounds,
-        ..Wanted::default()
-    };
-    let catalog = snapshot.index_catalog()?;
-    choose_distinct(&snapshot.collection, catalog, &parsed.matcher, path, wanted)
 }
 
 #[derive(Default)]

@@ -9,8 +9,7 @@ use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
 use super::aggregate::{head, input};
-use super::distinct::plan_of_values;
-use super::find::plan_to_show;
+use super::find::{plan_of_groups, plan_of_values, plan_to_show};
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, UpdateRequest,
@@ -22,7 +21,7 @@ use crate::pipeline::Pipeline;
 use crate::plan::{
     Count, Flow, NoRows, Node, Parsed, Shown, View, Write, explain_node, number, run,
 };
-use crate::planner::{Choice, Wanted};
+use crate::planner::{Choice, Missing, Wanted};
 use crate::update::{Beside, Update};
 
 /// The command to be explained.
@@ -135,7 +134,8 @@ fn explain_aggregate(
     };
     let leading = pipeline.leading();
     let paths = pipeline.paths_read(leading.stages);
-    let find = head(namespace, request, context, &leading, paths.as_deref());
+    let mut find = head(namespace, request, context, &leading, paths.as_deref());
+    find.grouped = pipeline.values_grouped(&leading);
     let read = Read::of(find, Above::Nothing);
     if leading.stages == pipeline.stages.len() {
         return read.explain(scope, operation, verbosity, reply);
@@ -289,6 +289,10 @@ impl<'a> Read<'a> {
         let mut stages = statistics.document("executionStages");
         explain_node(&*winning, &shown(snapshot.is_some()), &mut stages);
         stages.finish();
+        if verbosity == Verbosity::AllPlansExecution {
+            // A plan is chosen by the shape of its bounds: none is tried.
+            statistics.array("allPlansExecution").finish();
+        }
         let mut phases = statistics.document("phases");
         for (phase, ns) in &ran.phases {
             phases.append(phase.name(), *ns as f64 / 1e3);
@@ -308,8 +312,12 @@ impl<'a> Read<'a> {
             return Ok(Choice::of(Box::new(NoRows::RECORD_STORE_FAST_COUNT)));
         }
         if let Above::Distinct(path) = &self.above
-            && let Some(plan) = plan_of_values(snapshot, parsed, path, find.hint, true)?
+            && let values = (*path, Missing::IsNone)
+            && let Some(plan) = plan_of_values(snapshot, parsed, values, find.hint, true)?
         {
+            return Ok(Choice::of(plan));
+        }
+        if let Some(plan) = plan_of_groups(snapshot, parsed, find, true)? {
             return Ok(Choice::of(plan));
         }
         let is_read = matches!(self.above, Above::Nothing | Above::Distinct(_));

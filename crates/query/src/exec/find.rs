@@ -11,8 +11,11 @@ use super::executor::{Executor, Reading};
 use super::request::FindRequest;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
+use crate::field_path::FieldPath;
 use crate::plan::{Kept, Node, Parsed};
-use crate::planner::{Choice, Wanted, choose, choose_for_equalities, choose_to_show};
+use crate::planner::{
+    Choice, Missing, Wanted, choose, choose_distinct, choose_for_equalities, choose_to_show,
+};
 
 /// Chooses the plan of a read.
 pub(super) fn plan(
@@ -57,7 +60,8 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
 /// Plans and begins a find. The executor that is returned gives its documents.
 pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -> Result<Executor> {
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
-    let is_bare = is_plain && request.sort.is_none() && request.projection.is_none();
+    let is_whole = request.projection.is_none() && request.grouped.is_none();
+    let is_bare = is_plain && request.sort.is_none() && is_whole;
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
     let parse = || Parsed::parse(request.filter, request.sort, request.projection, context);
@@ -92,10 +96,56 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
     }
     let root = match answering {
         Some(root) => root,
-        None => plan(&snapshot, &parsed, wanted)?,
+        None => match plan_of_groups(&snapshot, &parsed, request, false)? {
+            Some(root) => root,
+            None => plan(&snapshot, &parsed, wanted)?,
+        },
     };
     let reading = Reading::new(root, parsed);
     Ok(Executor::reading(snapshot, reading, request.is_tailable))
+}
+
+/// The plan that reads one key for each value of the path that is grouped by, if one is and there is an index for it.
+pub(super) fn plan_of_groups(
+    snapshot: &CollectionSnapshot,
+    parsed: &Parsed,
+    request: FindRequest<'_>,
+    shows_bounds: bool,
+) -> Result<Option<Node>> {
+    let Some(path) = request.grouped else {
+        return Ok(None);
+    };
+    plan_of_values(
+        snapshot,
+        parsed,
+        (path, Missing::Counts),
+        request.hint,
+        shows_bounds,
+    )
+}
+
+/// Like `plan`, for the different values at a path: the plan that reads one key for each of them, if there is one.
+pub(super) fn plan_of_values(
+    snapshot: &CollectionSnapshot,
+    parsed: &Parsed,
+    values: (&FieldPath, Missing),
+    hint: Option<RawValue<'_>>,
+    shows_bounds: bool,
+) -> Result<Option<Node>> {
+    let _scope = phase(Phase::Plan);
+    let wanted = Wanted {
+        hint,
+        shows_bounds,
+        ..Wanted::default()
+    };
+    let catalog = snapshot.index_catalog()?;
+    choose_distinct(
+        &snapshot.collection,
+        catalog,
+        &parsed.matcher,
+        values,
+        wanted,
+    )
 }
 
 /// The value of a filter that is `{_id: <value>}` and means equality.

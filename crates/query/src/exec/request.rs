@@ -30,6 +30,8 @@ pub struct FindRequest<'a> {
     /// The paths that are read of the documents where there is no projection; None if documents are read as a whole. A
     /// document may come without the fields that nobody reads.
     pub read: Option<&'a [FieldPath]>,
+    /// The path of whose values one document each does, if there is one; a missing value counts as null.
+    pub grouped: Option<&'a FieldPath>,
     /// Whether the cursor stays open at the end of a capped collection.
     pub is_tailable: bool,
 }
@@ -227,6 +229,7 @@ impl<'a> FindRequest<'a> {
             skip: 0,
             limit: None,
             read: None,
+            grouped: None,
             is_tailable: false,
         }
     }

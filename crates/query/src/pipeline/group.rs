@@ -12,6 +12,7 @@ use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{Context, Expression};
+use crate::field_path::FieldPath;
 use crate::stage_memory::BoundedMemory;
 use crate::value_set::{ValueSet, entry_bytes};
 
@@ -79,6 +80,11 @@ impl Stage for Group {
         } else {
             Reads::Everything
         }
+    }
+
+    fn values_grouped(&self) -> Option<&FieldPath> {
+        let path = self.id.as_path().filter(|_| self.fields.is_empty())?;
+        path.root_path()
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {

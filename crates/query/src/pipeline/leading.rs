@@ -55,6 +55,13 @@ impl Pipeline {
         leading
     }
 
+    /// The path of whose values, behind the stages that a find does, nothing is asked but which ones there are.
+    pub fn values_grouped(&self, leading: &Leading<'_>) -> Option<&FieldPath> {
+        let is_all = leading.sort.is_none() && leading.skip.is_none() && leading.limit.is_none();
+        let next = self.stages.get(leading.stages).filter(|_| is_all)?;
+        next.values_grouped()
+    }
+
     /// Like `required_fields`, as paths.
     pub fn paths_read(&self, first: usize) -> Option<Vec<FieldPath>> {
         let fields = self.required_fields(first)?;

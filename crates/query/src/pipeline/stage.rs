@@ -11,6 +11,7 @@ use super::execution::Running;
 use super::parsed::Pipeline;
 use crate::error::Result;
 use crate::expression::{Expression, ExpressionContext};
+use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
 use crate::sort::SortPattern;
 
@@ -37,6 +38,12 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// The part of a find that the stage is, so that an index can serve it.
     fn part_of_find(&self) -> PartOfFind<'_> {
         PartOfFind::None
+    }
+
+    /// The path whose different values are all that the stage makes of its input, a missing one counted as null: one document
+    /// for each of them is input enough.
+    fn values_grouped(&self) -> Option<&FieldPath> {
+        None
     }
 
     /// Adds the collections of the same database that the stage reads beside its input, those of the pipelines within it

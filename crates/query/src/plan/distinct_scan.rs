@@ -83,6 +83,8 @@ impl DistinctScan {
             ..
         } = self;
         let mut buffer = KeyBuffer::default();
+        // An array that the index has met since it was chosen for what is no element of one.
+        let has_elements = index.multikey_components() != 0 && !self.access.is_multikey;
         walk.walk_steps(view, false, |cursor| {
             examined.keys += 1;
             let (key, value) = (cursor.key(), cursor.value());
@@ -98,7 +100,9 @@ impl DistinctScan {
             let made = made.map(stored).transpose()?;
             let found = made.and_then(|made| value_at(made, path));
             let (flow, is_told) = match (made, found) {
-                (Some(made), Some(found)) if is_plain(found) => (give(made)?, true),
+                (Some(made), Some(found)) if is_plain(found) && !has_elements => {
+                    (give(made)?, true)
+                }
                 _ => {
                     let record = index_record_key(index, &view.snapshot.collection, key, value)?;
                     let (mut outcome, mut is_told) = (Ok(Flow::Continue), false);
@@ -107,6 +111,7 @@ impl DistinctScan {
                         examined.documents += 1;
                         outcome = stored(RawDocument::new(bytes)).and_then(|document| {
                             is_told = is_array(found) || is_itself(value_at(document, path));
+                            is_told &= !has_elements;
                             give(document)
                         });
                     })?;

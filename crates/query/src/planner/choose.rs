@@ -450,6 +450,11 @@ impl<'c> Candidate<'c> {
         }
     }
 
+    /// Whether every document has one entry, be the fields there or not.
+    pub fn tells_missing(&self) -> bool {
+        self.multikey == 0 && !self.is_sparse
+    }
+
     pub fn is_meant(&self, hint: RawValue<'_>) -> bool {
         match hint {
             RawValue::String(name) => name == self.name,

@@ -13,13 +13,22 @@ use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
 use crate::plan::{DistinctScan, KeyDocument, Node};
 
+/// The value of a document that does not have the field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It has none, and the elements of an array are its values: what `distinct` asks for.
+    IsNone,
+    /// It is null, and an array is one value: what `$group` asks for.
+    Counts,
+}
+
 /// Chooses an index that has all values at `path` of the documents that match: the one with the most fields of equality before
 /// the path; None if there is none.
 pub fn choose_distinct(
     collection: &Collection,
     index_catalog: &IndexCatalog,
     matcher: &Matcher,
-    path: &FieldPath,
+    (path, missing): (&FieldPath, Missing),
     wanted: Wanted<'_>,
 ) -> Result<Option<Node>> {
     if natural_hint(wanted.hint)?.is_some() {
@@ -29,6 +38,9 @@ pub fn choose_distinct(
     let mut best: Option<(usize, Candidate<'_>, Bounded)> = None;
     for candidate in candidates(collection, index_catalog) {
         if wanted.hint.is_some_and(|hint| !candidate.is_meant(hint)) {
+            continue;
+        }
+        if missing == Missing::Counts && !candidate.tells_missing() {
             continue;
         }
         let Some((place, bounded)) = usable(&candidate, path, &mut bounds) else {

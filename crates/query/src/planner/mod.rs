@@ -22,6 +22,6 @@ mod tree;
 mod wanted;
 
 pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
-pub(crate) use distinct::choose_distinct;
+pub(crate) use distinct::{Missing, choose_distinct};
 pub use interval::Interval;
 pub(crate) use wanted::Wanted;

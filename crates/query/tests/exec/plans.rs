@@ -97,6 +97,7 @@ fn of_all_kinds() -> Fixture {
         r#"{"key": {"tags": 1}}"#,
         r#"{"key": {"u": 1}, "unique": true}"#,
         r#"{"key": {"n.x": 1, "a": 1}}"#,
+        r#"{"key": {"s": 1}, "sparse": true}"#,
     ] {
         fixture.index(index);
     }
@@ -206,7 +207,24 @@ fn a_pipeline_reads_no_documents_where_keys_have_its_fields() {
         ),
         (
             r#"[{"$match": {"a": {"$gt": 0}}}, {"$group": {"_id": "$a"}}]"#,
-            "IXSCAN a_1_b_-1",
+            "DISTINCT_SCAN a_1_b_-1",
+            0,
+        ),
+        (
+            r#"[{"$group": {"_id": "$n.x"}}]"#,
+            "DISTINCT_SCAN n.x_1_a_1",
+            0,
+        ),
+        (
+            r#"[{"$match": {"a": 4}}, {"$group": {"_id": "$b"}}]"#,
+            "DISTINCT_SCAN a_1_b_-1",
+            5,
+        ),
+        (r#"[{"$group": {"_id": "$tags"}}]"#, "COLLSCAN", 100),
+        (r#"[{"$group": {"_id": "$s"}}]"#, "COLLSCAN", 100),
+        (
+            r#"[{"$sort": {"a": 1}}, {"$limit": 5}, {"$group": {"_id": "$a"}}]"#,
+            "LIMIT IXSCAN a_1_b_-1",
             0,
         ),
         // The documents without `b` are read: their keys could mean a null.
@@ -232,7 +250,35 @@ fn a_pipeline_reads_no_documents_where_keys_have_its_fields() {
         let explained = fixture.explained(Explained::Aggregate(request));
         assert_eq!(stages(&explained), plan, "{pipeline}");
         assert_eq!(examined(&explained)[2], docs, "{pipeline}");
+        let natural = Value::from(doc! {"$natural": 1});
+        let [mut found, mut wanted] = [None, Some(natural.as_raw())].map(|hint| {
+            let request = AggregateRequest { hint, ..request };
+            let scope = (&fixture.database).into();
+            fixture.drain(exec::aggregate(scope, &fixture.operation, request).unwrap())
+        });
+        found.sort();
+        wanted.sort();
+        assert_eq!(found, wanted, "{pipeline}");
     }
+}
+
+/// Groups by the values of an index whose first array comes before the first document is asked for.
+#[test]
+fn groups_are_of_whole_arrays_when_their_index_meets_one() {
+    let documents: Vec<Document> = (0..10).map(|n| doc! {"_id": n, "a": (n % 2)}).collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}}"#);
+    let document = json(r#"{"pipeline": [{"$group": {"_id": "$a"}}]}"#);
+    let stages_of = document.as_raw().get_array("pipeline").unwrap();
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages_of);
+    let scope = || (&fixture.database).into();
+    let mut executor = exec::aggregate(scope(), &fixture.operation, request).unwrap();
+    executor.save(&fixture.operation).unwrap();
+    fixture.update(r#"{"_id": 8}"#, r#"{"$set": {"a": [0, 7]}}"#, false, false);
+    executor.restore(scope(), &fixture.operation).unwrap();
+    let mut found = fixture.drain(executor);
+    found.sort();
+    assert_eq!(found, [r#"{"_id":0}"#, r#"{"_id":1}"#, r#"{"_id":[0,7]}"#]);
 }
 
 #[test]
@@ -479,6 +525,46 @@ fn ranges_in_the_wanted_order_are_merged() {
     request.limit = Some(4);
     let explained = fixture.explained(Explained::Find(request));
     assert_eq!(examined(&explained), [4, 4, 4]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Whatever the branches are, however many, and whichever of them share documents.
+    #[test]
+    fn a_merge_finds_what_a_scan_finds_in_order(
+        branches in proptest::collection::vec((0..3usize, proptest::collection::btree_set(0..8i32, 1..4), 0..100i32), 1..5),
+        is_or in any::<bool>(),
+        is_down in any::<bool>(),
+        (skip, limit) in (0..20u64, proptest::option::of(1..50u64)),
+    ) {
+        let fixture = in_several_orders();
+        let branches = branches.iter().map(|(field, list, low)| {
+            let (list, other) = (list.iter().map(i32::to_string).collect::<Vec<_>>().join(","), low % 3);
+            match field {
+                0 => format!(r#"{{"a": {{"$in": [{list}]}}, "b": {{"$gte": {low}}}}}"#),
+                1 => format!(r#"{{"c": {{"$in": [{list}]}}, "d": {{"$ne": {other}}}}}"#),
+                _ => format!(r#"{{"d": {other}, "a": {{"$in": [{list}]}}}}"#),
+            }
+        });
+        let branches: Vec<String> = branches.collect();
+        let filter = if is_or { format!(r#"{{"$or": [{}]}}"#, branches.join(",")) } else { branches[0].clone() };
+        let sort = if is_down { r#"{"b": -1}"# } else { r#"{"b": 1}"# };
+        let all = fixture.sorted(&filter, sort, 0, None);
+        let order = |text: &String| {
+            let b = json(text).as_raw().get("b").unwrap().as_i64_exact().unwrap();
+            if is_down { -b } else { b }
+        };
+        prop_assert!(all.is_sorted_by_key(order), "{} {}", filter, sort);
+        let part = all.iter().skip(skip as usize).take(limit.map_or(usize::MAX, |limit| limit as usize));
+        prop_assert_eq!(&fixture.sorted(&filter, sort, skip, limit), &part.cloned().collect::<Vec<_>>());
+        let natural: &'static Value = Box::leak(Box::new(doc! {"$natural": 1}.into()));
+        let mut wanted = fixture.find_with(&filter, |request| request.hint = Some(natural.as_raw())).unwrap();
+        let mut found = all;
+        found.sort();
+        wanted.sort();
+        prop_assert_eq!(found, wanted, "{} {} by {}", filter, sort, fixture.plan(&filter, Some(sort)));
+    }
 }
 
 /// A merge goes on where a batch has ended, in every range, whatever was read ahead.
