@@ -1,15 +1,21 @@
 """Users, roles and logins over the newest pymongo: who gets in, and what each may do."""
 
+import base64
 import contextlib
+import hashlib
 import itertools
 import signal
+import subprocess
+import time
 
 import pytest
 from bson.int64 import Int64
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from quarry_process import Quarry
+from conftest import ENGINES
+from quarry_process import Quarry, binary
+from wire_client import WireClient
 
 BAD_VALUE = 2
 UNAUTHORIZED = 13
@@ -249,14 +255,131 @@ def test_a_user_that_is_made_again_is_another(guarded, root, names):
             client[database].c.find_one()
 
 
-def test_options_that_are_not_kept_are_refused(root, names):
+def test_where_a_user_logs_in_from_is_held_at_the_login_and_at_each_change(guarded, root, names):
     database, user = names
-    with refused(238):
-        root[database].command("createUser", user, pwd="x", roles=[], authenticationRestrictions=[{"clientSource": ["10.0.0.1"]}])
-    with refused(238):
-        root[database].command("createUser", user, pwd="x", roles=[], digestPassword=False)
-    with refused(2):
+    here = root[database]
+    away = [{"clientSource": ["10.0.0.0/8"]}, {"clientSource": ["127.0.0.1"], "serverAddress": ["10.0.0.1"]}]
+    near = [{"clientSource": ["127.0.0.0/8"], "serverAddress": ["127.0.0.1", "::1"]}]
+    here.command("createUser", user, pwd="x", roles=["read"], authenticationRestrictions=away)
+    assert here.command("usersInfo", user, showAuthenticationRestrictions=True)["users"][0]["authenticationRestrictions"] == away
+    with login(guarded, user, "x", database) as client, refused(AUTHENTICATION_FAILED):
+        client[database].c.find_one()
+    here.command("updateUser", user, authenticationRestrictions=near)
+    with login(guarded, user, "x", database) as client:
+        client[database].c.find_one()
+        # Those of a role hold as well, for connections that are open, too.
+        here.command("createRole", "far", privileges=[], roles=[], authenticationRestrictions=away)
+        here.command("grantRolesToUser", user, roles=["far"])
+        with refused(UNAUTHORIZED):
+            client[database].c.find_one()
+        with login(guarded, user, "x", database) as anew, refused(AUTHENTICATION_FAILED):
+            anew[database].c.find_one()
+        here.command("updateRole", "far", authenticationRestrictions=[])
+        with login(guarded, user, "x", database) as anew:
+            anew[database].c.find_one()
+    for bad in ([{}], [{"clientSource": ["here"]}], [{"clientSource": "127.0.0.1"}], [{"source": ["127.0.0.1"]}], ["127.0.0.1"]):
+        with refused(BAD_VALUE):
+            here.command("updateUser", user, authenticationRestrictions=bad)
+    here.command("createUser", f"{user}admin", pwd="x", roles=["userAdmin"])
+    here.command("createRole", "plain", privileges=[], roles=[])
+    here.command("createUser", f"{user}maker", pwd="x", roles=[])
+    here.command("createRole", "maker", privileges=[{"resource": {"db": database, "collection": ""}, "actions": ["createUser"]}], roles=[])
+    here.command("grantRolesToUser", f"{user}maker", roles=["maker"])
+    with login(guarded, f"{user}maker", "x", database) as client:
+        client[database].command("createUser", "free", pwd="x", roles=[])
+        with refused(UNAUTHORIZED):
+            client[database].command("createUser", "bound", pwd="x", roles=[], authenticationRestrictions=near)
+    with login(guarded, f"{user}admin", "x", database) as client:
+        client[database].command("createUser", "bound", pwd="x", roles=[], authenticationRestrictions=near)
+
+
+def test_a_password_that_the_client_digests_is_for_one_mechanism(guarded, root, names):
+    database, user = names
+    digest = hashlib.md5(f"{user}:mongo:geheim".encode()).hexdigest()
+    sha1 = ["SCRAM-SHA-1"]
+    root[database].command("createUser", user, pwd=digest, roles=["read"], digestPassword=False, mechanisms=sha1)
+    with login(guarded, user, "geheim", database, authMechanism="SCRAM-SHA-1") as client:
+        client[database].c.find_one()
+    for options in ({"pwd": digest}, {"pwd": digest, "mechanisms": ["SCRAM-SHA-256"]}, {"pwd": "geheim", "mechanisms": sha1}):
+        with refused(BAD_VALUE):
+            root[database].command("updateUser", user, digestPassword=False, **options)
+    with refused(BAD_VALUE):
         root[database].command("createUser", user, roles=[])
+
+
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "memory"])
+def test_a_user_is_made_without_a_server(tmp_path, engine):
+    data = tmp_path / "data"
+
+    def add(*arguments, password="geheim\n"):
+        command = [binary(), "user", "add", *arguments, "--dbpath", str(data), "--engine", engine]
+        return subprocess.run(command, input=password, capture_output=True, text=True, timeout=60)
+
+    made = add("root")
+    assert (made.returncode, made.stdout) == (0, "user root was made\n"), made.stderr
+    secret = tmp_path / "password"
+    secret.write_text("x y\nnot this\n")
+    made = add("app@shop", "--role", "readWrite@shop", "--role", "clusterMonitor", "--passwordFile", str(secret), password="")
+    assert made.returncode == 0, made.stderr
+    for bad, why in (
+        (add("root"), "there already"),
+        (add("other", "--role", "nothing"), "Could not find role"),
+        (add("other", password=""), "a password is needed"),
+        (add("CN=a@$external"), "no password"),
+    ):
+        assert bad.returncode == 2 and why in bad.stderr and "geheim" not in bad.stderr, bad
+    quarry = Guarded(data, engine, ["--auth"]).start()
+    assert add("late").returncode == 100
+    with login(quarry, "root", "geheim") as client:
+        client.shop.things.insert_one({})
+    with login(quarry, "app", "x y", "shop") as client:
+        client.shop.things.insert_one({})
+        client.admin.command("serverStatus")
+        with refused(UNAUTHORIZED):
+            client.other.things.insert_one({})
+    assert quarry.stop() == 0
+
+
+def test_guessing_over_many_connections_is_slow_and_counted(tmp_path):
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth"]).start()
+    with MongoClient(quarry.uri) as client:
+        client.admin.command("createUser", "root", pwd="geheim", roles=["root"])
+    guessers = [WireClient(quarry.port) for _ in range(40)]
+    for guesser in guessers[:4]:
+        assert guess(guesser) == AUTHENTICATION_FAILED
+    begun = time.monotonic()
+    for guesser in guessers[4:]:
+        start_guess(guesser)
+    for guesser in guessers[4:]:
+        end_guess(guesser)
+    # One that leaves gives up its wait.
+    guessers[5].close()
+    answered = [guesser.receive()["code"] for guesser in guessers[12:]]
+    assert set(answered) == {AUTHENTICATION_FAILED}
+    with login(quarry, "root", "geheim") as client:
+        counted = client.admin.command("serverStatus")["security"]["authentication"]
+    assert counted["failed"] >= 32 and counted["refused"] >= 20 and counted["delayed"] >= 8, counted
+    for guesser in guessers:
+        guesser.close()
+    assert quarry.stop() == 0
+    assert time.monotonic() - begun < 30
+
+
+def start_guess(client):
+    start = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b"n,,n=root,r=abc"}
+    client.conversation = client.run(start, "admin")
+
+
+def end_guess(client):
+    nonce = client.conversation["payload"].split(b",")[0]
+    proof = b"c=biws," + nonce + b",p=" + base64.b64encode(bytes(32))
+    client.send({"saslContinue": 1, "conversationId": client.conversation["conversationId"], "payload": proof}, "admin")
+
+
+def guess(client):
+    start_guess(client)
+    end_guess(client)
+    return client.receive()["code"]
 
 
 def test_roles_inherit_and_change_at_once(guarded, root, names):
@@ -303,6 +426,32 @@ def test_roles_inherit_and_change_at_once(guarded, root, names):
     assert here.command("dropAllRolesFromDatabase")["n"] == 1
     built_in = here.command("rolesInfo", 1, showBuiltinRoles=True)["roles"]
     assert {role["role"] for role in built_in} == {"read", "readWrite", "dbAdmin", "dbOwner", "userAdmin"}
+
+
+def test_a_cursor_gives_nothing_more_once_its_privilege_is_gone(guarded, root, names):
+    database, user = names
+    root[database].c.insert_many([{"_id": number} for number in range(10)])
+    root[database].command("createUser", user, pwd="x", roles=["read"])
+    with login(guarded, user, "x", database) as client, client.start_session() as session:
+        commands = (
+            {"find": "c", "batchSize": 2},
+            {"aggregate": "c", "pipeline": [{"$unionWith": "c"}], "cursor": {"batchSize": 2}},
+            {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}},
+        )
+        cursors = [client[database].command(command, session=session)["cursor"]["id"] for command in commands]
+        more = [{"getMore": Int64(cursor), "collection": "c", "batchSize": 1, "maxTimeMS": 1} for cursor in cursors]
+        for command in more[:2]:
+            del command["maxTimeMS"]
+        for command in more:
+            client[database].command(command, session=session)
+        root[database].command("revokeRolesFromUser", user, roles=["read"])
+        for command in more:
+            with pytest.raises(OperationFailure, match="not authorized for getMore") as failure:
+                client[database].command(command, session=session)
+            assert failure.value.code == UNAUTHORIZED
+        root[database].command("grantRolesToUser", user, roles=["read"])
+        for command in more:
+            client[database].command(command, session=session)
 
 
 def test_a_cursor_is_its_users_alone(guarded, root, names):

@@ -17,6 +17,7 @@ use crate::access::attempts::Attempts;
 use crate::access::credentials::{Credentials, Mechanism};
 use crate::access::login::{Awaits, Login, Pending};
 use crate::access::name::{Kind, Name};
+use crate::access::restrictions::{Ends, Restrictions};
 use crate::access::roles;
 use crate::access::scram::{ClientFirst, Exchange};
 use crate::access::store;
@@ -171,10 +172,10 @@ impl AccessControl {
             return self.nobody_at(database, address);
         };
         let name = held.name.as_ref().unwrap_or(&NO_NAME);
-        let user = load(database, name)?
-            .filter(|user| user.id == held.id)
-            .map(Arc::new);
+        let user = load(database, name)?.filter(|user| user.id == held.id);
         let mut login = login.lock();
+        let may_stay = |user: &User| login.ends.is_none_or(|ends| user.may_come_by(ends));
+        let user = user.filter(may_stay).map(Arc::new);
         login.generation = generation;
         login.user.clone_from(&user);
         drop(login);
@@ -299,10 +300,12 @@ impl AccessControl {
         database: &Database,
         login: &Mutex<Login>,
         name: &Name,
+        ends: Ends,
     ) -> Result<()> {
         refuse_second(&login.lock(), name)?;
-        let user = Arc::new(load(database, name)?.ok_or_else(failed)?);
+        let user = Arc::new(load_for(database, name, ends)?);
         let mut login = login.lock();
+        login.ends = Some(ends);
         login.pending = None;
         login.generation = 0;
         login.user = Some(user);
@@ -316,6 +319,7 @@ impl AccessControl {
         login: &Mutex<Login>,
         conversation: i32,
         payload: &[u8],
+        ends: Ends,
         who: &mut Option<(Name, Mechanism)>,
     ) -> Result<Step> {
         let pending = login.lock().pending.take();
@@ -337,7 +341,7 @@ impl AccessControl {
             Awaits::Empty(_) => return Err(failed()),
             Awaits::Proof(exchange) => {
                 let answer = exchange.finish(payload).ok_or_else(failed)?;
-                let user = Arc::new(load(database, &pending.name)?.ok_or_else(failed)?);
+                let user = Arc::new(load_for(database, &pending.name, ends)?);
                 if !pending.skips_empty {
                     pending.awaits = Awaits::Empty(user);
                     login.lock().pending = Some(pending);
@@ -355,6 +359,7 @@ impl AccessControl {
         let mut login = login.lock();
         // Of no generation: the next command reads the user again, which may have changed since the proof.
         login.generation = 0;
+        login.ends = Some(ends);
         login.user = Some(user);
         Ok(Step {
             conversation,
@@ -388,31 +393,48 @@ pub fn failed() -> CommandError {
     CommandError::new(ErrorCode::AUTHENTICATION_FAILED, "Authentication failed.")
 }
 
+/// The user who logs in over a connection with these ends.
+fn load_for(database: &Database, name: &Name, ends: Ends) -> Result<User> {
+    let user = load(database, name)?.ok_or_else(failed)?;
+    if user.may_come_by(ends) {
+        return Ok(user);
+    }
+    let line = [
+        ("user", log::Attribute::Owned(name.to_string())),
+        ("client", ends.client.to_string().into()),
+    ];
+    log::info("access", "authenticationRestrictions are not met", &line);
+    Err(failed())
+}
+
 /// The user of that name with all that its roles come to; none where there is none.
 pub fn load(database: &Database, name: &Name) -> Result<Option<User>> {
     let Some(document) = store::get(database, Kind::User, name)? else {
         return Ok(None);
     };
-    // They are not enforced: a user who has them, from a dump of another server, gets in nowhere.
-    if document
-        .get_array("authenticationRestrictions")
-        .is_some_and(|list| !list.is_empty())
-    {
-        let name = [("user", name.to_string().into())];
-        log::warning(
-            "access",
-            "authenticationRestrictions are not supported yet: the user is refused",
-            &name,
-        );
-        return Ok(None);
-    }
+    let own = match Restrictions::parse(document.get_array("authenticationRestrictions")) {
+        Ok(own) => own,
+        Err(error) => {
+            let line = [
+                ("user", log::Attribute::Owned(name.to_string())),
+                ("reason", error.message.into()),
+            ];
+            let message = "authenticationRestrictions cannot be read: the user is refused";
+            log::warning("access", message, &line);
+            return Ok(None);
+        }
+    };
     let roles = roles::readable_names(document.get_array("roles"), &name.database);
     let reached = roles::reach(database, &roles)?;
+    let mut restrictions = reached.restrictions;
+    restrictions.push(own);
+    restrictions.retain(|list| !list.is_empty());
     Ok(Some(User {
         name: Some(name.clone()),
         id: user_id(&document),
         inherited_roles: reached.roles,
         privileges: reached.privileges,
+        restrictions,
         is_bootstrap: false,
     }))
 }

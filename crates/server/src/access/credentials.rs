@@ -144,14 +144,44 @@ impl Credentials {
                 })?
                 .into_owned(),
         };
+        Ok(Credentials::derive_prepared(
+            mechanism, &prepared, iterations, salt,
+        ))
+    }
+
+    /// Derives the credential of a password that the client has digested as SCRAM-SHA-1 of MongoDB does: MD5 of
+    /// `user:mongo:password`, in hexadecimal.
+    pub fn of_digest(digest: &str, iterations: u32) -> Result<Credentials> {
+        let is_digest = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if digest.len() != 32 || !digest.bytes().all(is_digest) {
+            return Err(CommandError::bad_value(
+                "a digested password has 32 hexadecimal digits",
+            ));
+        }
+        let mut salt = vec![0; Mechanism::Sha1.salt_bytes()];
+        getrandom::fill(&mut salt).expect("the kernel gives random bytes");
+        Ok(Credentials::derive_prepared(
+            Mechanism::Sha1,
+            digest,
+            iterations,
+            salt,
+        ))
+    }
+
+    fn derive_prepared(
+        mechanism: Mechanism,
+        prepared: &str,
+        iterations: u32,
+        salt: Vec<u8>,
+    ) -> Credentials {
         let salted = mechanism.salted_password(prepared.as_bytes(), &salt, iterations);
         let client_key = mechanism.hmac(&salted, b"Client Key");
-        Ok(Credentials {
+        Credentials {
             iterations,
             salt,
             stored_key: mechanism.hash(&client_key),
             server_key: mechanism.hmac(&salted, b"Server Key"),
-        })
+        }
     }
 
     /// Whether this is the credential of that password. Takes what a login costs the client.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::access::credentials::Mechanism;
 use crate::access::name::Name;
+use crate::access::restrictions::Ends;
 use crate::access::scram::Exchange;
 use crate::access::user::User;
 
@@ -14,6 +15,8 @@ pub struct Login {
     pub user: Option<Arc<User>>,
     /// The state of all users and roles (`control`) that `user` was read from.
     pub generation: u64,
+    /// The ends of the connection, when its user logged in.
+    pub ends: Option<Ends>,
     /// The exchange that the client has begun and not ended.
     pub pending: Option<Pending>,
     /// The number of the last exchange.

@@ -15,6 +15,7 @@ pub mod name;
 pub mod new_user;
 pub mod privilege_document;
 pub mod resource;
+pub mod restrictions;
 pub mod roles;
 pub mod scram;
 pub mod store;

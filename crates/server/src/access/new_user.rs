@@ -3,6 +3,7 @@
 use quarry_bson::{Document, RawDocument, Value};
 
 use crate::access::name::Name;
+use crate::access::restrictions::Restrictions;
 use crate::access::roles;
 
 const UUID_SUBTYPE: u8 = 4;
@@ -13,6 +14,7 @@ pub fn document(
     credentials: &Document,
     custom_data: Option<RawDocument<'_>>,
     roles: &[Name],
+    restrictions: &Restrictions,
 ) -> Document {
     let mut id = [0; 16];
     getrandom::fill(&mut id).expect("the kernel gives random bytes");
@@ -28,5 +30,8 @@ pub fn document(
         document.append("customData", custom_data);
     }
     document.append("roles", roles::array(roles));
+    if !restrictions.is_empty() {
+        document.append("authenticationRestrictions", restrictions.array());
+    }
     document
 }

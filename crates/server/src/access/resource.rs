@@ -1,6 +1,6 @@
 //! Resources that actions are done to, and the patterns of them that privileges name.
 
-use crate::access::action::ActionSet;
+use crate::access::action::{Action, ActionSet};
 
 /// Databases that hold the server's own collections: a privilege on all databases does not reach them.
 const INTERNAL_DATABASES: [&str; 2] = ["local", "config"];
@@ -15,6 +15,46 @@ pub enum Resource<'a> {
     Database(&'a str),
     /// A collection: its database and its name.
     Collection(&'a str, &'a str),
+}
+
+/// A resource that outlives its call, with an action on it: a privilege that is asked for again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    action: Action,
+    /// The database; none for the cluster.
+    database: Option<Box<str>>,
+    /// The collection; none for the database as a whole.
+    collection: Option<Box<str>>,
+}
+
+impl Need {
+    /// The action on the resource.
+    pub fn of(action: Action, resource: Resource<'_>) -> Need {
+        let (database, collection) = match resource {
+            Resource::Cluster => (None, None),
+            Resource::Database(database) => (Some(database), None),
+            Resource::Collection(database, collection) => (Some(database), Some(collection)),
+        };
+        Need {
+            action,
+            database: database.map(Into::into),
+            collection: collection.map(Into::into),
+        }
+    }
+
+    /// The action.
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// The resource.
+    pub fn resource(&self) -> Resource<'_> {
+        match (&self.database, &self.collection) {
+            (None, _) => Resource::Cluster,
+            (Some(database), None) => Resource::Database(database),
+            (Some(database), Some(collection)) => Resource::Collection(database, collection),
+        }
+    }
 }
 
 /// A pattern of resources, as a role grants it.

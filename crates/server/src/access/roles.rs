@@ -11,6 +11,7 @@ use crate::access::built_in_roles;
 use crate::access::name::{Kind, Name};
 use crate::access::privilege_document;
 use crate::access::resource::Privilege;
+use crate::access::restrictions::Restrictions;
 use crate::access::store;
 use crate::dispatch::error::{CommandError, Result};
 use crate::observe::log;
@@ -32,6 +33,8 @@ pub struct Role {
     pub roles: Vec<Name>,
     /// The privileges that it grants of its own.
     pub privileges: Vec<Privilege>,
+    /// Where its holders may log in from.
+    pub restrictions: Restrictions,
     /// One that every database has, and that nobody can change.
     pub is_built_in: bool,
 }
@@ -43,6 +46,8 @@ pub struct Reached {
     pub roles: Vec<Name>,
     /// The privileges of them all.
     pub privileges: Vec<Privilege>,
+    /// The restrictions of them all, an entry a role that has some.
+    pub restrictions: Vec<Restrictions>,
     /// A role was left out, because it cannot be read or because there are too many.
     pub is_cut: bool,
 }
@@ -54,6 +59,7 @@ pub fn find(database: &Database, name: &Name) -> Result<Option<Role>> {
             name: name.clone(),
             roles: Vec::new(),
             privileges,
+            restrictions: Restrictions::default(),
             is_built_in: true,
         }));
     }
@@ -70,6 +76,7 @@ pub fn parse(document: &Document) -> Result<Role> {
     Ok(Role {
         roles: stored_names(document.get_array("roles"), &name.database)?,
         privileges: privileges.map_or(Ok(Vec::new()), privilege_document::parse_all)?,
+        restrictions: Restrictions::parse(document.get_array("authenticationRestrictions"))?,
         is_built_in: false,
         name,
     })
@@ -181,6 +188,9 @@ pub fn reach(database: &Database, roles: &[Name]) -> Result<Reached> {
                 Some(held) => held.actions = held.actions.and(privilege.actions),
                 None => reached.privileges.push(privilege),
             }
+        }
+        if !role.restrictions.is_empty() {
+            reached.restrictions.push(role.restrictions);
         }
         reached.roles.push(name);
         open.extend(role.roles);

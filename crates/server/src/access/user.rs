@@ -2,7 +2,8 @@
 
 use crate::access::action::{Action, ActionSet};
 use crate::access::name::Name;
-use crate::access::resource::{Pattern, Privilege, Resource};
+use crate::access::resource::{Need, Pattern, Privilege, Resource};
+use crate::access::restrictions::{Ends, Restrictions};
 
 /// Who a client is, and what it may do.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +16,8 @@ pub struct User {
     pub inherited_roles: Vec<Name>,
     /// The privileges of them all.
     pub privileges: Vec<Privilege>,
+    /// Where it may log in from: its own restrictions and those of its roles, all of which are to be met.
+    pub restrictions: Vec<Restrictions>,
     /// Commands that need a user and no privilege are open: there is no user yet who could log in, and the client is on this
     /// machine.
     pub is_bootstrap: bool,
@@ -38,6 +41,13 @@ impl User {
         }
     }
 
+    /// Whether a connection with these ends may be the user's.
+    pub fn may_come_by(&self, ends: Ends) -> bool {
+        self.restrictions
+            .iter()
+            .all(|restrictions| restrictions.are_met(ends))
+    }
+
     /// Whether it may run commands that need a user and no privilege.
     pub fn is_known(&self) -> bool {
         self.name.is_some() || self.is_bootstrap
@@ -50,6 +60,13 @@ impl User {
         privileges.any(|privilege| {
             privilege.actions.contains(action) && privilege.pattern.covers(resource)
         })
+    }
+
+    /// Whether the user may do all of this.
+    pub fn may_all(&self, needs: &[Need]) -> bool {
+        needs
+            .iter()
+            .all(|need| self.may(need.action(), need.resource()))
     }
 
     /// Whether the user may do anything at all within the database.

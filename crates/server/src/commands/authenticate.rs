@@ -7,7 +7,7 @@
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_query::ErrorCode;
 
-use super::sasl_start::{note_failure, note_success};
+use super::sasl_start::{ends, note_failure, note_success};
 use crate::access::name::{EXTERNAL, Name};
 use crate::access::subject::Subject;
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -58,7 +58,8 @@ pub fn log_in(
     access.x509_logins.note_received(is_speculative);
     let proven = proven_name(invocation, body.get_str("user")).and_then(|name| {
         let login = &invocation.connection.login;
-        access.log_in_external(&invocation.server.database, login, &name)?;
+        let database = &invocation.server.database;
+        access.log_in_external(database, login, &name, ends(invocation))?;
         Ok(name)
     });
     match proven {

@@ -4,7 +4,7 @@ use quarry_bson::{Document, DocumentBuilder, RawArray};
 use quarry_database::Database;
 use quarry_query::ErrorCode;
 
-use super::create_user::{granted_roles, name, refuse_restrictions};
+use super::create_user::{granted_roles, name, restrictions};
 use crate::access::name::{Kind, Name};
 use crate::access::resource::{Pattern, Privilege};
 use crate::access::{built_in_roles, privilege_document, roles, store};
@@ -30,7 +30,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let name = name(invocation, Kind::Role)?;
-    refuse_restrictions(invocation)?;
+    let restrictions = restrictions(invocation)?.unwrap_or_default();
     if built_in_roles::is_built_in(&name) {
         return Err(CommandError::bad_value(
             "Cannot create roles with the same name as a built-in role",
@@ -52,6 +52,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     document.append("db", name.database.as_str());
     document.append("privileges", privilege_document::array(&privileges));
     document.append("roles", roles::array(&inherited));
+    if !restrictions.is_empty() {
+        document.append("authenticationRestrictions", restrictions.array());
+    }
     if !store::insert(&server.database, Kind::Role, &document)? {
         let message = format!("Role \"{name}\" already exists");
         return Err(CommandError::new(ROLE_ALREADY_EXISTS, message));

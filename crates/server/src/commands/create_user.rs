@@ -6,6 +6,7 @@ use quarry_query::ErrorCode;
 
 use super::new_password;
 use crate::access::name::{EXTERNAL, Kind, Name};
+use crate::access::restrictions::Restrictions;
 use crate::access::{new_user, roles, store};
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -35,7 +36,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let name = name(invocation, Kind::User)?;
-    refuse_restrictions(invocation)?;
+    let restrictions = restrictions(invocation)?.unwrap_or_default();
     let mechanisms = new_password::mechanisms(invocation)?;
     let credentials = match name.database == EXTERNAL {
         true => Some(new_password::of_external(invocation)?),
@@ -52,7 +53,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let roles = granted_roles(invocation, listed)?;
     let _changes = invocation.lock_changes()?;
     check_roles(&server.database, &roles)?;
-    let document = new_user::document(&name, &credentials, custom_data, &roles);
+    let document = new_user::document(&name, &credentials, custom_data, &roles, &restrictions);
     if !store::insert(&server.database, Kind::User, &document)? {
         let message = format!("User \"{name}\" already exists");
         return Err(CommandError::new(USER_ALREADY_EXISTS, message));
@@ -83,16 +84,18 @@ pub fn name(invocation: &Invocation<'_>, kind: Kind) -> Result<Name> {
     Name::parse(kind, subject, database)
 }
 
-/// Restrictions of where a user may log in from are not checked, and so not taken.
-pub fn refuse_restrictions(invocation: &Invocation<'_>) -> Result<()> {
+/// The restrictions that the command gives, of where a user or role may log in from; none where it gives no list.
+pub fn restrictions(invocation: &Invocation<'_>) -> Result<Option<Restrictions>> {
     let given = invocation.argument("authenticationRestrictions");
-    let given = given.filter(|argument| !argument.is_absent());
-    match given.map(|argument| argument.array()).transpose()? {
-        Some(restrictions) if !restrictions.is_empty() => Err(CommandError::not_supported(
-            "the option 'authenticationRestrictions'",
-        )),
-        _ => Ok(()),
+    let Some(given) = given.filter(|argument| !argument.is_absent()) else {
+        return Ok(None);
+    };
+    let restrictions = Restrictions::parse(Some(given.array()?))?;
+    let database = Resource::Database(invocation.generic.database);
+    if !restrictions.is_empty() || invocation.command.name.starts_with("update") {
+        invocation.require(Action::SetAuthenticationRestriction, database)?;
     }
+    Ok(Some(restrictions))
 }
 
 /// The roles that are to be given to somebody: the client may give each. This comes before the lock, which a client who may

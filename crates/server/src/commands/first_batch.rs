@@ -100,6 +100,13 @@ pub fn answer(
         let namespace = cursor.namespace.clone();
         cursor.save(invocation.operation)?;
         cursor.owner = invocation.user.and_then(|user| user.name.clone());
+        if invocation.user.is_some() {
+            cursor.needs = invocation.command.requires.needs(
+                invocation.body,
+                invocation.sequences,
+                invocation.generic.database,
+            );
+        }
         cursor.read_concern = invocation.generic.read_concern;
         cursor.pinned = invocation.pinned.take();
         cursor.time_left = invocation

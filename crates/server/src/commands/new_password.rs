@@ -58,21 +58,26 @@ pub fn credentials(
 ) -> Result<Option<Document>> {
     let digest = invocation.argument("digestPassword");
     let digest = digest.map_or(Ok(None), |argument| argument.optional(Argument::flag))?;
-    if digest == Some(false) {
-        return Err(CommandError::not_supported(
-            "a password that the client has digested",
-        ));
-    }
     let Some(password) = invocation.text("pwd")? else {
         return Ok(None);
     };
     let parameters = &invocation.server.parameters;
-    of_password(
-        name,
-        password,
-        mechanisms.unwrap_or(&Mechanism::ALL),
-        &|mechanism| parameters.scram_iterations(mechanism),
-    )
+    let mechanisms = mechanisms.unwrap_or(&Mechanism::ALL);
+    if digest == Some(false) {
+        if mechanisms.contains(&Mechanism::Sha256) {
+            return Err(CommandError::bad_value(
+                "Use of SCRAM-SHA-256 requires undigested passwords",
+            ));
+        }
+        let count = parameters.scram_iterations(Mechanism::Sha1);
+        let made = Credentials::of_digest(password, count)?;
+        let mut credentials = Document::new();
+        credentials.append(Mechanism::Sha1.name(), made.document());
+        return Ok(Some(credentials));
+    }
+    of_password(name, password, mechanisms, &|mechanism| {
+        parameters.scram_iterations(mechanism)
+    })
     .map(Some)
 }
 

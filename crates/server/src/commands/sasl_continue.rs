@@ -2,7 +2,8 @@
 
 use quarry_bson::DocumentBuilder;
 
-use super::sasl_start::{append, note_failure, note_success, payload};
+use super::sasl_start::{append, ends, note_failure, note_success, payload, wait_as};
+use crate::access::control::failed;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
@@ -25,10 +26,25 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .map_err(|_| CommandError::bad_value("the conversationId is out of range"))?;
     let payload = payload(invocation.required("payload")?.value())?;
     let login = &invocation.connection.login;
+    let attempts = &server.access.attempts;
+    let Some(admission) = attempts.admit(invocation.connection.peer.ip()) else {
+        login.lock().pending = None;
+        note_failure(invocation, None, "too many attempts of this address wait");
+        return Err(failed());
+    };
+    if !wait_as(&admission, invocation) {
+        return Err(failed());
+    }
     let mut who = None;
-    let gone_on = server
-        .access
-        .go_on(&server.database, login, conversation, &payload, &mut who);
+    let ends = ends(invocation);
+    let gone_on = server.access.go_on(
+        &server.database,
+        login,
+        conversation,
+        &payload,
+        ends,
+        &mut who,
+    );
     let step = match gone_on {
         Ok(step) => step,
         Err(error) => {

@@ -1,14 +1,16 @@
 //! `saslStart`: begins a login; the login of a hello shares what is here.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use quarry_bson::{DocumentBuilder, RawBinary, RawDocument, RawValue};
 
+use crate::access::attempts::Admission;
 use crate::access::control::{Start, Step, failed};
 use crate::access::credentials::Mechanism;
 use crate::access::name::Name;
+use crate::access::restrictions::Ends;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::Requires;
@@ -16,6 +18,8 @@ use crate::observe::log;
 
 /// A client's message is far shorter: a name, a nonce, a proof. Base64 takes a third more.
 const PAYLOAD_BYTES_MAX: usize = 8 << 10;
+/// How often an attempt that waits looks whether somebody waits for it.
+const WAIT_TICK: Duration = Duration::from_millis(50);
 
 pub static COMMAND: Command = Command {
     fields: Fields::Named(&["mechanism", "payload", "autoAuthorize", "options", "db"]),
@@ -105,6 +109,16 @@ pub fn append(step: &Step, reply: &mut DocumentBuilder<'_>) {
     reply.append("payload", RawValue::Binary(payload));
 }
 
+/// The ends of the connection, which a user's restrictions are held against.
+pub fn ends(invocation: &Invocation<'_>) -> Ends {
+    let connection = invocation.connection;
+    let local = connection.transport.local_address();
+    Ends {
+        client: connection.peer.ip(),
+        server: local.map(|address| address.ip()),
+    }
+}
+
 /// Logs a login that succeeded; its address begins anew.
 pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) {
     let server = invocation.server;
@@ -120,7 +134,7 @@ pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) {
     }
 }
 
-/// Logs a login that failed, and makes the next ones from its address slower. The wait is this thread's alone.
+/// Logs a login that failed, and makes the next ones from its address slower.
 pub fn note_failure(invocation: &Invocation<'_>, who: Option<(Name, Mechanism)>, why: &str) {
     let server = invocation.server;
     let peer = invocation.connection.peer;
@@ -130,9 +144,22 @@ pub fn note_failure(invocation: &Invocation<'_>, who: Option<(Name, Mechanism)>,
         line.push(("mechanism", mechanism.name().into()));
     }
     log::info("access", "Authentication failed", &line);
-    let delay = server.access.attempts.fail(peer.ip());
-    if delay > Duration::ZERO {
-        let _pause = quarry_timing::pause();
-        server.shutdown.wait_for(delay);
+    server.access.attempts.fail(peer.ip());
+}
+
+/// Lets an attempt to log in wait as its address has to; false where the client has gone or the server stops. The wait is this
+/// thread's alone.
+pub fn wait_as(admission: &Admission<'_>, invocation: &Invocation<'_>) -> bool {
+    let (server, transport) = (invocation.server, &invocation.connection.transport);
+    let until = Instant::now() + admission.delay;
+    let _pause = quarry_timing::pause();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        if server.shutdown.wait_for(left.min(WAIT_TICK)) || transport.is_gone() {
+            return false;
+        }
     }
 }

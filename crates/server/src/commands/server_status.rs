@@ -364,6 +364,14 @@ fn security(server: &Server, reply: &mut DocumentBuilder<'_>) {
         shown.finish();
     }
     mechanisms.finish();
+    let attempts = &server.access.attempts;
+    for (name, counter) in [
+        ("failed", &attempts.failed),
+        ("delayed", &attempts.delayed),
+        ("refused", &attempts.refused),
+    ] {
+        authentication.append(name, number(counter));
+    }
     authentication.finish();
     section.finish();
 }

@@ -3,7 +3,7 @@
 use quarry_bson::{Document, DocumentBuilder};
 
 use super::create_role::{changed_role, check_inherited, granted_privileges};
-use super::create_user::{granted_roles, name, refuse_restrictions};
+use super::create_user::{granted_roles, name, restrictions};
 use crate::access::name::Kind;
 use crate::access::{privilege_document, roles, store};
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -19,7 +19,7 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     // Who sets a role's contents takes others away, wherever they are.
     invocation.require(Action::RevokeRole, Resource::Database(""))?;
-    refuse_restrictions(invocation)?;
+    let restrictions = restrictions(invocation)?;
     let given = |field| {
         invocation
             .argument(field)
@@ -42,6 +42,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     if let Some(inherited) = inherited {
         check_inherited(&server.database, &role.name, &inherited)?;
         set.append("roles", roles::array(&inherited));
+    }
+    if let Some(restrictions) = restrictions {
+        set.append("authenticationRestrictions", restrictions.array());
     }
     if set.is_empty() {
         return Err(CommandError::bad_value(

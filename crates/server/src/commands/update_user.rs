@@ -3,7 +3,7 @@
 use quarry_bson::{Document, DocumentBuilder};
 use quarry_query::ErrorCode;
 
-use super::create_user::{check_roles, granted_roles, name, refuse_restrictions};
+use super::create_user::{check_roles, granted_roles, name, restrictions};
 use super::new_password;
 use crate::access::control::mechanisms_of;
 use crate::access::credentials::Mechanism;
@@ -29,7 +29,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let name = name(invocation, Kind::User)?;
-    refuse_restrictions(invocation)?;
+    let restrictions = restrictions(invocation)?;
     authorize(invocation, &name)?;
     let mechanisms = new_password::mechanisms(invocation)?;
     let mut set = Document::new();
@@ -43,6 +43,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     }
     if let Some(custom_data) = invocation.document("customData")? {
         set.append("customData", custom_data);
+    }
+    if let Some(restrictions) = restrictions {
+        set.append("authenticationRestrictions", restrictions.array());
     }
     let given = invocation.argument("roles");
     let given = given.filter(|argument| !argument.is_absent());
@@ -82,7 +85,10 @@ fn authorize(invocation: &Invocation<'_>, name: &Name) -> Result<()> {
             .argument(field)
             .is_some_and(|argument| !argument.is_absent())
     };
-    if gives("pwd") || gives("mechanisms") || !gives("customData") && !gives("roles") {
+    if gives("pwd")
+        || gives("mechanisms")
+        || !gives("customData") && !gives("roles") && !gives("authenticationRestrictions")
+    {
         let may_own = is_own && invocation.may(Action::ChangeOwnPassword, database);
         if !may_own {
             invocation.require(Action::ChangePassword, database)?;

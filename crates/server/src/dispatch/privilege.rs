@@ -13,6 +13,7 @@ use quarry_wire::DocumentSequence;
 use smallvec::{SmallVec, smallvec};
 
 pub use crate::access::action::Action;
+use crate::access::resource::Need;
 pub use crate::access::resource::Resource;
 
 /// The resource of a declared action, found in the command when it runs.
@@ -88,6 +89,31 @@ pub enum Requires {
     Each(&'static [Requirement]),
     /// The privileges of the command that the first field holds.
     WhatItExplains,
+}
+
+impl Requires {
+    /// The privileges that a call needs by its row, which a cursor that it leaves open needs again at each batch.
+    pub fn needs(
+        &self,
+        body: RawDocument<'_>,
+        sequences: &[DocumentSequence<'_>],
+        database: &str,
+    ) -> Box<[Need]> {
+        let Requires::Each(requirements) = self else {
+            return Box::default();
+        };
+        let collection = body.first().and_then(|first| first.value().as_str());
+        let collection = collection.unwrap_or_default();
+        let mut needs = Vec::new();
+        for requirement in *requirements {
+            if requirement.applies(body, sequences) {
+                let resources = requirement.resources(body, database, collection);
+                let needed = resources.into_iter();
+                needs.extend(needed.map(|resource| Need::of(requirement.action, resource)));
+            }
+        }
+        needs.into()
+    }
 }
 
 impl Requirement {

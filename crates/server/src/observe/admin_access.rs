@@ -17,6 +17,7 @@ use crate::access::action::Action;
 use crate::access::credentials::Mechanism;
 use crate::access::name::Name;
 use crate::access::resource::Resource;
+use crate::access::restrictions::Ends;
 use crate::observe::log;
 use crate::server::Server;
 
@@ -129,6 +130,13 @@ impl AdminAccess {
             }
         };
         server.access.attempts.succeed(origin.address);
+        let from = Ends {
+            client: origin.address,
+            server: None,
+        };
+        if !user.may_come_by(from) {
+            return refuse(server, origin, &name.to_string());
+        }
         let needed = [Action::ServerStatus, Action::Top];
         if !needed
             .into_iter()

@@ -11,6 +11,7 @@ use quarry_database::{Ident, Operation, PinnedSnapshot, PlanSummary, Scope};
 use quarry_query::exec::Executor;
 
 use crate::access::name::Name;
+use crate::access::resource::Need;
 use crate::change_streams::change_stream::ChangeStream;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
@@ -51,6 +52,8 @@ pub struct ClientCursor {
     pub txn_number: Option<i64>,
     /// The user whose command made it, under access control.
     pub owner: Option<Name>,
+    /// The privileges that its command needed, under access control.
+    pub needs: Box<[Need]>,
     pub source: Source,
     /// A document that a stage has made and that did not fit into the last batch.
     overflow: Vec<u8>,
@@ -94,6 +97,7 @@ impl ClientCursor {
             session,
             txn_number: None,
             owner: None,
+            needs: Box::default(),
             source,
             overflow: Vec::new(),
             time_left: None,

@@ -108,6 +108,10 @@ impl Cursors {
             let message = format!("cursor id {id} was not created by the authenticated user");
             return Err(CommandError::new(ErrorCode::UNAUTHORIZED, message));
         }
+        if user.is_some_and(|user| !user.may_all(&cursor.needs)) {
+            let message = format!("not authorized for getMore with cursor id {id}");
+            return Err(CommandError::new(ErrorCode::UNAUTHORIZED, message));
+        }
         check_session(cursor, session)?;
         check_transaction(cursor, txn_number)?;
         let busy = Slot::Busy {
