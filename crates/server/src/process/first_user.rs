@@ -7,6 +7,7 @@ use quarry_bson::Document;
 
 use crate::access::credentials::{Credentials, Mechanism};
 use crate::access::name::{Kind, Name};
+use crate::access::restrictions::Restrictions;
 use crate::access::{new_user, store};
 use crate::dispatch::error::CommandError;
 use crate::observe::log;
@@ -31,16 +32,8 @@ pub fn make(server: &Server) -> Result<(), BadUser> {
     if store::has_any(&server.database, Kind::User)? {
         return Ok(());
     }
-    let mut credentials = Document::new();
-    for mechanism in Mechanism::ALL {
-        let iterations = server.parameters.scram_iterations(mechanism);
-        let made = Credentials::of_password(mechanism, &name.name, &password, iterations)?;
-        credentials.append(mechanism.name(), made.document());
-    }
     let root = [Name::new("root", "admin")];
-    let document = new_user::document(&name, &credentials, None, &root);
-    store::insert(&server.database, Kind::User, &document)?;
-    server.access.note_change();
+    insert(server, &name, &password, &root)?;
     log::info(
         "access",
         "the first user was made",
@@ -51,6 +44,26 @@ pub fn make(server: &Server) -> Result<(), BadUser> {
         log::startup_warning("control", message);
     }
     Ok(())
+}
+
+/// Stores a new user with that password and these roles; false where there is one of that name.
+pub fn insert(
+    server: &Server,
+    name: &Name,
+    password: &str,
+    roles: &[Name],
+) -> Result<bool, CommandError> {
+    let mut credentials = Document::new();
+    for mechanism in Mechanism::ALL {
+        let iterations = server.parameters.scram_iterations(mechanism);
+        let made = Credentials::of_password(mechanism, &name.name, password, iterations)?;
+        credentials.append(mechanism.name(), made.document());
+    }
+    let unrestricted = Restrictions::default();
+    let document = new_user::document(name, &credentials, None, roles, &unrestricted);
+    let is_new = store::insert(&server.database, Kind::User, &document)?;
+    server.access.note_change();
+    Ok(is_new)
 }
 
 /// The user of the environment and its password.

@@ -4,6 +4,7 @@
 //! This wing is the top of the house and may know every other one; of the others only `server` and the commands that
 //! show or change settings know its configuration and parameters.
 
+pub mod add_user;
 pub mod background;
 pub mod config;
 pub mod data_directory;

@@ -19,14 +19,14 @@ use crate::observe::log;
 use crate::observe::{admin, timing_collector, traces};
 use crate::process::config::{
     AdminPort, BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
-    EXIT_NET_ERROR, EngineName, Face,
+    EXIT_NET_ERROR, EngineName, Face, UserCommand,
 };
 use crate::process::data_directory::DataDirectory;
 use crate::process::descriptors::Shares;
 use crate::process::parameters::Parameters;
 use crate::process::shutdown::Shutdown;
 use crate::process::{
-    background, descriptors, engine, first_user, foreign_files, greeting, mongod, stopping,
+    add_user, background, descriptors, engine, first_user, foreign_files, greeting, mongod, stopping,
 };
 use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
@@ -95,6 +95,7 @@ pub fn from_command_line() -> ExitCode {
         Command::Journal(command) => return crate::tools::journal::run(&command),
         Command::Completions { shell } => return crate::tools::manual::print_completions(shell),
         Command::Man { directory } => return crate::tools::manual::write_pages(&directory),
+        Command::User(UserCommand::Add(options)) => return add_user::run(options),
     };
     let is_shutdown = options.shutdown;
     let given = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
@@ -312,6 +313,14 @@ fn share_descriptors(config: &mut Config) -> Shares {
         config.connections_max = shares.connections_max;
     }
     shares
+}
+
+/// Opens the data for a command that does one thing and ends: it listens nowhere and takes no signals.
+pub fn open_alone(mut config: Config) -> Result<&'static Server, String> {
+    let parameters = Parameters::new(&config).map_err(|error| error.0)?;
+    let shares = share_descriptors(&mut config);
+    let shutdown = Arc::new(Shutdown::default());
+    open(config, parameters, None, shares.tables_max, &shutdown).map_err(|failure| failure.line)
 }
 
 /// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.

@@ -31,6 +31,9 @@ pub enum Command {
     /// Look at the journal of a data directory that no server uses, or cut it
     #[command(subcommand)]
     Journal(JournalCommand),
+    /// Make users in a data directory that no server uses
+    #[command(subcommand)]
+    User(UserCommand),
     /// Watch a running server: rates, quantiles and phases by kind of operation, live
     Top(Top),
     /// Print what a shell needs to complete this program's flags
@@ -45,6 +48,33 @@ pub enum Command {
         /// The directory
         directory: PathBuf,
     },
+}
+
+/// The subcommands of `quarry user`.
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Make a user; its password is the first line of the standard input or of a file
+    Add(AddUser),
+}
+
+/// The flags of `quarry user add`.
+#[derive(Debug, Args)]
+pub struct AddUser {
+    /// The user, of the database `admin` where none is named
+    #[arg(value_name = "NAME[@DATABASE]")]
+    pub name: String,
+    /// A role of the user, of the database `admin` where none is named; may be given more than once
+    #[arg(long = "role", value_name = "ROLE[@DATABASE]", default_value = "root")]
+    pub roles: Vec<String>,
+    /// Data directory; made when it is missing
+    #[arg(long, value_name = "DIRECTORY", default_value = "data")]
+    pub dbpath: PathBuf,
+    /// Storage engine of the data directory [default: rocksdb]
+    #[arg(long, value_enum)]
+    pub engine: Option<EngineName>,
+    /// File whose first line is the password
+    #[arg(long = "passwordFile", value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
 }
 
 /// The flags of `quarry top`.

@@ -18,7 +18,9 @@ use crate::replication::address::Address;
 
 use file::ConfigFile;
 
-pub use command_line::{Command, CommandLine, JournalCommand, JournalPlace, Serve, Top};
+pub use command_line::{
+    AddUser, Command, CommandLine, JournalCommand, JournalPlace, Serve, Top, UserCommand,
+};
 pub use journal_settings::JournalSettings;
 pub use options::Notice;
 pub use tls::TlsOptions;
