@@ -22,6 +22,7 @@ pub mod peers;
 pub mod process;
 pub mod raw_client;
 pub mod report;
+pub mod security;
 pub mod sessions;
 pub mod shortcuts;
 pub mod timing;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
 use quarry_bench::{
-    canned, collections, concurrent, crud, durability, layers, sessions, shortcuts, timing,
+    canned, collections, concurrent, crud, durability, layers, security, sessions, shortcuts,
+    timing,
 };
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
@@ -94,6 +95,19 @@ enum Command {
         tail_turn_ms: u64,
         #[arg(long, default_value_t = 3)]
         tail_rounds: u32,
+    },
+    /// Measures logins, TLS and the check of users, on one connection.
+    Security {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        #[arg(long, default_value_t = 60)]
+        rounds: u32,
+        /// Operations of one side in one round.
+        #[arg(long, default_value_t = 200)]
+        turn: u32,
+        /// Logins of one side in one round.
+        #[arg(long, default_value_t = 10)]
+        logins: u32,
     },
     /// Retryable writes, transactions and change streams, and the journal that is kept for them.
     Sessions {
@@ -205,6 +219,17 @@ fn main() -> ExitCode {
             connections,
             turn: Duration::from_millis(turn_ms),
             rounds: rounds.max(1),
+        }),
+        Command::Security {
+            engine,
+            rounds,
+            turn,
+            logins,
+        } => security::run(&security::Options {
+            engine,
+            rounds: rounds.max(1),
+            turn: turn.max(1),
+            logins,
         }),
         Command::Layers {
             engine,

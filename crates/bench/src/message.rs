@@ -3,7 +3,6 @@
 //! Deliberately not the server's own codec, so that a fault there cannot hide behind the same fault here.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 
 use quarry_bson::{Document, RawDocument};
 
@@ -26,7 +25,7 @@ const MESSAGE_BYTES_MAX: usize = 48_016_384;
 const BODY_OFFSET: usize = HEADER_BYTES + 4 + 1;
 
 /// Reads one whole message into `message`; false at a clean end of the stream.
-pub fn read_message(socket: &mut TcpStream, message: &mut Vec<u8>) -> io::Result<bool> {
+pub fn read_message(socket: &mut impl Read, message: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; 4];
     match socket.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
@@ -103,7 +102,11 @@ pub fn set_response_to(message: &mut [u8], request_id: i32) {
 }
 
 /// Sends one command and returns its reply's body; `{ok: 0}` is an error.
-pub fn round_trip(socket: &mut TcpStream, request: &[u8], reply: &mut Vec<u8>) -> io::Result<()> {
+pub fn round_trip(
+    socket: &mut (impl Read + Write),
+    request: &[u8],
+    reply: &mut Vec<u8>,
+) -> io::Result<()> {
     socket.write_all(request)?;
     read_reply(socket, reply)
 }
