@@ -4,7 +4,7 @@
 //! begun. A server without TLS does not come here: what a wrong client sends it is named where it cannot be read
 //! (`foreign`).
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::Instant;
 
 use quarry_wire::{HEADER_BYTES, Header, OpCode};
@@ -26,6 +26,10 @@ pub enum Refusal {
 
 /// Encrypts the connection if its client begins so. False for a connection that goes on without encryption.
 pub fn greet(certificates: &Certificates, transport: &Transport) -> Result<bool, Refusal> {
+    if !certificates.is_required() {
+        // A client that may be any may be silent for as long as it likes.
+        while !transport.has_input_within(HANDSHAKE_TIME) {}
+    }
     let deadline = Instant::now() + HANDSHAKE_TIME;
     let begins_tls = match certificates.is_required() {
         true => has_hello_before(transport, deadline)?,
@@ -65,10 +69,16 @@ fn has_hello_before(transport: &Transport, deadline: Instant) -> Result<bool, Re
     }
 }
 
-/// Where TLS is allowed: a header's worth of bytes tells a message from a hello, whose bytes there are random.
+/// Where TLS is allowed: a header's worth of bytes tells a message from a hello, whose bytes there are random. A client that
+/// does not send as many in time has begun the one or the other by its first.
 fn begins_with_hello(transport: &Transport) -> Result<bool, Refusal> {
+    let failed = |error: io::Error| Refusal::Handshake(error.to_string());
     let mut first = [0; HEADER_BYTES];
+    transport
+        .set_read_timeout(Some(HANDSHAKE_TIME))
+        .map_err(failed)?;
     let bytes = look(transport, &mut first)?;
+    transport.set_read_timeout(None).map_err(failed)?;
     let is_message = bytes == HEADER_BYTES
         && Header::parse(&first).is_ok_and(|header| OpCode::from_number(header.op_code).is_some());
     Ok(!is_message && bytes > 0 && first[0] == Foreign::TLS_HANDSHAKE)
@@ -81,4 +91,115 @@ fn look(transport: &Transport, first: &mut [u8]) -> Result<usize, Refusal> {
             ErrorKind::ConnectionReset => Refusal::Closed,
             _ => Refusal::Handshake(error.to_string()),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+    use crate::server::Server;
+
+    /// A server's certificates in that mode, which go with the process.
+    fn certificates(mode: &str) -> Certificates {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let made = params.self_signed(&key).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), made.pem() + &key.serialize_pem()).unwrap();
+        let path = file.path().to_str().unwrap();
+        let flags = ["--tlsMode", mode, "--tlsCertificateKeyFile", path];
+        let options = Server::in_memory_with(&flags).config.tls.unwrap();
+        Certificates::load(options).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    fn pair() -> (TcpStream, Transport) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        (client, Transport::plain(server).unwrap())
+    }
+
+    fn refused(greeted: Result<bool, Refusal>) -> String {
+        match greeted {
+            Err(Refusal::Handshake(why)) => why,
+            Err(Refusal::Foreign(foreign)) => format!("{foreign:?}"),
+            Err(Refusal::Closed) => "closed".into(),
+            Ok(is_encrypted) => format!("goes on: {is_encrypted}"),
+        }
+    }
+
+    #[test]
+    fn a_handshake_that_is_begun_and_not_gone_on_with_ends() {
+        for mode in ["allowTLS", "requireTLS"] {
+            let certificates = certificates(mode);
+            for begun in [
+                &b"\x16"[..],
+                b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\0\0\0\0\0\0",
+            ] {
+                let (mut client, server) = pair();
+                client.write_all(begun).unwrap();
+                let why = refused(greet(&certificates, &server));
+                assert_eq!(why, "it took too long", "{mode} {begun:?}");
+            }
+            assert_eq!(
+                certificates
+                    .failed
+                    .load(std::sync::atomic::Ordering::Relaxed),
+                2
+            );
+        }
+        let (_client, server) = pair();
+        let why = refused(greet(&certificates("requireTLS"), &server));
+        assert_eq!(why, "the client sent nothing");
+    }
+
+    #[test]
+    fn a_message_goes_on_where_it_may_and_stays_in_the_stream() {
+        let header = Header {
+            // Its first bytes are those of a record.
+            message_bytes: 0x0316,
+            request_id: 1,
+            response_to: 0,
+            op_code: OpCode::Msg.number(),
+        };
+        let (mut client, server) = pair();
+        client.write_all(&header.to_bytes()).unwrap();
+        let allows = certificates("allowTLS");
+        assert_eq!(refused(greet(&allows, &server)), "goes on: false");
+        let mut came = [0; 64];
+        assert_eq!(server.read(&mut came).unwrap(), HEADER_BYTES);
+        let requires = certificates("requireTLS");
+        for (bytes, named) in [
+            (&b"GET / HTTP/1.0\r\n"[..], "Http"),
+            (b"0123", "Unencrypted"),
+        ] {
+            let (mut client, server) = pair();
+            client.write_all(bytes).unwrap();
+            assert_eq!(refused(greet(&requires, &server)), named);
+            drop(server);
+            // Nothing is left unread that would cut off an answer.
+            assert_eq!(client.read(&mut came).unwrap(), 0);
+        }
+        let (client, server) = pair();
+        drop(client);
+        assert_eq!(refused(greet(&requires, &server)), "closed");
+    }
+
+    #[test]
+    fn a_silent_client_is_waited_for_where_it_may_be_any() {
+        let allows = certificates("allowTLS");
+        let (mut client, server) = pair();
+        thread::scope(|scope| {
+            let greeted = scope.spawn(|| greet(&allows, &server));
+            thread::sleep(HANDSHAKE_TIME + HANDSHAKE_TIME / 2);
+            assert!(!greeted.is_finished());
+            client.write_all(&[0x30; HEADER_BYTES]).unwrap();
+            assert_eq!(refused(greeted.join().unwrap()), "goes on: false");
+        });
+    }
 }
