@@ -112,7 +112,7 @@ pub fn round_trip(
 }
 
 /// Reads the reply to a command that was sent; `{ok: 0}` is an error.
-pub fn read_reply(socket: &mut TcpStream, reply: &mut Vec<u8>) -> io::Result<()> {
+pub fn read_reply(socket: &mut impl Read, reply: &mut Vec<u8>) -> io::Result<()> {
     if !read_message(socket, reply)? {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
