@@ -14,6 +14,9 @@
 //! and does not come between two of its collections. Any other such a writer counts as having come before the drop. A piece ends before a
 //! collection whose writers do not end soon, so that the mutex does not wait for them.
 //!
+//! Change streams are told that each collection is dropped, and then the database, all by the record of the mark. A database
+//! whose collections are too many for that (`DROPS_BYTES_MAX`) is told of as a whole, which a stream of one of them takes for its drop.
+//!
 //! Who needs a name that a dropped collection still has an entry under (create, rename) drops that one in the same
 //! commit. A collection that is renamed into the database from another one may have a low ident: the rename cleans up
 //! first.
@@ -26,7 +29,7 @@ use quarry_storage::WriteBatch;
 use crate::catalog::collection::Collection;
 use crate::catalog::definitions::Definitions;
 use crate::catalog::listing::{Entries, is_there};
-use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
+use crate::commit::definition_event::{DROPS_FIELD, DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header};
 use crate::error::Result;
 use crate::keyspace::layout;
@@ -39,6 +42,9 @@ const PIECE_COLLECTIONS: usize = 256;
 const PIECE_ENTRIES: usize = 4096;
 /// So long a piece waits for the writers of a collection under the DDL mutex. Then it ends before that collection.
 const WRITERS_WAIT: Duration = Duration::from_millis(100);
+
+/// The bytes that the drops of a database's collections may have in the record of its drop: some 150,000 of them.
+const DROPS_BYTES_MAX: usize = if cfg!(test) { 512 } else { 16 << 20 };
 
 /// A database that was dropped, at this LSN.
 pub struct DroppedDatabase {
@@ -71,7 +77,7 @@ impl Definitions {
             return Ok(None);
         }
         operation.check()?;
-        let lsn = self.mark_dropped(name)?;
+        let lsn = self.mark_dropped(name, operation)?;
         drop(units);
         // The database is dropped: what keeps a piece from going through is no error of this operation.
         let is_clean = self.clean_piece(name, &mut Cleaned::default(), operation);
@@ -81,13 +87,39 @@ impl Definitions {
         }))
     }
 
-    /// Drops the database, but for what is left of it.
-    pub(crate) fn mark_dropped(&self, name: &str) -> Result<u64> {
+    /// Drops the database, but for what is left of it. The caller has its DDL mutex.
+    pub(crate) fn mark_dropped(&self, name: &str, operation: &Operation) -> Result<u64> {
+        let mut event = DefinitionEvent::new(DefinitionKind::DropDatabase, name, None);
+        let mut events = self.drops(name, operation)?.unwrap_or_default();
+        if !events.is_empty() {
+            event = event.with(DROPS_FIELD, events.len() as i64);
+        }
+        events.push(event);
         let mark = self.commits().allocate_ident();
         let mut batch = WriteBatch::new();
         batch.put(&layout::dropped_database_key(name), &mark.0.to_le_bytes());
-        let event = DefinitionEvent::new(DefinitionKind::DropDatabase, name, None);
-        self.commit_definitions(ALLOCATED, &[event], &batch)
+        self.commit_definitions(ALLOCATED, &events, &batch)
+    }
+
+    /// The events of the collections that go with a database; none where they are too many.
+    fn drops(&self, name: &str, operation: &Operation) -> Result<Option<Vec<DefinitionEvent>>> {
+        let snapshot = self.reads().snapshot()?;
+        let mut entries = Entries::open(&snapshot, name, None)?;
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while let Some((collection, is_dead)) = entries.next()? {
+            operation.check()?;
+            if is_dead {
+                continue;
+            }
+            let (namespace, uuid) = (collection.namespace.as_str(), collection.uuid);
+            let event = DefinitionEvent::new(DefinitionKind::Drop, namespace, Some(uuid));
+            bytes += event.body.as_bytes().len();
+            if bytes > DROPS_BYTES_MAX {
+                return Ok(None);
+            }
+            events.push(event);
+        }
+        Ok(Some(events))
     }
 
     /// The dropped databases of which something is left.
@@ -179,7 +211,6 @@ impl Definitions {
         operation: &Operation,
         batch: &mut WriteBatch,
     ) -> Result<()> {
-        // Waits for the last writers; what they marked is read after it.
         self.holds().wait_for_writers(collection, operation)?;
         self.stage_drop(collection, batch).map(drop)
     }
@@ -227,7 +258,7 @@ mod tests {
     fn dropped() -> (Database, [Ident; 2]) {
         let database = Database::open_in_memory().unwrap();
         let idents = [insert(&database, "db.a"), insert(&database, "db.b")];
-        database.definitions().mark_dropped("db").unwrap();
+        database.definitions().mark_dropped("db", &Operation::default()).unwrap();
         (database, idents)
     }
 
@@ -327,7 +358,7 @@ mod tests {
         let database = Database::open_in_memory().unwrap();
         insert(&database, "elsewhere.old");
         insert(&database, "db.a");
-        database.definitions().mark_dropped("db").unwrap();
+        database.definitions().mark_dropped("db", &Operation::default()).unwrap();
         let (from, to) = (namespace("elsewhere.old"), namespace("db.a"));
         let operation = Operation::default();
         database

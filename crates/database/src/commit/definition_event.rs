@@ -6,7 +6,8 @@
 //! ```
 //! The document has `ns` (`db.collection`; of a dropped database its name alone) and `ui`, the UUID of the collection, and by
 //! kind what else the event shows: `o` of a creation is its options; `to` of a rename the new name, and `dropTarget` the UUID
-//! of the collection that stood there; `indexes` the specifications of the indexes that were made or dropped; `o` and
+//! of the collection that stood there; `drops` of a dropped database how many drops of its collections come before it in the
+//! record, if they do; `indexes` the specifications of the indexes that were made or dropped; `o` and
 //! `was` of a modification the options that changed, as they are and as they were.
 
 use quarry_bson::{Document, RawBinary, RawDocument, RawValue, Value};
@@ -47,6 +48,9 @@ impl DefinitionKind {
         })
     }
 }
+
+/// The field of a dropped database that counts the drops of its collections before it.
+pub const DROPS_FIELD: &str = "drops";
 
 /// A change of a definition on its way into a record.
 #[derive(Clone, Debug)]
@@ -111,6 +115,13 @@ impl<'a> RecordDefinition<'a> {
     pub fn names(&self) -> [Option<&'a str>; 2] {
         let body = RawDocument::new(self.body).ok();
         ["ns", "to"].map(|field| body.and_then(|body| body.get_str(field)))
+    }
+
+    /// Whether a database is dropped whose collections are not told of one by one.
+    pub fn stands_for_collections(&self) -> bool {
+        let body = RawDocument::new(self.body);
+        self.kind == DefinitionKind::DropDatabase
+            && body.is_ok_and(|body| body.get(DROPS_FIELD).is_none())
     }
 }
 

@@ -65,13 +65,14 @@ impl ChangeScope {
             && collection.is_none_or(|collection| !collection.starts_with(b"system."))
     }
 
-    /// Whether a change of a definition is wanted. That of the collection's whole database is, too.
+    /// Whether a change of a definition is wanted. That of the collection's whole database is where it stands for the
+    /// collection's own.
     fn wants_definition(&self, definition: &RecordDefinition<'_>) -> bool {
         let names = definition.names();
         let mut wanted = names.into_iter().flatten().map(str::as_bytes);
         match (self, definition.kind) {
             (ChangeScope::Collection(namespace), DefinitionKind::DropDatabase) => {
-                names[0] == Some(namespace.database())
+                names[0] == Some(namespace.database()) && definition.stands_for_collections()
             }
             _ => wanted.any(|name| self.wants(name)),
         }

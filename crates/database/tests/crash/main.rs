@@ -1,10 +1,16 @@
 //! The database over simulated files and an engine's flush images: it is killed or loses power, and starts again from
 //! any image that is not newer than what the journal holds. Every acknowledged write is there at its level, a piece is
 //! there whole or not at all, indexes and counters agree. A transaction over two collections, which it may have made, is there
-//! whole or not at all, and what a session remembers of a transaction or a retryable write is there exactly with it.
+//! whole or not at all, and what a session remembers of a transaction or a retryable write is there exactly with it. A change of
+//! a definition is there or is not, and the events that the journal tells (`follower`), of definitions, transactions and
+//! documents before a change, make what is there.
+
+mod follower;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use follower::{Definition, Follower};
 
 use quarry_bson::RawValue;
 use quarry_bson::{Document, doc};
@@ -33,8 +39,31 @@ impl Random {
     }
 }
 
-/// The states that may be found: those of `n` that each document may have (the last durable one and all after it).
-type Model = BTreeMap<i32, Vec<Option<i32>>>;
+/// The states that may be found: the last durable one and all after it.
+#[derive(Default)]
+struct Model {
+    /// Those of `n` that each document may have.
+    documents: BTreeMap<i32, Vec<Option<i32>>>,
+    /// Those of the definitions of all collections.
+    definitions: Vec<BTreeMap<String, Definition>>,
+    /// It has been told durable changes alone, so that it outlives every crash.
+    follower: Follower,
+}
+
+impl Model {
+    /// A document may have this state, too.
+    fn push(&mut self, id: i32, n: Option<i32>) {
+        self.documents.entry(id).or_insert_with(|| vec![None]).push(n);
+    }
+
+    /// The last states are the only ones that may be found.
+    fn settle(&mut self) {
+        for states in self.documents.values_mut() {
+            states.drain(..states.len() - 1);
+        }
+        self.definitions.drain(..self.definitions.len() - 1);
+    }
+}
 
 fn options() -> Options {
     Options {
@@ -87,13 +116,17 @@ fn nothing_acknowledged_is_lost_and_nothing_half_is_found() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let rounds = number("QUARRY_TORTURE").unwrap_or(ROUNDS);
     let first = number("QUARRY_TORTURE_SEED").unwrap_or(0);
+    let (mut definitions, mut pre_images) = (0, 0);
     for seed in first..first + rounds {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("failed: seed {seed}; repeat with");
-            eprintln!(
-                "  QUARRY_TORTURE=1 QUARRY_TORTURE_SEED={seed} cargo test -p quarry-database --test crash"
-            );
-            std::panic::resume_unwind(panic);
+        match std::panic::catch_unwind(|| run(seed)) {
+            Ok(told) => (definitions, pre_images) = (definitions + told.0, pre_images + told.1),
+            Err(panic) => {
+                eprintln!("failed: seed {seed}; repeat with");
+                eprintln!(
+                    "  QUARRY_TORTURE=1 QUARRY_TORTURE_SEED={seed} cargo test -p quarry-database --test crash"
+                );
+                std::panic::resume_unwind(panic);
+            }
         }
         if rounds > ROUNDS && seed % 100 == 99 {
             println!(
@@ -102,14 +135,17 @@ fn nothing_acknowledged_is_lost_and_nothing_half_is_found() {
             );
         }
     }
+    println!("{definitions} changes of definitions and {pre_images} pre-images were told");
+    assert!(rounds < ROUNDS || definitions.min(pre_images) >= 10 * rounds);
 }
 
-fn run(seed: u64) {
+/// Returns how many changes of definitions and how many pre-images a reader was told.
+fn run(seed: u64) -> (u64, u64) {
     let mut random = Random(seed);
     let images = FlushImages::memory();
     let mut engine = images.open().unwrap();
     let mut files = SimulatedFiles::new();
-    let mut model = Model::new();
+    let mut model = Model::default();
     let mut has_index = false;
     for life in 0..LIVES {
         let shared = Arc::new(files);
@@ -121,6 +157,9 @@ fn run(seed: u64) {
         .unwrap_or_else(|error| panic!("seed {seed} life {life}: {error}"));
         check(&database, &mut model, seed, life);
         if !has_index {
+            let images = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
+            let (operation, level) = (Operation::default(), Level::Durable);
+            (database.create_collection(&namespace(), images.as_raw(), &operation, level)).unwrap();
             let specs = [
                 doc! { "key": { "n": 1 } },
                 doc! { "key": { "tags": 1, "n": -1 } },
@@ -129,13 +168,22 @@ fn run(seed: u64) {
                 .create_indexes(&namespace(), &specs, &Operation::default(), Level::Durable)
                 .unwrap();
             has_index = true;
+            model.definitions = vec![follower::definitions(&database)];
         }
         // Half of the lives end with a write that the engine does not have yet.
         let replying_first = (random.below(2) == 0).then(|| database.reply_first());
         for _ in 0..WRITES {
-            write(&database, &mut random, &mut model);
+            match random.below(5) {
+                0 => define(&database, &mut random, &mut model),
+                _ => write(&database, &mut random, &mut model),
+            }
             if random.below(12) == 0 {
                 engine.sync().unwrap();
+            }
+            // A reader has what it is told synced, which leaves crashes less to take.
+            if random.below(40) == 0 {
+                let events_max = 1 + random.below(8) as usize;
+                model.follower.follow(&database, events_max);
             }
         }
         let crash = [
@@ -152,10 +200,7 @@ fn run(seed: u64) {
                 let _ = database.sync();
             }
             // The system still has every write, so every acknowledged one must be found.
-            for states in model.values_mut() {
-                let last = states.pop().unwrap();
-                *states = vec![last];
-            }
+            model.settle();
         }
         // Image 0 is from before the database was made: its UUID was synced before anything was acknowledged.
         let durable = database.journal().durable_lsn();
@@ -174,6 +219,60 @@ fn run(seed: u64) {
         drop(engine);
         engine = images.reopen(image).unwrap();
     }
+    (model.follower.definitions, model.follower.pre_images)
+}
+
+/// One change of a definition, at one of the two levels, or a document that such a change takes along.
+fn define(database: &Database, random: &mut Random, model: &mut Model) {
+    let level = match random.below(3) {
+        0 => Level::Durable,
+        _ => Level::Written,
+    };
+    let operation = Operation::default();
+    let mut defined = || {
+        let name = format!("{}.d{}", ["db", "gone"][random.below(2) as usize], random.below(3));
+        Namespace::parse(&name).unwrap()
+    };
+    let (one, other) = (defined(), defined());
+    let is_there = database.collection(&one).unwrap().is_some();
+    let enabled = random.below(2) == 0;
+    let specs = [
+        doc! { "key": { "n": 1 } },
+        doc! { "key": { "tags": 1, "n": -1 } },
+    ];
+    match random.below(8) {
+        0 if !is_there => {
+            let options = doc! { "changeStreamPreAndPostImages": { "enabled": enabled } };
+            database.create_collection(&one, options.as_raw(), &operation, level)
+        }
+        1 => database.drop_collection(&one, &operation, level).map(drop),
+        2 if is_there && one != other => {
+            database.rename_collection(&one, &other, true, &operation, level)
+        }
+        3 => database.create_indexes(&one, &specs, &operation, level).map(drop),
+        4 if is_there => database.drop_all_indexes(&one, &operation, level).map(drop),
+        5 => {
+            let [left, right] = pair();
+            let names = [one, left, right, retried(), namespace()];
+            let name = &names[random.below(5) as usize];
+            if database.collection(name).unwrap().is_none() {
+                return;
+            }
+            (database.set_pre_images(name, enabled, &operation, level)).map(drop)
+        }
+        6 if random.below(3) == 0 => database.drop_database("gone", &operation, level).map(drop),
+        _ => {
+            let document = doc! { "_id": (random.below(3) as i32), "n": 1, "tags": [1, 2] };
+            let documents = [document.as_raw()];
+            let inserted = database.insert_piece(&operation, &one, &documents, true, level);
+            inserted.and_then(|inserted| database.settle(inserted.lsn, level))
+        }
+    }
+    .unwrap();
+    model.definitions.push(follower::definitions(database));
+    if level == Level::Durable {
+        model.settle();
+    }
 }
 
 /// One insert, update or delete of a few documents, at one of the two levels.
@@ -188,12 +287,10 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
     let ids: Vec<i32> = (first..first + 1 + random.below(3) as i32).collect();
     let n = random.below(1000) as i32;
     let lsn = if random.below(8) == 0 {
-        let states = model.entry(RETRYABLE).or_insert_with(|| vec![None]);
-        states.push(Some(n));
+        model.push(RETRYABLE, Some(n));
         write_retryably(database, &operation, n)
     } else if random.below(4) == 0 {
-        let states = model.entry(PAIR).or_insert_with(|| vec![None]);
-        states.push(Some(n));
+        model.push(PAIR, Some(n));
         write_pair(database, &operation, n)
     } else if random.below(2) == 0 {
         let documents: Vec<Document> = ids
@@ -211,7 +308,7 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
             .filter(|(position, _)| !refused.contains(position))
         {
             let _ = position;
-            model.entry(*id).or_insert_with(|| vec![None]).push(Some(n));
+            model.push(*id, Some(n));
         }
         done.lsn
     } else {
@@ -238,7 +335,7 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
         let done = done.unwrap();
         assert!(done.error.is_none());
         for id in &ids {
-            if let Some(states) = model.get_mut(id)
+            if let Some(states) = model.documents.get_mut(id)
                 && states.last().unwrap().is_some()
             {
                 states.push((!deletes).then_some(n));
@@ -246,14 +343,13 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
         }
         done.lsn
     };
+    // It may have made its collection.
+    model.definitions.push(follower::definitions(database));
     if let Some(lsn) = lsn {
         database.acknowledge(lsn, level).unwrap();
         if level == Level::Durable {
             // One log: what is durable makes all before it durable.
-            for states in model.values_mut() {
-                let last = states.pop().unwrap();
-                *states = vec![last];
-            }
+            model.settle();
         }
     }
 }
@@ -408,7 +504,14 @@ fn check(database: &Database, model: &mut Model, seed: u64, life: u64) {
     }
     found.extend(read_pair(database).map(|n| (PAIR, n)));
     found.extend(read_retried(database).map(|n| (RETRYABLE, n)));
-    for (id, states) in model.iter_mut() {
+    let definitions = follower::definitions(database);
+    assert!(
+        model.definitions.is_empty() || model.definitions.contains(&definitions),
+        "seed {seed} life {life}: the definitions are {definitions:?}"
+    );
+    model.definitions = vec![definitions];
+    model.follower.compare(database);
+    for (id, states) in model.documents.iter_mut() {
         let now = found.remove(id);
         assert!(
             states.contains(&now),
