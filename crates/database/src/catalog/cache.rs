@@ -1,8 +1,9 @@
 //! The catalog: namespaces to collections, read on demand into a bounded cache.
 //!
 //! Keeps true: what the cache holds is what the engine's latest state says. Memory changes only by applying a
-//! committed record (`Applying`): while a record with catalog keys is applied, the gate is shut, so that no reader
-//! can load an entry from before it and keep it. A collection that went with its database does not exist, though its
+//! committed record: while a record with catalog keys is applied (`Applying`), the gate is shut, so that no reader
+//! can load an entry from before it and keep it. Multikey marks shut no gate (`Marking`): whoever loads indexes meanwhile
+//! adds the marks that are on their way, because a plan may rather know one too many than miss one. A collection that went with its database does not exist, though its
 //! entry may still stand (`database_drop`). `is_current` lets a reader that took a snapshot make sure that its
 //! collection was not replaced before the snapshot. Leaves out: who may change the catalog (`definitions`).
 
@@ -28,15 +29,29 @@ pub struct Catalog {
     cache: RwLock<HashMap<Box<str>, Arc<Collection>>>,
     /// Dropped databases that are being cleaned up: their collections below the ident do not exist.
     dropping: RwLock<HashMap<Box<str>, Ident>>,
-    /// Lock order: the gate before the others.
+    /// Lock order: the gate, the marks, the others.
     gate: Mutex<()>,
+    /// Held for moments, also by the one who has the gate.
+    marks: Mutex<Marks>,
 }
 
-/// Held from before to after a record with system keys is written to the engine.
+/// The multikey marks between the commit that makes them and the engine that shows them.
+#[derive(Default)]
+struct Marks {
+    /// Those of the group that is being applied.
+    on_their_way: Vec<(Ident, u8)>,
+    /// How many groups with marks have been applied.
+    groups: u64,
+}
+
+/// Held from before to after a record with catalog keys is written to the engine.
 pub struct Applying<'c> {
     catalog: &'c Catalog,
     _gate: MutexGuard<'c, ()>,
 }
+
+/// Held from before to after multikey marks are written to the engine. One group is applied at a time.
+pub struct Marking<'c>(&'c Catalog);
 
 impl Catalog {
     /// Reads the marks of dropped databases and nothing else.
@@ -63,6 +78,7 @@ impl Catalog {
             cache: RwLock::default(),
             dropping: RwLock::new(dropping),
             gate: Mutex::default(),
+            marks: Mutex::default(),
         })
     }
 
@@ -101,29 +117,67 @@ impl Catalog {
         if let Some(index_catalog) = collection.index_catalog.get() {
             return Ok(index_catalog);
         }
-        let _gate = self.gate.lock();
-        let index_catalog = collection.parse_index_catalog()?;
-        if !index_catalog.indexes.is_empty() {
-            let snapshot = self.engine.snapshot()?;
-            for index in &index_catalog.indexes {
-                let mut range = layout::MULTIKEY.to_vec();
-                range.extend_from_slice(&index.ident.0.to_be_bytes());
-                let mut cursor = snapshot.cursor(KeyRange::prefix(&range))?;
-                cursor.first()?;
-                while cursor.valid() {
-                    if let Some((_, &[component])) =
-                        layout::split_ident(layout::MULTIKEY, cursor.key())
-                    {
-                        index.mark(component);
-                    }
-                    cursor.next()?;
-                }
+        loop {
+            let groups = self.marks.lock().groups;
+            let index_catalog = self.load_index_catalog(collection)?;
+            let marks = self.marks.lock();
+            // A group that has gone to the engine meanwhile is in none of what was read.
+            if marks.groups != groups {
+                continue;
             }
+            mark(&index_catalog, &marks.on_their_way);
+            // Under the lock: the next group finds it and marks it.
+            return Ok(collection.index_catalog.get_or_init(|| index_catalog));
         }
-        Ok(collection.index_catalog.get_or_init(|| index_catalog))
     }
 
-    /// Shuts the gate for the time a record with system keys is applied.
+    /// The indexes of a collection, with the marks that the engine shows.
+    fn load_index_catalog(&self, collection: &Collection) -> Result<IndexCatalog> {
+        let index_catalog = collection.parse_index_catalog()?;
+        if index_catalog.indexes.is_empty() {
+            return Ok(index_catalog);
+        }
+        let snapshot = self.engine.snapshot()?;
+        for index in &index_catalog.indexes {
+            let range = KeyRange::prefix(&layout::multikey_prefix(index.ident));
+            let mut cursor = snapshot.cursor(range)?;
+            cursor.first()?;
+            while cursor.valid() {
+                if let Some((_, component)) = multikey_mark(cursor.key()) {
+                    index.mark(component);
+                }
+                cursor.next()?;
+            }
+        }
+        Ok(index_catalog)
+    }
+
+    /// Adds the multikey marks of a group to the indexes that are loaded, before the engine shows the entries that need
+    /// them; none if it has none.
+    pub fn marking(&self, batch: &WriteBatch) -> Option<Marking<'_>> {
+        let mut new = Vec::new();
+        for op in batch {
+            if let Op::Put(key, _) = op {
+                new.extend(multikey_mark(key));
+            }
+        }
+        if new.is_empty() {
+            return None;
+        }
+        let mut marks = self.marks.lock();
+        debug_assert!(marks.on_their_way.is_empty(), "one group is applied at a time");
+        let cache = self.cache.read();
+        let loaded = cache
+            .values()
+            .filter_map(|collection| collection.index_catalog.get());
+        for index_catalog in loaded {
+            mark(index_catalog, &new);
+        }
+        marks.on_their_way = new;
+        Some(Marking(self))
+    }
+
+    /// Shuts the gate for the time a record with catalog keys is applied.
     pub fn applying(&self) -> Applying<'_> {
         Applying {
             catalog: self,
@@ -180,33 +234,33 @@ impl Catalog {
     }
 }
 
-impl Applying<'_> {
-    /// Before the engine write: multikey marks show before the entries that need them.
-    pub fn before(&self, batch: &WriteBatch) {
-        let mut marks: Vec<(Ident, u8)> = Vec::new();
-        for op in batch {
-            if let Op::Put(key, _) = op
-                && let Some((ident, &[component])) = layout::split_ident(layout::MULTIKEY, key)
-            {
-                marks.push((ident, component));
-            }
-        }
-        if marks.is_empty() {
-            return;
-        }
-        let cache = self.catalog.cache.read();
-        for index_catalog in cache
-            .values()
-            .filter_map(|collection| collection.index_catalog.get())
-        {
-            for index in &index_catalog.indexes {
-                for (_, component) in marks.iter().filter(|(ident, _)| *ident == index.ident) {
-                    index.mark(*component);
-                }
-            }
+impl Drop for Marking<'_> {
+    /// The engine shows the marks, or has refused them: those in memory stay.
+    fn drop(&mut self) {
+        let mut marks = self.0.marks.lock();
+        marks.on_their_way.clear();
+        marks.groups += 1;
+    }
+}
+
+/// The index and the component that the key of a multikey mark names.
+fn multikey_mark(key: &[u8]) -> Option<(Ident, u8)> {
+    match layout::split_ident(layout::MULTIKEY, key) {
+        Some((ident, &[component])) => Some((ident, component)),
+        _ => None,
+    }
+}
+
+/// Adds marks to the indexes that they are of.
+fn mark(index_catalog: &IndexCatalog, marks: &[(Ident, u8)]) {
+    for index in &index_catalog.indexes {
+        for (_, component) in marks.iter().filter(|(ident, _)| *ident == index.ident) {
+            index.mark(*component);
         }
     }
+}
 
+impl Applying<'_> {
     /// After the engine write: changed entries are forgotten.
     pub fn after(&self, batch: &WriteBatch) {
         for op in batch {

@@ -547,12 +547,8 @@ pub(crate) fn stage_index_drop(index: &Index, batch: &mut WriteBatch) {
     if index.building {
         unstage_mark(index.ident, batch);
     }
+    // Its multikey marks stay as long as a snapshot may have its entries: they go with its space (`upkeep::reclaim`).
     batch.put(&layout::dropped_key(index.ident), &[]);
-    for component in 0..64u8 {
-        if index.marks() & (1 << component) != 0 {
-            batch.delete(&layout::multikey_key(index.ident, component));
-        }
-    }
 }
 
 /// The index that a name or a key pattern means.

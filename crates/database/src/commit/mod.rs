@@ -46,7 +46,8 @@
 //!
 //! *Applied* (`apply_group`, here). Still in its turn, the leader writes the group to the engine as one batch that carries
 //! the applied LSN, and memory follows. For a record that changes the catalog the gate is shut from before to after, so
-//! that nobody loads what is about to change. The cache of records forgets the changed ones before the engine is written
+//! that nobody loads what is about to change. Multikey marks are added to the indexes that are loaded before the engine has them, and
+//! whoever loads indexes meanwhile adds them, too. The cache of records forgets the changed ones before the engine is written
 //! and learns the new ones afterwards. Readers that wait for a commit to one of the collections are
 //! told (`watches`), and so are those who read the journal for changes (`interests`). Then the turn goes to the next leader and the writers wake. Locks and holds go with their owners'
 //! return.
@@ -96,7 +97,7 @@
 //! sorted; unique-key locks, sorted; the turn of a large batch. A large insert into a capped collection, which is held
 //! exclusively, takes its turn before the hold; there the wait for either ends after a short time (`large_batches`). Then
 //! inside the journal: the turn with the appender, the queue, those of the log. Then in `apply`: this struct's batch, the
-//! catalog's gate, `handing_over`, `held`, a shard of the cache of records, the counters. A sync takes none of them.
+//! catalog's gate, its marks, its cache, `handing_over`, `held`, a shard of the cache of records, the counters. A sync takes none of them.
 //!
 //! # The shortcuts
 //!
@@ -418,7 +419,7 @@ impl CommitPath {
     fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
         let mut own = self.batch.lock();
         own.clear();
-        let (mut touches_catalog, mut writers) = (false, 0);
+        let (mut touches_catalog, mut may_have_marks, mut writers) = (false, false, 0);
         let mut changed = ChangedRecords::default();
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
@@ -426,21 +427,22 @@ impl CommitPath {
                 changed.note(&payload);
             }
             touches_catalog |= payload.touches_catalog();
+            may_have_marks |= payload.may_have_marks();
             writers += usize::from(payload.changes_len() > 0);
             own.extend_from_bytes(payload.batch)?;
         }
         let last = payloads.last_lsn();
         own.put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
         let applying = touches_catalog.then(|| self.catalog.applying());
-        if let Some(applying) = &applying {
-            applying.before(&own);
-        }
+        let marking = (may_have_marks.then(|| self.catalog.marking(&own))).flatten();
         let records = self
             .records
             .as_ref()
             .map(|cache| changed.begin(cache, &own));
-        let may_be_late = self.writes_late && writers == 1 && !touches_catalog;
+        // Nobody would see marks in a batch that is held.
+        let may_be_late = self.writes_late && writers == 1 && !may_have_marks;
         let held = self.engine.apply(&mut own, may_be_late)?;
+        drop(marking);
         let batch = held.as_deref().unwrap_or(&own);
         if let Some(records) = &records {
             changed.keep(records, batch);

@@ -39,7 +39,7 @@ pub const CATALOG: u8 = 1;
 pub const ALLOCATED: u8 = 2;
 /// In version 1 a UUID follows; in version 2 a session.
 const SESSION: u8 = 4;
-/// The batch marks fields of indexes that have met an array.
+/// The batch marks fields of indexes that have met an array. Loaded indexes are given the marks, and no gate is shut.
 pub const MARKS: u8 = 8;
 const DEFINITIONS: u8 = 16;
 const FLAGS: u8 = CATALOG | ALLOCATED | SESSION | MARKS | DEFINITIONS;
@@ -234,8 +234,13 @@ impl<'a> Payload<'a> {
         self.flags & flag != 0
     }
 
-    /// Whether memory beyond counters follows the record: the catalog's gate is shut while it is applied.
+    /// Whether the catalog follows the record: its gate is shut while it is applied.
     pub fn touches_catalog(&self) -> bool {
+        self.has(CATALOG)
+    }
+
+    /// Whether the batch may have multikey marks, which loaded indexes are given before the engine shows them.
+    pub fn may_have_marks(&self) -> bool {
         self.has(CATALOG | MARKS)
     }
 

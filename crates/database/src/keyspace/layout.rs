@@ -76,9 +76,14 @@ pub fn counters_key(ident: Ident) -> [u8; COUNTERS.len() + IDENT_BYTES] {
 
 /// `0x00 0x14 ident component`: the component-th field of that index has met an array.
 pub fn multikey_key(ident: Ident, component: u8) -> Vec<u8> {
-    let mut key = with_ident(MULTIKEY, ident);
+    let mut key = multikey_prefix(ident);
     key.push(component);
     key
+}
+
+/// The beginning of the keys of an index's multikey marks.
+pub fn multikey_prefix(ident: Ident) -> Vec<u8> {
+    with_ident(MULTIKEY, ident)
 }
 
 /// `0x00 0x17 ident`: the highest RecordId that the capped collection has given, where its documents do not show it.

@@ -5,6 +5,9 @@
 //! durable. The order is: the mark is seen in the engine; the catalog has followed the group that made it; a new epoch
 //! begins; the epochs before it end. Whoever enters the new epoch asks a catalog that does not name the ident any more.
 //!
+//! The multikey marks of a dropped index go with its mark, and not before: a snapshot that has its entries may load its
+//! definition only now, and a plan that took it for an index without arrays would answer wrongly.
+//!
 //! Idents that follow each other are one range: nothing lies between their keys, and nothing that lives can. What a
 //! `dropDatabase` of many thousand collections leaves so costs the engine a few steps, where single ones cost one each. A
 //! tick ends with the first range that needs another step, and when its time is over.
@@ -89,18 +92,26 @@ impl Reclaimer {
             self.reclaimed += count;
         }
         engine.sync()?;
-        self.remove_marks(journal)?;
+        self.remove_marks(engine, journal)?;
         self.waiting.clear();
         self.reclaimed = 0;
         Ok(())
     }
 
     /// Refused, the rest of the marks stay, and so does the wish to take them away.
-    fn remove_marks(&self, journal: &Journal) -> Result<()> {
+    fn remove_marks(&self, engine: &dyn Engine, journal: &Journal) -> Result<()> {
         for idents in self.waiting.chunks(MARKS_A_GROUP) {
             let mut batch = WriteBatch::new();
+            let snapshot = engine.snapshot()?;
+            let mut cursor = snapshot.cursor(KeyRange::prefix(layout::MULTIKEY))?;
             for ident in idents {
                 batch.delete(&layout::dropped_key(*ident));
+                let multikey = layout::multikey_prefix(*ident);
+                cursor.seek(&multikey)?;
+                while cursor.valid() && cursor.key().starts_with(&multikey) {
+                    batch.delete(cursor.key());
+                    cursor.next()?;
+                }
             }
             let mut record = Vec::new();
             Header::PLAIN.write(&mut record);

@@ -72,8 +72,6 @@ impl Writer {
             };
             if !collection.is_clustered() && unit.reads_a_snapshot() {
                 unit.hold_database(&collection, operation)?;
-                // Before it is looked at again: whoever drops the collection takes its multikey marks away.
-                self.parts.catalog.index_catalog(&collection)?;
             } else {
                 unit.hold(&collection, operation)?;
             }
