@@ -12,6 +12,7 @@ from conftest import ENGINES
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 from quarry_process import Quarry
+from stream_follower import Follower, beginning, tokens_again
 from wire_client import CommandFailed, WireClient
 
 KILLS = int(os.environ.get("QUARRY_SESSION_KILLS", "3"))
@@ -97,22 +98,43 @@ def test_a_write_that_is_sent_again_after_a_kill_is_answered_again(durable):
     session.close()
 
 
+COUNTED = ("alone", "left", "right")
+
+
+def turn_over(session, number, turn):
+    """Documents come, change in each way, and partly go: six changes in five writes."""
+    ids = [f"{number}/{turn}/{place}" for place in range(3)]
+    session.write({"insert": "turned", "documents": [{"_id": one, "list": [1]} for one in ids]})
+    session.write({"update": "turned", "updates": [{"q": {"_id": ids[0]}, "u": {"replaced": turn}}]})
+    update = {"$push": {"list": 2}, "$set": {"turn": turn}}
+    session.write({"findAndModify": "turned", "query": {"_id": ids[1]}, "update": update})
+    session.write({"delete": "turned", "deletes": [{"q": {"_id": ids[2]}, "limit": 1}]})
+
+
 def test_every_write_happens_once_over_kills(durable):
-    """Clients add to counters, alone and in transactions over two collections; the server is killed under them."""
+    """Clients add to counters, alone and in transactions over two collections, and turn documents over; another follows their
+    changes. The server is killed under them."""
+    # What a stream goes back to must still be there.
+    durable.kill()
+    durable.arguments = ["--journalRetentionMB", "1000"]
+    durable.start()
     port = [durable.port]
     stop = threading.Event()
     counts, failures = {}, []
 
     def work(number):
         session = Session(lambda: port[0])
-        alone = both = 0
+        alone = both = turns = 0
         try:
             while not stop.is_set():
                 session.write(increment("alone", number))
                 alone += 1
                 if session.transact([increment("left", number), increment("right", number)]):
                     both += 1
-            counts[number] = alone, both
+                if alone % 4 == 0:
+                    turn_over(session, number, turns)
+                    turns += 1
+            counts[number] = alone, both, turns
         except Exception as failure:  # the main thread tells it
             failures.append(failure)
         finally:
@@ -121,12 +143,15 @@ def test_every_write_happens_once_over_kills(durable):
     threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
     # The collections are there before transactions, which then cannot meet each other making them.
     with WireClient(durable.port) as connection:
-        for collection in ("alone", "left", "right"):
-            connection.run({"create": collection})
-    for thread in threads:
+        for collection in (*COUNTED, "turned"):
+            connection.run({"create": collection, "changeStreamPreAndPostImages": {"enabled": True}})
+    begun = beginning(durable.port)
+    follower = Follower(lambda: port[0], begun, seed=7)
+    for thread in (*threads, follower):
         thread.start()
     chance = random.Random(7)
-    for _ in range(KILLS):
+    for kill in range(KILLS):
+        follower.wait_until_resumed(kill + 1)
         stop.wait(chance.uniform(0.05, 0.4))
         durable.kill()
         durable.start()
@@ -138,10 +163,28 @@ def test_every_write_happens_once_over_kills(durable):
     assert not failures, failures
     assert len(counts) == CLIENTS
     with WireClient(durable.port) as connection:
+        connection.run({"insert": "markers", "documents": [{"_id": "end"}]})
         for place, collection in ((0, "alone"), (1, "left"), (1, "right")):
             found = connection.run({"find": collection, "sort": {"_id": 1}})["cursor"]["firstBatch"]
             wanted = [{"_id": n, "n": counts[n][place]} for n in range(CLIENTS) if counts[n][place]]
             assert found == wanted, collection
+    check_followed(durable, follower, begun, [sum(count) for count in zip(*counts.values())])
+
+
+def check_followed(quarry, follower, begun, counts):
+    """The stream has told every change once, and again the same when it is read in one go."""
+    alone, both, turns = counts
+    follower.join(PATIENCE_SECONDS)
+    assert not follower.is_alive() and follower.failure is None, follower.failure
+    assert follower.resumed > KILLS
+    model = follower.model
+    with MongoClient(quarry.uri) as client:
+        names = (*COUNTED, "turned")
+        found = {(name, document["_id"]): document for name in names for document in client.test[name].find()}
+    assert model.documents == found
+    assert len(model.tokens) == alone + 2 * both + 6 * turns
+    assert list(model.transactions.values()) == [2] * both
+    assert tokens_again(quarry.port, begun) == model.tokens
 
 
 @pytest.fixture(scope="module", params=["standalone", "set"])
