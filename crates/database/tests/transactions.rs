@@ -624,3 +624,64 @@ fn snapshots_are_pinned_beside_writers() {
     let scope = Scope::at_snapshot(&fixture.database, &pinned);
     assert_eq!(fixture.count(scope, "db.c").unwrap(), Some(400));
 }
+
+/// Nobody has noted what was changed between the snapshot and the transaction over it.
+#[test]
+fn a_transaction_at_a_time_sees_that_state_and_conflicts_with_what_came_since() {
+    let fixture = fixture();
+    let plain = fixture.plain();
+    for id in 1..=4 {
+        fixture
+            .insert(plain, "db.c", &doc! { "_id": id, "by": "first" })
+            .unwrap();
+    }
+    let (pinned, time) = fixture.database.pin_snapshot(None).unwrap();
+    assert!(fixture.change(plain, "db.c", 1, "second").unwrap());
+    fixture
+        .insert(plain, "db.c", &doc! { "_id": 5, "by": "second" })
+        .unwrap();
+    // It changes, and is again as it was.
+    assert!(fixture.change(plain, "db.c", 2, "second").unwrap());
+    assert!(fixture.change(plain, "db.c", 2, "first").unwrap());
+    let begin = || {
+        let (pinned, _) = fixture.database.pin_snapshot(Some(time)).unwrap();
+        let begun = fixture
+            .database
+            .begin_transaction_at(&pinned, &fixture.operation);
+        begun.unwrap()
+    };
+    drop(pinned);
+    let transaction = begin();
+    let scope = fixture.in_transaction(&transaction);
+    let collection = scope
+        .collection(&name("db.c"), &fixture.operation)
+        .unwrap()
+        .unwrap();
+    assert_eq!(scope.count(&collection).unwrap(), 4);
+    assert!(
+        !scope
+            .get_record(&collection.record_key(RawValue::Int32(5)), &mut |_| {})
+            .unwrap()
+    );
+    assert!(fixture.change(scope, "db.c", 2, "third").unwrap());
+    assert!(fixture.change(scope, "db.c", 3, "third").unwrap());
+    fixture.insert(scope, "db.c", &doc! { "_id": 6 }).unwrap();
+    // Behind its begin it is told of changes as any other.
+    assert!(fixture.change(plain, "db.c", 4, "second").unwrap());
+    assert!(fixture.change(plain, "db.c", 4, "first").unwrap());
+    assert!(fixture.commit(&transaction).unwrap().is_some());
+    let conflicts = |write: &dyn Fn(Scope<'_>) -> Result<(), Error>| {
+        let transaction = begin();
+        let code = code(write(fixture.in_transaction(&transaction)));
+        transaction.end();
+        assert_eq!(code, 112);
+    };
+    conflicts(&|scope| fixture.change(scope, "db.c", 1, "third").map(drop));
+    conflicts(&|scope| fixture.insert(scope, "db.c", &doc! { "_id": 5 }));
+    conflicts(&|scope| fixture.change(scope, "db.c", 3, "third").map(drop));
+    let late = begin();
+    assert!(fixture.change(plain, "db.c", 4, "second").unwrap());
+    assert!(fixture.change(plain, "db.c", 4, "first").unwrap());
+    let changed = fixture.change(fixture.in_transaction(&late), "db.c", 4, "third");
+    assert_eq!(code(changed), 112);
+}

@@ -96,6 +96,18 @@ impl Database {
         self.writer.begin_transaction(operation).map(Arc::new)
     }
 
+    /// Begins a transaction that reads the state of a pinned snapshot. Whatever has other bytes now than in it is a
+    /// WriteConflict for who changes it.
+    pub fn begin_transaction_at(
+        &self,
+        pinned: &PinnedSnapshot,
+        operation: &Operation,
+    ) -> Result<Arc<Transaction>> {
+        let (snapshot, lsn) = pinned.share()?;
+        let transaction = (self.writer).begin_transaction_at(snapshot, lsn, operation)?;
+        Ok(Arc::new(transaction))
+    }
+
     /// Commits a transaction and ends it, whatever comes of that; none if it has changed nothing. `session` are puts of
     /// system keys for the same batch, which are left out with a transaction that has changed nothing. Answers
     /// NoSuchTransaction for one that has ended, and the error of a statement that ended with one. The caller settles.

@@ -37,6 +37,8 @@ const ATTEMPTS_MAX: usize = 1000;
 /// The state of the database at one cluster time.
 pub struct PinnedSnapshot {
     snapshot: Mutex<ReadSnapshot>,
+    /// It has every commit up to this LSN, and none behind it.
+    lsn: u64,
     made: Instant,
 }
 
@@ -108,6 +110,7 @@ impl PinnedSnapshots {
         }
         let pinned = Arc::new(PinnedSnapshot {
             snapshot: Mutex::new(snapshot),
+            lsn: wanted,
             made: Instant::now(),
         });
         let mut by_lsn = self.by_lsn.lock();
@@ -133,6 +136,11 @@ impl PinnedSnapshot {
             true => Ok(now),
             false => Err(snapshot_unavailable(namespace)),
         }
+    }
+
+    /// A snapshot of its moment for a transaction, and the last LSN that it has.
+    pub(super) fn share(&self) -> Result<(ReadSnapshot, u64)> {
+        Ok((self.snapshot.lock().share()?, self.lsn))
     }
 
     /// One of its collections.

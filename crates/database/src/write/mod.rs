@@ -44,7 +44,7 @@ use crate::locks::large_batches::Admitted;
 use crate::locks::mutant::Mutant;
 use crate::operation::Operation;
 use crate::sessions::retryable_write::RetryableWrite;
-use crate::snapshot::reads::Reads;
+use crate::snapshot::reads::{ReadSnapshot, Reads};
 
 pub use insert::Inserted;
 pub use modify::{Change, Compute, Modified, NewDocument};
@@ -254,6 +254,21 @@ impl Writer {
             Some(unit) => unit,
             None => self.begin(operation, UnitReads::Snapshot)?,
         };
+        Ok(Transaction::new(unit, lsn, entered))
+    }
+
+    /// Like `begin_transaction`, over a snapshot that was made before and has every commit up to `lsn`. What was changed and
+    /// changed back since is no conflict.
+    pub fn begin_transaction_at(
+        &self,
+        snapshot: ReadSnapshot,
+        lsn: u64,
+        operation: &Operation,
+    ) -> Result<Transaction> {
+        operation.check()?;
+        let entered = OpenTransactions::enter(&self.transactions)?;
+        let applied_lsn = || self.parts.commits.path().applied_lsn();
+        let unit = WriteUnit::begin_at(&self.parts.locks, snapshot, applied_lsn);
         Ok(Transaction::new(unit, lsn, entered))
     }
 

@@ -172,6 +172,8 @@ pub struct WriteUnit {
 struct OwnWrites {
     overlay: Overlay,
     snapshot: Option<(ReadSnapshot, OpenSnapshot)>,
+    /// The snapshot was made before the unit began: nobody has noted what was changed in between, and bytes are compared.
+    is_snapshot_older: bool,
     /// The records that were touched, by their keys.
     touched: BTreeMap<Vec<u8>, Touched>,
     tallies: SmallVec<[Tally; 2]>,
@@ -263,22 +265,42 @@ impl WriteUnit {
                 Some((reads.snapshot()?, open))
             }
         };
+        Ok(WriteUnit::over(locks, snapshot, false))
+    }
+
+    /// Begins a unit over a snapshot that was made before.
+    pub(super) fn begin_at(
+        tables: &Arc<WriteLocks>,
+        snapshot: ReadSnapshot,
+        applied_lsn: impl Fn() -> u64,
+    ) -> WriteUnit {
+        let locks = UnitLocks::of_many_pieces(Arc::clone(tables));
+        let open = OpenSnapshot::begin(Arc::clone(tables), applied_lsn());
+        WriteUnit::over(locks, Some((snapshot, open)), true)
+    }
+
+    fn over(
+        locks: UnitLocks<Arc<WriteLocks>>,
+        snapshot: Option<(ReadSnapshot, OpenSnapshot)>,
+        is_snapshot_older: bool,
+    ) -> WriteUnit {
         let own = OwnWrites {
             overlay: Overlay::default(),
             snapshot,
+            is_snapshot_older,
             touched: BTreeMap::new(),
             tallies: SmallVec::new(),
             made: BTreeMap::new(),
             compared: FxHashSet::default(),
             bytes: 0,
         };
-        Ok(WriteUnit {
+        WriteUnit {
             unit: Unit {
                 locks,
                 own: Some(own),
             },
             failed: None,
-        })
+        }
     }
 
     /// Runs a statement, and keeps its error for the commit.
@@ -662,6 +684,18 @@ impl OwnWrites {
         }
         match &self.snapshot {
             Some((_, open)) if open.is_changed(lock_hash(key)) => Err(Error::WriteConflict),
+            Some((snapshot, _)) if self.is_snapshot_older => {
+                let (mut then, mut now): (Option<Vec<u8>>, Option<Vec<u8>>) = (None, None);
+                snapshot.get(key, &mut |bytes| then = Some(bytes.to_vec()))?;
+                latest(&mut |bytes| now = Some(bytes.to_vec()))?;
+                if then != now {
+                    return Err(Error::WriteConflict);
+                }
+                if let Some(bytes) = &now {
+                    read(bytes);
+                }
+                Ok(now.is_some())
+            }
             _ => latest(read),
         }
     }
