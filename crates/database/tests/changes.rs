@@ -421,6 +421,58 @@ fn a_place_that_the_journal_does_not_have_is_history_lost() {
     assert_eq!(code("a.c", ChangesFrom::Behind(last)), None);
 }
 
+/// The engine has a record that the journal has lost. Who watches from now on misses nothing of what comes, and who was told
+/// of earlier changes is told that there is a gap.
+#[test]
+fn a_reader_begins_behind_an_engine_that_was_ahead_of_the_journal() {
+    let images = FlushImages::memory();
+    let files = Arc::new(SimulatedFiles::new());
+    let open = |engine: &Arc<quarry_storage::ImagedEngine>, files: &Arc<SimulatedFiles>| {
+        let options = Options {
+            commit_interval_ms: 0,
+            ..Options::default()
+        };
+        let (engine, files) = (Arc::clone(engine) as Arc<dyn Engine>, Arc::clone(files));
+        Database::open_on(engine, files, options).unwrap()
+    };
+    let engine = images.open().unwrap();
+    let database = open(&engine, &files);
+    insert(&database, "a.c", &doc! { "_id": 1 });
+    let told = read_by(&mut open_from_start(&database, "a.c"), usize::MAX);
+    let (_, before) = *told.last().unwrap();
+    insert(&database, "a.c", &doc! { "_id": 2 });
+    database.catch_up();
+    engine.leap().unwrap();
+    let left = Arc::new(files.crash(Crash::Drop, 1));
+    drop(database);
+    drop(engine);
+    let engine = images.reopen(images.lsns().len() - 1).unwrap();
+    let database = open(&engine, &left);
+    let mut reader = database
+        .read_changes(collection("a.c"), ChangesFrom::Now)
+        .unwrap();
+    let place = reader.point();
+    let lost = database.read_changes(collection("a.c"), ChangesFrom::Behind(before));
+    let told_or_lost = |reader: &mut ChangeReader| {
+        let mut found = 0;
+        let read = reader.read(&mut |_| {
+            found += 1;
+            Ok(ControlFlow::Continue(()))
+        });
+        read.map(|_| found).map_err(|error| error.code())
+    };
+    insert(&database, "a.c", &doc! { "_id": 3 });
+    assert_eq!(told_or_lost(&mut reader), Ok(1));
+    let from = ChangesFrom::Behind(place);
+    let mut again = database.read_changes(collection("a.c"), from).unwrap();
+    assert_eq!(told_or_lost(&mut again), Ok(1));
+    let lost = lost.map_err(|error| error.code());
+    assert_eq!(
+        lost.and_then(|mut reader| told_or_lost(&mut reader)),
+        Err(286)
+    );
+}
+
 /// The documents of a model and those that the events make agree over kills and power losses, each event once.
 #[test]
 fn a_reader_goes_on_over_crashes() {

@@ -88,6 +88,8 @@ pub enum ChangesFrom {
     Time(u64),
     /// Behind a place that an earlier reader has come to.
     Behind(ChangePoint),
+    /// With the change that a place is behind: it is handed out again. Until then the reader is at that place.
+    At(ChangePoint),
 }
 
 /// The outcome of reading.
@@ -154,30 +156,41 @@ impl ChangeReader {
                 }
                 reader.begin_at_time(point.cluster_time + 1)?;
             }
-            ChangesFrom::Behind(point) => reader.begin_behind(point)?,
+            ChangesFrom::Behind(point) => reader.begin_in(point, point.index.checked_add(1))?,
+            ChangesFrom::At(point) => reader.begin_in(point, Some(point.index))?,
         }
         Ok(reader)
     }
 
     fn begin_now(&mut self, applied_lsn: u64) -> Result<()> {
-        let first_lsn = self.commits.journal().first_lsn();
+        let journal = self.commits.journal();
+        self.behind = ChangePoint::behind_time(journal.cluster_time());
+        let first_lsn = journal.first_lsn();
         if first_lsn == 0 || first_lsn > applied_lsn {
-            let cluster_time = self.commits.journal().cluster_time();
-            self.behind = ChangePoint::behind_time(cluster_time);
             return Ok(());
         }
         self.next_lsn = applied_lsn;
-        let mut groups = self.read_journal()?;
-        if let Some(payloads) = groups.next_group().map_err(missing)? {
-            self.behind = ChangePoint {
-                cluster_time: payloads.cluster_time(),
-                index: WHOLE_RECORD,
-                lsn: applied_lsn,
-                incarnation: payloads.incarnation(),
-            };
-        }
+        let place = self.place_behind_next();
         self.next_lsn = applied_lsn + 1;
+        match place {
+            Ok(Some(place)) => self.behind = place,
+            // After a start whose engine was ahead of the journal nobody has the last record; what comes is behind its time.
+            Err(error) if error.code() == ErrorCode::CHANGE_STREAM_HISTORY_LOST.0 => {}
+            place => return place.map(drop),
+        }
         Ok(())
+    }
+
+    /// The place behind the next record, which is read for it; none at the end.
+    fn place_behind_next(&self) -> Result<Option<ChangePoint>> {
+        let mut groups = self.read_journal()?;
+        let payloads = groups.next_group().map_err(missing)?;
+        Ok(payloads.map(|payloads| ChangePoint {
+            cluster_time: payloads.cluster_time(),
+            index: WHOLE_RECORD,
+            lsn: self.next_lsn,
+            incarnation: payloads.incarnation(),
+        }))
     }
 
     fn begin_at_time(&mut self, time: u64) -> Result<()> {
@@ -190,8 +203,9 @@ impl ChangeReader {
         Ok(())
     }
 
-    fn begin_behind(&mut self, point: ChangePoint) -> Result<()> {
-        if point.lsn > self.walk_through {
+    /// Begins in the record of a place, so many of its changes passed over; behind the record if it is none.
+    fn begin_in(&mut self, point: ChangePoint, skipped: Option<u32>) -> Result<()> {
+        if point.lsn == 0 || point.lsn > self.walk_through {
             return Err(history_lost());
         }
         self.next_lsn = point.lsn;
@@ -207,9 +221,9 @@ impl ChangeReader {
         if !is_there {
             return Err(history_lost());
         }
-        match point.index {
-            WHOLE_RECORD => self.next_lsn = point.lsn + 1,
-            index => self.skipped = index + 1,
+        match skipped {
+            None => self.next_lsn = point.lsn + 1,
+            Some(skipped) => self.skipped = skipped,
         }
         self.behind = point;
         Ok(())

@@ -118,20 +118,30 @@ impl Follower {
                 assert!(before.is_none(), "`{namespace}` is made twice");
             }
             DefinitionKind::Drop => {
-                self.collections.remove(namespace).unwrap_or_else(|| panic!("{}", there()));
+                self.collections
+                    .remove(namespace)
+                    .unwrap_or_else(|| panic!("{}", there()));
             }
             DefinitionKind::Rename => {
-                let moved = self.collections.remove(namespace).unwrap_or_else(|| panic!("{}", there()));
+                let moved = self
+                    .collections
+                    .remove(namespace)
+                    .unwrap_or_else(|| panic!("{}", there()));
                 let to = body.get_str("to").unwrap();
                 let replaced = self.collections.insert(to.to_owned(), moved);
                 assert_eq!(replaced.is_some(), body.get("dropTarget").is_some());
             }
             DefinitionKind::DropDatabase => {
                 let of_it = format!("{namespace}.");
-                let left = self.collections.keys().find(|name| name.starts_with(&of_it));
+                let left = self
+                    .collections
+                    .keys()
+                    .find(|name| name.starts_with(&of_it));
                 assert_eq!(left, None, "its drop comes before that of its database");
             }
-            DefinitionKind::CreateIndexes | DefinitionKind::DropIndexes | DefinitionKind::Modify => {
+            DefinitionKind::CreateIndexes
+            | DefinitionKind::DropIndexes
+            | DefinitionKind::Modify => {
                 let followed = self.collections.get_mut(namespace);
                 let definition = &mut followed.unwrap_or_else(|| panic!("{}", there())).definition;
                 for name in names {
@@ -166,7 +176,13 @@ fn collections(database: &Database) -> Collections {
             cursor.next().unwrap();
         }
         drop(cursor);
-        found.insert(name, Followed { definition, documents });
+        found.insert(
+            name,
+            Followed {
+                definition,
+                documents,
+            },
+        );
     }
     found
 }

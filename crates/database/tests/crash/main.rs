@@ -53,7 +53,10 @@ struct Model {
 impl Model {
     /// A document may have this state, too.
     fn push(&mut self, id: i32, n: Option<i32>) {
-        self.documents.entry(id).or_insert_with(|| vec![None]).push(n);
+        self.documents
+            .entry(id)
+            .or_insert_with(|| vec![None])
+            .push(n);
     }
 
     /// The last states are the only ones that may be found.
@@ -230,7 +233,11 @@ fn define(database: &Database, random: &mut Random, model: &mut Model) {
     };
     let operation = Operation::default();
     let mut defined = || {
-        let name = format!("{}.d{}", ["db", "gone"][random.below(2) as usize], random.below(3));
+        let name = format!(
+            "{}.d{}",
+            ["db", "gone"][random.below(2) as usize],
+            random.below(3)
+        );
         Namespace::parse(&name).unwrap()
     };
     let (one, other) = (defined(), defined());
@@ -249,7 +256,9 @@ fn define(database: &Database, random: &mut Random, model: &mut Model) {
         2 if is_there && one != other => {
             database.rename_collection(&one, &other, true, &operation, level)
         }
-        3 => database.create_indexes(&one, &specs, &operation, level).map(drop),
+        3 => database
+            .create_indexes(&one, &specs, &operation, level)
+            .map(drop),
         4 if is_there => database.drop_all_indexes(&one, &operation, level).map(drop),
         5 => {
             let [left, right] = pair();
@@ -511,7 +520,7 @@ fn check(database: &Database, model: &mut Model, seed: u64, life: u64) {
     );
     model.definitions = vec![definitions];
     model.follower.compare(database);
-    for (id, states) in model.documents.iter_mut() {
+    for (id, states) in &mut model.documents {
         let now = found.remove(id);
         assert!(
             states.contains(&now),
