@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use quarry_storage::copy_directory;
 
+use crate::follower::Follower;
 use crate::forgetting::Kernel;
 use crate::history::Random;
 use crate::power_loss;
@@ -34,6 +35,8 @@ pub struct CrashPoint {
     pub durable_after_lsn: u64,
     /// Durable points of this life before the copy, oldest first; the first is what the life began with.
     pub images: Vec<EngineImage>,
+    /// The reader of changes before the copy began.
+    pub follower: Follower,
 }
 
 /// The state that the next life finds.
@@ -51,6 +54,7 @@ pub struct Fallen {
     /// Everything up to here must be found.
     pub must_lsn: u64,
     pub acknowledged_lsn: u64,
+    pub follower: Follower,
 }
 
 /// The outcome of a crash, for the tally.
@@ -61,6 +65,8 @@ pub struct Outcome {
     pub is_forgotten_lost: bool,
     pub is_engine_ahead: bool,
     pub replayed: u64,
+    /// The reader of changes has gone on from its place, and has met each change once.
+    pub is_followed: bool,
     /// Acknowledged before the crash, at the lower level.
     pub lost_writes: usize,
 }
@@ -103,6 +109,7 @@ impl CrashPoint {
         Fallen {
             must_lsn: self.durable_before_lsn.max(engine.lsn),
             acknowledged_lsn: self.acknowledged_lsn,
+            follower: self.follower.clone(),
             engine,
             journal,
             kernel: Kernel::default(),
@@ -132,6 +139,7 @@ impl CrashPoint {
             is_forgotten_lost: false,
             must_lsn: self.acknowledged_lsn,
             acknowledged_lsn: self.acknowledged_lsn,
+            follower: self.follower.clone(),
         }
     }
 

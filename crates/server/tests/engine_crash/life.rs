@@ -9,12 +9,14 @@ use std::thread;
 
 use quarry_bson::{Document, doc};
 use quarry_database::{
-    Change as DatabaseChange, Database, Level, Namespace, Operation, Options, Scope,
+    Change as DatabaseChange, Database, ErrorCode, Level, Namespace, Operation, Options,
+    RetryableWrite, Scope, SessionHistory,
 };
 use quarry_storage::{
-    Engine, FlushImages, ImagedEngine, KeyRange, WriteBatch, copy_directory, copy_directory_beside,
+    Engine, FlushImages, ImagedEngine, KeyRange, copy_directory, copy_directory_beside,
 };
 
+use crate::follower::Follower;
 use crate::forgetting::{ForgettingFiles, Kernel};
 use crate::history::{Change, History, Key, Random, State, Write};
 use crate::image::{CrashPoint, EngineImage, Fallen, Outcome};
@@ -24,6 +26,11 @@ const CRASHES_A_LIFE: usize = 6;
 /// The writes of one thread that writes alone; several threads write until the crashes are taken.
 const WRITES_BETWEEN_CRASHES: u64 = 12;
 const COLLECTIONS: usize = 2;
+/// Behind them in a state: the txnNumber that each session remembers of its last write.
+const SESSIONS: usize = COLLECTIONS;
+/// Each writer has two sessions, this far apart: one writes retryably, the other in transactions.
+const TRANSACTIONS: i32 = 100;
+const WRITERS_MAX: i32 = 3;
 /// Every thread has `_id`s of its own.
 const IDS_A_WRITER: u64 = 40;
 const PIECE_DOCUMENTS_MAX: u64 = 4;
@@ -50,6 +57,7 @@ pub struct Life {
     /// How many images there were before the first durable point of this life, which its start may have made.
     images_before: usize,
     writers: u64,
+    follower: Follower,
 }
 
 /// The state that writers share while they write.
@@ -85,8 +93,9 @@ impl Life {
             begun_with: EngineImage { lsn: 0, directory },
             images_before: 2,
             writers,
+            follower: Follower::default(),
         };
-        life.make_indexes();
+        life.make_collections();
         life
     }
 
@@ -102,20 +111,22 @@ impl Life {
             .reopen_directory(&fallen.engine.directory)
             .unwrap_or_else(|error| panic!("{fallen:?}: {error}"));
         let engine_lsn = engine.durable_lsn().unwrap();
-        let (_, journal_lsn) = power_loss::extent(&fallen.journal);
+        let (journal_first, journal_lsn) = power_loss::extent(&fallen.journal);
         let (database, files) = open(&engine, &fallen.journal, &fallen.kernel, writers);
         let found = read(&database);
         let Some(kept) = history.beginning(&found, fallen.must_lsn) else {
             let difference = history.difference(&found, fallen.must_lsn);
             panic!("{fallen:?}, engine at LSN {engine_lsn}: {difference}");
         };
-        let outcome = Outcome {
+        let is_engine_ahead = engine_lsn > journal_lsn;
+        let mut outcome = Outcome {
             is_kill: fallen.is_kill,
             is_mixed: fallen.is_mixed,
             is_forgotten: fallen.is_forgotten,
             is_forgotten_lost: fallen.is_forgotten_lost,
-            is_engine_ahead: engine_lsn > journal_lsn,
+            is_engine_ahead,
             replayed: database.journal().replayed(),
+            is_followed: false,
             lost_writes: history
                 .len_up_to(fallen.acknowledged_lsn)
                 .saturating_sub(kept.len()),
@@ -140,6 +151,29 @@ impl Life {
             found,
             "replaying twice is not replaying once"
         );
+        let mut documents = found;
+        documents.retain(|(collection, _), _| *collection < COLLECTIONS);
+        let mut follower = fallen.follower.clone();
+        match follower.follow(&database, usize::MAX) {
+            Ok(()) => {
+                assert_eq!(
+                    follower.state, documents,
+                    "{fallen:?}: events and documents"
+                );
+                outcome.is_followed = true;
+            }
+            // Records that nobody has any more are between its place and what comes.
+            Err(error) => {
+                assert_eq!(
+                    error.code(),
+                    ErrorCode::CHANGE_STREAM_HISTORY_LOST.0,
+                    "{fallen:?}"
+                );
+                let is_there = journal_first.is_some_and(|first| follower.lsn() >= first);
+                assert!(is_engine_ahead || !is_there, "{fallen:?}: {follower:?}");
+                follower = Follower::behind(&database, documents);
+            }
+        }
         let life = Life {
             database,
             engine,
@@ -154,8 +188,9 @@ impl Life {
             },
             images_before,
             writers,
+            follower,
         };
-        life.make_indexes();
+        life.make_collections();
         (life, kept, outcome)
     }
 
@@ -209,6 +244,7 @@ impl Life {
             if !forgets {
                 self.make_durable_point(random);
             }
+            self.follow(random);
             crashes.push(self.crash(crashes.len(), written));
             drop(replying_first);
         }
@@ -249,11 +285,20 @@ impl Life {
                 if !forgets {
                     self.make_durable_point(random);
                 }
+                self.follow(random);
                 crashes.push(self.crash(crashes.len(), written));
             }
             is_over.store(true, Ordering::Relaxed);
             crashes
         })
+    }
+
+    /// Now and then: it has what it reads synced, which leaves crashes less to take. A journal whose sync fails tells it no more.
+    fn follow(&mut self, random: &mut Random) {
+        if random.one_in(4) {
+            let events_max = 1 + random.below(40) as usize;
+            let _ = self.follower.follow(&self.database, events_max);
+        }
     }
 
     /// Now and then: with the journal synced before, as the rule has it, or without.
@@ -307,6 +352,7 @@ impl Life {
             durable_before_lsn,
             durable_after_lsn: self.database.journal().durable_lsn(),
             images,
+            follower: self.follower.clone(),
         }
     }
 
@@ -322,23 +368,24 @@ impl Life {
             written.note(lsn, Change::Drop(collection));
             written.acknowledged_lsn.fetch_max(lsn, Ordering::SeqCst);
         }
-        self.make_indexes();
+        self.make_collections();
     }
 
-    fn make_indexes(&self) {
+    fn make_collections(&self) {
+        let images = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
         let specs = [
             doc! { "key": { "n": 1 } },
             doc! { "key": { "tags": 1, "n": -1 } },
             doc! { "key": { "u": 1 }, "unique": true },
         ];
+        let (operation, level) = (Operation::default(), Level::Written);
         for collection in 0..COLLECTIONS {
-            self.database
-                .create_indexes(
-                    &namespace(collection),
-                    &specs,
-                    &Operation::default(),
-                    Level::Written,
-                )
+            let namespace = namespace(collection);
+            (self.database)
+                .create_collection(&namespace, images.as_raw(), &operation, level)
+                .unwrap();
+            (self.database)
+                .create_indexes(&namespace, &specs, &operation, level)
                 .unwrap();
         }
     }
@@ -395,10 +442,10 @@ fn write(database: &Database, writer: u64, random: &mut Random, written: &Writte
     let ids: Vec<i32> = (first..=first + random.below(PIECE_DOCUMENTS_MAX) as i32).collect();
     let n = random.below(1_000) as i32;
     let done = match random.below(8) {
-        0..3 => insert(database, collection, &ids, n, written),
-        3..5 => modify(database, collection, &ids, Some(n), written),
-        5 => modify(database, collection, &ids, None, written),
-        _ => transact(database, &ids, n, written),
+        0..3 => insert(database, writer, collection, &ids, n, written),
+        3..5 => modify(database, writer, collection, &ids, Some(n), written),
+        5 => modify(database, writer, collection, &ids, None, written),
+        _ => transact(database, writer, &ids, n, written),
     };
     let Some((lsn, change)) = done else {
         return;
@@ -419,8 +466,29 @@ fn write(database: &Database, writer: u64, random: &mut Random, written: &Writte
     }
 }
 
+/// The key in a state of what a session remembers.
+fn session_key(writer: u64, kind: i32) -> Key {
+    (SESSIONS, writer as i32 + kind)
+}
+
+/// A write of a session, with `n` as its txnNumber.
+fn of_session((_, session): Key, n: i32) -> RetryableWrite {
+    let id = [session as u8 + 1; 16];
+    RetryableWrite::new(id, n.into(), SessionHistory::default())
+}
+
+/// An operation whose first document is a statement of the writer's session.
+fn retryably(writer: u64, n: i32) -> Operation {
+    let operation = Operation::default();
+    operation.record_statements(of_session(session_key(writer, 0), n));
+    let write = operation.retryable().expect("it was just set");
+    write.name_statements([0]);
+    operation
+}
+
 fn insert(
     database: &Database,
+    writer: u64,
     collection: usize,
     ids: &[i32],
     n: i32,
@@ -429,7 +497,7 @@ fn insert(
     let documents: Vec<Document> = ids.iter().map(|id| document(*id, n)).collect();
     let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
     let done = database.insert_piece(
-        &Operation::default(),
+        &retryably(writer, n),
         &namespace(collection),
         &raw,
         false,
@@ -437,17 +505,21 @@ fn insert(
     );
     let done = written.taken(done)?;
     let refused: BTreeSet<usize> = done.errors.iter().map(|(position, _)| *position).collect();
-    let keys: BTreeSet<Key> = (0..ids.len())
+    let mut keys: BTreeSet<Key> = (0..ids.len())
         .filter(|position| !refused.contains(position))
         .map(|position| (collection, ids[position]))
         .collect();
     assert_eq!(done.lsn.is_some(), !keys.is_empty());
+    if !refused.contains(&0) {
+        keys.insert(session_key(writer, 0));
+    }
     Some((done.lsn?, Change::Put(keys, n)))
 }
 
 /// Replaces what stands under `ids`, or deletes it if there is no `n`.
 fn modify(
     database: &Database,
+    writer: u64,
     collection: usize,
     ids: &[i32],
     n: Option<i32>,
@@ -460,8 +532,9 @@ fn modify(
         .map(|id| Database::record_key(&found, (*id).into()))
         .collect();
     let mut changed = BTreeSet::new();
+    let operation = n.map_or_else(Operation::default, |n| retryably(writer, n));
     let done = database.modify_piece(
-        &Operation::default(),
+        &operation,
         &namespace,
         found.ident,
         &keys,
@@ -478,14 +551,23 @@ fn modify(
     let done = written.taken(done)?;
     assert!(done.error.is_none());
     let change = match n {
-        Some(n) => Change::Put(changed, n),
+        Some(n) => {
+            changed.insert(session_key(writer, 0));
+            Change::Put(changed, n)
+        }
         None => Change::Delete(changed),
     };
     Some((done.lsn?, change))
 }
 
 /// Puts documents under `ids` into all collections, in one transaction.
-fn transact(database: &Database, ids: &[i32], n: i32, written: &Written) -> Option<(u64, Change)> {
+fn transact(
+    database: &Database,
+    writer: u64,
+    ids: &[i32],
+    n: i32,
+    written: &Written,
+) -> Option<(u64, Change)> {
     let (operation, level) = (Operation::default(), Level::Written);
     let transaction = database.begin_transaction(&operation).unwrap();
     let scope = Scope::in_transaction(database, &transaction);
@@ -520,7 +602,14 @@ fn transact(database: &Database, ids: &[i32], n: i32, written: &Written) -> Opti
         written.taken(scope.insert_piece(&operation, &namespace, &raw, false, level))?;
         changed.extend(ids.iter().map(|id| (collection, *id)));
     }
-    let session = WriteBatch::new();
+    let key = session_key(writer, TRANSACTIONS);
+    changed.insert(key);
+    let operation = Operation::default();
+    operation.record_statements(of_session(key, n));
+    let session = operation
+        .retryable()
+        .expect("it was just set")
+        .commit_record();
     let done = database.commit_transaction(&transaction, &operation, level, &session);
     Some((written.taken(done)??, Change::Put(changed, n)))
 }
@@ -534,9 +623,17 @@ fn document(id: i32, n: i32) -> Document {
     doc! { "_id": id, "n": n, "u": id, "tags": [n, (id % 3)], "padding": ("x".repeat(padding)) }
 }
 
-/// All documents; panics where indexes and counters do not agree with them or a document is not as it was written.
+/// All documents, and what sessions remember; panics where indexes and counters do not agree with them or a document is not
+/// as it was written.
 fn read(database: &Database) -> State {
     let mut state = State::new();
+    for session in (0..WRITERS_MAX).flat_map(|writer| [writer, writer + TRANSACTIONS]) {
+        let stored = database.stored_session(&[session as u8 + 1; 16]).unwrap();
+        if let Some(stored) = stored {
+            assert_eq!(stored.is_transaction, session >= TRANSACTIONS);
+            state.insert((SESSIONS, session), stored.txn_number as i32);
+        }
+    }
     for collection in 0..COLLECTIONS {
         let namespace = namespace(collection);
         let Some(snapshot) = database.snapshot(&namespace).unwrap() else {

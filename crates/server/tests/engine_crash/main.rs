@@ -3,8 +3,9 @@
 //! A seeded workload runs; at many moments the directories of engine and journal are copied as they stand. Each copy is
 //! then made what a killed process or a power loss would leave, combined with images of the engine that are older and
 //! newer than the journal's synced end, and opened. Found must be exactly the documents of a beginning of what was
-//! written, in the order of the log, that holds every write acknowledged at its level; indexes and counters must agree;
-//! replaying twice must be replaying once; writing goes on, and the next crash comes.
+//! written, in the order of the log, that holds every write acknowledged at its level, with what sessions remember of
+//! them; indexes and counters must agree; replaying twice must be replaying once; a reader of changes goes on from its place
+//! and is told what is there, or that history is lost where it is; writing goes on, and the next crash comes.
 //!
 //! In some lives a sync of the journal fails and the kernel forgets what it was to write (`forgetting`). The next life sees
 //! it all the same; a power loss behind that takes it, unless that life has written it again.
@@ -12,6 +13,7 @@
 //! `QUARRY_TORTURE=N` runs N seeds (a push runs few); `QUARRY_TORTURE_SEED=S` begins at seed S. Even seeds write from
 //! one thread and repeat exactly; odd ones write from several, so that groups have many writers.
 
+mod follower;
 mod forgetting;
 mod history;
 mod image;
@@ -46,6 +48,8 @@ struct Tally {
     forgotten: u64,
     /// Power losses in a life that began with such a kill.
     forgotten_lost: u64,
+    /// The reader of changes went on.
+    followed: u64,
 }
 
 impl Tally {
@@ -58,6 +62,7 @@ impl Tally {
         self.lost_writes += u64::from(outcome.lost_writes > 0);
         self.forgotten += u64::from(outcome.is_forgotten);
         self.forgotten_lost += u64::from(outcome.is_forgotten_lost);
+        self.followed += u64::from(outcome.is_followed);
     }
 }
 
@@ -157,7 +162,8 @@ fn torture(subject: Subject) {
     }
     println!(
         "{name}: {} crash points: {} kills; {} with the engine ahead of the journal, {} replayed, {} with mixed pages, \
-         {} that lost writes which were not yet durable, {} kills behind a sync that forgot, {} power losses behind those",
+         {} that lost writes which were not yet durable, {} kills behind a sync that forgot, {} power losses behind those; \
+         the reader of changes went on behind {}",
         tally.points,
         tally.killed,
         tally.engine_ahead,
@@ -165,7 +171,8 @@ fn torture(subject: Subject) {
         tally.mixed_pages,
         tally.lost_writes,
         tally.forgotten,
-        tally.forgotten_lost
+        tally.forgotten_lost,
+        tally.followed
     );
     if seeds < SEEDS_A_PUSH || subject.seeds_a_push < SEEDS_A_PUSH {
         return;
@@ -178,6 +185,7 @@ fn torture(subject: Subject) {
         tally.lost_writes,
         tally.forgotten,
         tally.forgotten_lost,
+        tally.followed,
     ];
     for kind in kinds {
         assert!(kind >= seeds / 2, "a kind of crash has become rare: {kind}");
