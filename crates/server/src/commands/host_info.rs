@@ -37,7 +37,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     system.append("cpuAddrSize", usize::BITS as i32);
     let memory = rustix::system::sysinfo();
     let unit = u64::from(memory.mem_unit);
-    system.append("memSizeMB", (memory.totalram * unit / BYTES_A_MIB) as i64);
+    let memory_mib = (memory.totalram * unit / BYTES_A_MIB) as i64;
+    system.append("memSizeMB", memory_mib);
+    system.append("memLimitMB", memory_mib);
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let online = cpuinfo
         .lines()
@@ -52,7 +54,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             i32::try_from(available.get()).unwrap_or(i32::MAX),
         );
     }
+    let sockets = distinct_values(&cpuinfo, "physical id").max(1);
+    let of_socket = value_of(&cpuinfo, "cpu cores").and_then(|cores| cores.parse::<i32>().ok());
+    if let Some(cores) = of_socket {
+        system.append("numPhysicalCores", cores.saturating_mul(sockets));
+    }
+    system.append("numCpuSockets", sockets);
     system.append("cpuArch", &*uname.machine().to_string_lossy());
+    let nodes = numa_nodes();
+    system.append("numaEnabled", nodes > 1);
+    system.append("numNumaNodes", nodes);
     system.finish();
     let mut os = reply.document("os");
     os.append("type", &*uname.sysname().to_string_lossy());
@@ -66,6 +77,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         extra.append("cpuString", model);
     }
     extra.append("versionString", &*uname.version().to_string_lossy());
+    extra.append("kernelVersion", &*uname.release().to_string_lossy());
+    if let Some(frequency) = value_of(&cpuinfo, "cpu MHz") {
+        extra.append("cpuFrequencyMHz", frequency);
+    }
+    if let Some(features) = value_of(&cpuinfo, "flags") {
+        extra.append("cpuFeatures", features);
+    }
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let descriptors = descriptors.and_then(|max| i64::try_from(max).ok());
+    extra.append("maxOpenFiles", descriptors.unwrap_or(i64::MAX));
     extra.append("pageSize", rustix::param::page_size() as i64);
     extra.finish();
     Ok(())
@@ -74,6 +95,35 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 fn value_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim())
+}
+
+/// How many different values the lines of that name have.
+fn distinct_values(text: &str, name: &str) -> i32 {
+    let lines = text.lines().filter(|line| line.starts_with(name));
+    let mut values: Vec<&str> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(_, value)| value)
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    i32::try_from(values.len()).unwrap_or(i32::MAX)
+}
+
+/// The memory nodes of the machine; one where the kernel does not tell.
+fn numa_nodes() -> i32 {
+    let Ok(nodes) = fs::read_dir("/sys/devices/system/node") else {
+        return 1;
+    };
+    let is_node = |name: &str| {
+        let number = name.strip_prefix("node");
+        number.is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    };
+    let count = nodes
+        .flatten()
+        .filter(|entry| is_node(&entry.file_name().to_string_lossy()));
+    i32::try_from(count.count()).unwrap_or(i32::MAX).max(1)
 }
 
 /// The distribution's name of itself.

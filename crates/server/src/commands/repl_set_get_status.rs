@@ -24,6 +24,7 @@ pub static COMMAND: Command = Command {
 /// The state of a primary.
 const PRIMARY: i32 = 1;
 const HEARTBEAT_MS: i64 = 2000;
+const ELECTION_TIMEOUT_MS: i64 = 10_000;
 
 /// The set that the server is, or the error that a standalone answers with.
 pub fn set_of(invocation: &Invocation<'_>) -> Result<&'static ReplicaSet> {
@@ -59,7 +60,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     election.append("lastElectionReason", "electionTimeout");
     election.append("lastElectionDate", date_of(set.elected));
     election.append("electionTerm", TERM);
+    for field in ["lastCommittedOpTimeAtElection", "lastSeenOpTimeAtElection"] {
+        append_optime(field, set.elected, &mut election);
+    }
     election.append("numVotesNeeded", 1);
+    election.append("priorityAtElection", 1.0);
+    election.append("electionTimeoutMillis", ELECTION_TIMEOUT_MS);
+    for field in ["newTermStartDate", "wMajorityWriteAvailabilityDate"] {
+        election.append(field, date_of(set.elected));
+    }
     election.finish();
     let mut members = reply.array("members");
     let mut member = members.document();
@@ -76,9 +85,12 @@ fn append_optimes(times: ClusterTimes, reply: &mut DocumentBuilder<'_>) {
     append_optime("readConcernMajorityOpTime", times.durable, &mut optimes);
     append_optime("appliedOpTime", times.written, &mut optimes);
     append_optime("durableOpTime", times.durable, &mut optimes);
+    append_optime("writtenOpTime", times.written, &mut optimes);
     optimes.append("lastAppliedWallTime", date_of(times.written));
     optimes.append("lastDurableWallTime", date_of(times.durable));
+    optimes.append("lastWrittenWallTime", date_of(times.written));
     optimes.finish();
+    reply.append("lastStableRecoveryTimestamp", times.durable);
 }
 
 fn append_member(
@@ -97,9 +109,14 @@ fn append_member(
     member.append("stateStr", "PRIMARY");
     member.append("uptime", i32::try_from(uptime).unwrap_or(i32::MAX));
     append_optime("optime", times.written, member);
+    append_optime("optimeDurable", times.durable, member);
+    append_optime("optimeWritten", times.written, member);
     member.append("optimeDate", date_of(times.written));
+    member.append("optimeDurableDate", date_of(times.durable));
+    member.append("optimeWrittenDate", date_of(times.written));
     member.append("lastAppliedWallTime", date_of(times.written));
     member.append("lastDurableWallTime", date_of(times.durable));
+    member.append("lastWrittenWallTime", date_of(times.written));
     member.append("syncSourceHost", "");
     member.append("syncSourceId", -1);
     member.append("infoMessage", "");
