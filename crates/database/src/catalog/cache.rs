@@ -165,7 +165,10 @@ impl Catalog {
             return None;
         }
         let mut marks = self.marks.lock();
-        debug_assert!(marks.on_their_way.is_empty(), "one group is applied at a time");
+        debug_assert!(
+            marks.on_their_way.is_empty(),
+            "one group is applied at a time"
+        );
         let cache = self.cache.read();
         let loaded = cache
             .values()

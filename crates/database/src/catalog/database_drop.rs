@@ -105,9 +105,12 @@ impl Definitions {
     fn drops(&self, name: &str, operation: &Operation) -> Result<Option<Vec<DefinitionEvent>>> {
         let snapshot = self.reads().snapshot()?;
         let mut entries = Entries::open(&snapshot, name, None)?;
-        let (mut events, mut bytes) = (Vec::new(), 0);
+        let (mut events, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
         while let Some((collection, is_dead)) = entries.next()? {
-            operation.check()?;
+            looked_at += 1;
+            if looked_at % PIECE_ENTRIES == 0 {
+                operation.check()?;
+            }
             if is_dead {
                 continue;
             }
@@ -231,6 +234,7 @@ impl Definitions {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
     use std::time::Instant;
 
     use quarry_bson::{RawDocument, doc};
@@ -238,6 +242,8 @@ mod tests {
 
     use super::*;
     use crate::database::Database;
+    use crate::events::change_event::ChangeBody;
+    use crate::events::change_reader::{ChangeScope, ChangesFrom};
     use crate::keyspace::ident::Ident;
 
     fn namespace(text: &str) -> Namespace {
@@ -254,11 +260,41 @@ mod tests {
         collection.unwrap().ident
     }
 
+    #[test]
+    fn a_drop_of_very_many_collections_stands_for_them() {
+        let database = Database::open_in_memory().unwrap();
+        for number in 0..1 + DROPS_BYTES_MAX / 40 {
+            insert(&database, &format!("db.c{number}"));
+        }
+        let kinds = |scope: ChangeScope| {
+            let mut reader = database.read_changes(scope, ChangesFrom::Now).unwrap();
+            move |_: &Database| {
+                let mut kinds = Vec::new();
+                let read = reader.read(&mut |event| {
+                    if let ChangeBody::Definition { kind, .. } = event.body {
+                        kinds.push(kind);
+                    }
+                    Ok(ControlFlow::Continue(()))
+                });
+                read.map(|_| kinds).unwrap()
+            }
+        };
+        let mut of_collection = kinds(ChangeScope::Collection(namespace("db.c1")));
+        let mut of_database = kinds(ChangeScope::Database("db".to_owned()));
+        (database.drop_database("db", &Operation::default(), Level::Written)).unwrap();
+        // Its stream shows it as a drop of the collection.
+        assert_eq!(of_collection(&database), [DefinitionKind::DropDatabase]);
+        assert_eq!(of_database(&database), [DefinitionKind::DropDatabase]);
+    }
+
     /// A database whose `db` was dropped, with nothing of it cleaned up.
     fn dropped() -> (Database, [Ident; 2]) {
         let database = Database::open_in_memory().unwrap();
         let idents = [insert(&database, "db.a"), insert(&database, "db.b")];
-        database.definitions().mark_dropped("db", &Operation::default()).unwrap();
+        database
+            .definitions()
+            .mark_dropped("db", &Operation::default())
+            .unwrap();
         (database, idents)
     }
 
@@ -358,7 +394,10 @@ mod tests {
         let database = Database::open_in_memory().unwrap();
         insert(&database, "elsewhere.old");
         insert(&database, "db.a");
-        database.definitions().mark_dropped("db", &Operation::default()).unwrap();
+        database
+            .definitions()
+            .mark_dropped("db", &Operation::default())
+            .unwrap();
         let (from, to) = (namespace("elsewhere.old"), namespace("db.a"));
         let operation = Operation::default();
         database
