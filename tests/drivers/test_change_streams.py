@@ -148,7 +148,20 @@ def test_renames_and_dropped_databases_end_streams(watched, things):
         assert kinds([rename, invalidate]) == ["rename", "invalidate"]
         assert rename["to"] == {"db": database.name, "coll": "renamed"}
         watched.drop_database(database.name)
-        assert kinds(events(of_database, 3)) == ["rename", "dropDatabase", "invalidate"]
+        rename, drop, last, invalidate = events(of_database, 4)
+        assert kinds([rename, drop, last, invalidate]) == ["rename", "drop", "dropDatabase", "invalidate"]
+        assert drop["ns"]["coll"] == "renamed"
+    with database.watch(start_after=invalidate["_id"]) as again:
+        things.insert_one({"_id": 2})
+        assert again.next()["documentKey"] == {"_id": 2}
+    with things.watch() as of_collection:
+        watched.drop_database(database.name)
+        drop, invalidate = events(of_collection, 2)
+        assert kinds([drop, invalidate]) == ["drop", "invalidate"]
+    with things.watch(start_after=invalidate["_id"]) as again:
+        # The drop of the database comes behind it, and is no drop of the collection again.
+        things.insert_one({"_id": 3})
+        assert again.next()["documentKey"] == {"_id": 3}
 
 
 def test_expanded_events_tell_of_definitions(things):
@@ -159,7 +172,28 @@ def test_expanded_events_tell_of_definitions(things):
         found = events(stream, 4)
     assert kinds(found) == ["create", "insert", "createIndexes", "dropIndexes"]
     assert all("collectionUUID" in event for event in found)
+    assert found[0]["operationDescription"] == {"idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
     assert found[2]["operationDescription"]["indexes"][0]["name"] == "a_1"
+    assert found[3]["operationDescription"]["indexes"][0]["key"] == {"a": 1}
+    database, other = things.database, things.database.other
+    with database.watch(show_expanded_events=True) as stream:
+        things.create_index("a")
+        database.command("collMod", "things", index={"name": "a_1", "hidden": True})
+        database.command("collMod", "things", changeStreamPreAndPostImages={"enabled": True})
+        other.insert_one({})
+        things.rename("other", dropTarget=True)
+        other.drop()
+        _, hidden, images, create, _, rename, drop = events(stream, 7)
+    uuid = hidden["collectionUUID"]
+    assert hidden["operationDescription"] == {"index": {"name": "a_1", "hidden": True}}
+    assert hidden["stateBeforeChange"] == {"collectionOptions": {"uuid": uuid}, "indexOptions": {"hidden": False}}
+    assert images["operationDescription"] == {"changeStreamPreAndPostImages": {"enabled": True}}
+    before = images["stateBeforeChange"]
+    assert before == {"collectionOptions": {"uuid": uuid, "changeStreamPreAndPostImages": {"enabled": False}}}
+    to = {"db": database.name, "coll": "other"}
+    assert rename["to"] == to and rename["collectionUUID"] == uuid
+    assert rename["operationDescription"] == {"to": to, "dropTarget": create["collectionUUID"]}
+    assert kinds([drop]) == ["drop"] and drop["collectionUUID"] == uuid and "operationDescription" not in drop
 
 
 def test_stages_behind_select_and_shape(things):
@@ -263,6 +297,89 @@ def test_documents_before_a_change_are_told_where_they_are_kept(watched):
         with pytest.raises(OperationFailure) as raised:
             events(stream, 2)
         assert raised.value.code == 47
+    watched.drop_database(database.name)
+
+
+def test_a_large_event_comes_in_fragments(watched):
+    database = watched[f"changes_{next(NAMES)}"]
+    things = database.create_collection("things", changeStreamPreAndPostImages={"enabled": True})
+    large = 9 << 20
+    things.insert_one({"_id": 1, "x": "a" * large})
+    images = {"full_document": "required", "full_document_before_change": "required"}
+    split = [{"$changeStreamSplitLargeEvent": {}}]
+    with things.watch(split, **images) as stream, things.watch(**images) as whole:
+        things.update_one({"_id": 1}, {"$set": {"x": "b" * large}})
+        things.insert_one({"_id": 2})
+        with pytest.raises(OperationFailure) as raised:
+            whole.next()
+        assert raised.value.code == 10334
+        found = events(stream, 4)
+    fragments, last = found[:3], found[3]
+    assert [fragment["splitEvent"] for fragment in fragments] == [{"fragment": n, "of": 3} for n in (1, 2, 3)]
+    assert "splitEvent" not in last and last["documentKey"] == {"_id": 2}
+    event = {name: value for fragment in fragments for name, value in fragment.items()}
+    assert event["fullDocumentBeforeChange"]["x"] == "a" * large and event["fullDocument"]["x"] == "b" * large
+    assert {"operationType", "clusterTime", "ns", "documentKey"} < set(fragments[0])
+    tokens = [event["_id"]["_data"] for event in found]
+    assert tokens == sorted(set(tokens))
+    for place, fragment in enumerate(fragments):
+        with things.watch(split, resume_after=fragment["_id"], **images) as resumed:
+            rest = events(resumed, 3 - place)
+            assert [one["_id"]["_data"] for one in rest] == tokens[place + 1 :]
+    # What is small enough behind the stages is not split, and nobody goes on within it.
+    small = [{"$unset": ["fullDocument", "fullDocumentBeforeChange", "updateDescription"]}]
+    with things.watch(small, start_at_operation_time=fragments[0]["clusterTime"], **images) as stream:
+        assert "splitEvent" not in stream.next()
+    for pipeline, after in [([], fragments[0]), (small + split, fragments[0])]:
+        with pytest.raises(OperationFailure) as raised:
+            things.watch(pipeline, resume_after=after["_id"], **images).next()
+        assert raised.value.code == 280
+    for pipeline, code in [(split + small, 7182802), ([{"$changeStreamSplitLargeEvent": {"a": 1}}], 7182800)]:
+        with pytest.raises(OperationFailure) as raised:
+            things.watch(pipeline)
+        assert raised.value.code == code
+    watched.drop_database(database.name)
+
+
+def test_documents_before_a_change_expire(watched):
+    database = watched[f"changes_{next(NAMES)}"]
+    kept = database.create_collection("kept", changeStreamPreAndPostImages={"enabled": True})
+    admin = watched.admin
+
+    def expire(seconds):
+        options = {"changeStreamOptions": {"preAndPostImages": {"expireAfterSeconds": seconds}}}
+        admin.command({"setClusterParameter": options})
+        shown = admin.command({"getClusterParameter": "changeStreamOptions"})["clusterParameters"]
+        assert [one["preAndPostImages"]["expireAfterSeconds"] for one in shown] == [seconds]
+
+    with kept.watch() as stream:
+        begun = stream.resume_token
+    kept.insert_one({"_id": 1})
+    kept.delete_one({"_id": 1})
+
+    def image():
+        with kept.watch(resume_after=begun, full_document_before_change="whenAvailable") as stream:
+            return events(stream, 2)[1]["fullDocumentBeforeChange"]
+
+    try:
+        assert image() == {"_id": 1}
+        expire(1)
+        deadline = time.monotonic() + LONG_SECONDS
+        while image() is not None:
+            assert time.monotonic() < deadline, "it does not expire"
+        with pytest.raises(OperationFailure) as raised:
+            events(kept.watch(resume_after=begun, full_document_before_change="required"), 2)
+        assert raised.value.code == 47
+        # It is the reader that leaves them out: the journal has them for as long as its segments.
+        expire(1000)
+        assert image() == {"_id": 1}
+    finally:
+        expire("off")
+    refused = [(4, {"bogus": {}}), (2, {"changeStreamOptions": {"preAndPostImages": {"expireAfterSeconds": 0}}})]
+    for code, parameter in refused:
+        with pytest.raises(OperationFailure) as raised:
+            admin.command({"setClusterParameter": parameter})
+        assert raised.value.code == code
     watched.drop_database(database.name)
 
 

@@ -16,16 +16,16 @@ use quarry_query::exec::{self, FindRequest};
 use quarry_query::pipeline::{Execution, NoCollections, Run, Source};
 
 use crate::change_streams::event_document::{event_document, invalidate_document, is_expanded};
-use crate::change_streams::options::{From, Options};
+use crate::change_streams::options::{From, Image, Options};
 use crate::change_streams::resume_token::{ResumeToken, TokenKind};
+use crate::change_streams::split_event::{self, EVENT_BYTES_MAX};
 use crate::dispatch::error::{CommandError, Result};
+use crate::replication::pre_image_expiry;
 
 /// Events made at once, before they are handed out.
 const READY_EVENTS_MAX: usize = 256;
 /// The bytes of events made at once; one event may have more.
 const READY_BYTES_MAX: usize = 1 << 20;
-/// The bytes that an event may have beyond those of a document: its token, names and times.
-const EVENT_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX + (16 << 10);
 
 /// A stream of changes.
 pub struct ChangeStream {
@@ -39,6 +39,8 @@ pub struct ChangeStream {
     /// The places behind the last event that was handed out, and behind the one before it.
     last: ResumeToken,
     before_last: ResumeToken,
+    /// The place behind a fragment of an event whose other fragments are still to come.
+    behind_fragment: Option<ResumeToken>,
     /// Nothing follows what is ready: the collection or the database has gone.
     has_ended: bool,
 }
@@ -54,19 +56,29 @@ impl ChangeStream {
     ///
     /// # Errors
     /// ChangeStreamHistoryLost where the journal does not have what comes behind the place to begin at.
+    /// ChangeStreamFatalError where that is within an event, and the stream does not split events.
     pub fn open(
         database: &'static Database,
         scope: ChangeScope,
         options: Options,
         stages: Execution,
     ) -> Result<ChangeStream> {
+        let mut behind_fragment = None;
         let from = match options.from {
             From::Now => ChangesFrom::Now,
             From::Time(time) => ChangesFrom::Time(time.to_u64()),
+            From::Behind(token) if matches!(token.kind, TokenKind::Fragment(_)) => {
+                if !options.splits_large_events {
+                    let message = "To resume from a split event, the $changeStream pipeline must include a $changeStreamSplitLargeEvent stage";
+                    return Err(fatal(message));
+                }
+                behind_fragment = Some(token);
+                ChangesFrom::At(token.point)
+            }
             From::Behind(token) => ChangesFrom::Behind(token.point),
         };
         let mut reader = database.read_changes(scope.clone(), from)?;
-        let last = ResumeToken::at(reader.point());
+        let last = behind_fragment.unwrap_or_else(|| ResumeToken::at(reader.point()));
         let mut stream = ChangeStream {
             database,
             scope,
@@ -76,6 +88,7 @@ impl ChangeStream {
             ready: VecDeque::new(),
             last,
             before_last: last,
+            behind_fragment,
             has_ended: false,
         };
         if let From::Behind(token) = stream.options.from
@@ -135,6 +148,10 @@ impl ChangeStream {
 
     /// Makes the next events ready, as far as there are any.
     fn read(&mut self, operation: &Arc<Operation>) -> Result<ChangesRead> {
+        let images_from_ms = match self.options.before_change {
+            Image::Off => i64::MIN,
+            _ => pre_image_expiry::expired_before_ms(self.database)?,
+        };
         let mut made = Made {
             database: self.database,
             scope: &self.scope,
@@ -142,6 +159,8 @@ impl ChangeStream {
             stages: &mut self.stages,
             operation,
             ready: &mut self.ready,
+            behind_fragment: &mut self.behind_fragment,
+            images_from_ms,
             bytes: 0,
             failed: None,
             ended: None,
@@ -180,6 +199,9 @@ struct Made<'m> {
     stages: &'m mut Execution,
     operation: &'m Arc<Operation>,
     ready: &'m mut VecDeque<Ready>,
+    behind_fragment: &'m mut Option<ResumeToken>,
+    /// The pre-images of earlier events have expired.
+    images_from_ms: i64,
     bytes: usize,
     /// The error that no later event is made for.
     failed: Option<CommandError>,
@@ -218,6 +240,7 @@ impl Made<'_> {
 
     fn make(&mut self, event: &ChangeEvent<'_>, token: ResumeToken) -> Result<()> {
         let (database, operation) = (self.database, self.operation);
+        let (options, images_from_ms) = (self.options, self.images_from_ms);
         let mut look_up = |key: &Document| find_one(database, operation, event.namespace, key);
         let document = match (self.scope, &event.body) {
             // The collection went with its database.
@@ -239,23 +262,65 @@ impl Made<'_> {
                         body: *body,
                     },
                 };
-                event_document(&dropped, token, self.options, &mut look_up)?
+                event_document(&dropped, token, options, images_from_ms, &mut look_up)?
             }
-            _ => event_document(event, token, self.options, &mut look_up)?,
+            _ => event_document(event, token, options, images_from_ms, &mut look_up)?,
         };
-        if document.len() > EVENT_BYTES_MAX {
+        let behind = (self.behind_fragment).take_if(|fragment| fragment.point == token.point);
+        let passed = pass(self.stages, document)?;
+        match passed {
+            Some(document) if document.len() > EVENT_BYTES_MAX => {
+                self.split(&document, token, behind)
+            }
+            _ if behind.is_some() => Err(fatal(
+                "Attempted to resume from a split event, but the resumed event was not split",
+            )),
+            Some(document) => {
+                self.bytes += document.len();
+                self.ready.push_back(Ready { token, document });
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the fragments of a large event ready, those `behind` one of them where the client has that already.
+    fn split(
+        &mut self,
+        document: &[u8],
+        token: ResumeToken,
+        behind: Option<ResumeToken>,
+    ) -> Result<()> {
+        if !self.options.splits_large_events {
             let message = format!(
-                "a change event has {} bytes, more than {EVENT_BYTES_MAX}",
+                "a change event has {} bytes, more than {EVENT_BYTES_MAX}: the stage $changeStreamSplitLargeEvent splits it",
                 document.len()
             );
             return Err(CommandError::new(ErrorCode::BSON_OBJECT_TOO_LARGE, message));
         }
-        if let Some(document) = pass(self.stages, document)? {
+        let fragments = split_event::split(RawDocument::new(document)?, token)?;
+        let first = match behind {
+            None => 0,
+            Some(behind) => match fragments.iter().position(|(token, _)| *token == behind) {
+                Some(place) => place + 1,
+                None => {
+                    let message = "Attempted to resume from a split event, but the resumed event has fewer fragments";
+                    return Err(fatal(message));
+                }
+            },
+        };
+        for (token, fragment) in fragments.into_iter().skip(first) {
+            let document = fragment.as_bytes().to_vec();
             self.bytes += document.len();
             self.ready.push_back(Ready { token, document });
         }
         Ok(())
     }
+}
+
+/// The error of a stream that cannot go on, from this place or any other.
+fn fatal(message: &str) -> CommandError {
+    CommandError::new(ErrorCode::CHANGE_STREAM_FATAL_ERROR, message)
 }
 
 /// Whether the event takes away what the stream is over.
@@ -291,8 +356,7 @@ fn pass(stages: &mut Execution, event: Vec<u8>) -> Result<Option<Vec<u8>>> {
     }
     let token = RawDocument::new(&out)?.get("_id");
     if token != event.get("_id") {
-        return Err(CommandError::new(
-            ErrorCode::CHANGE_STREAM_FATAL_ERROR,
+        return Err(fatal(
             "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. Modifying the \
              _id field of an event makes it impossible to resume the stream from that point. Only transformations that \
              retain the unmodified _id field are allowed.",

@@ -1,7 +1,7 @@
 //! The document of a change event, in the order of MongoDB's fields.
 
 use quarry_bson::{
-    DateTime, Document, DocumentBuilder, RawBinary, RawDocument, RawValue, Timestamp,
+    DateTime, Document, DocumentBuilder, RawBinary, RawDocument, RawValue, Timestamp, doc,
 };
 use quarry_database::{
     ChangeBody, ChangeEvent, ChangeKind, DefinitionKind, DocumentChange, shown_description,
@@ -14,18 +14,21 @@ use crate::dispatch::error::{CommandError, Result};
 
 const UUID_SUBTYPE: u8 = 4;
 
-/// The document of an event, as bytes that a builder has made. `look_up` finds the document of an update as it is now, by the
-/// update's document key.
+/// The document of an event, as bytes that a builder has made; it may be larger than a client's document, before the stages
+/// have seen it. `look_up` finds the document of an update as it is now, by the update's document key. The pre-images of
+/// events before `images_from_ms` have expired.
 ///
 /// # Errors
-/// A pre-image that is required and was not kept.
+/// A pre-image that is required and was not kept, or has expired.
 pub fn event_document(
     event: &ChangeEvent<'_>,
     token: ResumeToken,
     options: &Options,
+    images_from_ms: i64,
     look_up: &mut dyn FnMut(&Document) -> Result<Option<Document>>,
 ) -> Result<Vec<u8>> {
     let mut full = None;
+    let has_images = event.wall_ms >= images_from_ms;
     if let ChangeBody::Document(change) = &event.body {
         if kind_of(change) == ChangeKind::Update
             && options.full_document == FullDocument::UpdateLookup
@@ -34,7 +37,7 @@ pub fn event_document(
         }
         if options.before_change == Image::Required
             && change.kind != ChangeKind::Insert
-            && change.pre_image.is_none()
+            && change.pre_image.filter(|_| has_images).is_none()
         {
             let message = "Change stream was configured to require a pre-image for all update, delete and replace events, but \
                            the pre-image was not found";
@@ -57,10 +60,15 @@ pub fn event_document(
     match &event.body {
         ChangeBody::Document(change) => {
             append_change(event, change, options, full, description.as_ref(), &mut out);
+            if options.before_change != Image::Off && change.kind != ChangeKind::Insert {
+                let image = change.pre_image.filter(|_| has_images);
+                let image = image.map_or(RawValue::Null, RawValue::Document);
+                out.append("fullDocumentBeforeChange", image);
+            }
         }
         ChangeBody::Definition { kind, body } => {
             append_namespace("ns", event.namespace, &mut out);
-            append_definition(*kind, *body, options, &mut out);
+            append_definition(event, *kind, *body, options, &mut out);
         }
     }
     out.finish();
@@ -183,13 +191,12 @@ fn append_change(
     if let Some(description) = description {
         out.append("updateDescription", description);
     }
-    if options.before_change != Image::Off && change.kind != ChangeKind::Insert {
-        let image = change.pre_image.map_or(RawValue::Null, RawValue::Document);
-        out.append("fullDocumentBeforeChange", image);
-    }
 }
 
+/// Appends what a change of a definition shows beside its namespace; all but the new name of a collection in expanded events
+/// alone.
 fn append_definition(
+    event: &ChangeEvent<'_>,
     kind: DefinitionKind,
     body: RawDocument<'_>,
     options: &Options,
@@ -202,33 +209,69 @@ fn append_definition(
     if !options.shows_expanded_events {
         return;
     }
-    if kind == DefinitionKind::Modify {
-        let was = body.get_document("was").unwrap_or(RawDocument::EMPTY);
-        out.append("stateBeforeChange", was);
-    }
-    let mut description = out.document("operationDescription");
     match kind {
+        DefinitionKind::Drop | DefinitionKind::DropDatabase => {}
         DefinitionKind::Rename => {
+            let mut description = out.document("operationDescription");
             if let Some(target) = target {
                 append_namespace("to", target, &mut description);
             }
             if let Some(dropped) = body.get("dropTarget") {
                 description.append("dropTarget", dropped);
             }
+            description.finish();
         }
         DefinitionKind::CreateIndexes | DefinitionKind::DropIndexes => {
+            let mut description = out.document("operationDescription");
             if let Some(indexes) = body.get_array("indexes") {
                 description.append("indexes", RawValue::Array(indexes));
             }
+            description.finish();
         }
-        DefinitionKind::Create | DefinitionKind::Modify => {
+        DefinitionKind::Create => {
+            let mut description = out.document("operationDescription");
             for option in body.get_document("o").unwrap_or(RawDocument::EMPTY) {
                 description.append_element(option);
             }
+            let id_index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+            description.append("idIndex", &id_index);
+            description.finish();
         }
-        DefinitionKind::Drop | DefinitionKind::DropDatabase => {}
+        DefinitionKind::Modify => {
+            let mut description = out.document("operationDescription");
+            for option in body.get_document("o").unwrap_or(RawDocument::EMPTY) {
+                description.append_element(option);
+            }
+            description.finish();
+            append_state_before(event, body, out);
+        }
     }
-    description.finish();
+}
+
+/// Appends the options of a collection, and of the index if it is one that changed, as they were before a collMod.
+fn append_state_before(
+    event: &ChangeEvent<'_>,
+    body: RawDocument<'_>,
+    out: &mut DocumentBuilder<'_>,
+) {
+    let was = body.get_document("was").unwrap_or(RawDocument::EMPTY);
+    let mut before = out.document("stateBeforeChange");
+    let mut of_collection = before.document("collectionOptions");
+    if let Some(uuid) = &event.uuid {
+        append_uuid("uuid", uuid, &mut of_collection);
+    }
+    for option in was.iter().filter(|option| option.name() != "index") {
+        of_collection.append_element(option);
+    }
+    of_collection.finish();
+    if let Some(index) = was.get_document("index") {
+        let mut of_index = before.document("indexOptions");
+        for option in index.iter().filter(|option| option.name() != "name") {
+            of_index.append_element(option);
+        }
+        of_index.finish();
+    }
+    before.finish();
 }
 
 /// Appends `{db, coll}`; of a database only its name.

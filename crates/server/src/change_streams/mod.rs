@@ -11,3 +11,4 @@ pub mod change_stream;
 pub mod event_document;
 pub mod options;
 pub mod resume_token;
+pub mod split_event;

@@ -17,6 +17,8 @@ pub struct Options {
     pub from: From,
     pub shows_expanded_events: bool,
     pub is_for_cluster: bool,
+    /// The last stage is `$changeStreamSplitLargeEvent`. Set by whoever reads the pipeline.
+    pub splits_large_events: bool,
 }
 
 /// `fullDocument`: the document of an update.

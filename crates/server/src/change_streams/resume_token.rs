@@ -1,8 +1,9 @@
 //! Resume tokens: `{_data: <hexadecimal digits>}`, a place in the journal's history that a client keeps.
 //!
 //! ```text
-//! version 01 | place, 28 bytes (quarry_database::ChangePoint) | kind
-//! kind: 0 the place alone; 1 behind an event that is followed by an invalidate; 2 behind that invalidate
+//! version 01 | place, 28 bytes (quarry_database::ChangePoint) | kind | [number of the fragment u32, big-endian]
+//! kind: 0 the place alone; 1 behind an event that is followed by an invalidate; 2 behind that invalidate;
+//!       3 behind a fragment of an event: its number follows
 //! ```
 //! Tokens compare as their events do: the place orders first, and the kinds at one place follow each other.
 
@@ -16,6 +17,10 @@ use crate::dispatch::error::{CommandError, Result};
 
 const VERSION: u8 = 1;
 const TOKEN_BYTES: usize = 1 + CHANGE_POINT_BYTES + 1;
+/// The bytes of a token behind a fragment.
+const FRAGMENT_TOKEN_BYTES: usize = TOKEN_BYTES + 4;
+/// The kind of a token behind a fragment.
+const FRAGMENT: u8 = 3;
 
 /// A place that a stream can be resumed at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +33,13 @@ pub struct ResumeToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// Behind an event, or behind everything up to a time.
-    Place = 0,
+    Place,
     /// Behind an event that ends the stream: an invalidate follows.
-    BeforeInvalidate = 1,
+    BeforeInvalidate,
     /// Behind an invalidate.
-    Invalidate = 2,
+    Invalidate,
+    /// Behind the fragment of an event that has this number, from 0.
+    Fragment(u32),
 }
 
 impl ResumeToken {
@@ -66,13 +73,12 @@ impl ResumeToken {
         let (&VERSION, rest) = bytes.split_first()? else {
             return None;
         };
-        let (point, &[kind]) = rest.split_first_chunk::<CHANGE_POINT_BYTES>()? else {
-            return None;
-        };
-        let kind = match kind {
-            0 => TokenKind::Place,
-            1 => TokenKind::BeforeInvalidate,
-            2 => TokenKind::Invalidate,
+        let (point, kind) = rest.split_first_chunk::<CHANGE_POINT_BYTES>()?;
+        let kind = match *kind {
+            [0] => TokenKind::Place,
+            [1] => TokenKind::BeforeInvalidate,
+            [2] => TokenKind::Invalidate,
+            [FRAGMENT, a, b, c, d] => TokenKind::Fragment(u32::from_be_bytes([a, b, c, d])),
             _ => return None,
         };
         let point = ChangePoint::from_bytes(point);
@@ -81,17 +87,28 @@ impl ResumeToken {
 
     /// Appends `name: {_data}`.
     pub fn append(self, name: &str, out: &mut DocumentBuilder<'_>) {
-        let mut bytes = [0; TOKEN_BYTES];
+        let mut bytes = [0; FRAGMENT_TOKEN_BYTES];
         bytes[0] = VERSION;
         bytes[1..=CHANGE_POINT_BYTES].copy_from_slice(&self.point.to_bytes());
-        bytes[TOKEN_BYTES - 1] = self.kind as u8;
-        let mut digits = [0; 2 * TOKEN_BYTES];
+        let mut len = TOKEN_BYTES;
+        bytes[TOKEN_BYTES - 1] = match self.kind {
+            TokenKind::Place => 0,
+            TokenKind::BeforeInvalidate => 1,
+            TokenKind::Invalidate => 2,
+            TokenKind::Fragment(number) => {
+                bytes[TOKEN_BYTES..].copy_from_slice(&number.to_be_bytes());
+                len = FRAGMENT_TOKEN_BYTES;
+                FRAGMENT
+            }
+        };
+        let mut digits = [0; 2 * FRAGMENT_TOKEN_BYTES];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
             let digit = |half: u8| b"0123456789ABCDEF"[usize::from(half)];
             pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
         }
+        let digits = &digits[..2 * len];
         let mut token = out.document(name);
-        token.append("_data", std::str::from_utf8(&digits).unwrap_or_default());
+        token.append("_data", std::str::from_utf8(digits).unwrap_or_default());
         token.finish();
     }
 
@@ -108,7 +125,7 @@ impl ResumeToken {
 
 /// The bytes of hexadecimal digits of either case; none if the text is something else or longer than a token.
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if digits.len() > 2 * TOKEN_BYTES || !digits.len().is_multiple_of(2) {
+    if digits.len() > 2 * FRAGMENT_TOKEN_BYTES || !digits.len().is_multiple_of(2) {
         return None;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -140,6 +157,8 @@ mod tests {
             token(7, 0, TokenKind::Place),
             token(7, 0, TokenKind::BeforeInvalidate),
             token(7, 0, TokenKind::Invalidate),
+            token(7, 0, TokenKind::Fragment(0)),
+            token(7, 0, TokenKind::Fragment(300)),
             token(7, 1, TokenKind::Place),
             token(1 << 40, 0, TokenKind::Place),
         ];

@@ -17,6 +17,9 @@ use crate::sessions::client_cursor::{ClientCursor, Source};
 /// The stage.
 pub const STAGE: &str = "$changeStream";
 
+/// The stage that splits large events, the last one.
+const SPLIT: &str = "$changeStreamSplitLargeEvent";
+
 /// The stages that may follow: each makes at most one event of one event.
 const STAGES_BEHIND: [&str; 8] = [
     "$addFields",
@@ -43,7 +46,7 @@ pub fn open(
     reply: &mut DocumentBuilder<'_>,
 ) -> Result<()> {
     let batch = FirstBatch::parse(invocation)?;
-    let options = Options::parse(specification)?;
+    let mut options = Options::parse(specification)?;
     if !matches!(
         invocation.generic.read_concern.level,
         ReadLevel::Local | ReadLevel::Majority
@@ -63,7 +66,7 @@ pub fn open(
         options.is_for_cluster,
     )?;
     let mut behind = Vec::new();
-    stages_behind(invocation.body, &mut behind)?;
+    options.splits_large_events = stages_behind(invocation.body, &mut behind)?;
     let behind = RawArray::from_document(RawDocument::new(&behind)?);
     let context = writes::context(invocation)?;
     let stages = Pipeline::parse(behind, &context)?.start();
@@ -108,21 +111,33 @@ fn scope(
     }
 }
 
-/// Writes the array of the stages behind `$changeStream`.
-fn stages_behind(body: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
+/// Writes the array of the stages behind `$changeStream`, but for a last `$changeStreamSplitLargeEvent`; whether there is one.
+fn stages_behind(body: RawDocument<'_>, out: &mut Vec<u8>) -> Result<bool> {
     let mut behind = ArrayBuilder::new(out);
     let pipeline = body.get_array("pipeline").into_iter().flatten();
+    let mut splits = false;
     for stage in pipeline.skip(1) {
+        if splits {
+            let message = format!("{SPLIT} must be the last stage in the pipeline");
+            return Err(CommandError::new(ErrorCode(7_182_802), message));
+        }
         let document = stage.as_document().ok_or_else(|| {
             CommandError::type_mismatch("Each element of the 'pipeline' array must be an object")
         })?;
         let name = document.first().map(|first| first.name());
         let name = name.map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_default();
-        if name == "$changeStreamSplitLargeEvent" {
-            return Err(CommandError::not_supported(
-                "the stage $changeStreamSplitLargeEvent",
-            ));
+        if name == SPLIT {
+            let value = document.sole_element(SPLIT).map(|stage| stage.value());
+            let is_empty = value
+                .and_then(|value| value.as_document())
+                .is_some_and(|options| options.is_empty());
+            if !is_empty {
+                let message = format!("{SPLIT} spec should be an empty object");
+                return Err(CommandError::new(ErrorCode(7_182_800), message));
+            }
+            splits = true;
+            continue;
         }
         if !STAGES_BEHIND.contains(&&*name) {
             let message = format!("{name} is not permitted in a $changeStream pipeline");
@@ -130,7 +145,7 @@ fn stages_behind(body: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
         }
         behind.push(stage);
     }
-    Ok(())
+    Ok(splits)
 }
 
 /// Marks an error that ends a batch of a stream, where the client may open the stream again at the place that it knows.

@@ -41,6 +41,7 @@ mod find;
 mod find_and_modify;
 mod first_batch;
 mod fsync;
+mod get_cluster_parameter;
 mod get_cmd_line_opts;
 mod get_log;
 mod get_more;
@@ -86,6 +87,7 @@ mod rotate_certificates;
 mod sasl_continue;
 mod sasl_start;
 mod server_status;
+mod set_cluster_parameter;
 mod set_op_timing_enabled;
 mod set_parameter;
 mod shutdown;
@@ -136,6 +138,7 @@ pub static COMMANDS: &[&Command] = &[
     &find::COMMAND,
     &find_and_modify::COMMAND,
     &fsync::COMMAND,
+    &get_cluster_parameter::COMMAND,
     &get_cmd_line_opts::COMMAND,
     &get_log::COMMAND,
     &get_more::COMMAND,
@@ -179,6 +182,7 @@ pub static COMMANDS: &[&Command] = &[
     &sasl_continue::COMMAND,
     &sasl_start::COMMAND,
     &server_status::COMMAND,
+    &set_cluster_parameter::COMMAND,
     &set_op_timing_enabled::COMMAND,
     &set_parameter::COMMAND,
     &shutdown::COMMAND,

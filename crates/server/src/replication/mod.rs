@@ -9,6 +9,8 @@
 pub mod address;
 pub mod cluster_clock;
 pub mod oplog_view;
+pub mod pre_image_expiry;
 pub mod replica_set;
 pub mod set_config;
+pub mod settings;
 pub mod topology;
