@@ -172,6 +172,95 @@ def test_a_snapshot_is_asked_for_again_by_its_time(member, things):
             assert raised.value.code == code, command
 
 
+def test_a_transaction_reads_the_state_of_a_time(member, things):
+    things.insert_many([{"_id": number, "n": 0} for number in range(3)])
+    lsid = {"id": Binary(uuid.uuid4().bytes, 4)}
+    name = things.database.name
+    with WireClient(member.port) as connection:
+        snapshot = connection.run({"find": "things", "readConcern": {"level": "snapshot"}}, name)["cursor"]
+        time = snapshot["atClusterTime"]
+        things.update_one({"_id": 1}, {"$set": {"n": 1}})
+
+        def run(number, command, at=None):
+            first = {} if at is None else {"startTransaction": True, "readConcern": at}
+            fields = {"lsid": lsid, "txnNumber": Int64(number), "autocommit": False, **first}
+            return connection.run({**command, **fields}, "admin" if "commitTransaction" in command else name)
+
+        at = {"level": "snapshot", "atClusterTime": time}
+        found = run(1, {"find": "things"}, at)["cursor"]["firstBatch"]
+        assert [document["n"] for document in found] == [0, 0, 0]
+        run(1, {"update": "things", "updates": [{"q": {"_id": 2}, "u": {"$inc": {"n": 5}}}]})
+        run(1, {"commitTransaction": 1})
+        with pytest.raises(CommandFailed) as raised:
+            run(2, {"update": "things", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 5}}}]}, at)
+        assert raised.value.code == 112
+        for code, concern in [
+            (239, {"level": "snapshot", "atClusterTime": Timestamp(1, 1)}),
+            (72, {"level": "snapshot", "atClusterTime": Timestamp(2**32 - 1, 1)}),
+            (72, {"level": "local", "atClusterTime": time}),
+        ]:
+            with pytest.raises(CommandFailed) as raised:
+                run(3 + code, {"find": "things"}, concern)
+            assert raised.value.code == code, concern
+    assert [document["n"] for document in things.find({}, sort={"_id": 1})] == [0, 1, 5]
+
+
+def test_the_defaults_of_concerns_are_set_and_kept(tmp_path):
+    quarry = Quarry(tmp_path / "data", ENGINES[0], SET).start()
+
+    def defaults(connection):
+        shown = connection.run({"getDefaultRWConcern": 1}, "admin")
+        return shown["defaultWriteConcern"], shown["defaultWriteConcernSource"], shown["defaultReadConcern"]["level"]
+
+    with WireClient(quarry.port) as connection:
+        assert defaults(connection) == ({"w": "majority", "wtimeout": 0}, "implicit", "local")
+        for code, concern in [(2, {"w": 0}), (100, {"w": 2}), (20, {})]:
+            with pytest.raises(CommandFailed) as raised:
+                connection.run({"setDefaultRWConcern": 1, "defaultWriteConcern": concern}, "admin")
+            assert raised.value.code == code, concern
+        with pytest.raises(CommandFailed) as raised:
+            connection.run({"setDefaultRWConcern": 1, "defaultReadConcern": {"level": "snapshot"}}, "admin")
+        assert raised.value.code == 2
+        connection.run({"setDefaultRWConcern": 1, "defaultReadConcern": {"level": "majority"}}, "admin")
+        connection.run({"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": 1}}, "admin")
+    quarry.kill()
+    quarry.start()
+    with WireClient(quarry.port) as connection:
+        assert defaults(connection) == ({"w": 1}, "global", "majority")
+        syncs = connection.run({"serverStatus": 1}, "admin")["quarry"]["journal"]["syncs"]
+        connection.run({"insert": "things", "documents": [{}], "writeConcern": {"w": "majority"}})
+        assert connection.run({"serverStatus": 1}, "admin")["quarry"]["journal"]["syncs"] > syncs
+    assert quarry.stop() == 0, quarry.tail()
+
+
+def test_a_retryable_write_fails_before_or_behind_its_commit(set_client, things):
+    point = {"configureFailPoint": "onPrimaryTransactionalWrite", "mode": {"times": 1}}
+    set_client.admin.command({**point, "data": {"failBeforeCommitExceptionCode": 8, "closeConnection": False}})
+    with pytest.raises(OperationFailure) as raised:
+        things.insert_one({"_id": 1})
+    assert raised.value.code == 8 and things.count_documents({}) == 0
+    # The driver loses its connection, and sends the write again, which is done already.
+    set_client.admin.command(point)
+    things.insert_one({"_id": 2})
+    assert things.count_documents({}) == 1
+
+
+def test_the_log_tells_how_far_back_it_reaches(set_client, things):
+    log = set_client.local["oplog.rs"]
+    first, last = (next(log.find().sort("$natural", order).limit(1)) for order in (1, -1))
+    with things.watch() as stream:
+        things.insert_one({"_id": 1})
+        time = stream.next()["clusterTime"]
+    newest = next(log.find().sort("$natural", -1).limit(1))
+    assert first["ts"] <= last["ts"] < newest["ts"] and newest["ts"] >= time
+    # A stream can begin there, and not before.
+    set_client.watch(start_at_operation_time=first["ts"]).close()
+    repl = set_client.admin.command("serverStatus")["repl"]
+    hello = set_client.admin.command("hello")
+    for field in ("setName", "hosts", "me", "primary", "isWritablePrimary", "topologyVersion", "electionId"):
+        assert repl[field] == hello[field]
+
+
 def test_a_waiting_hello_wakes_with_a_new_configuration(member):
     with WireClient(member.port) as waiting, WireClient(member.port) as other:
         version = other.run({"hello": 1}, "admin")["topologyVersion"]

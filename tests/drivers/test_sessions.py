@@ -223,12 +223,68 @@ def test_a_driver_runs_transactions(driver):
             things.update_one({"_id": 1}, {"$set": {"n": 6}}, session=rival)
         assert conflict.value.code == 112 and conflict.value.has_error_label("TransientTransactionError")
         idle = list(driver.admin.aggregate([{"$currentOp": {}}, {"$match": {"type": "idleSession"}}]))
-        assert [entry["transaction"]["parameters"]["autocommit"] for entry in idle] == [False]
+        parameters = [entry["transaction"]["parameters"] for entry in idle]
+        assert [(one["autocommit"], one["readConcern"]["level"]) for one in parameters] == [(False, "local")]
         assert driver.admin.command("serverStatus")["transactions"]["currentOpen"] == 1
         session.commit_transaction()
     assert things.find_one()["n"] == 5
     listed = driver.config["system.sessions"].aggregate([{"$listSessions": {"allUsers": True}}])
     assert all(set(entry["_id"]) == {"id", "uid"} for entry in listed)
+
+
+def test_sessions_are_a_collection_to_read(driver):
+    sessions = driver.config["system.sessions"]
+    with driver.start_session() as session:
+        driver.test_driver.things.find_one({}, session=session)
+        mine = {"_id.id": session.session_id["id"]}
+        found = sessions.find_one(mine)
+        assert set(found) == {"_id", "lastUse"} and set(found["_id"]) == {"id", "uid"}
+        assert list(sessions.aggregate([{"$match": mine}, {"$count": "n"}])) == [{"n": 1}]
+    for write in (lambda: sessions.insert_one({}), lambda: sessions.delete_many({}), sessions.drop):
+        with pytest.raises(OperationFailure) as refused:
+            write()
+        assert refused.value.code == 20
+
+
+def test_transactions_are_killed_by_patterns(driver):
+    things = driver.test_driver.patterns
+    things.drop()
+    things.insert_one({"_id": 1})
+    nobody = bytes(32)
+    for pattern, ends in [
+        (lambda lsid: {"lsid": {"id": Binary(bytes(16), 4), "uid": nobody}}, False),
+        (lambda lsid: {"uid": nobody}, False),
+        (lambda lsid: {"lsid": lsid}, True),
+        (lambda lsid: {}, True),
+    ]:
+        with driver.start_session() as session:
+            session.start_transaction()
+            things.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
+            driver.admin.command({"killAllSessionsByPattern": [pattern(session.session_id)]})
+            if ends:
+                with pytest.raises(OperationFailure) as ended:
+                    session.commit_transaction()
+                assert ended.value.code == 251
+            else:
+                session.commit_transaction()
+    assert things.find_one() == {"_id": 1, "n": 2}
+    with pytest.raises(OperationFailure) as refused:
+        driver.admin.command({"killAllSessionsByPattern": [{"users": [{"user": "a", "db": "b"}]}]})
+    assert refused.value.code == 238
+
+
+def test_retries_are_counted(driver):
+    def counts():
+        status = driver.admin.command("serverStatus")["transactions"]
+        return [status[name] for name in ("retriedCommandsCount", "retriedStatementsCount", "transactionsCollectionWriteCount")]
+
+    before = counts()
+    command = {"insert": "retried", "documents": [{} for _ in range(3)], "lsid": {"id": Binary(uuid.uuid4().bytes, 4)}}
+    host, port = driver.address
+    with WireClient(port) as connection:
+        for _ in range(2):
+            connection.run({**command, "txnNumber": Int64(1)}, "test_driver")
+    assert [now - then for now, then in zip(counts(), before)] == [1, 3, 1]
 
 
 def test_an_old_transaction_ends(driver):

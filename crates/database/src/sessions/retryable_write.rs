@@ -74,6 +74,8 @@ struct Progress {
     answer: Vec<u8>,
     /// The record in the batch that is on its way.
     staged: Option<Staged>,
+    /// How many records were committed.
+    records: u64,
 }
 
 struct Staged {
@@ -98,6 +100,7 @@ impl RetryableWrite {
                 kind: StatementKind::Insert,
                 answer: Vec::new(),
                 staged: None,
+                records: 0,
             }),
         }
     }
@@ -137,6 +140,11 @@ impl RetryableWrite {
         if let Some(answer) = answer {
             progress.answer.extend_from_slice(answer.as_bytes());
         }
+    }
+
+    /// How many records of the command are committed.
+    pub fn records(&self) -> u64 {
+        self.progress.lock().records
     }
 
     /// Hands out all that the session has written, this command included.
@@ -230,6 +238,7 @@ impl RetryableWrite {
         if !is_committed {
             return;
         }
+        progress.records += 1;
         let history = &mut progress.history;
         history.stale.remove(staged.key);
         staged

@@ -12,7 +12,7 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::{change_stream, list_sessions, oplog, writes};
+use crate::commands::{change_stream, list_sessions, own_views, writes};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -173,10 +173,11 @@ pub fn with_request<T>(
     })?;
     let namespace = namespace(invocation, body)?;
     if let Some(namespace) = &namespace
-        && oplog::is_view(invocation, namespace.collection())
+        && let Some(view) = own_views::view_of(invocation, namespace.collection())
         && !is_first_stage(pipeline, "$collStats")
+        && !is_first_stage(pipeline, "$listSessions")
     {
-        return oplog::aggregate(invocation, pipeline, answer);
+        return own_views::aggregate(invocation, view, pipeline, answer);
     }
     let context = writes::context_of(COMMAND.name, body)?;
     let current_op = |specification: Specification<'_>| {
@@ -259,8 +260,8 @@ fn stats(
         let message = "{aggregate: 1} is not valid for '$collStats'; a collection is required.";
         return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
     };
-    let stats = match oplog::is_view(invocation, namespace.collection()) {
-        true => Some(oplog::stats(invocation)),
+    let stats = match own_views::is_log(invocation, namespace.collection()) {
+        true => Some(own_views::stats(invocation)),
         false => invocation.server.database.coll_stats(namespace)?,
     };
     let mut document = Document::new();

@@ -21,9 +21,9 @@ use crate::data::Data;
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, Requires, Resource};
+use crate::dispatch::read_only_views;
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
-use crate::replication::oplog_view;
 use crate::sessions::client_cursor::ClientCursor;
 
 /// The collection that the cursor is said to be over.
@@ -117,8 +117,8 @@ fn check_access(
     let bypasses = invocation.boolean("bypassDocumentValidation")?;
     for (namespace, [inserts, updates, removes]) in collections.iter().zip(uses) {
         let is_used = inserts || updates || removes;
-        if is_set && is_used {
-            oplog_view::refuse_write(namespace.database(), namespace.collection())?;
+        if is_used {
+            read_only_views::refuse_write(is_set, namespace.database(), namespace.collection())?;
         }
         let resource = Resource::Collection(namespace.database(), namespace.collection());
         for (action, is_needed) in [

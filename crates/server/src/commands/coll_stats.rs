@@ -21,8 +21,8 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let scale = scale(invocation.get("scale"))?;
-    let stats = match super::oplog::is_view(invocation, namespace.collection()) {
-        true => Some(super::oplog::stats(invocation)),
+    let stats = match super::own_views::is_log(invocation, namespace.collection()) {
+        true => Some(super::own_views::stats(invocation)),
         false => invocation.server.database.coll_stats(&namespace)?,
     };
     reply.append("ns", namespace.as_str());

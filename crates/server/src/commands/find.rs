@@ -6,7 +6,7 @@ use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use crate::commands::first_batch::{FIRST_BATCH_DOCUMENTS, FirstBatch, answer};
-use crate::commands::{oplog, writes};
+use crate::commands::{own_views, writes};
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Fields, Invocation};
@@ -61,10 +61,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
     let (request, options) = parse(&namespace, &context, invocation.body)?;
-    let source = if oplog::is_view(invocation, namespace.collection()) {
-        oplog::find(invocation, &request)?
-    } else {
-        invocation.data().find(invocation.operation, request)?
+    let source = match own_views::view_of(invocation, namespace.collection()) {
+        Some(view) => own_views::find(invocation, view, &request)?,
+        None => invocation.data().find(invocation.operation, request)?,
     };
     let mut cursor = ClientCursor::new(namespace.into_string(), invocation.generic.session, source);
     cursor.is_tailable = options.is_tailable;

@@ -169,7 +169,8 @@ fn topology_counter(server: &Server) -> i64 {
     set.map_or(0, |set| set.topology.version().counter)
 }
 
-fn append_topology_version(server: &Server, out: &mut DocumentBuilder<'_>) {
+/// Appends the version of the topology, which `hello` waits for.
+pub fn append_topology_version(server: &Server, out: &mut DocumentBuilder<'_>) {
     let mut version = out.document("topologyVersion");
     version.append("processId", server.process_id);
     version.append("counter", topology_counter(server));

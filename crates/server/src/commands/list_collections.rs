@@ -45,7 +45,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let listing = Listing {
         database: &invocation.server.database,
         name: name.to_owned(),
-        has_view: super::oplog::is_view(invocation, oplog_view::COLLECTION),
+        has_view: super::own_views::is_log(invocation, oplog_view::COLLECTION),
         is_name_only,
         user,
         only: filter

@@ -1,6 +1,8 @@
 //! The stages `$listSessions` and `$listLocalSessions`, and the transactions that wait for their clients, which `$currentOp`
 //! lists. One node has no other sessions than its own, so that both stages list the same.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawBinary, RawValue};
 use quarry_database::Namespace;
 use quarry_query::ErrorCode;
@@ -20,6 +22,11 @@ const NO_USER: [u8; 32] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
     0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ];
+
+/// Whether the digest of a user is that of none, whose sessions all are.
+pub fn is_of_no_user(uid: RawValue<'_>) -> bool {
+    matches!(uid, RawValue::Binary(digest) if digest.bytes == NO_USER)
+}
 
 /// The documents of `$listSessions`, the first stage over `config.system.sessions`.
 pub fn stored(
@@ -51,17 +58,16 @@ pub fn local(
 /// Sessions are not bound to users, and who knows an id may end the session: under access control there is no list of
 /// one's own, and every list needs the privilege.
 fn list(invocation: &Invocation<'_>, specification: Specification<'_>) -> Result<Vec<Document>> {
-    invocation.require(Action::ListSessions, Resource::Cluster)?;
     let RawValue::Document(options) = specification.value else {
         return Err(CommandError::type_mismatch(format!(
             "{} options must be specified in an object",
             specification.name
         )));
     };
-    let (mut all, mut users) = (false, None);
+    let (mut all_users, mut users) = (false, None);
     for option in options {
         match (option.name().as_bytes(), option.value()) {
-            (b"allUsers", value) => all = value.is_truthy(),
+            (b"allUsers", value) => all_users = value.is_truthy(),
             (b"users", RawValue::Array(named)) => users = Some(named),
             _ => {
                 let name = option.name().to_string_lossy();
@@ -69,7 +75,7 @@ fn list(invocation: &Invocation<'_>, specification: Specification<'_>) -> Result
             }
         }
     }
-    if all && users.is_some() {
+    if all_users && users.is_some() {
         return Err(CommandError::new(
             ErrorCode::UNSUPPORTED_FORMAT,
             format!(
@@ -78,10 +84,16 @@ fn list(invocation: &Invocation<'_>, specification: Specification<'_>) -> Result
             ),
         ));
     }
-    let mut listed = Vec::new();
     if users.is_some_and(|users| !users.is_empty()) {
-        return Ok(listed);
+        return Ok(Vec::new());
     }
+    all(invocation)
+}
+
+/// Lists all sessions that are open.
+pub fn all(invocation: &Invocation<'_>) -> Result<Vec<Document>> {
+    invocation.require(Action::ListSessions, Resource::Cluster)?;
+    let mut listed = Vec::new();
     let mut bytes = 0;
     let sessions = &invocation.server.sessions;
     sessions.list(invocation.operation, &mut |session, unused| {
@@ -123,10 +135,14 @@ pub fn idle_transactions(server: &Server) -> Vec<Document> {
             let mut parameters = transaction.document("parameters");
             parameters.append("txnNumber", open.number);
             parameters.append("autocommit", false);
+            open.read_concern.append("readConcern", &mut parameters);
             parameters.finish();
             let begun = DateTime(DateTime::now().0.saturating_sub(age_ms));
             transaction.append("startWallClockTime", begun.to_string().as_str());
             transaction.append("timeOpenMicros", micros(age));
+            let lifetime_s = server.parameters.transaction_lifetime_s.load(Relaxed);
+            let expires = DateTime(begun.0.saturating_add(lifetime_s.saturating_mul(1000)));
+            transaction.append("expiryTime", expires.to_string().as_str());
             let staged = i64::try_from(open.transaction.staged_bytes()).unwrap_or(i64::MAX);
             transaction.append("stagedBytes", staged);
             transaction.finish();

@@ -43,6 +43,7 @@ mod first_batch;
 mod fsync;
 mod get_cluster_parameter;
 mod get_cmd_line_opts;
+mod get_default_rw_concern;
 mod get_log;
 mod get_more;
 mod get_op_timing;
@@ -56,6 +57,7 @@ mod host_info;
 mod insert;
 mod invalidate_user_cache;
 mod kill_all_sessions;
+mod kill_all_sessions_by_pattern;
 mod kill_cursors;
 mod kill_op;
 mod kill_sessions;
@@ -67,7 +69,7 @@ mod list_sessions;
 mod log_rotate;
 mod logout;
 mod new_password;
-mod oplog;
+mod own_views;
 mod ping;
 mod profile;
 mod refresh_sessions;
@@ -88,6 +90,7 @@ mod sasl_continue;
 mod sasl_start;
 mod server_status;
 mod set_cluster_parameter;
+mod set_default_rw_concern;
 mod set_op_timing_enabled;
 mod set_parameter;
 mod shutdown;
@@ -140,6 +143,7 @@ pub static COMMANDS: &[&Command] = &[
     &fsync::COMMAND,
     &get_cluster_parameter::COMMAND,
     &get_cmd_line_opts::COMMAND,
+    &get_default_rw_concern::COMMAND,
     &get_log::COMMAND,
     &get_more::COMMAND,
     &get_operation_timing_stats::COMMAND,
@@ -154,6 +158,7 @@ pub static COMMANDS: &[&Command] = &[
     &insert::COMMAND,
     &invalidate_user_cache::COMMAND,
     &kill_all_sessions::COMMAND,
+    &kill_all_sessions_by_pattern::COMMAND,
     &kill_cursors::COMMAND,
     &kill_op::COMMAND,
     &kill_sessions::COMMAND,
@@ -183,6 +188,7 @@ pub static COMMANDS: &[&Command] = &[
     &sasl_start::COMMAND,
     &server_status::COMMAND,
     &set_cluster_parameter::COMMAND,
+    &set_default_rw_concern::COMMAND,
     &set_op_timing_enabled::COMMAND,
     &set_parameter::COMMAND,
     &shutdown::COMMAND,

@@ -91,6 +91,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if is_wanted("transactions") {
         transactions(server, reply);
     }
+    if is_wanted("repl")
+        && let Some(set) = &server.replica_set
+    {
+        let mut section = reply.document("repl");
+        super::hello::append_topology_version(server, &mut section);
+        let local = invocation.connection.transport.local_address();
+        set.append_hello("isWritablePrimary", local, &server.database, &mut section);
+        section.append("rbid", 1);
+        section.finish();
+    }
     let mut engine = reply.document("storageEngine");
     engine.append("name", server.config.engine.as_str());
     engine.append(
@@ -123,6 +133,13 @@ fn transactions(server: &Server, reply: &mut DocumentBuilder<'_>) {
         ("totalAborted", counters.aborted),
     ] {
         section.append(name, i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    for (name, counter) in [
+        ("retriedCommandsCount", Counter::RetriedCommands),
+        ("retriedStatementsCount", Counter::RetriedStatements),
+        ("transactionsCollectionWriteCount", Counter::SessionRecords),
+    ] {
+        section.append(name, server.counters.get_i64(counter));
     }
     let mut held = section.document("quarry");
     let oldest = counters.oldest.unwrap_or_default();

@@ -11,6 +11,7 @@ use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fail_points;
+use crate::observe::counters::Counter;
 
 /// The statements of one retryable write.
 pub struct Statements<'i> {
@@ -47,7 +48,7 @@ impl<'i> Statements<'i> {
         for position in positions {
             let id = self.ids.of(position);
             match self.write.is_executed(id) {
-                true => self.retried.push(id),
+                true => self.note_retried(id),
                 false => {
                     fail_points::meet_statement(self.invocation)?;
                     open.push(position);
@@ -76,8 +77,20 @@ impl<'i> Statements<'i> {
             CommandError::new(ErrorCode::INCOMPLETE_TRANSACTION_HISTORY, message)
         })?;
         database.settle(None, writes::level(self.invocation))?;
-        self.retried.push(id);
+        self.note_retried(id);
         Ok(Some(recorded))
+    }
+
+    fn note_retried(&mut self, id: i32) {
+        let (counters, lane) = (
+            &self.invocation.server.counters,
+            self.invocation.connection.id,
+        );
+        if self.retried.is_empty() {
+            counters.add(lane, Counter::RetriedCommands, 1);
+        }
+        counters.add(lane, Counter::RetriedStatements, 1);
+        self.retried.push(id);
     }
 
     /// How many were done already.

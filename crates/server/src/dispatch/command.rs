@@ -158,6 +158,8 @@ pub struct Generic<'a> {
     pub comment: Option<RawElement<'a>>,
     pub read_concern: ReadConcern,
     pub has_read_concern: bool,
+    /// The read concern that a transaction begins with, as its first command gives it.
+    pub begins_with: ReadConcern,
     pub write_concern: WriteConcern<'a>,
     /// The time of `$clusterTime`: the latest that the client has seen.
     pub cluster_time: Option<Timestamp>,
@@ -269,17 +271,28 @@ impl<'a> Generic<'a> {
     /// and follows the time that the client has seen.
     pub fn suit(&mut self, command: &Command, server: &Server) -> Result<()> {
         self.suit_transaction()?;
+        let begins_at_a_time = self.begins_with.at_cluster_time.is_some();
         let Some(set) = &server.replica_set else {
             self.write_concern.check_standalone()?;
+            if begins_at_a_time {
+                self.begins_with.check_standalone()?;
+            }
             return self.read_concern.check_standalone();
         };
         if let Some(seen) = self.cluster_time {
             set.clock.follow(seen, server.database.journal())?;
         }
-        self.write_concern = self.write_concern.in_set();
+        let defaults = &set.default_concerns;
+        self.write_concern = self.write_concern.in_set(defaults.are_writes_durable());
+        if command.takes_read_concern && !self.has_read_concern && self.transaction.is_none() {
+            self.read_concern.level = defaults.read_level();
+        }
+        let known = || set.times(&server.database).known;
+        if begins_at_a_time {
+            self.begins_with.check_set(known())?;
+        }
         if self.read_concern != ReadConcern::default() {
-            self.read_concern
-                .check_set(set.times(&server.database).known)?;
+            self.read_concern.check_set(known())?;
         }
         self.suit_snapshot(command)
     }
@@ -311,6 +324,7 @@ impl<'a> Generic<'a> {
                 refuse("Only the first command in a transaction may specify a readConcern")
             }
             Some(Part::Start) => {
+                self.begins_with = self.read_concern;
                 self.read_concern = self.read_concern.in_transaction()?;
                 Ok(())
             }

@@ -84,12 +84,18 @@ impl<'a> WriteConcern<'a> {
         }
     }
 
-    /// The write concern of a write in a set: `majority` unless the client names another one, as in MongoDB since 5.0.
-    pub fn in_set(self) -> WriteConcern<'a> {
+    /// The write concern of a write in a set, whose default says whether a write survives power loss where the client names
+    /// none.
+    pub fn in_set(self, is_durable_by_default: bool) -> WriteConcern<'a> {
         WriteConcern {
-            is_durable: self.is_durable || !self.is_given,
+            is_durable: self.is_durable || (!self.is_given && is_durable_by_default),
             ..self
         }
+    }
+
+    /// Whether it asks something of other members.
+    pub fn asks_for_others(&self) -> bool {
+        self.beyond.is_some()
     }
 
     /// Whether the write waits for a sync under the server's policy.
@@ -226,14 +232,12 @@ impl ReadConcern {
     }
 
     /// The read concern of a transaction's first command. A transaction reads one moment at every level, so that `snapshot`
-    /// adds to `local` what `majority` does: what it saw is durable.
+    /// adds to `local` what `majority` does: what it saw is durable. The time that it may name is of the transaction's snapshot.
     pub fn in_transaction(self) -> Result<ReadConcern> {
         match self.level {
-            ReadLevel::Snapshot if self.at_cluster_time.is_some() => Err(
-                CommandError::not_supported("atClusterTime in a transaction"),
-            ),
             ReadLevel::Snapshot => Ok(ReadConcern {
                 level: ReadLevel::Majority,
+                at_cluster_time: None,
                 ..self
             }),
             ReadLevel::Local | ReadLevel::Majority => Ok(self),
@@ -296,6 +300,30 @@ impl ReadConcern {
             ));
         }
         Ok(())
+    }
+
+    /// Appends it as a client gave it.
+    pub fn append(&self, name: &str, out: &mut DocumentBuilder<'_>) {
+        let mut shown = out.document(name);
+        shown.append(
+            "level",
+            match self.level {
+                ReadLevel::Local => "local",
+                ReadLevel::Available => "available",
+                ReadLevel::Majority => "majority",
+                ReadLevel::Linearizable => "linearizable",
+                ReadLevel::Snapshot => "snapshot",
+            },
+        );
+        for (field, time) in [
+            ("afterClusterTime", self.after_cluster_time),
+            ("atClusterTime", self.at_cluster_time),
+        ] {
+            if let Some(time) = time {
+                shown.append(field, time);
+            }
+        }
+        shown.finish();
     }
 
     fn parse_level(value: RawValue<'_>) -> Result<ReadLevel> {
@@ -373,7 +401,7 @@ mod tests {
         let told = |concern: quarry_bson::Document| {
             let reply = quarry_bson::Document::build(|reply| {
                 let parsed = WriteConcern::parse(concern.as_raw()).unwrap();
-                parsed.in_set().append_error(reply);
+                parsed.in_set(true).append_error(reply);
             });
             let error = reply.get_document("writeConcernError");
             error.and_then(|error| error.get_i32("code"))
@@ -382,12 +410,12 @@ mod tests {
         assert_eq!(told(doc! { "w": "tag" }), Some(79));
         assert_eq!(told(doc! { "w": { "dc": 1 } }), Some(100));
         assert_eq!(told(doc! { "w": "majority" }), None);
-        assert!(WriteConcern::default().in_set().is_durable);
+        assert!(WriteConcern::default().in_set(true).is_durable);
         let given = doc! { "w": 1 };
         assert!(
             !WriteConcern::parse(given.as_raw())
                 .unwrap()
-                .in_set()
+                .in_set(true)
                 .is_durable
         );
     }

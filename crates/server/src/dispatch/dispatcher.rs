@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::Operation;
+use quarry_database::{Operation, RetryableWrite};
 use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
 
@@ -21,16 +21,17 @@ use crate::commands;
 use crate::dispatch::access;
 use crate::dispatch::call::{Call, Outcome};
 use crate::dispatch::command::{Command, Generic, Invocation};
+use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::error_labels;
 use crate::dispatch::fail_points;
 use crate::dispatch::privilege::Requires;
+use crate::dispatch::read_only_views;
 use crate::dispatch::transaction_arguments::{Part, SessionUse, TransactionArguments};
 use crate::net::connections::{Connection, Started};
 use crate::observe::counters::Counter;
 use crate::observe::operation_end;
 use crate::observe::timing_document;
-use crate::replication::oplog_view;
 use crate::server::Server;
 use crate::sessions::participant::{CheckedOut, Participant};
 use crate::sessions::session::SessionId;
@@ -131,8 +132,9 @@ fn run<'a>(
             Some(_) => participant = Some((session, server.sessions.participant(session)?)),
         }
     }
-    if server.replica_set.is_some() && command.is_write() {
-        oplog_view::refuse_write(generic.database, outcome.collection)?;
+    if command.is_write() {
+        let is_set = server.replica_set.is_some();
+        read_only_views::refuse_write(is_set, generic.database, outcome.collection)?;
     }
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
@@ -185,7 +187,7 @@ fn run<'a>(
             server,
             *session,
             participant,
-            arguments,
+            (arguments, invocation.generic.begins_with),
             &operation,
         )?),
         _ => None,
@@ -205,6 +207,8 @@ fn run<'a>(
     }
     if let Some(checked_out) = &mut invocation.checked_out {
         let has_failed = result.is_err() || invocation.has_write_errors;
+        let records = operation.retryable().map_or(0, RetryableWrite::records);
+        (server.counters).add(connection.id, Counter::SessionRecords, records);
         check_in(server, checked_out, &operation, has_failed);
     }
     if invocation.loses_answer.get() {
@@ -235,12 +239,12 @@ fn check_out<'p>(
     server: &Server,
     session: SessionId,
     participant: &'p Arc<Participant>,
-    arguments: TransactionArguments,
+    (arguments, begins_with): (TransactionArguments, ReadConcern),
     operation: &Operation,
 ) -> Result<CheckedOut<'p>> {
     let begin = || {
         let mut checked_out = participant.check_out(session, arguments, operation)?;
-        checked_out.begin(&server.database, operation)?;
+        checked_out.begin(&server.database, operation, begins_with)?;
         if arguments.part == Part::Start {
             server.sessions.note_open(session, participant);
         }

@@ -15,4 +15,5 @@ pub mod error_labels;
 pub mod fail_points;
 pub mod privilege;
 pub mod quarry_options;
+pub mod read_only_views;
 pub mod transaction_arguments;

@@ -25,9 +25,14 @@ pub enum Counter {
     DocumentsDeleted,
     MessagesDecompressed,
     MessagesCompressed,
+    /// Commands of which statements were done already, and those statements.
+    RetriedCommands,
+    RetriedStatements,
+    /// Records of what sessions have written.
+    SessionRecords,
 }
 
-const COUNTERS: usize = Counter::MessagesCompressed as usize + 1;
+const COUNTERS: usize = Counter::SessionRecords as usize + 1;
 
 #[derive(Default)]
 #[repr(align(128))]

@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod cluster_clock;
+pub mod default_concerns;
 pub mod oplog_view;
 pub mod pre_image_expiry;
 pub mod replica_set;

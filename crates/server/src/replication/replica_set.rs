@@ -13,6 +13,7 @@ use crate::data::Data;
 use crate::dispatch::error::Result;
 use crate::replication::address::Address;
 use crate::replication::cluster_clock::{ClusterClock, ClusterTimes, date_of};
+use crate::replication::default_concerns::DefaultConcerns;
 use crate::replication::set_config::{SetConfig, TERM};
 use crate::replication::topology::Topology;
 use crate::sessions::client_cursor::Source;
@@ -30,6 +31,8 @@ pub struct ReplicaSet {
     config: RwLock<SetConfig>,
     pub topology: Topology,
     pub clock: ClusterClock,
+    /// The concerns of commands that name none.
+    pub default_concerns: DefaultConcerns,
     /// When this life of the server became the primary.
     pub elected: Timestamp,
 }
@@ -62,6 +65,8 @@ impl ReplicaSet {
                 advertise(database, name, config, advertised)?
             }
         };
+        let default_concerns =
+            DefaultConcerns::open(database).map_err(|error| error.to_string())?;
         let clock = ClusterClock::default();
         let elected = clock.times(database.journal()).written;
         Ok(ReplicaSet {
@@ -69,6 +74,7 @@ impl ReplicaSet {
             config: RwLock::new(config),
             topology: Topology::new().map_err(|error| error.to_string())?,
             clock,
+            default_concerns,
             elected,
         })
     }

@@ -20,6 +20,7 @@ use quarry_database::{Database, Operation, RetryableWrite, SessionHistory, Trans
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
 
+use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
 use crate::sessions::session::SessionId;
@@ -40,6 +41,8 @@ pub struct Participant {
 #[derive(Clone)]
 pub struct OpenTransaction {
     pub number: i64,
+    /// As its first command gave it.
+    pub read_concern: ReadConcern,
     pub transaction: Arc<Transaction>,
 }
 
@@ -126,7 +129,12 @@ impl Participant {
 
 impl CheckedOut<'_> {
     /// Begins the command: reads the session where it is not known, and takes up or begins what its txnNumber is.
-    pub fn begin(&mut self, database: &Database, operation: &Operation) -> Result<()> {
+    pub fn begin(
+        &mut self,
+        database: &Database,
+        operation: &Operation,
+        begins_with: ReadConcern,
+    ) -> Result<()> {
         if !self.state.is_loaded {
             self.load(database)?;
         }
@@ -139,7 +147,7 @@ impl CheckedOut<'_> {
         }
         match self.arguments.part {
             Part::RetryableWrite => self.begin_retryable_write(operation),
-            Part::Start => self.begin_transaction(database, operation),
+            Part::Start => self.begin_transaction(database, operation, begins_with),
             Part::Continue => self.check_in_progress(),
             Part::End => self.check_number(),
         }
@@ -293,7 +301,12 @@ impl CheckedOut<'_> {
         Ok(())
     }
 
-    fn begin_transaction(&mut self, database: &Database, operation: &Operation) -> Result<()> {
+    fn begin_transaction(
+        &mut self,
+        database: &Database,
+        operation: &Operation,
+        read_concern: ReadConcern,
+    ) -> Result<()> {
         let number = self.arguments.number;
         match self.state.number {
             Some(last) if number < last => return Err(self.too_old(last)),
@@ -306,9 +319,16 @@ impl CheckedOut<'_> {
             _ => {}
         }
         self.advance(Phase::Aborted);
-        let transaction = database.begin_transaction(operation)?;
+        let transaction = match read_concern.at_cluster_time {
+            None => database.begin_transaction(operation)?,
+            Some(at) => {
+                let (pinned, _) = database.pin_snapshot(Some(at.to_u64()))?;
+                database.begin_transaction_at(&pinned, operation)?
+            }
+        };
         *self.participant.open.lock() = Some(OpenTransaction {
             number,
+            read_concern,
             transaction: Arc::clone(&transaction),
         });
         self.state.phase = Phase::InProgress(transaction);

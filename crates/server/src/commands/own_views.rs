@@ -1,4 +1,5 @@
-//! Reads of the view `local.oplog.rs`: a find or a pipeline over the entries that the view has, made when it is asked.
+//! Reads of views of what the server knows by itself: the ends of its log as `local.oplog.rs`, and its sessions as
+//! `config.system.sessions`. A find or a pipeline goes over documents that are made when it is asked. Nobody writes to them.
 
 use std::sync::Arc;
 
@@ -7,26 +8,50 @@ use quarry_database::{Capped, CollStats};
 use quarry_query::exec::{AggregateRequest, FindRequest, Over};
 use quarry_query::pipeline::{AddedSource, Documents, Input, Specification, Stage};
 
+use crate::commands::list_sessions;
 use crate::data::Data;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::read_only_views::SESSIONS;
 use crate::replication::oplog_view;
 use crate::sessions::client_cursor::Source;
 
-/// The stage that stands for the entries.
-const SOURCE: &str = "$oplogEntries";
+/// The stage that stands for the documents of a view.
+const SOURCE: &str = "$ownDocuments";
 
-/// Whether a command on this collection is on the view. A standalone has none.
-pub fn is_view(invocation: &Invocation<'_>, collection: &str) -> bool {
+/// A view of what the server knows by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnView {
+    /// `local.oplog.rs`: the first and the last entry of the log. A standalone has none.
+    Log,
+    /// `config.system.sessions`: the sessions that are open.
+    Sessions,
+}
+
+/// The view that a command on this collection is on, if it is on one.
+pub fn view_of(invocation: &Invocation<'_>, collection: &str) -> Option<OwnView> {
+    if is_log(invocation, collection) {
+        return Some(OwnView::Log);
+    }
+    let is_sessions = (invocation.generic.database, collection) == SESSIONS;
+    is_sessions.then_some(OwnView::Sessions)
+}
+
+/// Whether a command on this collection is on the view of the log.
+pub fn is_log(invocation: &Invocation<'_>, collection: &str) -> bool {
     invocation.server.replica_set.is_some()
         && oplog_view::is_view(invocation.generic.database, collection)
 }
 
-/// Where the documents come from that a find on the view returns.
-pub fn find(invocation: &Invocation<'_>, request: &FindRequest<'_>) -> Result<Source> {
+/// Where the documents come from that a find on a view returns.
+pub fn find(
+    invocation: &Invocation<'_>,
+    view: OwnView,
+    request: &FindRequest<'_>,
+) -> Result<Source> {
     if request.is_tailable {
         return Err(CommandError::not_supported(
-            "a tailable cursor on local.oplog.rs: change streams tell of changes, and it",
+            "a tailable cursor on a view: change streams tell of changes, and it",
         ));
     }
     let mut bytes = Vec::new();
@@ -53,6 +78,7 @@ pub fn find(invocation: &Invocation<'_>, request: &FindRequest<'_>) -> Result<So
     drop(stages);
     run(
         invocation,
+        view,
         RawArray::from_document(RawDocument::new(&bytes)?),
         |request| {
             Ok(invocation
@@ -63,9 +89,10 @@ pub fn find(invocation: &Invocation<'_>, request: &FindRequest<'_>) -> Result<So
     )
 }
 
-/// Hands `answer` the request of a pipeline over the view.
+/// Hands `answer` the request of a pipeline over a view.
 pub fn aggregate<T>(
     invocation: &Invocation<'_>,
+    view: OwnView,
     pipeline: RawArray<'_>,
     answer: impl FnOnce(AggregateRequest<'_>) -> Result<T>,
 ) -> Result<T> {
@@ -78,6 +105,7 @@ pub fn aggregate<T>(
     drop(stages);
     run(
         invocation,
+        view,
         RawArray::from_document(RawDocument::new(&bytes)?),
         answer,
     )
@@ -85,12 +113,18 @@ pub fn aggregate<T>(
 
 fn run<T>(
     invocation: &Invocation<'_>,
+    view: OwnView,
     pipeline: RawArray<'_>,
     answer: impl FnOnce(AggregateRequest<'_>) -> Result<T>,
 ) -> Result<T> {
     let entries = |specification: Specification<'_>| {
-        let set = super::repl_set_get_status::set_of(invocation)?;
-        let mut entries = oplog_view::entries(set, set.times(&invocation.server.database));
+        let mut entries = match view {
+            OwnView::Sessions => list_sessions::all(invocation)?,
+            OwnView::Log => {
+                let set = super::repl_set_get_status::set_of(invocation)?;
+                oplog_view::entries(set, &invocation.server.database)?
+            }
+        };
         if specification.value.as_f64_lossy() < Some(0.0) {
             entries.reverse();
         }
@@ -101,12 +135,13 @@ fn run<T>(
         name: SOURCE,
         parse: &entries,
     }];
-    let mut request = AggregateRequest::new(Over::Database(oplog_view::DATABASE), pipeline);
+    let over = Over::Database(invocation.generic.database);
+    let mut request = AggregateRequest::new(over, pipeline);
     request.sources = &sources;
     answer(request)
 }
 
-/// The sizes of the view: those of the journal, which is the log.
+/// The sizes of the view of the log: those of the journal, which is the log.
 pub fn stats(invocation: &Invocation<'_>) -> CollStats {
     let journal = invocation.server.database.journal();
     let journal_bytes = journal.live_bytes();
