@@ -233,6 +233,7 @@ impl Life {
                 written.syncs_forget.store(true, Ordering::SeqCst);
                 self.files.forget_syncs();
             }
+            self.follow(random);
             // Half of the crashes find a write that is acknowledged and not in the engine.
             let replying_first = random.one_in(2).then(|| database.reply_first());
             for _ in 0..=random.below(WRITES_BETWEEN_CRASHES) {
@@ -244,7 +245,6 @@ impl Life {
             if !forgets {
                 self.make_durable_point(random);
             }
-            self.follow(random);
             crashes.push(self.crash(crashes.len(), written));
             drop(replying_first);
         }
@@ -277,6 +277,7 @@ impl Life {
                     written.syncs_forget.store(true, Ordering::SeqCst);
                     self.files.forget_syncs();
                 }
+                self.follow(random);
                 let enough = written.count.load(Ordering::Relaxed) + random.below(30);
                 let is_refusing = || written.is_refusing.load(Ordering::Relaxed);
                 while written.count.load(Ordering::Relaxed) < enough && !is_refusing() {
@@ -285,7 +286,6 @@ impl Life {
                 if !forgets {
                     self.make_durable_point(random);
                 }
-                self.follow(random);
                 crashes.push(self.crash(crashes.len(), written));
             }
             is_over.store(true, Ordering::Relaxed);
@@ -293,7 +293,8 @@ impl Life {
         })
     }
 
-    /// Now and then: it has what it reads synced, which leaves crashes less to take. A journal whose sync fails tells it no more.
+    /// Now and then, and before the writes that a crash may take: it has what it reads synced. A journal whose sync fails tells
+    /// it no more.
     fn follow(&mut self, random: &mut Random) {
         if random.one_in(4) {
             let events_max = 1 + random.below(40) as usize;
