@@ -119,14 +119,24 @@ impl Execution {
     /// is of no further use and `out` is as long as it was.
     pub fn next(&mut self, run: &mut Run<'_>, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
+        let result = self.next_of_any_size(run, out).and_then(|found| {
+            bounds::check_document_bytes(out.len() - start)?;
+            Ok(found)
+        });
+        if !matches!(result, Ok(true)) {
+            out.truncate(start);
+        }
+        result
+    }
+
+    /// Like `next`, for a caller that looks at the size of a result itself.
+    pub fn next_of_any_size(&mut self, run: &mut Run<'_>, out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
         let mut upstream = Upstream {
             stages: &mut self.stages,
             run,
         };
-        let result = upstream.next(out).and_then(|found| {
-            bounds::check_document_bytes(out.len() - start)?;
-            Ok(found)
-        });
+        let result = upstream.next(out);
         if !matches!(result, Ok(true)) {
             out.truncate(start);
         }

@@ -351,7 +351,7 @@ fn pass(stages: &mut Execution, event: Vec<u8>) -> Result<Option<Vec<u8>>> {
     let mut input = One(Some(event));
     let mut nothing = NoCollections;
     let mut run = Run::new(&mut input, &mut nothing);
-    if !stages.next(&mut run, &mut out)? {
+    if !stages.next_of_any_size(&mut run, &mut out)? {
         return Ok(None);
     }
     let token = RawDocument::new(&out)?.get("_id");
