@@ -72,7 +72,8 @@ fn options() -> Options {
     Options {
         commit_interval_ms: 0,
         // On a slow machine checkpoints come by themselves: what the reader of changes goes back to must still be there.
-        journal_retain_bytes: 1 << 30,
+        journal_retain_ms: 3_600_000,
+        journal_retain_bytes_max: 1 << 30,
         record_cache_bytes: 64 << 10,
         ..Options::default()
     }

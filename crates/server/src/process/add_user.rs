@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::roles;
 use crate::dispatch::error::CommandError;
-use crate::process::config::{AddUser, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, Serve};
+use crate::process::config::{AddUser, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, Face, Serve};
 use crate::process::data_directory::DataDirectory;
 use crate::process::{first_user, foreign_files, run};
 use crate::server::Server;
@@ -53,7 +53,8 @@ fn add(options: AddUser) -> Result<(), Failure> {
         admin_port: Some("off".into()),
         ..Serve::default()
     };
-    let config = Config::new(serve, Vec::new()).map_err(|error| bad_option(error.0))?;
+    let config =
+        Config::new(Face::Quarry, serve, Vec::new()).map_err(|error| bad_option(error.0))?;
     foreign_files::refuse(&config).map_err(|why| bad_data(why.to_string()))?;
     let directory = DataDirectory::lock(&config.data_directory).map_err(bad_data)?;
     let server = run::open_alone(config).map_err(bad_data)?;

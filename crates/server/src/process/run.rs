@@ -26,7 +26,8 @@ use crate::process::descriptors::Shares;
 use crate::process::parameters::Parameters;
 use crate::process::shutdown::Shutdown;
 use crate::process::{
-    add_user, background, descriptors, engine, first_user, foreign_files, greeting, mongod, stopping,
+    add_user, background, descriptors, engine, first_user, foreign_files, greeting, mongod,
+    stopping,
 };
 use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
