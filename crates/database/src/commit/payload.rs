@@ -377,7 +377,7 @@ fn read_section(bytes: &[u8]) -> Option<(Section<'_>, &[u8])> {
     Some((Section { count, bytes }, rest))
 }
 
-/// What follows a delta. It fails where `read_delta` does.
+/// Passes over a delta; returns what follows. It fails where `read_delta` does.
 #[inline]
 fn skip_delta(bytes: &[u8]) -> Option<&[u8]> {
     let (_, rest) = read_u64(bytes)?;
