@@ -1,6 +1,6 @@
 //! The protocol over a socket: malformed bytes, the forms of a message, and the arguments that all commands take.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::thread;
 
@@ -30,7 +30,6 @@ fn malformed_bytes_end_their_connection_and_nothing_else() {
     let mut bad_checksum = message(doc! { "ping": 1 }.as_raw(), CHECKSUM_PRESENT);
     *bad_checksum.last_mut().unwrap() ^= 1;
     let cases = [
-        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         header(-1, 2013),
         header(15, 2013),
         header(48_000_001, 2013),
@@ -52,6 +51,18 @@ fn malformed_bytes_end_their_connection_and_nothing_else() {
     }
     let logged = server.count_lines("malformed message", cases.len());
     assert_eq!(logged, cases.len());
+}
+
+#[test]
+fn a_browser_gets_a_line_and_the_end_of_its_connection() {
+    let server = Server::start(&[]);
+    let mut client = Client::connect(server.port);
+    client.send(b"GET / HTTP/1.1\r\n\r\n");
+    let mut answer = String::new();
+    client.stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1."), "{answer}");
+    assert!(answer.contains("MongoDB"), "{answer}");
+    assert_eq!(server.count_lines("connection ended", 1), 1);
 }
 
 #[test]
