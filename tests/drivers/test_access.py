@@ -354,7 +354,8 @@ def test_guessing_over_many_connections_is_slow_and_counted(tmp_path):
         end_guess(guesser)
     # One that leaves gives up its wait.
     guessers[5].close()
-    answered = [guesser.receive()["code"] for guesser in guessers[12:]]
+    # All are answered before somebody honest comes, who would be one too many beside eight that wait.
+    answered = [guesser.receive()["code"] for guesser in guessers[4:] if guesser is not guessers[5]]
     assert set(answered) == {AUTHENTICATION_FAILED}
     with login(quarry, "root", "geheim") as client:
         counted = client.admin.command("serverStatus")["security"]["authentication"]
