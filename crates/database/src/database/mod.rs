@@ -8,6 +8,7 @@ mod pinned_snapshots;
 mod scope;
 mod sessions;
 mod state;
+mod write_ahead_rule;
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -42,6 +43,7 @@ pub use options::{Options, Shortcuts};
 pub use pinned_snapshots::PinnedSnapshot;
 use pinned_snapshots::PinnedSnapshots;
 pub use scope::Scope;
+use write_ahead_rule::WriteAheadRule;
 
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
 /// The engine's last flush, and what it waits for, may take so long.
@@ -55,6 +57,8 @@ const CLOSE_TICK: Duration = Duration::from_millis(10);
 /// the commit path. A large insert into a capped collection has its turn before the hold, and waits for the hold for a
 /// short time only.
 pub struct Database {
+    /// Goes first, before what its hook may hold.
+    _write_ahead_rule: WriteAheadRule,
     /// The engine, with what is still to be written to it.
     engine: Arc<dyn Engine>,
     catalog: Arc<Catalog>,
@@ -157,17 +161,7 @@ impl Database {
             note_journal(engine.as_ref())?;
         }
         late_writes.keep_refused();
-        let log = Arc::downgrade(&journal);
-        engine.set_before_durable(Box::new(move |lsn| match log.upgrade() {
-            Some(journal) if journal.durable_lsn() >= lsn => Ok(()),
-            Some(journal) => journal
-                .wait_durable(lsn)
-                .map_err(|error| quarry_storage::Error::Io(error.to_string())),
-            // Whether the journal became durable before it was dropped nobody can say any more.
-            None => Err(quarry_storage::Error::Io(
-                "the journal is closed".to_owned(),
-            )),
-        }));
+        let write_ahead_rule = WriteAheadRule::begin(&engine, &journal);
         keep_replayed(engine.as_ref(), &journal)?;
         let interrupted_builds = interrupted(engine.as_ref())?;
         let reads = Reads::new(Arc::clone(&engine), records);
@@ -200,6 +194,7 @@ impl Database {
         };
         let session_records = SessionRecords::new(reads.clone(), Arc::clone(&commits));
         let database = Database {
+            _write_ahead_rule: write_ahead_rule,
             engine,
             catalog,
             holds,
