@@ -54,6 +54,24 @@ PUSH = [
     "test_collection_management.py",
     "test_command_monitoring.py",
 ]
+# Of those files, what `all` alone runs: tests that wait for half a minute, and tests that measure time so closely that they fail
+# beside other work.
+UNHURRIED = [
+    "test/test_transactions_unified.py::TestUnifiedReadPref::test_secondary_readPreference",
+    "test/test_transactions_unified.py::TestUnifiedRunCommand::test_run_command_fails_with_explicit_secondary_read_preference",
+    "test/test_transactions_unified.py::TestUnifiedRunCommand::test_run_command_fails_with_secondary_read_preference_from_transaction_options",
+    "test/test_transactions_unified.py::TestUnifiedErrorLabelsBlockConnection",
+    "test/test_client_bulk_write.py::TestClientBulkWriteCSOT",
+]
+# What asks no server anything, or the machine's names and environment.
+OF_NO_SERVER = [
+    "test/test_client.py::ClientUnitTest",
+    "test/test_client.py::TestClient::test_handshake_",
+    "test/test_client.py::TestClient::test_repr_srv_host",
+    "test/test_client.py::TestClient::test_service_name_from_kwargs",
+    "test/test_client.py::TestClient::test_srv_max_hosts_kwarg",
+    "test/test_index_management.py::TestSearchIndex",
+]
 ALL = [
     *PUSH,
     "test_client.py",
@@ -115,8 +133,13 @@ def write_left(left):
     LEFT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def left_out(options):
+    """The tests that are not run, by what their names begin with."""
+    return [*OF_NO_SERVER, *(UNHURRIED if options.which == "push" else [])]
+
+
 def run(identity, files, sources, scratch, options):
-    """How each test ended: `{id: [passed, failed or skipped, error]}`."""
+    """How each test ended: `{id: [passed, failed or skipped, error, seconds]}`."""
     outcomes = scratch / f"{identity}.json"
     quarry = Quarry(scratch / identity, options.engine, FLAGS[identity]).start()
     try:
@@ -132,8 +155,9 @@ def run(identity, files, sources, scratch, options):
         command = [sys.executable, "-m", "pytest", "-c", str(HERE / "pytest.ini"), "--rootdir", str(sources), "-p", "recorder"]
         command += [] if options.verbose else ["--no-header", "--no-summary"]
         command += ["-k", options.k] if options.k else []
+        command += [f"--deselect={test}" for test in left_out(options)]
         command += [f"test/{file}" for file in files]
-        with open(scratch / f"{identity}.log", "wb") as log:
+        with open(scratch / f"{identity}-tests.log", "wb") as log:
             output = None if options.verbose else log
             subprocess.run(command, cwd=sources, env=environment, stdout=output, stderr=output, timeout=options.seconds, check=False)
         if not quarry.running():
@@ -143,7 +167,7 @@ def run(identity, files, sources, scratch, options):
             quarry.process.terminate()
             quarry.process.wait(30)
     if not outcomes.exists():
-        raise SystemExit((scratch / f"{identity}.log").read_text(errors="replace")[-4000:])
+        raise SystemExit((scratch / f"{identity}-tests.log").read_text(errors="replace")[-4000:])
     return json.loads(outcomes.read_text(encoding="utf-8"))
 
 
@@ -156,11 +180,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=1800, help="the time of a whole run")
     parser.add_argument("--test-seconds", type=float, default=60, help="the time of a test")
     parser.add_argument("-k", help="only tests whose names fit, as for pytest")
+    parser.add_argument("--slowest", type=int, default=0, help="name so many of the tests that took longest")
     parser.add_argument("--verbose", action="store_true", help="show what pytest says")
     parser.add_argument("--keep", type=pathlib.Path, help="a directory for what pytest and the servers said")
     parser.add_argument("--update", action="store_true", help="write left.txt anew: without what passes, with what fails")
     options = parser.parse_args()
-    sources = pathlib.Path(os.environ["DRIVERS_DIR"]) / "pymongo-suite"
+    sources = (pathlib.Path(os.environ["DRIVERS_DIR"]) / "pymongo-suite").resolve()
     files = options.files or (PUSH if options.which == "push" else ALL)
     left = read_left()
     counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -168,17 +193,22 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         for identity in options.identity or FLAGS:
             outcomes = run(identity, files, sources, pathlib.Path(scratch), options)
-            expected = {test for test in left[identity] if test.split("::")[0].removeprefix("test/") in files}
-            failed = {test for test, (outcome, _) in outcomes.items() if outcome == "failed"}
+            is_run = lambda test: test.split("::")[0].removeprefix("test/") in files and not test.startswith(tuple(left_out(options)))  # noqa: E731
+            expected = {test for test in left[identity] if is_run(test)}
+            failed = {test for test, (outcome, *_) in outcomes.items() if outcome == "failed"}
             for test in sorted(failed - expected):
                 wrong.append(f"failed, and is not in left.txt: {identity} {test}\n    {outcomes[test][1]!r}")
                 left[identity][test] = UNSORTED
             for test in sorted(expected - failed) if not options.k else ():
                 wrong.append(f"stands in left.txt and is {outcomes.get(test, ['not there'])[0]}: {identity} {test}")
                 del left[identity][test]
-            for outcome, _ in outcomes.values():
+            for outcome, *_ in outcomes.values():
                 counts[outcome] += 1
-            print(f"    {identity}: {len(outcomes)} tests, {len(failed)} of them fail", flush=True)
+            seconds = sum(took for *_, took in outcomes.values())
+            print(f"    {identity}: {len(outcomes)} tests in {seconds:.0f} s, {len(failed)} of them fail", flush=True)
+            slowest = sorted(outcomes, key=lambda test: -outcomes[test][2])[: options.slowest]
+            for test in slowest:
+                print(f"        {outcomes[test][2]:.1f} s {test}")
         if options.keep:
             shutil.copytree(scratch, options.keep, dirs_exist_ok=True, ignore=lambda _, names: set(FLAGS) & set(names))
     if options.update:
