@@ -187,7 +187,9 @@ impl Registration {
     fn look_with(&self, between: impl FnOnce()) -> Look {
         let told = self.interests.told();
         between();
-        match std::mem::take(&mut self.interest.state.lock().first_lsn) {
+        // Without the lock of the interest: who tells takes it under that of the table, which `told` takes.
+        let first_lsn = std::mem::take(&mut self.interest.state.lock().first_lsn);
+        match first_lsn {
             0 => Look { first_lsn: 0, told },
             first_lsn => Look {
                 first_lsn,
