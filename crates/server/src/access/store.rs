@@ -100,19 +100,40 @@ pub fn insert(database: &Database, kind: Kind, document: &Document) -> Result<bo
 
 /// Changes the document of that name with update operators, durably; false when there is none.
 pub fn update(database: &Database, kind: Kind, name: &Name, update: Document) -> Result<bool> {
-    let namespace = namespace(kind)?;
     let filter = doc! { "_id": (name.id()) };
+    Ok(update_all(database, kind, filter.as_raw(), update)? > 0)
+}
+
+/// Takes a role from every user and role that has it, durably.
+pub fn take_role_from_all(database: &Database, role: &Name) -> Result<()> {
+    let role = role.document(Kind::Role);
+    let filter = doc! { "roles": { "$elemMatch": (role.clone()) } };
+    let update = doc! { "$pull": { "roles": role } };
+    for kind in [Kind::User, Kind::Role] {
+        update_all(database, kind, filter.as_raw(), update.clone())?;
+    }
+    Ok(())
+}
+
+/// Changes the documents that match with update operators, durably; how many there were.
+fn update_all(
+    database: &Database,
+    kind: Kind,
+    filter: RawDocument<'_>,
+    update: Document,
+) -> Result<u64> {
+    let namespace = namespace(kind)?;
     let update = Value::from(update);
     let request = UpdateRequest {
         namespace: &namespace,
         context: None,
-        filter: filter.as_raw(),
+        filter,
         update: update.as_raw(),
         array_filters: None,
         constants: None,
         sort: None,
         is_upsert: false,
-        is_multi: false,
+        is_multi: true,
         hint: None,
         keeps_empty_timestamps: false,
     };
@@ -122,37 +143,7 @@ pub fn update(database: &Database, kind: Kind, name: &Name, update: Document) ->
         request,
         Level::Durable,
     )?;
-    Ok(outcome.matched > 0)
-}
-
-/// Takes a role from every user and role that has it, durably.
-pub fn take_role_from_all(database: &Database, role: &Name) -> Result<()> {
-    let role = role.document(Kind::Role);
-    let filter = doc! { "roles": { "$elemMatch": (role.clone()) } };
-    let update = Value::from(doc! { "$pull": { "roles": role } });
-    for kind in [Kind::User, Kind::Role] {
-        let namespace = namespace(kind)?;
-        let request = UpdateRequest {
-            namespace: &namespace,
-            context: None,
-            filter: filter.as_raw(),
-            update: update.as_raw(),
-            array_filters: None,
-            constants: None,
-            sort: None,
-            is_upsert: false,
-            is_multi: true,
-            hint: None,
-            keeps_empty_timestamps: false,
-        };
-        exec::update(
-            database.into(),
-            &Operation::default(),
-            request,
-            Level::Durable,
-        )?;
-    }
-    Ok(())
+    Ok(outcome.matched)
 }
 
 /// Removes the documents that match, durably; how many there were.
