@@ -180,13 +180,24 @@ class PaperServer:
         self.process.wait()
 
 
+def hang(_):
+    """Never replies."""
+
+
+def hang_up(connection):
+    """Ends the connection, of which a client that was forked at this moment may hold a copy: closing it alone would not end it."""
+    connection.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.mark.parametrize(
-    ("answer", "failure"),
-    [(lambda connection: None, "TimeoutError"), (socket.socket.close, "lost the server before")],
+    ("answer", "reply_seconds_max", "failure"),
+    [(hang, 0.1, "TimeoutError"), (hang_up, 60, "lost the server before")],
     ids=["hangs", "hangs up"],
 )
-def test_a_client_that_gets_no_reply_from_a_living_server_fails_the_test(answer, failure, monkeypatch):
-    monkeypatch.setattr(register_load, "REPLY_SECONDS_MAX", 0.1)
+def test_a_client_that_gets_no_reply_from_a_living_server_fails_the_test(
+    answer, reply_seconds_max, failure, monkeypatch
+):
+    monkeypatch.setattr(register_load, "REPLY_SECONDS_MAX", reply_seconds_max)
     with PaperServer(answer) as server, pytest.raises(AssertionError, match=failure):
         work_until_the_end(server, Shape(2, 1, 50), 0, signal.SIGKILL, random.Random(1))
 
