@@ -82,6 +82,8 @@ lint: bootstrap-lint ## rustfmt, clippy, cargo-deny and packages, warnings are e
 	@scripts/step.sh "rustfmt" cargo fmt --all --check
 	@scripts/step.sh "licences and advisories of the dependencies" scripts/deny.sh
 	@scripts/step.sh "clippy" cargo clippy --release --workspace --all-targets -- -D warnings
+	@scripts/step.sh "clippy of a server without RocksDB" \
+		cargo clippy --release -p quarry-server --no-default-features --features mdbx -- -D warnings
 	@scripts/step.sh "packages of the crates that others may use" \
 		cargo package -q --no-verify --allow-dirty $(addprefix -p ,$(PACKAGED_CRATES))
 

@@ -70,7 +70,11 @@ pub struct Config {
     /// The set that the server is the only member of; a standalone has none.
     pub replica_set: Option<SetOptions>,
     pub engine: EngineName,
-    /// Bytes of the engine's cache of blocks; its own default without.
+    /// Bytes of RocksDB's cache of blocks; its own default without. The other engines have no cache that is given a size.
+    #[cfg_attr(
+        not(feature = "rocksdb"),
+        expect(dead_code, reason = "a build without RocksDB has none that reads it")
+    )]
     pub cache_bytes: Option<usize>,
     pub durability: Durability,
     /// The sync mode of libmdbx; another engine has none.
