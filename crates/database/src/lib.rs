@@ -53,6 +53,7 @@ pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
 pub use index::definition::{Index, KeyField, KeyPattern};
+pub use index::document_filter::{DocumentFilter, FilterLanguage, NoFilterLanguage};
 pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;
 pub use index::path_numbers::PathNumbers;

@@ -9,6 +9,7 @@ pub mod field_path;
 pub mod interrupts;
 pub mod memory;
 mod name_table;
+mod partial_filter;
 mod plan;
 mod sorter;
 mod stage_memory;
@@ -26,4 +27,5 @@ pub mod update;
 
 pub use error::{Error, Result};
 pub use field_path::FieldPath;
+pub use partial_filter::filter_language;
 pub use quarry_database::{ErrorCode, error_code};

@@ -78,7 +78,8 @@ impl IndexBuilder {
         let created_collection = self.parts.catalog.get(namespace)?.is_none();
         // Parsed before the collection is created, so that a bad index leaves nothing behind.
         for spec in specs {
-            Index::from_spec(spec.as_raw(), Ident(0))?;
+            let index = Index::from_spec(spec.as_raw(), Ident(0))?;
+            self.parts.catalog.check_filter(&index)?;
         }
         self.parts
             .definitions
@@ -395,10 +396,10 @@ pub(crate) fn known<'i>(
     indexes: impl Iterator<Item = &'i Index>,
 ) -> Result<Option<Known<'i>>> {
     if candidate.pattern.is_id() {
-        if candidate.unique || candidate.sparse {
+        if candidate.unique || candidate.sparse || candidate.partial.is_some() {
             return Err(Error::invalid(
                 ErrorCode::INVALID_INDEX_SPECIFICATION_OPTION,
-                "the field 'unique' or 'sparse' is not valid for an _id index specification",
+                "the fields 'unique', 'sparse' and 'partialFilterExpression' are not valid for an _id index specification",
             ));
         }
         return Ok(Some(Known::Id));
@@ -425,18 +426,12 @@ pub(crate) fn known<'i>(
             );
             return Err(Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message));
         }
-        if same_key {
-            let message = if existing.same_options(candidate) {
-                format!(
-                    "Index already exists with a different name: {}",
-                    existing.name
-                )
-            } else {
-                format!(
-                    "An equivalent index already exists with different options. Requested index: {}, existing index: {}",
-                    candidate.spec, existing.spec
-                )
-            };
+        // One that is unique, sparse or partial where the other is not is another index.
+        if same_key && existing.same_options(candidate) {
+            let message = format!(
+                "Index already exists with a different name: {}",
+                existing.name
+            );
             return Err(Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message));
         }
     }

@@ -16,6 +16,8 @@ use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::{Error, Result};
+use crate::index::definition::Index;
+use crate::index::document_filter::FilterLanguage;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
@@ -26,6 +28,8 @@ const FORGET_AT_ONCE: usize = CACHED_COLLECTIONS_MAX / 16;
 
 pub struct Catalog {
     engine: Arc<dyn Engine>,
+    /// For the filters of partial indexes.
+    filter_language: Arc<dyn FilterLanguage>,
     cache: RwLock<HashMap<Box<str>, Arc<Collection>>>,
     /// Dropped databases that are being cleaned up: their collections below the ident do not exist.
     dropping: RwLock<HashMap<Box<str>, Ident>>,
@@ -55,7 +59,10 @@ pub struct Marking<'c>(&'c Catalog);
 
 impl Catalog {
     /// Reads the marks of dropped databases and nothing else.
-    pub fn new(engine: Arc<dyn Engine>) -> Result<Catalog> {
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        filter_language: Arc<dyn FilterLanguage>,
+    ) -> Result<Catalog> {
         let mut dropping = HashMap::new();
         {
             let snapshot = engine.snapshot()?;
@@ -75,6 +82,7 @@ impl Catalog {
         }
         Ok(Catalog {
             engine,
+            filter_language,
             cache: RwLock::default(),
             dropping: RwLock::new(dropping),
             gate: Mutex::default(),
@@ -131,9 +139,17 @@ impl Catalog {
         }
     }
 
+    /// Refuses an index that asks for a filter which cannot be compiled.
+    pub fn check_filter(&self, index: &Index) -> Result<()> {
+        if let Some(partial) = &index.partial {
+            self.filter_language.compile(partial.as_raw())?;
+        }
+        Ok(())
+    }
+
     /// The indexes of a collection, with the marks that the engine shows.
     fn load_index_catalog(&self, collection: &Collection) -> Result<IndexCatalog> {
-        let index_catalog = collection.parse_index_catalog()?;
+        let index_catalog = collection.parse_index_catalog(self.filter_language.as_ref())?;
         if index_catalog.indexes.is_empty() {
             return Ok(index_catalog);
         }

@@ -9,6 +9,7 @@ use quarry_bson::{Document, RawDocument, RawValue};
 
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
+use crate::index::document_filter::FilterLanguage;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::{KeyGenerator, Target};
 use crate::index::path_numbers::PathNumbers;
@@ -55,6 +56,8 @@ pub struct IndexCatalog {
     pub paths: PathNumbers,
     /// The position of the `_id` index of a capped collection in `indexes`.
     pub id_index: Option<usize>,
+    /// Whether one of the indexes is partial.
+    pub has_partial: bool,
 }
 
 impl Collection {
@@ -125,8 +128,11 @@ impl Collection {
         quarry_keystring::encode_id(out, id);
     }
 
-    /// Parses the entry's indexes; the caller adds the multikey marks.
-    pub(crate) fn parse_index_catalog(&self) -> Result<IndexCatalog> {
+    /// Parses the entry's indexes and compiles the filters of partial ones; the caller adds the multikey marks.
+    pub(crate) fn parse_index_catalog(
+        &self,
+        language: &dyn FilterLanguage,
+    ) -> Result<IndexCatalog> {
         let mut indexes = Vec::new();
         let listed = self
             .entry
@@ -148,6 +154,9 @@ impl Collection {
             };
             let mut index =
                 Index::from_spec(spec, Ident(u64::try_from(ident).map_err(|_| broken())?))?;
+            if let Some(partial) = &index.partial {
+                index.filter = Some(language.compile(partial.as_raw())?);
+            }
             index.building = stored
                 .get("building")
                 .is_some_and(|value| value.is_truthy());
@@ -162,6 +171,7 @@ impl Collection {
         let keys = KeyGenerator::new(&indexes);
         Ok(IndexCatalog {
             paths: PathNumbers::new(&indexes),
+            has_partial: indexes.iter().any(|index| index.partial.is_some()),
             indexes,
             keys,
             id_index,
@@ -175,7 +185,8 @@ impl IndexCatalog {
         self.indexes.iter().find(|index| index.name == name)
     }
 
-    /// Whether the index has entries of the document: a sparse one has none of a document without its fields.
+    /// Whether the index has entries of the document: a sparse one has none of a document without its
+    /// fields, and a partial one none of a document that its filter does not match.
     pub fn has_entries(&self, ident: Ident, document: RawDocument<'_>) -> Result<bool> {
         let mut indexes = self.indexes.iter().enumerate();
         let Some((number, index)) = indexes.find(|(_, index)| index.ident == ident) else {

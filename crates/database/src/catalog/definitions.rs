@@ -558,9 +558,23 @@ pub(crate) fn find_index<'i>(
 ) -> Result<Option<&'i Index>> {
     Ok(match which {
         RawValue::String(name) => indexes.iter().find(|index| name == index.name.as_str()),
-        RawValue::Document(pattern) => indexes
-            .iter()
-            .find(|index| same_pattern(index.pattern.document.as_raw(), pattern)),
+        RawValue::Document(pattern) => {
+            let is_meant = |index: &&Index| same_pattern(index.pattern.document.as_raw(), pattern);
+            let mut meant = indexes.iter().filter(is_meant);
+            let first = meant.next();
+            if let (Some(first), Some(second)) = (first, meant.next()) {
+                return Err(Error::invalid(
+                    ErrorCode::AMBIGUOUS_INDEX_KEY_PATTERN,
+                    format!(
+                        "{} indexes found for key pattern {pattern}, identify by name instead. Conflicting indexes: {}, {}",
+                        2 + meant.count(),
+                        first.spec,
+                        second.spec
+                    ),
+                ));
+            }
+            first
+        }
         _ => {
             return Err(Error::invalid(
                 ErrorCode::TYPE_MISMATCH,

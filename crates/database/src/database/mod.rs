@@ -120,7 +120,10 @@ impl Database {
         let uuid = identify(engine.as_ref())?;
         let late_writes = Arc::new(LateWrites::new(engine));
         let engine = Arc::clone(&late_writes) as Arc<dyn Engine>;
-        let catalog = Arc::new(Catalog::new(Arc::clone(&engine))?);
+        let catalog = Arc::new(Catalog::new(
+            Arc::clone(&engine),
+            Arc::clone(&options.filter_language),
+        )?);
         let records = (options.record_cache_bytes > 0)
             .then(|| Arc::new(RecordCache::new(options.record_cache_bytes)));
         let commit_path = CommitPath::new(

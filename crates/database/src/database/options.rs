@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::index::document_filter::{FilterLanguage, NoFilterLanguage};
+
 /// How a database is opened: its journal, its cache and its shortcuts.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -23,6 +25,8 @@ pub struct Options {
     pub record_cache_bytes: usize,
     /// The shortcuts that commits take.
     pub shortcuts: Shortcuts,
+    /// The language of the filters of partial indexes. Without one there can be no partial index.
+    pub filter_language: Arc<dyn FilterLanguage>,
     /// Once it is set, an opening that replays the journal ends with `Error::ShuttingDown`.
     pub give_up: Arc<AtomicBool>,
 }
@@ -59,6 +63,7 @@ impl Default for Options {
             journal_compress_above_bytes: None,
             record_cache_bytes: 0,
             shortcuts: Shortcuts::default(),
+            filter_language: Arc::new(NoFilterLanguage),
             give_up: Arc::default(),
         }
     }

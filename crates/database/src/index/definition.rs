@@ -1,5 +1,6 @@
 //! Index definitions: the key pattern and options a user gave, checked once, and the ident the entries live under.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quarry_bson::{Document, RawDocument, RawValue};
@@ -7,6 +8,7 @@ use quarry_keystring::Direction;
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::index::document_filter::DocumentFilter;
 use crate::keyspace::ident::{Ident, Prefix};
 
 /// MongoDB's bounds.
@@ -59,6 +61,10 @@ pub struct Index {
     pub unique: bool,
     /// Documents without any of the fields have no entry.
     pub sparse: bool,
+    /// The `partialFilterExpression`: documents that do not match it have no entry.
+    pub partial: Option<Document>,
+    /// Compiled from it; the catalog sets it, so that each index of an `IndexCatalog` with the one has the other.
+    pub filter: Option<Arc<dyn DocumentFilter>>,
     /// Kept up to date and not used by plans.
     pub hidden: bool,
     /// Being built: kept up to date by writers, not used by plans.
@@ -179,12 +185,19 @@ impl Index {
             pattern,
             unique: false,
             sparse: false,
+            partial: None,
+            filter: None,
             hidden: false,
             building: false,
             spec: Document::new(),
             marks: AtomicU64::new(0),
         };
         index.read_options(spec)?;
+        if index.sparse && index.partial.is_some() {
+            return Err(cannot_create(
+                "cannot mix \"partialFilterExpression\" and \"sparse\" options".to_owned(),
+            ));
+        }
         index.spec = index.normal_spec();
         Ok(index)
     }
@@ -217,9 +230,18 @@ impl Index {
         self.marks.fetch_or(1 << bit, Ordering::AcqRel);
     }
 
-    /// Whether two definitions make the same index (name apart).
+    /// Whether two definitions with one key pattern are of one index. Those that differ in what is told here may stand
+    /// beside each other under different names.
     pub fn same_options(&self, other: &Index) -> bool {
-        self.unique == other.unique && self.sparse == other.sparse
+        let partial = |index: &Index| {
+            index
+                .partial
+                .as_ref()
+                .map(|filter| filter.as_bytes().to_vec())
+        };
+        self.unique == other.unique
+            && self.sparse == other.sparse
+            && partial(self) == partial(other)
     }
 
     fn read_options(&mut self, spec: RawDocument<'_>) -> Result<()> {
@@ -239,8 +261,16 @@ impl Index {
                 "sparse" => self.sparse = truth(option, value)?,
                 "hidden" => self.hidden = truth(option, value)?,
                 "collation" if is_simple_collation(value) => {}
+                "partialFilterExpression" => {
+                    let Some(filter) = value.as_document() else {
+                        return Err(Error::invalid(
+                            ErrorCode::TYPE_MISMATCH,
+                            "the field 'partialFilterExpression' must be an object",
+                        ));
+                    };
+                    self.partial = Some(filter.to_owned_document());
+                }
                 "expireAfterSeconds"
-                | "partialFilterExpression"
                 | "collation"
                 | "weights"
                 | "default_language"
@@ -283,6 +313,9 @@ impl Index {
             if set {
                 spec.append(option, true);
             }
+        }
+        if let Some(filter) = &self.partial {
+            spec.append("partialFilterExpression", filter.as_raw());
         }
         spec
     }

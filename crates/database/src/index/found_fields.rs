@@ -1,7 +1,7 @@
 //! The fields of one document that the indexes of its collection need: a slot for each first path component that any of them
 //! names, and the texts among them, encoded once where most slots are fields of several indexes.
 
-use quarry_bson::{ElementType, RawElement, RawValue};
+use quarry_bson::{ElementType, RawDocument, RawElement, RawValue};
 use quarry_keystring::encode_text;
 use smallvec::SmallVec;
 
@@ -15,6 +15,8 @@ pub type Slots<'a> = SmallVec<[Option<RawElement<'a>>; 16]>;
 #[derive(Default)]
 pub struct Found<'a> {
     pub slots: Slots<'a>,
+    /// The document, which partial indexes ask their filters of; none before it was walked.
+    pub document: Option<RawDocument<'a>>,
     texts: Option<Box<Texts>>,
 }
 

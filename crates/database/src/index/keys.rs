@@ -34,6 +34,8 @@ pub struct KeyGenerator {
     fields_len: usize,
     /// For each index, where each of its key fields is found.
     fields_of: Vec<SmallVec<[FieldSlot; 4]>>,
+    /// For each index, the further slots that the filter of a partial one reads.
+    filtered_by: Vec<SmallVec<[u16; 4]>>,
 }
 
 /// Where one key field of an index is found.
@@ -59,6 +61,7 @@ impl KeyGenerator {
     pub fn new(indexes: &[Index]) -> KeyGenerator {
         let mut names: Vec<&str> = Vec::new();
         let mut fields_of = Vec::with_capacity(indexes.len());
+        let mut filtered_by = Vec::with_capacity(indexes.len());
         for index in indexes {
             let of_index = index.pattern.fields.iter().map(|field| FieldSlot {
                 slot: slot_of(&mut names, &field.components[0]),
@@ -66,6 +69,11 @@ impl KeyGenerator {
                 direction: field.direction,
             });
             fields_of.push(of_index.collect());
+            let filter = index
+                .filter
+                .iter()
+                .flat_map(|filter| filter.top_level_fields());
+            filtered_by.push(filter.map(|name| slot_of(&mut names, name)).collect());
         }
         let slot_count = names.len();
         let fields = (slot_count > 0).then(|| FieldSet::new(names.iter().copied()));
@@ -75,6 +83,7 @@ impl KeyGenerator {
             slot_count,
             fields_len,
             fields_of,
+            filtered_by,
         }
     }
 
@@ -101,6 +110,7 @@ impl KeyGenerator {
     /// Like `extract`, into what the caller has in its place: it has hundreds of bytes, which nobody has to move then.
     pub fn extract_into<'a>(&self, document: RawDocument<'a>, found: &mut Found<'a>) {
         found.slots.resize(self.slot_count, None);
+        found.document = Some(document);
         if let Some(fields) = &self.fields {
             fields.extract(document, &mut found.slots);
         }
@@ -117,17 +127,24 @@ impl KeyGenerator {
 
     /// Whether index number `index` sees the same bytes in both documents.
     pub fn unchanged(&self, index: usize, old: &Found<'_>, new: &Found<'_>) -> bool {
-        self.fields_of[index].iter().all(|field| {
-            let slot = usize::from(field.slot);
+        let is_unchanged = |slot: u16| {
+            let slot = usize::from(slot);
             match (&old.slots[slot], &new.slots[slot]) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.as_bytes() == b.as_bytes(),
                 _ => false,
             }
-        })
+        };
+        self.fields_of[index]
+            .iter()
+            .all(|field| is_unchanged(field.slot))
+            && self.filtered_by[index]
+                .iter()
+                .all(|slot| is_unchanged(*slot))
     }
 
-    /// Appends the entries of index number `number`; returns the marks (`Index::marks`) they ask for.
+    /// Appends the entries of index number `number`; returns the marks (`Index::marks`) they ask for. A partial index has
+    /// none of a document that its filter does not match, whatever that has in the index's fields.
     pub fn entries(
         &self,
         number: usize,
@@ -136,6 +153,16 @@ impl KeyGenerator {
         target: Target<'_>,
         buffer: &mut KeyBuffer,
     ) -> Result<u64> {
+        if let Some(filter) = &index.filter {
+            let document = found.document.unwrap_or(RawDocument::EMPTY);
+            if !filter.matches(document)? {
+                return Ok(0);
+            }
+        }
+        debug_assert!(
+            index.partial.is_some() == index.filter.is_some(),
+            "a partial index was not compiled"
+        );
         let fields = &self.fields_of[number];
         let mut emit = Emit {
             number,

@@ -4,6 +4,7 @@
 //! catalog, the writes, the builds and the readers use it.
 
 pub(crate) mod definition;
+pub(crate) mod document_filter;
 pub(crate) mod entry;
 pub(crate) mod found_fields;
 pub(crate) mod key_buffer;

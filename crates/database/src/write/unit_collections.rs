@@ -179,6 +179,7 @@ impl Writer {
         let mut new: Vec<Index> = Vec::new();
         for spec in specs {
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
+            self.parts.catalog.check_filter(&candidate)?;
             if known(&candidate, stand.iter().chain(&new))?.is_none() {
                 let ident = self.parts.commits.allocate_ident();
                 new.push(Index::from_spec(spec.as_raw(), ident)?);

@@ -192,7 +192,7 @@ impl<'t> Target<'t> {
                 return Err(Error::QueryPlanKilled(text).into());
             }
             if let Some(met) = root.take_full() {
-                sparse = sparse_index(&*root);
+                sparse = incomplete_index(&*root);
                 root = others(&current, met, purpose);
             }
             let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -351,17 +351,17 @@ impl Effect<'_> {
 
 /// The index that a plan goes through, if it lacks documents that the plan's filter may mean. The indexes of a union lack none
 /// of those.
-fn sparse_index(plan: &dyn PlanNode) -> Option<Ident> {
-    let (mut sparse, mut leaves) = (None, 0);
+fn incomplete_index(plan: &dyn PlanNode) -> Option<Ident> {
+    let (mut incomplete, mut leaves) = (None, 0);
     plan.leaves(&mut |leaf| {
         leaves += 1;
         if let Leaf::Index(access) = leaf
-            && access.is_sparse
+            && (access.is_sparse || access.is_partial)
         {
-            sparse = Some(access.ident);
+            incomplete = Some(access.ident);
         }
     });
-    sparse.filter(|_| leaves == 1)
+    incomplete.filter(|_| leaves == 1)
 }
 
 /// Whether an index, if there is one in question, has the document.

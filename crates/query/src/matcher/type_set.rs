@@ -70,6 +70,10 @@ impl ValueTest for TypeSet {
     fn passes(&self, value: RawValue<'_>) -> bool {
         self.0 & bit(value.element_type()) != 0
     }
+
+    fn types(&self) -> Option<u32> {
+        Some(self.0)
+    }
 }
 
 fn bit(element_type: ElementType) -> u32 {

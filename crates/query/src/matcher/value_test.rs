@@ -15,6 +15,11 @@ pub trait ValueTest: Debug + Send + Sync {
         0
     }
 
+    /// The BSON types that pass, a bit each, where that is all that is asked of a value.
+    fn types(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether an array at the path's end stands for its elements as well.
     fn opens_arrays(&self) -> bool {
         true

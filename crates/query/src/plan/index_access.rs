@@ -20,6 +20,8 @@ pub struct IndexAccess {
     pub is_unique: bool,
     /// Whether the index is sparse.
     pub is_sparse: bool,
+    /// Whether the index is partial.
+    pub is_partial: bool,
     /// Each field with its intervals, as explain prints them; empty unless that was asked for.
     pub bounds: Vec<(String, Vec<String>)>,
 }
@@ -32,7 +34,7 @@ impl IndexAccess {
         out.append("isMultiKey", self.is_multikey);
         out.append("isUnique", self.is_unique);
         out.append("isSparse", self.is_sparse);
-        out.append("isPartial", false);
+        out.append("isPartial", self.is_partial);
         out.append("indexVersion", 2);
         out.append("direction", direction);
         let mut bounds = out.document("indexBounds");

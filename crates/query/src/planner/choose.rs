@@ -203,7 +203,8 @@ fn union(
         ..Wanted::default()
     };
     let mut branches = Vec::new();
-    if !collect_branches(collection, index_catalog, filter, &of_branch, &mut branches)? {
+    let root = (filter, filter);
+    if !collect_branches(collection, index_catalog, root, &of_branch, &mut branches)? {
         return Ok(None);
     }
     let branches = branches.into_iter().map(|scan| Box::new(scan) as Node);
@@ -220,7 +221,7 @@ fn union(
 fn collect_branches(
     collection: &Collection,
     index_catalog: &IndexCatalog,
-    filter: &MatchExpression,
+    (filter, root): (&MatchExpression, &MatchExpression),
     wanted: &Wanted<'_>,
     branches: &mut Vec<IndexScan>,
 ) -> Result<bool> {
@@ -239,7 +240,7 @@ fn collect_branches(
                 break;
             }
             interrupts::work(UNITS_OF_A_BRANCH)?;
-            let mut bounds = FilterBounds::new(child, &index_catalog.paths);
+            let mut bounds = FilterBounds::of_branch(child, root, &index_catalog.paths);
             match best(collection, index_catalog, &mut bounds, wanted)? {
                 Some(best) => {
                     // The union knows the records again.
@@ -250,6 +251,7 @@ fn collect_branches(
                     are_all = ranges <= UNION_RANGES_MAX;
                 }
                 None => {
+                    let child = (child, root);
                     are_all = collect_branches(collection, index_catalog, child, wanted, branches)?;
                 }
             }
@@ -269,6 +271,10 @@ pub fn choose_for_equalities(
     filter: RawDocument<'_>,
     wanted: Wanted<'_>,
 ) -> Option<Node> {
+    // Whether a partial index has all that is meant is told by the parsed filter.
+    if index_catalog.has_partial {
+        return None;
+    }
     let mut bounds = FilterBounds::of_equalities(filter, &index_catalog.paths)?;
     let best = best(collection, index_catalog, &mut bounds, &wanted).ok()??;
     let scan = best.scan(&bounds, &wanted);
@@ -326,6 +332,8 @@ pub fn each_usable<'c>(
                 continue;
             }
             is_hint_known = true;
+        } else if candidate.leaves_out(bounds) {
+            continue;
         }
         let scored = candidate.score(bounds, collection.is_clustered(), wanted);
         let is_usable = wanted.hint.is_some()
@@ -448,6 +456,13 @@ impl<'c> Candidate<'c> {
             None => doc! { "_id": 1 },
             Some(index) => index.pattern.document.clone(),
         }
+    }
+
+    /// Whether it is a partial index that may lack documents which match. One that a hint names is used all the same, as
+    /// a sparse one is.
+    pub fn leaves_out(&self, bounds: &FilterBounds<'_>) -> bool {
+        let filter = self.index.and_then(|index| index.filter.as_deref());
+        filter.is_some_and(|filter| !bounds.imply(filter))
     }
 
     /// Whether every document has one entry, be the fields there or not.
@@ -723,6 +738,7 @@ impl Candidate<'_> {
             is_multikey: self.multikey != 0,
             is_unique: self.is_unique,
             is_sparse: self.is_sparse,
+            is_partial: self.index.is_some_and(|index| index.filter.is_some()),
             bounds,
         }
     }

@@ -2,16 +2,22 @@
 //! for a path and kept for the others, by the path's number.
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::PathNumbers;
+use quarry_database::{DocumentFilter, PathNumbers};
 use smallvec::SmallVec;
 
 use super::bounds::{self, Conjuncts, PathBounds};
+use super::implication::implies;
 use super::interval::Interval;
 use crate::field_path::may_name_positions;
 use crate::matcher::{FieldPredicate, MatchExpression};
+use crate::partial_filter::PartialFilter;
 
 /// The intervals of each path that a candidate asked for: candidates share fields.
 pub struct FilterBounds<'m> {
+    /// The filter, unless it was never parsed.
+    filter: Option<&'m MatchExpression>,
+    /// The whole filter, where `filter` is a branch of it.
+    around: Option<&'m MatchExpression>,
     /// The filter says more than predicates of paths that indexes name.
     says_more: bool,
     /// With the numbers of their paths; what no index names is left out, and so are the points.
@@ -63,6 +69,7 @@ impl<'m> FilterBounds<'m> {
         } = Conjuncts::of(filter);
         let mut bounds = FilterBounds::of_none(paths);
         bounds.says_more = !are_all;
+        bounds.filter = Some(filter);
         for field in predicates {
             let Some(path) = paths.get(field.path.as_str()) else {
                 bounds.says_more = true;
@@ -96,12 +103,35 @@ impl<'m> FilterBounds<'m> {
 
     fn of_none(paths: &PathNumbers) -> FilterBounds<'m> {
         FilterBounds {
+            filter: None,
+            around: None,
             says_more: false,
             conjuncts: SmallVec::new(),
             points: SmallVec::new(),
             paths: SmallVec::from_elem(PathState::NotAsked, paths.end()),
             known: SmallVec::new(),
         }
+    }
+
+    /// Like `new`, for a branch: what matches it matches the filter around it, too.
+    pub fn of_branch(
+        branch: &'m MatchExpression,
+        around: &'m MatchExpression,
+        paths: &PathNumbers,
+    ) -> FilterBounds<'m> {
+        FilterBounds {
+            around: Some(around),
+            ..FilterBounds::new(branch, paths)
+        }
+    }
+
+    /// Whether whatever matches the filter matches that of a partial index. Not known of a filter that was never parsed.
+    pub fn imply(&self, partial: &dyn DocumentFilter) -> bool {
+        let Some(partial) = PartialFilter::of(partial) else {
+            return false;
+        };
+        let mut filters = [self.filter, self.around].into_iter().flatten();
+        filters.any(|filter| implies(filter, partial.root()))
     }
 
     /// Whether a predicate names the path at all.

@@ -4,7 +4,7 @@
 //! bounds that the filter gives it, and the best one becomes an access; where there is none, a union of accesses does for an
 //! `$or`, or the collection is scanned. Above the access stand the nodes that the rest of the request asks for. Documents are
 //! not read where the keys of an index have all that is read of them (`covered.rs`), and of a field's different values one key
-//! each (`distinct.rs`). Ranges that are in the wanted order one by one are merged (`merged.rs`).
+//! each (`distinct.rs`). A partial index is a candidate where the filter implies its own (`implication.rs`). Ranges that are in the wanted order one by one are merged (`merged.rs`).
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
 //! each document, gives what a scan of the collection would. Leaves out: statistics and trial runs (a plan is
@@ -15,6 +15,7 @@ mod choose;
 mod covered;
 mod distinct;
 mod filter_bounds;
+mod implication;
 mod interval;
 mod key_ranges;
 mod merged;

@@ -4,17 +4,19 @@
 mod agreement;
 mod levels;
 mod memory;
+mod partial_indexes;
 mod plans;
 mod reads;
 mod sub_pipelines;
 mod transactions;
 mod writes;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 use quarry_bson::{DOCUMENT_BYTES_MAX, Document, RawDocument, RawValue, Value, doc, extjson};
-use quarry_database::{Database, Level, Namespace, Operation};
+use quarry_database::{Database, Level, Namespace, Operation, Options};
 use quarry_query::exec::{self, *};
 
 struct Fixture {
@@ -27,6 +29,15 @@ fn json(text: &str) -> Document {
     extjson::parse(text).unwrap()
 }
 
+fn open_in_memory() -> Database {
+    let options = Options {
+        commit_interval_ms: 0,
+        filter_language: quarry_query::filter_language(),
+        ..Options::default()
+    };
+    Database::open(Arc::new(quarry_storage::Memory::new()), options).unwrap()
+}
+
 fn with(documents: &[&str]) -> Fixture {
     let documents: Vec<Document> = documents.iter().map(|text| json(text)).collect();
     with_documents(&documents)
@@ -34,7 +45,7 @@ fn with(documents: &[&str]) -> Fixture {
 
 fn with_documents(documents: &[Document]) -> Fixture {
     let fixture = Fixture {
-        database: Database::open_in_memory().unwrap(),
+        database: open_in_memory(),
         operation: Operation::new(None),
         namespace: Namespace::parse("db.c").unwrap(),
     };

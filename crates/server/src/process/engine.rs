@@ -117,6 +117,7 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
         journal_compress_above_bytes: config.journal.compress_above_bytes,
         record_cache_bytes: parameters.record_cache_mb << 20,
         shortcuts: parameters.shortcuts,
+        filter_language: quarry_query::filter_language(),
         ..quarry_database::Options::default()
     }
 }

@@ -1,0 +1,112 @@
+//! The filters of partial indexes: the part of the language that `partialFilterExpression` may use, compiled for the
+//! database, which knows no language itself.
+//!
+//! The operators are those that MongoDB names: equality, `$in`, `$gt`, `$gte`, `$lt`, `$lte`, `$exists: true`, `$type`,
+//! `$and` and `$or`. Each of them says something of a document that a query can be held against (`planner/implication.rs`).
+
+use std::any::Any;
+use std::sync::Arc;
+
+use quarry_bson::RawDocument;
+use quarry_database::{DocumentFilter, ErrorCode, FilterLanguage};
+
+use crate::error::{Error, Result};
+use crate::matcher::{MatchExpression, Matcher, Predicate};
+
+/// How deep `$and` and `$or` may stand in each other.
+const DEPTH_MAX: usize = 4;
+
+/// The language of filters for `quarry_database::Options`.
+pub fn filter_language() -> Arc<dyn FilterLanguage> {
+    Arc::new(Language)
+}
+
+#[derive(Debug)]
+struct Language;
+
+/// The filter of a partial index.
+#[derive(Debug)]
+pub(crate) struct PartialFilter {
+    matcher: Matcher,
+    fields: Vec<String>,
+}
+
+impl FilterLanguage for Language {
+    fn compile(
+        &self,
+        expression: RawDocument<'_>,
+    ) -> quarry_database::Result<Arc<dyn DocumentFilter>> {
+        let filter = PartialFilter::parse(expression).map_err(into_database)?;
+        Ok(Arc::new(filter))
+    }
+}
+
+impl PartialFilter {
+    fn parse(expression: RawDocument<'_>) -> Result<PartialFilter> {
+        let matcher = Matcher::parse_of_fields(expression)?;
+        check(matcher.root(), DEPTH_MAX, expression)?;
+        let fields = matcher.top_level_fields().map(str::to_owned).collect();
+        Ok(PartialFilter { matcher, fields })
+    }
+
+    /// The filter that a partial index was compiled with.
+    pub fn of(filter: &dyn DocumentFilter) -> Option<&PartialFilter> {
+        (filter as &dyn Any).downcast_ref()
+    }
+
+    /// The root of the filter's tree.
+    pub fn root(&self) -> &MatchExpression {
+        self.matcher.root()
+    }
+}
+
+impl DocumentFilter for PartialFilter {
+    fn matches(&self, document: RawDocument<'_>) -> quarry_database::Result<bool> {
+        self.matcher.try_matches(document).map_err(into_database)
+    }
+
+    fn top_level_fields(&self) -> &[String] {
+        &self.fields
+    }
+}
+
+/// Refuses what a partial index cannot be made of.
+fn check(expression: &MatchExpression, depth_left: usize, whole: RawDocument<'_>) -> Result<()> {
+    match expression {
+        MatchExpression::AlwaysTrue => Ok(()),
+        MatchExpression::And(children) | MatchExpression::Or(children) => {
+            let Some(depth_left) = depth_left.checked_sub(1) else {
+                return Err(cannot_create(format!(
+                    "partialFilterExpression depth may not exceed {DEPTH_MAX}"
+                )));
+            };
+            let mut children = children.iter();
+            children.try_for_each(|child| check(child, depth_left, whole))
+        }
+        MatchExpression::Field(field) => match &field.predicate {
+            Predicate::Compare { .. } | Predicate::Exists => Ok(()),
+            Predicate::In(list) if list.regexes().is_empty() => Ok(()),
+            Predicate::Test(test) if test.types().is_some() => Ok(()),
+            _ => Err(not_supported(whole)),
+        },
+        _ => Err(not_supported(whole)),
+    }
+}
+
+fn not_supported(whole: RawDocument<'_>) -> Error {
+    cannot_create(format!(
+        "Expression not supported in partial index: {whole}"
+    ))
+}
+
+fn cannot_create(message: String) -> Error {
+    Error::new(ErrorCode::CANNOT_CREATE_INDEX, message)
+}
+
+/// An error of the database that passed through is given back as itself.
+fn into_database(error: Error) -> quarry_database::Error {
+    match error.cause() {
+        Some(cause) => cause.clone(),
+        None => quarry_database::Error::invalid(error.code, error.message),
+    }
+}
