@@ -13,7 +13,7 @@ use crate::history::State;
 #[derive(Clone, Default, Debug)]
 pub struct Follower {
     /// Behind the last event; none before the first.
-    place: Option<ChangePoint>,
+    pub place: Option<ChangePoint>,
     /// The documents that the events have made.
     pub state: State,
 }

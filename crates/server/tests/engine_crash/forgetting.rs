@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use quarry_journal::{File, FileEntry, Files, RealFiles};
+use quarry_storage::copy_directory;
 
 /// One file as the disk has it.
 #[derive(Clone, Default)]
@@ -64,12 +65,18 @@ impl ForgettingFiles {
         self.forgets.store(true, Ordering::SeqCst);
     }
 
-    pub fn kernel(&self) -> Kernel {
+    /// Copies all files to `to`, and gives the system's knowledge of them. Both are of one moment: no file is written, synced or
+    /// given another name meanwhile. Else the copy could have one file, and the knowledge another, under the same name.
+    pub fn copy(&self, to: &Path) -> quarry_storage::Result<Kernel> {
         let inodes = self.inodes.lock().unwrap();
-        let copy = |(name, inode): (&String, &SharedInode)| (name.clone(), lock(inode).clone());
-        Kernel {
-            inodes: inodes.iter().map(copy).collect(),
-        }
+        let held: Vec<_> = (inodes.iter())
+            .map(|(name, inode)| (name.clone(), lock(inode)))
+            .collect();
+        copy_directory(&self.directory, to)?;
+        let copied = held.into_iter().map(|(name, inode)| (name, inode.clone()));
+        Ok(Kernel {
+            inodes: copied.collect(),
+        })
     }
 
     fn file(&self, name: &str, file: Arc<dyn File>, inode: SharedInode) -> Arc<dyn File> {
@@ -232,4 +239,33 @@ impl File for ForgettingFile {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }
+}
+
+/// A journal gives up a segment, makes a longer one, and gives it the name of the first, beside somebody who copies all files.
+#[test]
+fn a_copy_has_the_files_that_the_knowledge_beside_it_is_of() {
+    const ROUNDS: u8 = 100;
+    let directory = tempfile::tempdir().unwrap();
+    let files = ForgettingFiles::open(directory.path(), &Kernel::default());
+    let (name, made) = ("1.segment", "1.new");
+    let make = |number: u8| {
+        let file = files.create(made).unwrap();
+        file.write_at(&[number; 4096], 0).unwrap();
+        file.sync().unwrap();
+        files.rename(made, name).unwrap();
+    };
+    make(0);
+    let (begin, begins) = std::sync::mpsc::sync_channel(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| begins.into_iter().for_each(make));
+        for round in 1..ROUNDS {
+            let copy = tempfile::tempdir().unwrap();
+            begin.send(round).unwrap();
+            let kernel = files.copy(copy.path()).unwrap();
+            let copied = fs::read(copy.path().join(name)).unwrap();
+            let known = &kernel.inodes[name];
+            assert!(known.after_power_loss(&copied) == copied, "another file's");
+        }
+        drop(begin);
+    });
 }

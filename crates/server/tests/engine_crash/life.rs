@@ -12,9 +12,7 @@ use quarry_database::{
     Change as DatabaseChange, Database, ErrorCode, Level, Namespace, Operation, Options,
     RetryableWrite, Scope, SessionHistory,
 };
-use quarry_storage::{
-    Engine, FlushImages, ImagedEngine, KeyRange, copy_directory, copy_directory_beside,
-};
+use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, copy_directory_beside};
 
 use crate::follower::Follower;
 use crate::forgetting::{ForgettingFiles, Kernel};
@@ -45,7 +43,6 @@ pub struct Life {
     database: Arc<Database>,
     engine: Arc<ImagedEngine>,
     images: Arc<FlushImages>,
-    journal: PathBuf,
     /// The files of the journal.
     files: Arc<ForgettingFiles>,
     /// The kernel had forgotten bytes of the journal before this life began.
@@ -86,7 +83,6 @@ impl Life {
             database,
             engine,
             images: Arc::clone(images),
-            journal,
             files,
             is_reborn: false,
             place,
@@ -133,11 +129,7 @@ impl Life {
         };
         let journal = place.join("journal-again");
         fs::create_dir_all(&journal).unwrap();
-        let kernel = engine.while_standing(|_| {
-            let kernel = files.kernel();
-            copy_directory(&fallen.journal, &journal).unwrap();
-            kernel
-        });
+        let kernel = engine.while_standing(|_| files.copy(&journal).unwrap());
         let looked_at = engine.while_standing(own_path);
         drop(database);
         drop(engine);
@@ -158,7 +150,8 @@ impl Life {
             Ok(()) => {
                 assert_eq!(
                     follower.state, documents,
-                    "{fallen:?}: events and documents"
+                    "{fallen:?}: events from {:?} on, and documents",
+                    fallen.follower.place
                 );
                 outcome.is_followed = true;
             }
@@ -178,7 +171,6 @@ impl Life {
             database,
             engine,
             images: Arc::clone(images),
-            journal,
             files,
             is_reborn: fallen.is_forgotten,
             place: place.to_owned(),
@@ -338,9 +330,7 @@ impl Life {
             copy_directory_beside(life.expect("an engine of files"), &engine, || {
                 let _ = fs::remove_dir_all(&journal);
                 fs::create_dir_all(&journal)?;
-                let kernel = self.files.kernel();
-                copy_directory(&self.journal, &journal)?;
-                Ok((kernel, self.durable_points()))
+                Ok((self.files.copy(&journal)?, self.durable_points()))
             })
             .unwrap()
         });
