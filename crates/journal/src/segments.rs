@@ -365,7 +365,7 @@ impl Segments {
         let table = self.table.lock();
         let begins_before = |segment: &Arc<Segment>| {
             let first = segment.first_cluster_time.load(Ordering::Relaxed);
-            segment.first_lsn.load(Ordering::Acquire) != 0 && first != 0 && first <= cluster_time
+            first != 0 && first <= cluster_time
         };
         let start = table.live.iter().rposition(begins_before);
         let first_lsn = table.live.first().map(|segment| {

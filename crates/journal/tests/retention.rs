@@ -53,3 +53,20 @@ fn old_segments_go() {
         journal.checkpointed(200).unwrap();
     }
 }
+
+/// A start that has nothing but its own empty segment left knows that no record comes before the present.
+#[test]
+fn the_present_is_not_missing_where_all_that_was_is_freed() {
+    let files = SimulatedFiles::new();
+    let journal = open(&files, 0, 0);
+    for _ in 0..20 {
+        journal.submit(&[7; 500]).unwrap();
+    }
+    drop(journal);
+    let journal = open(&files, 0, 20);
+    assert!(journal.checkpointed(20).unwrap() > 0);
+    assert_eq!(journal.first_lsn(), 0);
+    let time = journal.cluster_time();
+    assert!(journal.first_since(time).is_err());
+    assert_eq!(journal.first_since(time + 1).unwrap(), None);
+}
