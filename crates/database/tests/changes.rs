@@ -14,7 +14,7 @@ use quarry_database::{
 };
 use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
-use quarry_storage::{Engine, FlushImages};
+use quarry_storage::{Engine, FlushImages, ImagedEngine};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -362,7 +362,7 @@ fn a_place_that_the_journal_does_not_have_is_history_lost() {
         journal_segment_bytes: Some(16 * 1024),
         ..Options::default()
     };
-    let open = |engine: &Arc<quarry_storage::ImagedEngine>| {
+    let open = |engine: &Arc<ImagedEngine>| {
         let shared = Arc::clone(engine) as Arc<dyn Engine>;
         Database::open_on(shared, Arc::new(files.clone()), options()).unwrap()
     };
@@ -427,7 +427,7 @@ fn a_place_that_the_journal_does_not_have_is_history_lost() {
 fn a_reader_begins_behind_an_engine_that_was_ahead_of_the_journal() {
     let images = FlushImages::memory();
     let files = Arc::new(SimulatedFiles::new());
-    let open = |engine: &Arc<quarry_storage::ImagedEngine>, files: &Arc<SimulatedFiles>| {
+    let open = |engine: &Arc<ImagedEngine>, files: &Arc<SimulatedFiles>| {
         let options = Options {
             commit_interval_ms: 0,
             ..Options::default()
@@ -471,6 +471,56 @@ fn a_reader_begins_behind_an_engine_that_was_ahead_of_the_journal() {
         lost.and_then(|mut reader| told_or_lost(&mut reader)),
         Err(286)
     );
+}
+
+/// A journal that has lost all its records says nothing to a reader which begins at a time that those records may have had.
+#[test]
+fn a_reader_from_a_time_is_told_of_records_that_only_the_engine_has() {
+    let images = FlushImages::memory();
+    let open = |engine: &Arc<ImagedEngine>, files: SimulatedFiles| {
+        let options = Options {
+            commit_interval_ms: 0,
+            ..Options::default()
+        };
+        Database::open_on(Arc::clone(engine) as _, Arc::new(files), options).unwrap()
+    };
+    let engine = images.open().unwrap();
+    let files = SimulatedFiles::new();
+    let database = open(&engine, files.clone());
+    insert(&database, "a.c", &doc! { "_id": 1 });
+    let written = database.cluster_time();
+    database.catch_up();
+    engine.leap().unwrap();
+    let left = files.crash(Crash::Drop, 1);
+    drop(database);
+    drop(engine);
+    let engine = images.reopen(images.lsns().len() - 1).unwrap();
+    let database = open(&engine, left);
+    let read_from = |from| {
+        let reader = database.read_changes(collection("a.c"), from);
+        let mut found = 0;
+        let read = reader.and_then(|mut reader| {
+            reader.read(&mut |_| {
+                found += 1;
+                Ok(ControlFlow::Continue(()))
+            })
+        });
+        read.map(|_| found).map_err(|error| error.code())
+    };
+    let now = database.cluster_time();
+    for _ in 0..2 {
+        for time in [0, 1, written, now] {
+            assert_eq!(read_from(ChangesFrom::Time(time)), Err(286), "{time}");
+        }
+        let snapshot = database.pin_snapshot(None);
+        assert!(snapshot.is_ok(), "the present is no history");
+        insert(
+            &database,
+            "a.c",
+            &doc! { "_id": database.cluster_time() as i64 },
+        );
+    }
+    assert_eq!(read_from(ChangesFrom::Time(now + 1)), Ok(2));
 }
 
 /// The documents of a model and those that the events make agree over kills and power losses, each event once.

@@ -68,7 +68,16 @@ impl Journal {
         identity.check()?;
         let mut options = options;
         options.segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
-        let recovered = recover(&*files, &identity, options.must_exist, applied_lsn, &*hooks)?;
+        let now_unix_ms = unix_ms();
+        let must_exist = options.must_exist;
+        let recovered = recover(
+            &*files,
+            &identity,
+            must_exist,
+            applied_lsn,
+            &*hooks,
+            now_unix_ms,
+        )?;
         let incarnation = u64::from(recovered.incarnation_number) << 32 | u64::from(salt());
         let segments = Segments::new(
             files,
@@ -94,6 +103,7 @@ impl Journal {
         let log: Arc<dyn Log> = local.clone();
         let stamp = recovered.start.stamp;
         let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn, stamp);
+        pipeline.begin_at_cluster_time(recovered.start.cluster_time_min);
         let journal = Journal::run(pipeline, Some(local), recovered.replayed)?;
         if is_short {
             journal.pipeline.wakeups.request_space();

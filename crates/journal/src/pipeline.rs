@@ -299,6 +299,12 @@ impl Pipeline {
         (self.cluster_time_min).fetch_max(beyond.saturating_add(1), Ordering::Relaxed);
     }
 
+    /// Before the first record: it gets no lower cluster time than `time`, and whoever reads sees what was there right before.
+    pub fn begin_at_cluster_time(&self, time: u64) {
+        self.cluster_time_min.fetch_max(time, Ordering::Relaxed);
+        (self.cluster_time).fetch_max(time.saturating_sub(1), Ordering::Relaxed);
+    }
+
     /// Returns when everything up to `lsn`, which must be accepted, is durable.
     pub fn wait_durable(&self, lsn: u64) -> Result<()> {
         let result = self.log.wait(&LogTicket::up_to(lsn), Stage::Durable);

@@ -21,6 +21,7 @@ use crate::options::{Identity, LSN_MAX};
 use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name, segment_sequence};
 use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
 use crate::segments::discard;
+use crate::stamp::Stamp;
 use crate::tail::{check_tail, cut};
 
 /// A journal that is whole, synced and applied, and what its next life must use.
@@ -38,6 +39,7 @@ pub(crate) fn recover(
     must_exist: bool,
     applied_lsn: u64,
     hooks: &dyn Hooks,
+    unix_ms: u64,
 ) -> Result<Recovered> {
     if applied_lsn > LSN_MAX {
         return Err(Error::HistoryMissing {
@@ -69,24 +71,54 @@ pub(crate) fn recover(
     let ended_lsn = end.link.next_lsn - 1;
     let durable_lsn = durable_lsn(&segments[..=begin + end.index], marked_lsn).min(ended_lsn);
     cut(files, &mut segments, begin, &end, durable_lsn)?;
+    let begun_last = segments.last().map(|segment| segment.header.clone());
     let end_lsn = drop_empty_last(files, &mut segments, ended_lsn)?;
     for name in unfreed {
         // What stays is met by the next start again.
         let _ = discard(files, &name);
     }
     let replayed = replay(files, &segments, begin, link, applied_lsn, hooks)?;
+    let first_lsn = end_lsn.max(applied_lsn) + 1;
+    let stamp = end.link.stamp.unwrap_or_default();
     let last = segments.last().map_or(0, |segment| segment.header.sequence);
     Ok(Recovered {
         segments,
         next_sequence: last + 1,
         incarnation_number: newest.unwrap_or(0).wrapping_add(1),
         start: IncarnationStart {
-            first_lsn: end_lsn.max(applied_lsn) + 1,
+            first_lsn,
             previous_end_lsn: end_lsn,
-            stamp: end.link.stamp.unwrap_or_default(),
+            cluster_time_min: lowest_time(first_lsn, end_lsn, stamp, begun_last.as_ref(), unix_ms),
+            stamp,
         },
         replayed,
     })
+}
+
+/// The lowest cluster time of what is written behind `previous_end_lsn`, if `stamp` does not say it: 0 if it does.
+///
+/// Records that only the engine has left no times behind. Those rose by one each from `stamp` or from the end of an earlier gap on,
+/// or were those of the system's clock, which has gone on since. A clock that was set back meanwhile is not seen here, nor is a
+/// time that a client brought from elsewhere.
+fn lowest_time(
+    first_lsn: u64,
+    previous_end_lsn: u64,
+    stamp: Stamp,
+    begun_last: Option<&SegmentHeader>,
+    unix_ms: u64,
+) -> u64 {
+    let earlier_gap = begun_last.and_then(|header| Some((header.first_lsn, header.gap_ends_at()?)));
+    let (goes_on_at, ends_at) = earlier_gap.unwrap_or_default();
+    match first_lsn - 1 - previous_end_lsn {
+        // Nothing was written behind an earlier gap, or lost: whoever waits there goes on.
+        0 if ends_at > stamp.cluster_time => ends_at,
+        0 => 0,
+        _ if goes_on_at == first_lsn => ends_at,
+        lost => {
+            let counted = ends_at.max(stamp.cluster_time).saturating_add(lost);
+            stamp.cluster_time_at(unix_ms.saturating_add(1000), counted)
+        }
+    }
 }
 
 /// Up to where a successful sync is known: from the mark of a group, or because an incarnation began behind it.
@@ -358,7 +390,7 @@ fn beginning(files: &dyn Files, segment: &Arc<Segment>) -> Result<Option<Beginni
         return Ok(Some(Beginning {
             first_lsn: header.first_lsn,
             unix_ms: header.created_unix_ms,
-            cluster_time: header.stamp.cluster_time,
+            cluster_time: header.cluster_time_min.max(header.stamp.cluster_time),
         }));
     }
     // One of very many, perhaps: no more of it is read than the first group needs.

@@ -52,7 +52,7 @@ const MARK_BYTES: u64 = if cfg!(test) { 256 } else { 64 << 10 };
 
 impl Segment {
     pub fn new(name: String, header: SegmentHeader, header_crc: u32, bytes: u64) -> Self {
-        let first_cluster_time = header.stamp.cluster_time;
+        let first_cluster_time = header.cluster_time_min.max(header.stamp.cluster_time);
         Segment {
             name,
             header,
@@ -196,6 +196,8 @@ impl Deref for OpenSegment {
 pub(crate) struct IncarnationStart {
     pub first_lsn: u64,
     pub previous_end_lsn: u64,
+    /// The lowest cluster time of what is written, if that is not the stamp's; else 0.
+    pub cluster_time_min: u64,
     /// The place in the history behind the previous end.
     pub stamp: Stamp,
 }

@@ -9,7 +9,7 @@
 use crate::error::{Error, Result};
 use crate::group_header::GroupFormat;
 use crate::options::{ENGINE_NAME_BYTES_MAX, Identity, LSN_MAX};
-use crate::stamp::{STAMP_BYTES, Stamp};
+use crate::stamp::{CLUSTER_TIME_MAX, STAMP_BYTES, Stamp, earliest_at};
 
 /// Groups begin at this offset.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
@@ -46,6 +46,9 @@ pub struct SegmentHeader {
     pub previous_end_lsn: u64,
     /// When the segment was made, in milliseconds since 1970.
     pub created_unix_ms: u64,
+    /// No record from here on has a lower cluster time, and if the segment begins behind a recorded gap, those in the gap had
+    /// lower ones. 0 where `stamp` says as much, and in segments of builds that did not say so.
+    pub cluster_time_min: u64,
     /// If the segment begins an incarnation: the place in the history that its first group goes on from. Zeros else, and in
     /// version 1.
     pub stamp: Stamp,
@@ -55,6 +58,21 @@ impl SegmentHeader {
     /// Whether the segment is the first of its incarnation.
     pub fn begins_incarnation(&self) -> bool {
         self.first_lsn != 0
+    }
+
+    /// Whether records are missing before the first one: an engine had them, and the journal had not.
+    pub(crate) fn is_behind_gap(&self) -> bool {
+        self.begins_incarnation() && self.first_lsn > self.previous_end_lsn + 1
+    }
+
+    /// If records are missing before the first one: none of them had this cluster time or a later one.
+    pub(crate) fn gap_ends_at(&self) -> Option<u64> {
+        let ends_at = match self.cluster_time_min {
+            // The records were written before the segment was made.
+            0 => earliest_at(self.created_unix_ms.saturating_add(1000)),
+            stated => stated,
+        };
+        self.is_behind_gap().then_some(ends_at)
     }
 
     /// The counter half of the incarnation.
@@ -82,7 +100,7 @@ impl SegmentHeader {
         (bytes, crc)
     }
 
-    fn words(&self) -> [u64; 6] {
+    fn words(&self) -> [u64; 7] {
         [
             self.sequence,
             self.incarnation,
@@ -90,6 +108,7 @@ impl SegmentHeader {
             self.first_lsn,
             self.previous_end_lsn,
             self.created_unix_ms,
+            self.cluster_time_min,
         ]
     }
 
@@ -157,6 +176,7 @@ impl SegmentHeader {
             first_lsn: word(3),
             previous_end_lsn: word(4),
             created_unix_ms: word(5),
+            cluster_time_min: word(6),
             stamp,
         };
         if !header.is_possible() {
@@ -171,7 +191,10 @@ impl SegmentHeader {
     /// Whether the header's positions can be counted on from.
     fn is_possible(&self) -> bool {
         let has_place = self.sequence <= SEQUENCE_MAX && self.first_lsn <= LSN_MAX;
-        has_place && (self.previous_end_lsn == 0 || self.previous_end_lsn < self.first_lsn)
+        let has_time = self.cluster_time_min <= CLUSTER_TIME_MAX;
+        has_place
+            && has_time
+            && (self.previous_end_lsn == 0 || self.previous_end_lsn < self.first_lsn)
     }
 }
 

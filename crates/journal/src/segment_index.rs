@@ -114,6 +114,7 @@ mod tests {
             first_lsn: 0,
             previous_end_lsn: 0,
             created_unix_ms: 0,
+            cluster_time_min: 0,
             stamp: Stamp::default(),
         }
     }

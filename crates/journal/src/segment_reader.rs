@@ -109,8 +109,8 @@ impl LogReader for SegmentReader {
 }
 
 /// The first record up to `written_lsn` with that cluster time or a later one. Reads headers of groups from the last mark
-/// before it on. Fails where records as late as that may have been freed, or may have no cluster time because an earlier version
-/// wrote them.
+/// before it on. Fails where records as late as that may have been freed or lost, or may have no cluster time because an earlier
+/// version wrote them.
 pub(crate) fn first_since(
     segments: &Segments,
     written_lsn: u64,
@@ -123,6 +123,10 @@ pub(crate) fn first_since(
         first_lsn,
     };
     for segment in segments.since(cluster_time)? {
+        // No record before the gap is as late as that, and one within it may have been.
+        if (segment.header.gap_ends_at()).is_some_and(|ends_at| cluster_time < ends_at) {
+            return Err(missing_before(segment.header.first_lsn));
+        }
         let open = segments.open(&segment)?;
         let mut scanner = scanner(&open).growing();
         scanner.seek(open.place_before_time(cluster_time)?);

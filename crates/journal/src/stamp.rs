@@ -38,7 +38,7 @@ pub struct Stamp {
 }
 
 /// Seconds and counter of the first cluster time in the second of that wall time.
-fn earliest_at(unix_ms: u64) -> u64 {
+pub(crate) fn earliest_at(unix_ms: u64) -> u64 {
     (unix_ms / 1000).min(u32::MAX.into()) << 32 | 1
 }
 

@@ -281,6 +281,7 @@ mod tests {
             first_lsn: 1,
             previous_end_lsn: 0,
             created_unix_ms: 0,
+            cluster_time_min: 0,
         };
         let segment = Arc::new(Segment::new("1".into(), header, 0, 4096));
         let segment = OpenSegment { segment, file };
@@ -366,6 +367,7 @@ mod model {
             first_lsn: 1,
             previous_end_lsn: 0,
             created_unix_ms: 0,
+            cluster_time_min: 0,
         };
         OpenSegment {
             segment: Arc::new(Segment::new("1".into(), header, 0, 4096)),

@@ -4,6 +4,7 @@
 mod owner;
 
 use owner::Owner;
+use quarry_journal::files::simulated::Crash;
 use quarry_journal::{Error, Files, Journal, Level, SimulatedFiles, Stamp, inspect};
 use twox_hash::XxHash3_64;
 
@@ -361,6 +362,44 @@ fn what_is_written_has_the_bytes_described() {
     );
     let names = files.list().unwrap();
     assert_eq!(names.len(), 1, "{names:?}");
+}
+
+/// A segment behind a recorded gap says from which cluster time on there is no record in the gap; a build before did not.
+#[test]
+fn a_segment_behind_a_gap_says_when_the_gap_ends() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    journal.commit(b"lost", Level::Written).unwrap();
+    let files = files.crash(Crash::Drop, 0);
+    let journal = journal_of(&files, 4);
+    let behind = journal.cluster_time();
+    let written = files.content("0000000002.segment").unwrap();
+    let long_at = |at: usize| u64::from_le_bytes(written[at..at + 8].try_into().unwrap());
+    assert_eq!([long_at(88), long_at(96)], [5, 0]);
+    assert_eq!(long_at(112), behind + 1);
+    assert_eq!(written[120..124], [0; 4]);
+    assert_eq!(
+        written[124..128],
+        crc32c::crc32c(&written[..124]).to_le_bytes()
+    );
+
+    let begun = stamps().begun;
+    let (mut content, previous) = segment_header(1, 5, Some(begun));
+    let (body, stamp) = (
+        records(&[b"five"]),
+        Stamp {
+            cluster_time: (MADE_UNIX_MS / 1000 + 1) << 32 | 1,
+            ..begun
+        },
+    );
+    content.extend(group(&body, 1, 5, 4, previous, 0, Some(stamp)).0);
+    content.resize(SEGMENT_BYTES as usize, 0);
+    let files = SimulatedFiles::new();
+    files.replace("0000000001.segment", content);
+    let journal = journal_of(&files, 4);
+    let earlier = journal.first_since(begun.cluster_time);
+    assert!(matches!(earlier, Err(Error::HistoryMissing { .. })));
+    assert_eq!(journal.first_since(stamp.cluster_time).unwrap(), Some(5));
 }
 
 /// A closed journal says in each segment where some of its groups begin.

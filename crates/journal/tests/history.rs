@@ -176,3 +176,69 @@ fn a_position_in_a_recorded_gap_is_history_missing() {
         assert_eq!(groups.next_group().unwrap().unwrap().first_lsn(), 10);
     }
 }
+
+/// Nobody knows the times of records that only an engine has. Each of them is before the time that the journal goes on
+/// from, however soon one such start follows another.
+#[test]
+fn a_time_that_lost_records_may_have_is_history_missing() {
+    let open = |files: &SimulatedFiles, applied_lsn| {
+        let journal = Owner::new().open(files, applied_lsn).unwrap();
+        let behind = journal.cluster_time();
+        (journal, behind)
+    };
+    let is_missing = |journal: &Journal, time| {
+        let first = journal.first_since(time);
+        matches!(first, Err(Error::HistoryMissing { .. }))
+    };
+    let mut files = SimulatedFiles::new();
+    let (journal, _) = open(&files, 0);
+    journal.submit(&RECORD).unwrap();
+    files = files.crash(Crash::Drop, 0);
+    let (journal, first_behind) = open(&files, 1);
+    assert!(is_missing(&journal, 0), "nothing is left before the gap");
+    assert!(is_missing(&journal, first_behind));
+    assert_eq!(journal.first_since(first_behind + 1).unwrap(), None);
+    // Nothing more is lost by a start that only repeats it: whoever waits behind the gap goes on.
+    files = files.crash(Crash::Kill, 0);
+    let (journal, behind) = open(&files, 1);
+    assert_eq!(behind, first_behind);
+    journal.submit(&RECORD).unwrap();
+    assert!(journal.cluster_time() > behind);
+    files = files.crash(Crash::Drop, 0);
+    let (journal, behind) = open(&files, 2);
+    assert!(is_missing(&journal, first_behind + 1), "record 2 had it");
+    for lsn in 3..5 {
+        assert_eq!(journal.submit(&RECORD).unwrap().lsn, lsn);
+        assert_eq!(journal.first_since(behind + 1).unwrap(), Some(3));
+    }
+    let kept = journal.cluster_time();
+    journal.sync().unwrap();
+    files = files.crash(Crash::Kill, 0);
+    let (journal, _) = open(&files, 9);
+    let check = |journal: &Journal, behind| {
+        assert_eq!(journal.first_since(behind + 1).unwrap(), None);
+        assert_eq!(journal.first_since(kept).unwrap(), Some(4));
+        assert!(is_missing(journal, kept + 1) && is_missing(journal, behind));
+    };
+    check(&journal, journal.cluster_time());
+    let behind = journal.cluster_time();
+    let lsn = journal.submit(&RECORD).unwrap().lsn;
+    assert!(is_missing(&journal, behind));
+    journal.sync().unwrap();
+    files = files.crash(Crash::Kill, 0);
+    let (journal, _) = open(&files, lsn);
+    assert_eq!(journal.first_since(behind + 1).unwrap(), Some(lsn));
+    assert!(is_missing(&journal, kept + 1) && is_missing(&journal, behind));
+
+    // The gap is remembered where the segment behind it is the only one left and holds nothing.
+    files = files.crash(Crash::Kill, 0);
+    let (journal, behind) = open(&files, lsn + 7);
+    assert!(journal.checkpointed(lsn + 7).unwrap() > 0);
+    assert_eq!(journal.first_lsn(), 0);
+    files = files.crash(Crash::Kill, 0);
+    let (journal, still_behind) = open(&files, lsn + 7);
+    assert_eq!(still_behind, behind);
+    journal.submit(&RECORD).unwrap();
+    assert!(is_missing(&journal, behind));
+    assert_eq!(journal.first_since(behind + 1).unwrap(), Some(lsn + 8));
+}

@@ -38,6 +38,7 @@ impl Segments {
             first_lsn: start.first_lsn,
             previous_end_lsn: start.previous_end_lsn,
             created_unix_ms: unix_ms,
+            cluster_time_min: start.cluster_time_min,
             stamp: start.stamp,
         };
         let spare = match bytes == self.options.segment_bytes {
