@@ -39,6 +39,7 @@ pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::Dropped;
 pub use commit::changes::ChangeKind;
+pub use commit::commits::take_commit_time;
 pub use commit::definition_event::DefinitionKind;
 pub use commit::late_writes::ReplyFirst;
 pub use commit::refusals::{RefusedWrites, WritesNow};

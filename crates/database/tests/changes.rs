@@ -10,7 +10,7 @@ use quarry_bson::{Document, RawDocument, doc};
 use quarry_database::{
     Change, ChangeBody, ChangeEvent, ChangeKind, ChangePoint, ChangeReader, ChangeScope,
     ChangesFrom, ChangesRead, Database, DefinitionKind, Level, Namespace, Operation, Options,
-    UnitReads,
+    UnitReads, take_commit_time,
 };
 use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
@@ -271,6 +271,50 @@ fn a_reader_goes_on_from_any_place_and_from_any_time() {
     assert!(database.advance_cluster_time(future));
     insert(&database, "a.c", &doc! { "_id": 1001 });
     assert_eq!(read(&mut reader).len(), 1);
+}
+
+/// Whoever begins at the time that a writer was told meets that write, however many others were committed with it or since.
+#[test]
+fn a_reader_from_the_time_of_a_commit_meets_the_commit() {
+    const WRITERS: i32 = 4;
+    const WRITES: i32 = 25;
+    let database = Database::open_in_memory().unwrap();
+    insert(&database, "a.c", &doc! { "_id": (-1) });
+    let write = |writer: i32| {
+        let database = &database;
+        let write = move |number| {
+            let id = writer * WRITES + number;
+            insert(database, "a.c", &doc! { "_id": id });
+            (id, take_commit_time().expect("this thread has committed"))
+        };
+        (0..WRITES).map(write).collect::<Vec<_>>()
+    };
+    let written: Vec<_> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || write(writer)))
+            .collect();
+        let written = writers.into_iter().map(|writer| writer.join().unwrap());
+        written.flatten().collect()
+    });
+    for (id, time) in written {
+        let from = ChangesFrom::Time(time);
+        let mut reader = database.read_changes(collection("a.c"), from).unwrap();
+        let mut found = None;
+        let mut take = |event: &ChangeEvent<'_>| {
+            assert!(event.cluster_time >= time);
+            let ChangeBody::Document(change) = &event.body else {
+                unreachable!("only documents change");
+            };
+            if change.document_key().get_i32("_id") == Some(id) {
+                found = Some(event.cluster_time);
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        while reader.read(&mut take).unwrap() == ChangesRead::Some {}
+        assert_eq!(found, Some(time), "{id}");
+    }
+    assert!(take_commit_time().is_some(), "the first insert");
+    assert_eq!(take_commit_time(), None);
 }
 
 /// A reader that has nothing to read is at the end of what is durable, however much others write.

@@ -44,6 +44,8 @@ pub(crate) struct Group {
     pub first_lsn: AtomicU64,
     /// The LSN of the last record of the group's writers.
     pub last_lsn: AtomicU64,
+    /// The cluster time of the group: that of its last record.
+    pub cluster_time: AtomicU64,
     pub writers: AtomicU32,
     pub begun_ns: AtomicU64,
     pub appended_ns: AtomicU64,
@@ -151,6 +153,7 @@ impl Group {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         };
         copy(&self.number, &written.number);
+        copy(&self.cluster_time, &written.cluster_time);
         copy(&self.begun_ns, &written.begun_ns);
         copy(&self.appended_ns, &written.appended_ns);
         copy(&self.applied_ns, &written.applied_ns);

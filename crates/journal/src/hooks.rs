@@ -149,6 +149,15 @@ impl<'g> Payloads<'g> {
         self.cluster_time
     }
 
+    /// The cluster time of the group, which is that of its last record: the group becomes visible as a whole, and no record of
+    /// it is seen by whoever reads the state at an earlier time. 0 in a group of an earlier version.
+    pub fn group_cluster_time(&self) -> u64 {
+        match self.cluster_time {
+            0 => 0,
+            first => first + u64::from(self.count.saturating_sub(1)),
+        }
+    }
+
     /// The life of the journal that has written the group; 0 while the group is being committed.
     pub fn incarnation(&self) -> u64 {
         self.incarnation

@@ -268,8 +268,8 @@ impl Journal {
         is_near
     }
 
-    /// The first accepted record with that cluster time or a later one; `None` if there is none yet. Costs a look into
-    /// a table, an index and some hundred KiB of groups, or once through a whole segment where a killed life left no index. Fails
+    /// The first record of the first accepted group whose time, which is that of its last record, is that cluster time or a
+    /// later one; `None` if there is none yet. Costs a look into a table, an index and some hundred KiB of groups, or once through a whole segment where a killed life left no index. Fails
     /// with `HistoryMissing` where records as late as that may be gone, or have no cluster time because an earlier version wrote
     /// them.
     pub fn first_since(&self, cluster_time: u64) -> Result<Option<u64>> {

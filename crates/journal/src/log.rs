@@ -35,8 +35,9 @@ pub trait Log: Send + Sync {
     /// The place in the history behind the last group that was accepted, for whoever goes on with the log.
     fn stamp(&self) -> Result<Stamp>;
 
-    /// The first record that is accepted and has that cluster time or a later one; `None` if there is none yet. Fails with
-    /// `HistoryMissing` where the log may have given up records as late as that.
+    /// The first record of the first accepted group whose time is that cluster time or a later one; the time of a group is
+    /// that of its last record. `None` if there is no such group yet. Fails with `HistoryMissing` where the log may have given
+    /// up groups as late as that.
     fn first_since(&self, cluster_time: u64) -> Result<Option<u64>>;
 }
 

@@ -175,6 +175,7 @@ impl Pipeline {
         report.wait_ns -= report.sync_wait_ns;
         Ticket {
             lsn: place.lsn(),
+            cluster_time: place.group.cluster_time.load(Ordering::Relaxed),
             report,
         }
     }

@@ -108,9 +108,9 @@ impl LogReader for SegmentReader {
     }
 }
 
-/// The first record up to `written_lsn` with that cluster time or a later one. Reads headers of groups from the last mark
-/// before it on. Fails where records as late as that may have been freed or lost, or may have no cluster time because an earlier
-/// version wrote them.
+/// The first record of the first group up to `written_lsn` whose last record has that cluster time or a later one. Reads headers
+/// of groups from the last mark before it on. Fails where groups as late as that may have been freed or lost, or may have no
+/// cluster time because an earlier version wrote them.
 pub(crate) fn first_since(
     segments: &Segments,
     written_lsn: u64,
@@ -144,8 +144,7 @@ pub(crate) fn first_since(
                 if begins_history && cluster_time < header.stamp.cluster_time {
                     return Err(missing_before(header.first_lsn));
                 }
-                let records_before = cluster_time.saturating_sub(header.stamp.cluster_time);
-                return Ok(Some(header.first_lsn + records_before));
+                return Ok(Some(header.first_lsn));
             }
             segment.note_place(&header, scanner.offset());
             scanner.skip(&header);

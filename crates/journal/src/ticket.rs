@@ -50,6 +50,8 @@ impl CommitReport {
 pub struct Ticket {
     /// The record's LSN.
     pub lsn: u64,
+    /// The cluster time of the commit: that of the last record of its group, with which the whole group becomes visible.
+    pub cluster_time: u64,
     /// Where the time went so far.
     pub report: CommitReport,
 }

@@ -75,6 +75,41 @@ fn the_newest_segment_alone_tells_the_place_in_the_history() {
     assert!(journal.cluster_time() > time);
 }
 
+/// A group becomes visible as a whole, so it has one time for all who wrote it: that of its last record.
+#[test]
+fn every_writer_is_told_the_time_of_its_group() {
+    const WRITERS: usize = 8;
+    let owner = Owner::new();
+    owner.set_trailer(true);
+    let journal = owner.open(&SimulatedFiles::new(), 0).unwrap();
+    let begin = std::sync::Barrier::new(WRITERS);
+    let tickets: Vec<_> = std::thread::scope(|scope| {
+        let write = || {
+            begin.wait();
+            let submit = |_| journal.submit(&RECORD).unwrap();
+            (0..100).map(submit).collect::<Vec<_>>()
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|_| scope.spawn(write)).collect();
+        let tickets = writers.into_iter().map(|writer| writer.join().unwrap());
+        tickets.flatten().collect()
+    });
+    let mut groups = journal.log().read(1).unwrap();
+    let mut read = Vec::new();
+    while let Some(payloads) = groups.next_group().unwrap() {
+        let time = payloads.group_cluster_time();
+        read.push((payloads.first_lsn(), payloads.last_lsn(), time));
+        for time in [payloads.cluster_time(), time] {
+            let found = journal.first_since(time).unwrap();
+            assert_eq!(found, Some(payloads.first_lsn()));
+        }
+    }
+    for ticket in tickets {
+        let at = read.partition_point(|&(_, last_lsn, _)| last_lsn < ticket.lsn);
+        assert!(read[at].0 <= ticket.lsn);
+        assert_eq!(ticket.cluster_time, read[at].2);
+    }
+}
+
 #[test]
 fn a_record_is_found_by_its_time() {
     let files = SimulatedFiles::new();

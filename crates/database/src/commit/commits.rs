@@ -1,6 +1,7 @@
 //! The front of the commit path: what writers, definitions and builds call to have a batch committed and acknowledged.
 //! The comment at the head of `commit` tells the whole way.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use quarry_journal::{CommitReport, Journal, Level, Until};
@@ -15,6 +16,17 @@ use crate::commit::{CommitPath, Counts};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::upkeep::checkpoint::Checkpoints;
+
+thread_local! {
+    /// The cluster time of what this thread has committed last, until it is taken; 0 if that is nothing.
+    static COMMIT_TIME: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The cluster time of the last commit that this thread has made since it asked last, if it has made one. A client is told of
+/// its own commit's time: by the time of the reply others may have committed later.
+pub fn take_commit_time() -> Option<u64> {
+    Some(COMMIT_TIME.take()).filter(|&time| time > 0)
+}
 
 /// The journal, the commit path behind it, and what is noted of both.
 pub struct Commits {
@@ -108,6 +120,7 @@ impl Commits {
             }
         };
         let ticket = submitted.map_err(|error| self.refusals.failed(error))?;
+        COMMIT_TIME.set(ticket.cluster_time);
         self.refusals.taken();
         self.account(record.len(), &ticket.report);
         self.checkpoints.name_since(ended);

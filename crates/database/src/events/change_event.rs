@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 pub struct ChangeEvent<'e> {
     /// The place behind it.
     pub point: ChangePoint,
+    /// The time of its commit, which whoever was answered for the commit was told as well.
+    pub cluster_time: u64,
     /// When its record was made, in milliseconds since 1970.
     pub wall_ms: i64,
     /// `database.collection` as it was called then; of a dropped database its name.
@@ -102,11 +104,12 @@ impl<'e> RecordOps<'e> {
 pub(super) fn document_event<'e>(
     payload: &Payload<'e>,
     delta: &Delta<'e>,
-    point: ChangePoint,
+    (point, cluster_time): (ChangePoint, u64),
     body: DocumentChange<'e>,
 ) -> Result<ChangeEvent<'e>> {
     Ok(ChangeEvent {
         point,
+        cluster_time,
         wall_ms: payload.wall_ms,
         namespace: text(delta.namespace)?,
         uuid: Some(delta.uuid),
@@ -119,7 +122,7 @@ pub(super) fn document_event<'e>(
 pub(super) fn definition_event<'e>(
     payload: &Payload<'e>,
     definition: &RecordDefinition<'e>,
-    point: ChangePoint,
+    (point, cluster_time): (ChangePoint, u64),
 ) -> Result<ChangeEvent<'e>> {
     let body = RawDocument::new(definition.body)?;
     let uuid = match body.get("ui") {
@@ -128,6 +131,7 @@ pub(super) fn definition_event<'e>(
     };
     Ok(ChangeEvent {
         point,
+        cluster_time,
         wall_ms: payload.wall_ms,
         namespace: definition.names()[0].unwrap_or_default(),
         uuid,

@@ -8,7 +8,7 @@
 /// The place behind a change, or behind all changes up to a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangePoint {
-    /// The cluster time of the change's record, or the time up to which nothing is left.
+    /// The record's own cluster time, which may be earlier than that of the commit that it became visible with; or the time up to which nothing is left.
     pub cluster_time: u64,
     /// How many changes of the record come before this one.
     pub index: u32,

@@ -84,7 +84,7 @@ impl ChangeScope {
 pub enum ChangesFrom {
     /// Behind everything that is committed now.
     Now,
-    /// With the first change that has this cluster time or a later one.
+    /// With the first commit that has this cluster time or a later one.
     Time(u64),
     /// Behind a place that an earlier reader has come to.
     Behind(ChangePoint),
@@ -115,6 +115,8 @@ pub struct ChangeReader {
     groups: Option<Box<dyn LogReader>>,
     /// Changes before this time are passed over.
     not_before: u64,
+    /// The time of the commit that the reader was in last.
+    commit_time: u64,
     /// The place that it has come to, behind a durable record.
     behind: ChangePoint,
     /// Later places, whose records may not be durable yet: the earliest of them, and the last.
@@ -143,6 +145,7 @@ impl ChangeReader {
             walk_through: applied_lsn,
             groups: None,
             not_before: 0,
+            commit_time: 0,
             behind: ChangePoint::behind_time(0),
             soon_behind: None,
             latest: None,
@@ -210,17 +213,15 @@ impl ChangeReader {
         }
         self.next_lsn = point.lsn;
         let mut groups = self.read_journal()?;
-        let is_there = groups
-            .next_group()
-            .map_err(missing)?
-            .is_some_and(|payloads| {
+        let payloads = groups.next_group().map_err(missing)?;
+        let payloads = payloads
+            .filter(|payloads| {
                 payloads.first_lsn() == point.lsn
                     && payloads.incarnation() == point.incarnation
                     && payloads.cluster_time() == point.cluster_time
-            });
-        if !is_there {
-            return Err(history_lost());
-        }
+            })
+            .ok_or_else(history_lost)?;
+        self.commit_time = payloads.group_cluster_time();
         match skipped {
             None => self.next_lsn = point.lsn + 1,
             Some(skipped) => self.skipped = skipped,
@@ -267,6 +268,11 @@ impl ChangeReader {
     /// From now on the end of the operation, by killOp for example, ends a wait of this reader.
     pub fn end_wait_with(&self, operation: &Operation) {
         operation.wake_with(self.interest.waker());
+    }
+
+    /// The cluster time of the commit that the reader was in last, or began in.
+    pub fn commit_time(&self) -> u64 {
+        self.commit_time
     }
 
     /// The place that the reader has come to: a later reader that begins behind it misses nothing and meets nothing twice.
@@ -335,6 +341,7 @@ impl ChangeReader {
             .filter(|payloads| payloads.first_lsn() == self.next_lsn)
             // A recorded gap: what was in it nobody knows.
             .ok_or_else(history_lost)?;
+        self.commit_time = payloads.group_cluster_time();
         for (lsn, bytes) in &payloads {
             *left = left.saturating_sub(bytes.len());
             let flow = self.read_record(&payloads, lsn, bytes, take)?;
@@ -364,16 +371,20 @@ impl ChangeReader {
         if !payload.tells_events() {
             return Err(history_lost());
         }
-        let cluster_time = payloads.cluster_time() + (lsn - payloads.first_lsn());
         let is_empty = payload.changes_len() == 0 && payload.definitions_len() == 0;
-        if is_empty || cluster_time < self.not_before {
+        if is_empty || self.commit_time < self.not_before {
             return Ok(ControlFlow::Continue(()));
         }
-        let point = |index: u32| ChangePoint {
-            cluster_time,
-            index,
-            lsn,
-            incarnation: payloads.incarnation(),
+        let record_time = payloads.cluster_time() + (lsn - payloads.first_lsn());
+        let commit_time = self.commit_time;
+        let at = |index: u32| {
+            let point = ChangePoint {
+                cluster_time: record_time,
+                index,
+                lsn,
+                incarnation: payloads.incarnation(),
+            };
+            (point, commit_time)
         };
         // Definitions come first: a transaction makes its collections before it writes to them.
         let skipped = self.skipped;
@@ -382,19 +393,19 @@ impl ChangeReader {
             if index < skipped || !self.scope.wants_definition(&definition) {
                 continue;
             }
-            let event = definition_event(&payload, &definition, point(index))?;
+            let event = definition_event(&payload, &definition, at(index))?;
             if self.hand_out(&event, take)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        self.hand_out_documents(&payload, point, take)
+        self.hand_out_documents(&payload, at, take)
     }
 
     /// Hands out the changes of documents in a record whose definitions were all read.
     fn hand_out_documents(
         &mut self,
         payload: &Payload<'_>,
-        point: impl Fn(u32) -> ChangePoint,
+        at: impl Fn(u32) -> (ChangePoint, u64),
         take: &mut dyn FnMut(&ChangeEvent<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<ControlFlow<()>> {
         let deltas: SmallVec<[Delta<'_>; 2]> = payload.deltas().collect();
@@ -413,7 +424,7 @@ impl ChangeReader {
             else {
                 continue;
             };
-            let event = document_event(payload, delta, point(index), ops.change(&change)?)?;
+            let event = document_event(payload, delta, at(index), ops.change(&change)?)?;
             if self.hand_out(&event, take)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }

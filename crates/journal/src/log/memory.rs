@@ -235,8 +235,7 @@ impl Log for MemoryLog {
         let state = self.shared.state.lock();
         let behind = |group: &&Stored| group.stamp.behind(group.count).cluster_time > cluster_time;
         let group = state.groups.iter().find(behind);
-        Ok(group
-            .map(|group| group.first_lsn + cluster_time.saturating_sub(group.stamp.cluster_time)))
+        Ok(group.map(|group| group.first_lsn))
     }
 }
 

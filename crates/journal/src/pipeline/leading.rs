@@ -73,6 +73,7 @@ impl Pipeline {
         };
         Ok(Ticket {
             lsn: done.first_lsn,
+            cluster_time: done.cluster_time,
             report,
         })
     }
@@ -109,20 +110,23 @@ impl Pipeline {
     ) -> Result<Done> {
         let around = self.surroundings(begun_ns);
         let accepted = appender.append(records, count, &around)?;
+        let cluster_time = accepted.last_cluster_time();
         self.accepted_lsn
             .store(appender.next_lsn - 1, Ordering::Release);
         if let Some(group) = group {
             group.first_lsn.store(accepted.first_lsn, Ordering::Relaxed);
             let last_lsn = accepted.first_lsn + u64::from(count) - 1;
             group.last_lsn.store(last_lsn, Ordering::Relaxed);
+            group.cluster_time.store(cluster_time, Ordering::Relaxed);
             group.call_for_sync();
         }
         let appended_ns = self.now_ns();
         appender.apply(records, accepted, &around)?;
-        self.note_cluster_time(accepted.last_cluster_time());
+        self.note_cluster_time(cluster_time);
         self.wakeups.note_applied(appender.next_lsn - 1);
         Ok(Done {
             first_lsn: accepted.first_lsn,
+            cluster_time,
             appended_ns,
             applied_ns: self.now_ns(),
         })
@@ -155,6 +159,7 @@ impl Pipeline {
 /// A group that is written and applied, and when it was.
 pub(super) struct Done {
     pub first_lsn: u64,
+    pub cluster_time: u64,
     pub appended_ns: u64,
     pub applied_ns: u64,
 }

@@ -182,7 +182,7 @@ impl ChangeStream {
             kind: TokenKind::Invalidate,
             ..token
         };
-        let event = invalidate_document(token, wall_ms);
+        let event = invalidate_document(token, self.reader.commit_time(), wall_ms);
         if let Some(document) = pass(&mut self.stages, event)? {
             self.ready.push_back(Ready { token, document });
         }
@@ -253,6 +253,7 @@ impl Made<'_> {
             ) => {
                 let dropped = ChangeEvent {
                     point: event.point,
+                    cluster_time: event.cluster_time,
                     wall_ms: event.wall_ms,
                     namespace: namespace.as_str(),
                     uuid: event.uuid,

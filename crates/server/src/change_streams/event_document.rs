@@ -49,7 +49,7 @@ pub fn event_document(
     let mut out = DocumentBuilder::new(&mut bytes);
     token.append("_id", &mut out);
     out.append("operationType", operation_type(event));
-    out.append("clusterTime", Timestamp::from_u64(event.point.cluster_time));
+    out.append("clusterTime", Timestamp::from_u64(event.cluster_time));
     append_transaction(event, &mut out);
     out.append("wallTime", DateTime(event.wall_ms));
     if options.shows_expanded_events
@@ -75,13 +75,12 @@ pub fn event_document(
     Ok(bytes)
 }
 
-/// The document of the event that ends a stream, because what it is over has gone.
-pub fn invalidate_document(token: ResumeToken, wall_ms: i64) -> Vec<u8> {
+/// The document of the event that ends a stream, because what it is over has gone. It has the time of the event that did that.
+pub fn invalidate_document(token: ResumeToken, cluster_time: u64, wall_ms: i64) -> Vec<u8> {
     let document = Document::build(|out| {
         token.append("_id", out);
         out.append("operationType", "invalidate");
-        let time = Timestamp::from_u64(token.point.cluster_time);
-        out.append("clusterTime", time);
+        out.append("clusterTime", Timestamp::from_u64(cluster_time));
         out.append("wallTime", DateTime(wall_ms));
     });
     document.into_bytes()

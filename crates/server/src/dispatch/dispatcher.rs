@@ -84,10 +84,16 @@ pub fn dispatch<'a>(
     outcome
 }
 
-/// Appends the cluster time and the time of the last write, which a set tells with every reply.
+/// Appends the cluster time and the time of the last write, which a set tells with every reply. A command that has committed
+/// tells the time of its own commit.
 fn append_times(server: &Server, reply: &mut DocumentBuilder<'_>) {
     if let Some(set) = &server.replica_set {
-        set.times(&server.database).append(reply);
+        let times = set.times(&server.database);
+        let times = match quarry_database::take_commit_time() {
+            Some(committed) => times.of_write(committed),
+            None => times,
+        };
+        times.append(reply);
     }
 }
 

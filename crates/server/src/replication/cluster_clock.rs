@@ -27,7 +27,7 @@ pub struct ClusterClock {
 /// The times of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterTimes {
-    /// `operationTime`: the time of the last write.
+    /// `operationTime`: the time of the last write; in the reply of a command that has written, of its own last write.
     pub written: Timestamp,
     /// The time of a write that survives a power loss, the last that is known of.
     pub durable: Timestamp,
@@ -73,6 +73,13 @@ impl ClusterClock {
 }
 
 impl ClusterTimes {
+    /// The times for a command that has committed last at that time. Others may have written since: who begins a change stream
+    /// at the `operationTime` of a write, or reads at it, is to meet that write.
+    pub fn of_write(self, committed: u64) -> ClusterTimes {
+        let written = Timestamp::from_u64(committed);
+        ClusterTimes { written, ..self }
+    }
+
     /// Appends `$clusterTime`, signed by no key as mongod does without keys, and `operationTime`.
     pub fn append(&self, reply: &mut DocumentBuilder<'_>) {
         let mut cluster = reply.document("$clusterTime");
