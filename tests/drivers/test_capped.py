@@ -126,3 +126,13 @@ def test_readers_beside_writers_and_trimming_see_all_in_order_or_are_told(capped
 def write(capped, number):
     for offset in range(A_WRITER):
         capped.insert_one({"_id": number * A_WRITER + offset})
+
+
+def test_the_time_of_a_find_does_not_end_the_waits_of_its_cursor(capped, server):
+    capped.insert_one({"_id": 1})
+    with WireClient(server.port) as connection:
+        find = {"find": capped.name, "tailable": True, "awaitData": True, "maxTimeMS": 300}
+        cursor = connection.run(find, capped.database.name)["cursor"]
+        more = {"getMore": Int64(cursor["id"]), "collection": capped.name}
+        # It waits for a second, as long as its find may have taken thrice.
+        assert connection.run(more, capped.database.name)["cursor"]["nextBatch"] == []

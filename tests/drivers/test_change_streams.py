@@ -12,6 +12,7 @@ from bson.raw_bson import RawBSONDocument
 from conftest import ENGINES
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
+from pymongo.read_concern import ReadConcern
 from quarry_process import Quarry
 
 NAMES = itertools.count(1)
@@ -101,6 +102,37 @@ def test_a_stream_is_resumed_behind_each_event(things):
         assert resumed.next()["documentKey"] == {"_id": 5}
 
 
+def test_a_stream_from_the_time_of_a_write_has_that_write(watched, things):
+    if "setName" not in watched.admin.command("hello"):
+        # A standalone tells no operationTime; the time of the event stands for it.
+        with things.watch() as stream:
+            things.insert_one({"_id": 0})
+            time_of_event = stream.next()["clusterTime"]
+        with things.watch(start_at_operation_time=time_of_event) as later:
+            assert later.next()["documentKey"] == {"_id": 0}
+        return
+
+    written = {}
+
+    def write(writer):
+        # Others commit beside it, in the same groups and between the commit and its answer.
+        for number in range(25):
+            with watched.start_session() as session:
+                things.insert_one({"_id": f"{writer}-{number}"}, session=session)
+                written[f"{writer}-{number}"] = session.operation_time
+
+    writers = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(written) == 100
+    for key, told in written.items():
+        with things.watch([{"$match": {"documentKey._id": key}}], start_at_operation_time=told) as stream:
+            (event,) = events(stream, 1)
+        assert event["documentKey"] == {"_id": key} and event["clusterTime"] == told
+
+
 def test_small_batches_lose_nothing(things):
     with things.watch(batch_size=3) as stream:
         things.insert_many([{"_id": number, "x": "x" * 1000} for number in range(100)])
@@ -184,6 +216,10 @@ def test_expanded_events_tell_of_definitions(things):
         things.rename("other", dropTarget=True)
         other.drop()
         _, hidden, images, create, _, rename, drop = events(stream, 7)
+        things.insert_one({})
+        database.command("collMod", "things")
+        nothing = events(stream, 3)[2]
+    assert kinds([nothing]) == ["modify"] and nothing["operationDescription"] == {}
     uuid = hidden["collectionUUID"]
     assert hidden["operationDescription"] == {"index": {"name": "a_1", "hidden": True}}
     assert hidden["stateBeforeChange"] == {"collectionOptions": {"uuid": uuid}, "indexOptions": {"hidden": False}}
@@ -202,7 +238,7 @@ def test_stages_behind_select_and_shape(things):
         things.insert_many([{"_id": number, "keep": number % 2 == 0, "a": number} for number in range(6)])
         found = events(stream, 3)
     assert [event["fullDocument"] for event in found] == [{"a": 0}, {"a": 2}, {"a": 4}]
-    for stage, code in [({"$group": {"_id": 1}}, 20), ({"$sort": {"_id": 1}}, 20)]:
+    for stage, code in [({"$group": {"_id": 1}}, 20), ({"$sort": {"_id": 1}}, 20), ({"$unsupported": 1}, 40324)]:
         with pytest.raises(OperationFailure) as raised:
             things.watch([stage])
         assert raised.value.code == code
@@ -210,7 +246,14 @@ def test_stages_behind_select_and_shape(things):
         things.insert_one({"_id": 10})
         with pytest.raises(OperationFailure) as raised:
             stream.next()
-        assert raised.value.code == 280
+        assert raised.value.code == 280 and raised.value.has_error_label("NonResumableChangeStreamError")
+    for level, code in [("local", 72), ("available", 72), ("majority", None)]:
+        try:
+            things.with_options(read_concern=ReadConcern(level)).watch().close()
+        except OperationFailure as refused:
+            assert refused.code == code
+        else:
+            assert code is None
 
 
 def test_the_changes_of_a_transaction_come_with_its_commit_and_name_it(watched, things):
@@ -265,8 +308,14 @@ def test_an_update_by_a_pipeline_says_what_differs(things):
     with things.watch() as stream:
         things.update_one({"_id": 1}, [{"$set": {"a": {"$add": ["$a", 1]}, "b.c": 3, "list": [1, 2, 3]}}, {"$unset": "old"}])
         things.update_one({"_id": 1}, [{"$set": {"a": "$a"}}])
+        things.update_one({"_id": 1}, [{"$set": {"list": [0]}}])
+        things.update_one({"_id": 1}, [{"$set": {"list": []}}])
         things.find_one_and_update({"_id": 1}, [{"$replaceWith": {"other": "$a"}}])
-        update, replace = events(stream, 2)
+        update, cut, emptied, replace = events(stream, 4)
+    assert cut["updateDescription"]["updatedFields"] == {"list.0": 0}
+    assert cut["updateDescription"]["truncatedArrays"] == [{"field": "list", "newSize": 1}]
+    assert emptied["updateDescription"]["updatedFields"] == {} and emptied["updateDescription"]["removedFields"] == []
+    assert emptied["updateDescription"]["truncatedArrays"] == [{"field": "list", "newSize": 0}]
     assert update["operationType"] == "update"
     described = update["updateDescription"]
     assert described["updatedFields"] == {"a": 2, "b.c": 3, "list.2": 3}

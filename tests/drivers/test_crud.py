@@ -238,6 +238,11 @@ def test_a_pipeline_updates_each_document_by_itself(collection):
     refused = database.command("update", collection.name, updates=[{**constant, "u": {"$set": {"n": 1}}}])
     assert refused["writeErrors"][0]["code"] == 51198
     with pytest.raises(OperationFailure) as refused:
+        # No statement is run, and none is at fault.
+        unknown = {**constant, "u": [{"$invalid": 1}]}
+        database.command("update", collection.name, updates=[{**constant, "u": [{"$set": {"n": 0}}]}, unknown])
+    assert refused.value.code == 40324 and collection.find_one({"_id": 3})["n"] == 8
+    with pytest.raises(OperationFailure) as refused:
         collection.update_one({"_id": 3}, [{"$set": {"_id": 4}}])
     assert refused.value.code == 66
 

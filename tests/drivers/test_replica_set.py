@@ -8,7 +8,7 @@ import pytest
 from bson import Binary, Int64, Timestamp
 from conftest import ENGINES
 from pymongo import DeleteMany, InsertOne, MongoClient, ReadPreference, UpdateOne, WriteConcern
-from pymongo.errors import AutoReconnect, OperationFailure, ServerSelectionTimeoutError, WriteConcernError
+from pymongo.errors import AutoReconnect, ExecutionTimeout, OperationFailure, ServerSelectionTimeoutError, WriteConcernError
 from pymongo.read_concern import ReadConcern
 from quarry_process import Quarry
 from wire_client import CommandFailed, WireClient
@@ -421,6 +421,20 @@ def test_what_a_fail_point_refuses_has_not_touched_its_transaction(member, thing
             assert connection.run(insert, things.database.name)["n"] == 1
         connection.run({"commitTransaction": 1, **fields}, "admin")
     assert things.count_documents({}) == 2
+
+
+def test_a_getmore_has_what_its_cursor_has_left_of_its_time(set_client, things):
+    things.insert_many([{"_id": number} for number in range(10)])
+    limited, free = things.find(batch_size=2).max_time_ms(60_000), things.find(batch_size=2)
+    next(limited), next(free)
+    point = "maxTimeAlwaysTimeOut"
+    set_client.admin.command("configureFailPoint", point, mode="alwaysOn")
+    try:
+        assert len(list(free)) == 9
+        with pytest.raises(ExecutionTimeout):
+            list(limited)
+    finally:
+        set_client.admin.command("configureFailPoint", point, mode="off")
 
 
 def test_a_cursor_fails_after_it_was_taken(set_client, things):

@@ -50,6 +50,11 @@ def test_server_status_has_the_phases(client, collection):
     assert phases
 
 
+def strict(database, pipeline):
+    fields = {"apiVersion": "1", "apiStrict": True}
+    return database.command("aggregate", 1, pipeline=pipeline, cursor={}, **fields)
+
+
 def test_unknown_things_have_their_codes(database):
     for work, code in [
         (lambda: database.command("bogus"), 59),
@@ -58,6 +63,8 @@ def test_unknown_things_have_their_codes(database):
         (lambda: database.command("find", 7), 73),
         (lambda: database.command("find", "things", filter=7), 14),
         (lambda: database.command("insert", "things", documents=[]), 16),
+        (lambda: database.command("validate", "things", full=True, background=True), 72),
+        (lambda: strict(database, [{"$listLocalSessions": {}}]), 323),
     ]:
         with pytest.raises(OperationFailure) as raised:
             work()

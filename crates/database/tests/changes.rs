@@ -273,7 +273,7 @@ fn a_reader_goes_on_from_any_place_and_from_any_time() {
     assert_eq!(read(&mut reader).len(), 1);
 }
 
-/// Whoever begins at the time that a writer was told meets that write, however many others were committed with it or since.
+/// A reader that begins at the time that a writer was told meets that write, however many others were committed with it or since.
 #[test]
 fn a_reader_from_the_time_of_a_commit_meets_the_commit() {
     const WRITERS: i32 = 4;

@@ -425,6 +425,28 @@ impl Definitions {
         Ok(was)
     }
 
+    /// Tells change streams that a collection was modified, and changes nothing of it, as MongoDB does for a collMod without
+    /// options.
+    pub fn modify_nothing(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            return Err(not_found(namespace));
+        };
+        let kind = DefinitionKind::Modify;
+        let event = DefinitionEvent::new(kind, namespace.as_str(), Some(collection.uuid));
+        let event = event
+            .with("o", Document::new())
+            .with("was", Document::new());
+        let lsn = self.commit_definitions(0, &[event], &WriteBatch::new())?;
+        drop((hold, ddl));
+        self.commits.settle(Some(lsn), level)
+    }
+
     /// Commits the entry without the indexes that are not kept, and marks those as dropped.
     pub(crate) fn replace_indexes(
         &self,

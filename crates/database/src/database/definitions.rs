@@ -139,6 +139,16 @@ impl Database {
             .set_pre_images(namespace, enabled, operation, level)
     }
 
+    /// Tells change streams that a collection was modified, and changes nothing of it.
+    pub fn modify_nothing(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions.modify_nothing(namespace, operation, level)
+    }
+
     /// The names of the databases that have collections.
     pub fn list_databases(&self) -> Result<Vec<String>> {
         listing::list_databases(&self.reads)

@@ -4,11 +4,12 @@
 //! paths, to the end; each: count of steps varint | each: 0, length varint, name | 1, index varint
 //! ```
 //! The record holds paths alone: the values are in the document that it puts. A path that the document still has was
-//! changed, one that it does not have any more was removed. So descriptions of several changes of one document can follow
-//! each other, and mean the sum.
+//! changed, one that it does not have any more was removed. An array that was cut has the path of an element that it had
+//! before and does not have any more. So descriptions of several changes of one document can follow each other, and mean the
+//! sum.
 
-use hashbrown::HashMap;
-use quarry_bson::{Document, RawDocument, RawValue, Value};
+use hashbrown::{HashMap, HashSet};
+use quarry_bson::{Document, RawDocument, RawValue, Value, doc};
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
@@ -57,11 +58,17 @@ pub fn shown_description(
     disambiguates: bool,
 ) -> Result<Document> {
     let (mut updated, mut ambiguous) = (Document::new(), Document::new());
-    let mut removed: Vec<Value> = Vec::new();
+    let (mut removed, mut truncated): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+    // Several elements of one array may be gone.
+    let mut cut = HashSet::new();
     let paths = read_paths(description).ok_or_else(|| {
         Error::Corrupt("a journal record has a broken update description".to_owned())
     })?;
     for (path, found) in paths.iter().zip(find_all(document, &paths)) {
+        let path = match found {
+            Found::Cut { depth, .. } => &path[..depth],
+            _ => path,
+        };
         let text = shown_path(path);
         match found {
             Found::Repeated => continue,
@@ -69,6 +76,12 @@ pub fn shown_description(
                 updated.append(text.as_str(), value);
             }
             Found::Gone => removed.push(text.as_str().into()),
+            Found::Cut { .. } if cut.contains(&text) => continue,
+            Found::Cut { len, .. } => {
+                let new_size = i32::try_from(len).unwrap_or(i32::MAX);
+                truncated.push(doc! { "field": (text.as_str()), "newSize": new_size }.into());
+                cut.insert(text.clone());
+            }
         }
         if disambiguates && is_ambiguous(path) {
             let step = |step: &DescribedStep<'_>| match step {
@@ -84,7 +97,7 @@ pub fn shown_description(
     let mut shown = Document::new();
     shown.append("updatedFields", updated);
     shown.append("removedFields", removed);
-    shown.append("truncatedArrays", Vec::<Value>::new());
+    shown.append("truncatedArrays", truncated);
     if disambiguates {
         shown.append("disambiguatedPaths", ambiguous);
     }
@@ -109,6 +122,14 @@ enum Found<'d> {
     Value(RawValue<'d>),
     /// The document does not have it.
     Gone,
+    /// The document has the array that the path leads through, so many steps behind its beginning, and the array ends before the
+    /// element.
+    Cut {
+        /// The steps to the array.
+        depth: usize,
+        /// The elements that are left.
+        len: usize,
+    },
     /// An earlier path is equal.
     Repeated,
 }
@@ -172,13 +193,18 @@ fn find_in<'d>(
                 DescribedStep::Field(_) => None,
             });
             let mut numbered = numbered.peekable();
+            let mut len = 0;
             for (index, element) in array.elements().enumerate() {
                 if numbered.peek().is_none() {
                     return;
                 }
+                len = index + 1;
                 if let Some((_, group)) = numbered.next_if(|&(wanted, _)| wanted == index) {
                     find_in(element.value(), paths, group, depth + 1, found);
                 }
+            }
+            for &place in numbered.flat_map(|(_, group)| group) {
+                found[place] = Found::Cut { depth, len };
             }
         }
         _ => {}
@@ -232,8 +258,6 @@ fn is_ambiguous(path: &[DescribedStep<'_>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use quarry_bson::doc;
-
     use super::*;
 
     #[test]
@@ -296,6 +320,42 @@ mod tests {
         assert_eq!((len, in_order), (2 * FIELDS, true));
         let removed = shown.get("removedFields").unwrap().as_array().unwrap();
         assert_eq!(removed.len(), FIELDS);
+    }
+
+    #[test]
+    fn an_array_that_was_cut_is_shown_by_its_new_size() {
+        use DescribedStep::{Element, Field};
+        let shown = |paths: &[&[DescribedStep<'_>]], document: Document| {
+            let mut bytes = Vec::new();
+            for path in paths {
+                describe_path(&mut bytes, path.iter().copied());
+            }
+            shown_description(&bytes, document.as_raw(), false).unwrap()
+        };
+        // An element was changed and is gone, with others; of another array the end was cut and grew again.
+        let paths: [&[DescribedStep<'_>]; 5] = [
+            &[Field("a"), Element(3), Field("x")],
+            &[Field("a"), Element(6)],
+            &[Field("a"), Element(0)],
+            &[Field("b"), Element(1), Element(2)],
+            &[Field("b"), Element(1), Element(1)],
+        ];
+        let document = doc! { "a": [7], "b": [0, [1, 2]] };
+        let expected = doc! {
+            "updatedFields": { "a.0": 7, "b.1.1": 2 },
+            "removedFields": [],
+            "truncatedArrays": [{ "field": "a", "newSize": 1 }, { "field": "b.1", "newSize": 2 }],
+        };
+        assert_eq!(shown(&paths, document), expected);
+        // An array without elements, and one that is none any more.
+        let paths: [&[DescribedStep<'_>]; 2] =
+            [&[Field("a"), Element(2)], &[Field("b"), Element(2)]];
+        let expected = doc! {
+            "updatedFields": {},
+            "removedFields": ["b.2"],
+            "truncatedArrays": [{ "field": "a", "newSize": 0 }],
+        };
+        assert_eq!(shown(&paths, doc! { "a": [], "b": 1 }), expected);
     }
 
     #[test]

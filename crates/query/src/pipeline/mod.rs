@@ -49,7 +49,7 @@ pub use execution::{
 pub use leading::Leading;
 pub use parsed::Pipeline;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
-pub use stages::collections_named;
+pub use stages::{check_stage_name, collections_named};
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;

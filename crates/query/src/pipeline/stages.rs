@@ -139,10 +139,7 @@ pub(super) fn parse(
         stages.push((source.parse)(specification(source.name))?);
         return Ok(());
     }
-    let Some(kind) = find(&name) else {
-        let text = format!("Unrecognized pipeline stage name: '{name}'");
-        return Err(Error::location(40324, text));
-    };
+    let kind = known(&name)?;
     if surroundings.within == Within::Facet && !kind.in_facets {
         let text = format!("{name} is not allowed to be used within a $facet stage");
         return Err(Error::location(40600, text));
@@ -185,6 +182,18 @@ fn name_collections<'v>(stage: RawDocument<'v>, named: &mut Named<'v>) {
             (kind.name_collections)(element.value(), named);
         }
     }
+}
+
+/// Fails for the name of no stage.
+pub fn check_stage_name(name: &str) -> Result<()> {
+    known(name).map(drop)
+}
+
+fn known(name: &str) -> Result<&'static StageKind> {
+    find(name).ok_or_else(|| {
+        let text = format!("Unrecognized pipeline stage name: '{name}'");
+        Error::location(40324, text)
+    })
 }
 
 fn find(name: &str) -> Option<&'static StageKind> {

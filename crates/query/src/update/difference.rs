@@ -2,7 +2,8 @@
 //!
 //! Fields are compared side by side. Where the names part, the old field is told, and the new one is compared with the next old
 //! one; what is left of the new fields is told at the end. So a field that has only moved is told, too, and nothing is looked up.
-//! Where the paths and values would be as large as the document, the document itself tells it shorter. MongoDB's change events
+//! Of an array that got shorter the last element that is gone is told beside the differences of those that are left. Where the
+//! paths and values would be as large as the document, the document itself tells it shorter. MongoDB's change events
 //! come about so as well: small documents that a pipeline changes are told as replaced.
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
@@ -17,6 +18,8 @@ const DESCRIPTION_BYTES: usize = 32;
 const PATH_BYTES: usize = 2;
 /// The bytes that a step into an array takes, as text.
 const ELEMENT_BYTES: usize = 4;
+/// The bytes of an array's new length.
+const LENGTH_BYTES: usize = 4;
 
 /// Calls `changed` with the path of each difference. Of a document that is to be told as a whole the paths mean nothing.
 pub(super) fn describe(
@@ -86,7 +89,9 @@ impl<'d> Difference<'_, 'd> {
 
     fn arrays(&mut self, old: RawArray<'d>, new: RawArray<'d>) -> Result<()> {
         let mut before = old.elements();
+        let mut len = 0;
         for (index, after) in new.elements().enumerate() {
+            len = index + 1;
             interrupts::work(1)?;
             let step = PathStep::Element(index);
             match before.next() {
@@ -96,6 +101,10 @@ impl<'d> Difference<'_, 'd> {
             if self.is_large() {
                 return Ok(());
             }
+        }
+        match before.count() {
+            0 => {}
+            gone => self.tell(PathStep::Element(len + gone - 1), LENGTH_BYTES),
         }
         Ok(())
     }
@@ -114,10 +123,7 @@ impl<'d> Difference<'_, 'd> {
             (RawValue::Document(old), RawValue::Document(new)) => {
                 self.within(step, |difference| difference.documents(old, new))
             }
-            // Of an array that got shorter no path tells the end.
-            (RawValue::Array(old), RawValue::Array(new))
-                if new.elements().count() >= old.elements().count() =>
-            {
+            (RawValue::Array(old), RawValue::Array(new)) => {
                 self.within(step, |difference| difference.arrays(old, new))
             }
             _ => {
@@ -189,14 +195,18 @@ mod tests {
             whole
         };
         let d = || doc! { "x": 1, "y": { "z": 1 } };
-        let cases: [(Document, &[&str]); 6] = [
+        let cases: [(Document, &[&str]); 7] = [
             (doc! { "a": 2, "d": (d()), "l": [1, { "k": 1 }, 3] }, &["a"]),
             (
                 doc! { "a": 1, "d": { "x": 1, "y": { "z": 2 } }, "l": [1, { "k": 2 }, 3, 4] },
                 &["d.y.z", "l.[1].k", "l.[3]"],
             ),
             (doc! { "d": (d()), "l": [1, { "k": 1 }, 3] }, &["a"]),
-            (doc! { "a": 1, "d": (d()), "l": [1, { "k": 1 }] }, &["l"]),
+            (
+                doc! { "a": 1, "d": (d()), "l": [1, { "k": 1 }] },
+                &["l.[2]"],
+            ),
+            (doc! { "a": 1, "d": (d()), "l": [2] }, &["l.[0]", "l.[2]"]),
             (
                 doc! { "a": 1, "d": (d()), "l": [1, { "k": 1 }, 3], "n": 1 },
                 &["n"],

@@ -23,10 +23,17 @@ use crate::sessions::client_cursor::ClientCursor;
 /// The collection of a pipeline that reads none.
 const COLLECTIONLESS: &str = "$cmd.aggregate";
 /// First stages that make their documents of what is now, not of a collection at one moment.
-const STAGES_OF_NOW: &[&str] = &[
+pub(super) const STAGES_OF_NOW: &[&str] = &[
     change_stream::STAGE,
     "$collStats",
     "$currentOp",
+    "$listLocalSessions",
+    "$listSessions",
+];
+/// First stages that API version 1 does not have.
+const STAGES_OUTSIDE_API_1: &[&str] = &[
+    "$currentOp",
+    "$indexStats",
     "$listLocalSessions",
     "$listSessions",
 ];
@@ -118,7 +125,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     check_stages(invocation)?;
     if let Some(specification) = change_stream::specification(invocation.body) {
         let namespace = namespace(invocation, invocation.body)?;
-        return change_stream::open(invocation, specification, namespace, reply);
+        let opened = change_stream::open(invocation, specification, namespace, reply);
+        return opened.map_err(change_stream::label_error);
     }
     let batch = FirstBatch::parse(invocation)?;
     let shared: &Invocation<'_> = invocation;
@@ -134,15 +142,26 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     answer(cursor, invocation, batch, reply)
 }
 
-/// Refuses first stages that tell of now where the aggregate reads another moment.
+/// Refuses first stages that tell of now where the aggregate reads another moment, and those that the API version of a strict
+/// client does not have.
 fn check_stages(invocation: &Invocation<'_>) -> Result<()> {
     let is_in_transaction = invocation.scope().is_in_transaction();
-    if !is_in_transaction && invocation.pinned.is_none() {
+    let is_strict = invocation.generic.is_api_strict;
+    if !is_in_transaction && invocation.pinned.is_none() && !is_strict {
         return Ok(());
     }
     let Some(pipeline) = invocation.body.get_array("pipeline") else {
         return Ok(());
     };
+    let mut outside = STAGES_OUTSIDE_API_1.iter();
+    if is_strict && let Some(stage) = outside.find(|stage| is_first_stage(pipeline, stage)) {
+        let message =
+            format!("stage {stage} is not allowed with 'apiStrict: true' in API Version 1");
+        return Err(CommandError::new(ErrorCode::API_STRICT_ERROR, message));
+    }
+    if !is_in_transaction && invocation.pinned.is_none() {
+        return Ok(());
+    }
     let told = STAGES_OF_NOW
         .iter()
         .find(|stage| is_first_stage(pipeline, stage));

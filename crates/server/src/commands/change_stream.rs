@@ -3,14 +3,15 @@
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue};
 use quarry_database::{ChangeScope, Namespace};
 use quarry_query::ErrorCode;
-use quarry_query::pipeline::Pipeline;
+use quarry_query::pipeline::{self, Pipeline};
 
 use crate::change_streams::change_stream::ChangeStream;
 use crate::change_streams::options::Options;
+use crate::commands::aggregate::STAGES_OF_NOW;
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::writes;
 use crate::dispatch::command::Invocation;
-use crate::dispatch::concerns::{ReadConcern, ReadLevel};
+use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::sessions::client_cursor::{ClientCursor, Source};
 
@@ -47,11 +48,14 @@ pub fn open(
 ) -> Result<()> {
     let batch = FirstBatch::parse(invocation)?;
     let mut options = Options::parse(specification)?;
-    if !matches!(
-        invocation.generic.read_concern.level,
-        ReadLevel::Local | ReadLevel::Majority
-    ) {
-        let message = "$changeStream may only be used with readConcern level 'majority'";
+    let level = (invocation.body.get_document("readConcern"))
+        .and_then(|concern| concern.get_str("level"))
+        .filter(|&level| level != "majority");
+    if let Some(level) = level {
+        let message = format!(
+            "Aggregation stage {STAGE} cannot run with a readConcern other than 'majority', or in a multi-document \
+             transaction. Current readConcern: {level}"
+        );
         return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
     }
     // An event is durable before it is handed out: there is no more to wait for.
@@ -140,6 +144,9 @@ fn stages_behind(body: RawDocument<'_>, out: &mut Vec<u8>) -> Result<bool> {
             continue;
         }
         if !STAGES_BEHIND.contains(&&*name) {
+            if !STAGES_OF_NOW.contains(&&*name) {
+                pipeline::check_stage_name(&name)?;
+            }
             let message = format!("{name} is not permitted in a $changeStream pipeline");
             return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
         }
@@ -148,16 +155,25 @@ fn stages_behind(body: RawDocument<'_>, out: &mut Vec<u8>) -> Result<bool> {
     Ok(splits)
 }
 
-/// Marks an error that ends a batch of a stream, where the client may open the stream again at the place that it knows.
-pub fn label_resumable(mut error: CommandError) -> CommandError {
+/// Marks an error of a stream: whether the client may open the stream again at the place that it knows, or never can.
+pub fn label_error(mut error: CommandError) -> CommandError {
+    const LOST: [ErrorCode; 2] = [
+        ErrorCode::CHANGE_STREAM_FATAL_ERROR,
+        ErrorCode::CHANGE_STREAM_HISTORY_LOST,
+    ];
     const RESUMABLE: [i32; 17] = [
         6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10_107, 11_600, 11_602, 13_388, 13_435,
         13_436,
     ];
     let has_labels =
         (error.details.as_ref()).is_some_and(|details| details.contains("errorLabels"));
-    if RESUMABLE.contains(&error.code) && !has_labels {
-        let labels = quarry_bson::doc! { "errorLabels": ["ResumableChangeStreamError"] };
+    let label = match error.code {
+        code if RESUMABLE.contains(&code) => Some("ResumableChangeStreamError"),
+        code if LOST.contains(&ErrorCode(code)) => Some("NonResumableChangeStreamError"),
+        _ => None,
+    };
+    if let Some(label) = label.filter(|_| !has_labels) {
+        let labels = quarry_bson::doc! { "errorLabels": [label] };
         let details = error.details.get_or_insert_default();
         for label in &labels {
             details.append_element(label);

@@ -63,14 +63,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
     }
     let Some(change) = invocation.document("index")? else {
-        let exists = invocation.server.database.collection(&namespace)?.is_some();
-        return if exists {
-            let level = writes::level(invocation);
-            Ok(invocation.server.database.settle(None, level)?)
-        } else {
-            let message = format!("ns does not exist: {namespace}");
-            Err(CommandError::new(ErrorCode::NAMESPACE_NOT_FOUND, message))
-        };
+        let level = writes::level(invocation);
+        let (database, operation) = (&invocation.server.database, invocation.operation);
+        return Ok(database.modify_nothing(&namespace, operation, level)?);
     };
     let (index, hidden) = parse(change)?;
     let level = writes::level(invocation);

@@ -77,7 +77,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     )?;
     let met = fail_points::meet(fail_points::FAIL_GET_MORE, invocation);
     met.map_err(|error| match cursor.changes() {
-        Some(_) => change_stream::label_resumable(error),
+        Some(_) => change_stream::label_error(error),
         None => error,
     })?;
     if invocation.generic.max_time.is_some() && !cursor.is_await_data {
@@ -93,7 +93,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     // A cursor whose batch fails is dropped, which ends it.
     let end = next_batch(invocation, &mut cursor, &namespace, batch_size, reply);
     let end = end.map_err(|error| match cursor.changes() {
-        Some(_) => change_stream::label_resumable(error),
+        Some(_) => change_stream::label_error(error),
         None => error,
     })?;
     let stays = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());

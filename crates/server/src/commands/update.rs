@@ -4,6 +4,7 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, UpdateRequest};
 use quarry_query::expression::ExpressionContext;
+use quarry_query::pipeline;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
@@ -119,6 +120,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     Ok(())
 }
 
+/// Refuses a pipeline with a stage that there is not: MongoDB counts stages before it runs any statement, so that the command fails and
+/// not the statement.
+fn check_stage_names(update: RawValue<'_>) -> Result<()> {
+    let RawValue::Array(stages) = update else {
+        return Ok(());
+    };
+    let stages = stages.iter().filter_map(|stage| stage.as_document());
+    let mut names = stages.filter_map(|stage| stage.first()?.name().as_str().ok());
+    Ok(names.try_for_each(pipeline::check_stage_name)?)
+}
+
 /// Reads one statement; `explain` shares it.
 pub fn parse<'a>(
     namespace: &'a Namespace,
@@ -131,7 +143,10 @@ pub fn parse<'a>(
     for argument in Argument::each(PARSER, statement) {
         match argument.name().as_bytes() {
             b"q" => filter = argument.document_or_null()?,
-            b"u" => update = Some(argument.value()),
+            b"u" => {
+                check_stage_names(argument.value())?;
+                update = Some(argument.value());
+            }
             b"upsert" => is_upsert = argument.flag()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,

@@ -1,6 +1,7 @@
 //! `validate`: checks a collection: every document, and with `full` every index in both directions.
 
 use quarry_bson::DocumentBuilder;
+use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Fields, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -34,6 +35,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         )));
     }
     let full = invocation.boolean("full")?;
+    // A collection is never held up for it, so that `background` alone changes nothing.
+    if full && invocation.boolean("background")? {
+        let message = "Running the validate command with both { background: true } and { full: true } is not supported.";
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
     let report = invocation
         .server
         .database

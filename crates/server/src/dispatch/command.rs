@@ -163,6 +163,8 @@ pub struct Generic<'a> {
     pub write_concern: WriteConcern<'a>,
     /// The time of `$clusterTime`: the latest that the client has seen.
     pub cluster_time: Option<Timestamp>,
+    /// The client wants nothing outside of the API version that it names.
+    pub is_api_strict: bool,
     /// The document of `let`, of a command that takes one.
     pub variables: Option<RawDocument<'a>>,
     /// The command says which statements of its session it holds.
@@ -241,6 +243,7 @@ impl<'a> Generic<'a> {
             }
         }
         api.check(command)?;
+        generic.is_api_strict = api.is_strict;
         let in_session = CommandInSession {
             name: command.name,
             session_use: command.session_use,

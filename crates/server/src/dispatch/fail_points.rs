@@ -167,7 +167,8 @@ impl Mode {
 pub fn meet_command(invocation: &Invocation<'_>) -> Result<Option<Document>> {
     let points = &invocation.server.fail_points;
     let is_configuring = invocation.command.name == "configureFailPoint";
-    if invocation.generic.max_time.is_some()
+    // A getMore has what its cursor has left.
+    if invocation.operation.deadline().is_some()
         && !is_configuring
         && points.meet(MAX_TIME_ALWAYS, |_| true).is_some()
     {

@@ -77,10 +77,11 @@ impl Cursors {
         }
     }
 
-    /// The rest of the cursor's maxTimeMS, before a getMore begins.
+    /// The rest of the cursor's maxTimeMS, before a getMore begins. One that waits for data has none: that limit was for its find
+    /// alone.
     pub fn time_left(&self, id: i64) -> Option<Duration> {
         match self.shard(id).lock().get(&id) {
-            Some(Slot::Idle { cursor, .. }) => cursor.time_left,
+            Some(Slot::Idle { cursor, .. }) if !cursor.is_await_data => cursor.time_left,
             _ => None,
         }
     }
