@@ -78,6 +78,10 @@ impl Appender {
         count: u32,
         around: &Surroundings<'_>,
     ) -> Result<Accepted> {
+        debug_assert!(
+            count > 0 && group.len() > GROUP_HEADER_BYTES,
+            "a group that is appended has records"
+        );
         around.latch.check()?;
         around.hooks.ready(group.len()).map_err(Error::Refused)?;
         let first_lsn = self.next_lsn;
@@ -107,6 +111,10 @@ impl Appender {
                 around.latch.throw(&error.to_string());
             }
         })?;
+        debug_assert_eq!(
+            first_lsn, self.next_lsn,
+            "nobody else gives LSNs while a group is appended"
+        );
         self.next_lsn = first_lsn + u64::from(count);
         self.stamp = behind;
         Ok(Accepted {
@@ -123,6 +131,10 @@ impl Appender {
             count,
             cluster_time,
         } = accepted;
+        debug_assert!(
+            first_lsn + u64::from(count) <= self.next_lsn,
+            "only a group that the log has accepted is applied"
+        );
         let records = &group[GROUP_HEADER_BYTES..];
         let payloads = Payloads::new(first_lsn, count, cluster_time, records);
         around.hooks.apply(first_lsn, &payloads).map_err(|refusal| {

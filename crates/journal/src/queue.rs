@@ -65,6 +65,7 @@ impl Queue {
     }
 
     fn pushed(&mut self, count: u32, now_ns: u64) -> Place {
+        debug_assert!(count > 0, "a writer that queues has a record at least");
         let index = self.count;
         self.count += count;
         self.writers += 1;
@@ -95,6 +96,10 @@ impl Queue {
 
     /// Takes what is queued; the turn is taken for it.
     pub fn take(&mut self) -> Taken {
+        debug_assert!(
+            self.count > 0 && self.writers <= self.count,
+            "a leader takes a group that somebody waits for"
+        );
         (self.leader_waits, self.is_gathering) = (false, false);
         self.turn_taken = true;
         let number = self.next_number(self.writers);

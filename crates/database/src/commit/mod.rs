@@ -432,6 +432,10 @@ impl CommitPath {
             own.extend_from_bytes(payload.batch)?;
         }
         let last = payloads.last_lsn();
+        debug_assert!(
+            last > self.applied.load(Ordering::Relaxed),
+            "groups are applied in the order of their LSNs, and none twice"
+        );
         own.put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
         let applying = touches_catalog.then(|| self.catalog.applying());
         let marking = (may_have_marks.then(|| self.catalog.marking(&own))).flatten();

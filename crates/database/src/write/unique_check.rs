@@ -97,7 +97,12 @@ impl<'c> UniqueCheck<'c> {
     /// The refusal of the document whose entries these are, if one of its keys is taken; else the keys are its own. After
     /// a refusal a piece goes on only with documents that have no old entries.
     pub fn check(&mut self, changed: &Changed<'c>) -> Result<Option<Error>> {
-        let own = &changed.record_key[self.collection.prefix.as_bytes().len()..];
+        let prefix = self.collection.prefix.as_bytes();
+        debug_assert!(
+            changed.record_key.starts_with(prefix),
+            "a record is of the collection whose unique keys are checked"
+        );
+        let own = &changed.record_key[prefix.len()..];
         let (buffer, old) = changed.old;
         for entry in old
             .iter()

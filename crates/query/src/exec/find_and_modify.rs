@@ -25,6 +25,7 @@ pub fn find_and_modify(
     let context = request.context.unwrap_or(&own);
     let parsed = Parsed::parse(request.filter, request.sort, request.projection, context)?;
     let parsed = Box::new(parsed);
+    // The position is that of an element of the old document, and the new one may have another there.
     if request.returns_new && parsed.uses_matched_element() {
         let text = "cannot use a positional projection and return the new document";
         return Err(crate::Error::bad_value(text));
@@ -55,6 +56,7 @@ pub fn find_and_modify(
         target.check_upsert()?;
     }
     let parsed = target.parsed()?;
+    // An upsert that loses its `_id` to another writer starts over, and then finds that writer's document.
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut outcome = FindAndModifyOutcome::default();
         let mut totals = target.modify_one(&mut |document, details, out| {
@@ -74,6 +76,7 @@ pub fn find_and_modify(
                 upserted: None,
                 value: Some(shown),
             };
+            // Noted before the piece commits, because the record of a retryable write goes into the same batch.
             recorded::note_found(operation, &found);
             outcome = found;
             Ok(change)
