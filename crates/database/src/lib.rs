@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod collation;
 pub mod error;
 pub mod error_code;
 mod operation;
@@ -38,6 +39,7 @@ pub use catalog::collection::{Capped, Collection, IndexCatalog};
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::Dropped;
+pub use collation::Collation;
 pub use commit::changes::ChangeKind;
 pub use commit::commits::take_commit_time;
 pub use commit::definition_event::DefinitionKind;

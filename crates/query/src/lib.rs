@@ -28,4 +28,4 @@ pub mod update;
 pub use error::{Error, Result};
 pub use field_path::FieldPath;
 pub use partial_filter::filter_language;
-pub use quarry_database::{ErrorCode, error_code};
+pub use quarry_database::{Collation, ErrorCode, error_code};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_keystring::Direction;
 
+use crate::collation::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::document_filter::DocumentFilter;
@@ -260,7 +261,7 @@ impl Index {
                 "unique" => self.unique = truth(option, value)?,
                 "sparse" => self.sparse = truth(option, value)?,
                 "hidden" => self.hidden = truth(option, value)?,
-                "collation" if is_simple_collation(value) => {}
+                "collation" => check_collation(value)?,
                 "partialFilterExpression" => {
                     let Some(filter) = value.as_document() else {
                         return Err(Error::invalid(
@@ -271,7 +272,6 @@ impl Index {
                     self.partial = Some(filter.to_owned_document());
                 }
                 "expireAfterSeconds"
-                | "collation"
                 | "weights"
                 | "default_language"
                 | "language_override"
@@ -347,10 +347,17 @@ fn truth(option: &str, value: RawValue<'_>) -> Result<bool> {
     }
 }
 
-fn is_simple_collation(value: RawValue<'_>) -> bool {
-    value.as_document().is_some_and(|collation| {
-        collation.get("locale").and_then(|locale| locale.as_str()) == Some("simple")
-    })
+/// Keys compare as bytes, which is the one collation that there is.
+fn check_collation(value: RawValue<'_>) -> Result<()> {
+    let given = value.as_document().filter(|given| !given.is_empty());
+    let Some(given) = given else {
+        return Err(cannot_create(format!(
+            "the index option `collation` must be an object with a locale: {value}"
+        )));
+    };
+    let Collation::Simple =
+        Collation::parse(given).map_err(|error| cannot_create(error.to_string()))?;
+    Ok(())
 }
 
 fn cannot_create(message: String) -> Error {

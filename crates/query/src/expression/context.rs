@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use quarry_bson::{DateTime, Value};
 
 use super::bounds::VALUE_BYTES_MAX;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
@@ -33,6 +34,8 @@ pub struct ExpressionContext {
     held: Charge,
     /// How many pipelines are around the one that the context is for.
     sub_pipeline_depth: usize,
+    /// How the command compares strings.
+    collation: Collation,
 }
 
 /// The knowledge of a variable when an expression is parsed.
@@ -69,7 +72,18 @@ impl ExpressionContext {
             value_bytes: self.value_bytes,
             held: Charge::default(),
             sub_pipeline_depth: self.sub_pipeline_depth,
+            collation: self.collation,
         }
+    }
+
+    /// How the command compares strings: whoever compares for it asks here.
+    pub fn collation(&self) -> Collation {
+        self.collation
+    }
+
+    /// Has everything that the context is given to compare strings so.
+    pub fn set_collation(&mut self, collation: Collation) {
+        self.collation = collation;
     }
 
     /// The context of a pipeline within the one that this context is for, which may bind variables of its own.
