@@ -2,11 +2,14 @@
 //!
 //! The commands that read and write documents know this trait and `quarry_query`'s requests, and nothing of what answers
 //! them. Today that is the database of this process, or a transaction in it. A router that asks others can stand here instead, without a command
-//! being written again; its cursors are a [`Source::Stream`]. What defines collections and indexes still asks the database
-//! itself.
+//! being written again; its cursors are a [`Source::Stream`]. What defines collections and indexes goes through `catalog`,
+//! but for what a transaction may make.
 
-use quarry_bson::{DocumentBuilder, Value};
-use quarry_database::{Operation, Scope};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, Value};
+use quarry_database::{
+    CommitWatch, Ident, IndexesCreated, Namespace, Operation, RecordedStatement, RetryableWrite,
+    Scope,
+};
 use quarry_journal::Level;
 use quarry_query::exec::{
     self, AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, Explained,
@@ -71,6 +74,44 @@ pub trait Data: Sync {
         verbosity: Verbosity,
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()>;
+
+    /// Has a source of documents go on where it stopped, for the next batch.
+    fn resume(&self, operation: &Operation, source: &mut Source) -> Result<()>;
+
+    /// Looks out for commits to a collection from now on.
+    fn watch_commits(&self, collection: Ident) -> CommitWatch<'_>;
+
+    /// Creates a collection; the same options again are no error.
+    fn create_collection(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+        level: Level,
+    ) -> Result<()>;
+
+    /// Makes indexes, and the collection if it does not exist.
+    fn create_indexes(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        specs: &[Document],
+        level: Level,
+    ) -> Result<IndexesCreated>;
+
+    /// The record of a statement of a retryable write, if it was executed.
+    fn recorded_statement(
+        &self,
+        write: &RetryableWrite,
+        statement: i32,
+    ) -> Result<Option<RecordedStatement>>;
+
+    /// Waits until what was written so far is as durable as the level asks for. In a transaction nothing is waited for: its
+    /// commit is.
+    fn settle(&self, level: Level) -> Result<()>;
+
+    /// Whether writes are staged until a transaction is committed.
+    fn is_in_transaction(&self) -> bool;
 }
 
 impl Data for Scope<'_> {
@@ -136,5 +177,56 @@ impl Data for Scope<'_> {
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         exec::explain(*self, operation, explained, verbosity, reply)
+    }
+
+    fn resume(&self, operation: &Operation, source: &mut Source) -> Result<()> {
+        match source {
+            Source::Executor(executor) => executor.restore(*self, operation),
+            Source::Documents(_) | Source::Stream(_) | Source::Changes(_) => Ok(()),
+        }
+    }
+
+    fn watch_commits(&self, collection: Ident) -> CommitWatch<'_> {
+        Scope::watch_commits(self, collection)
+    }
+
+    fn create_collection(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+        level: Level,
+    ) -> Result<()> {
+        Ok(Scope::create_collection(
+            self, namespace, options, operation, level,
+        )?)
+    }
+
+    fn create_indexes(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        specs: &[Document],
+        level: Level,
+    ) -> Result<IndexesCreated> {
+        Ok(Scope::create_indexes(
+            self, namespace, specs, operation, level,
+        )?)
+    }
+
+    fn recorded_statement(
+        &self,
+        write: &RetryableWrite,
+        statement: i32,
+    ) -> Result<Option<RecordedStatement>> {
+        Ok(Scope::recorded_statement(self, write, statement)?)
+    }
+
+    fn settle(&self, level: Level) -> Result<()> {
+        Ok(Scope::settle(self, None, level)?)
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        Scope::is_in_transaction(self)
     }
 }

@@ -9,6 +9,7 @@ use quarry_database::{Database, Scope};
 use quarry_storage::Engine;
 
 use crate::access::control::AccessControl;
+use crate::catalog::Catalog;
 use crate::data::Data;
 use crate::dispatch::fail_points::FailPoints;
 use crate::net::certificates::Certificates;
@@ -139,6 +140,11 @@ impl Server {
             replica_set,
             Arc::default(),
         )
+    }
+
+    /// The part that reads and changes definitions.
+    pub fn catalog(&self) -> &dyn Catalog {
+        &self.database
     }
 
     /// The part that reads and writes documents.

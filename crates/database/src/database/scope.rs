@@ -14,11 +14,14 @@ use quarry_timing::Phase;
 use super::{Database, PinnedSnapshot};
 use crate::build::index_build::IndexesCreated;
 use crate::catalog::collection::Collection;
+use crate::commit::watches::CommitWatch;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
+use crate::sessions::retryable_write::RetryableWrite;
+use crate::sessions::session_records::RecordedStatement;
 use crate::snapshot::collection_snapshot::CollectionSnapshot;
 use crate::write::{Compute, Inserted, Modified, Transaction};
 
@@ -183,6 +186,21 @@ impl<'a> Scope<'a> {
             Place::Transaction(_) => Ok(()),
             Place::Database | Place::Pinned(_) => self.database.settle(lsn, level),
         }
+    }
+
+    /// Looks out for commits to a collection from now on. What is staged in a transaction is no commit.
+    pub fn watch_commits(&self, collection: Ident) -> CommitWatch<'a> {
+        self.database.watch_commits(collection)
+    }
+
+    /// The record of a statement of a retryable write, if it was executed.
+    pub fn recorded_statement(
+        &self,
+        write: &RetryableWrite,
+        statement: i32,
+    ) -> Result<Option<RecordedStatement>> {
+        let (session, number) = (write.session(), write.txn_number());
+        self.database.recorded_statement(session, number, statement)
     }
 
     /// Creates a collection; the same options again are no error.

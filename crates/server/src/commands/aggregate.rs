@@ -14,8 +14,9 @@ use super::find::some_hint;
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::{change_stream, list_sessions, own_views, writes};
 use crate::data::Data;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, flag, object};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::sessions::client_cursor::ClientCursor;
@@ -41,17 +42,17 @@ const STAGES_OUTSIDE_API_1: &[&str] = &[
 const LISTED_BYTES_MAX: usize = 64 << 20;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "pipeline",
-        "cursor",
-        "explain",
-        "allowDiskUse",
-        "bypassDocumentValidation",
-        "collation",
-        "hint",
-        "let",
-        "fromMongos",
-        "needsMerge",
+    fields: Fields::named(&[
+        any("pipeline"),
+        object("cursor"),
+        flag("explain"),
+        flag("allowDiskUse").ignored(),
+        flag("bypassDocumentValidation").ignored(),
+        object("collation"),
+        any("hint"),
+        object("let"),
+        flag("fromMongos").ignored(),
+        flag("needsMerge").ignored(),
     ]),
     kind: OperationKind::Aggregate,
     takes_read_concern: true,
@@ -145,7 +146,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// Refuses first stages that tell of now where the aggregate reads another moment, and those that the API version of a strict
 /// client does not have.
 fn check_stages(invocation: &Invocation<'_>) -> Result<()> {
-    let is_in_transaction = invocation.scope().is_in_transaction();
+    let is_in_transaction = invocation.data().is_in_transaction();
     let is_strict = invocation.generic.is_api_strict;
     if !is_in_transaction && invocation.pinned.is_none() && !is_strict {
         return Ok(());
@@ -281,7 +282,7 @@ fn stats(
     };
     let stats = match own_views::is_log(invocation, namespace.collection()) {
         true => Some(own_views::stats(invocation)),
-        false => invocation.server.database.coll_stats(namespace)?,
+        false => invocation.server.catalog().coll_stats(namespace)?,
     };
     let mut document = Document::new();
     document.append("ns", namespace.as_str());

@@ -10,15 +10,16 @@ use quarry_query::ErrorCode;
 use super::sasl_start::{ends, note_failure, note_success};
 use crate::access::name::{EXTERNAL, Name};
 use crate::access::subject::Subject;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, text};
 use crate::dispatch::privilege::Requires;
 
 /// The one mechanism of this command.
 pub const X509: &str = "MONGODB-X509";
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["mechanism", "user", "db"]),
+    fields: Fields::named(&[text("mechanism"), text("user"), text("db").ignored()]),
     has_secrets: true,
     ..Command::new(
         "authenticate",

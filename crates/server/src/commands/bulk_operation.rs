@@ -1,7 +1,7 @@
 //! The operations of a `bulkWrite`, and the collections that it names for them by number.
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::Namespace;
+use quarry_database::{Collation, Namespace};
 use quarry_query::ErrorCode;
 use quarry_query::exec::{DeleteRequest, UpdateRequest};
 use quarry_query::expression::ExpressionContext;
@@ -9,7 +9,6 @@ use quarry_query::expression::ExpressionContext;
 use super::find::some_hint;
 use crate::commands::WRITE_BATCH_DOCUMENTS_MAX;
 use crate::dispatch::argument::Argument;
-use crate::dispatch::command::check_collation;
 use crate::dispatch::error::{CommandError, Result};
 
 /// The names that errors give an operation and an entry of `nsInfo`.
@@ -126,7 +125,11 @@ fn parse_update<'a>(
             b"upsert" => is_upsert = argument.flag()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => check_collation(argument.value())?,
+            b"collation" => {
+                let Collation::Simple = argument
+                    .document_or_null()?
+                    .map_or(Ok(Collation::default()), Collation::parse)?;
+            }
             b"arrayFilters" => array_filters = argument.optional(Argument::array)?,
             b"sort" => sort = argument.some_document()?,
             b"constants" => constants = argument.document_or_null()?,
@@ -167,7 +170,11 @@ fn parse_delete<'a>(
             b"filter" => filter = argument.document_or_null()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => check_collation(argument.value())?,
+            b"collation" => {
+                let Collation::Simple = argument
+                    .document_or_null()?
+                    .map_or(Ok(Collation::default()), Collation::parse)?;
+            }
             b"sampleId" => {}
             _ => return Err(argument.unknown()),
         }

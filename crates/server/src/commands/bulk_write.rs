@@ -18,8 +18,9 @@ use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::statements::{Statements, append_retried, refuse_many};
 use crate::commands::writes;
 use crate::data::Data;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, array, flag, number, object};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::dispatch::read_only_views;
 use crate::dispatch::transaction_arguments::SessionUse;
@@ -30,16 +31,16 @@ use crate::sessions::client_cursor::ClientCursor;
 const NAMESPACE: &str = "admin.$cmd.bulkWrite";
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "ops",
-        "nsInfo",
-        "ordered",
-        "errorsOnly",
-        "bypassDocumentValidation",
-        "let",
-        "cursor",
-        "stmtId",
-        "stmtIds",
+    fields: Fields::named(&[
+        array("ops"),
+        array("nsInfo"),
+        flag("ordered"),
+        flag("errorsOnly"),
+        flag("bypassDocumentValidation"),
+        object("let"),
+        object("cursor"),
+        number("stmtId"),
+        array("stmtIds"),
     ]),
     kind: OperationKind::Command,
     is_admin_only: true,
@@ -220,7 +221,7 @@ impl Bulk<'_> {
             return Ok(exec::update_again(&recorded)?);
         }
         let request = UpdateRequest {
-            keeps_empty_timestamps: writes::keeps_empty_timestamps(self.invocation.body),
+            keeps_empty_timestamps: self.invocation.generic.keeps_empty_timestamps,
             ..request
         };
         let data = self.invocation.data();
@@ -247,10 +248,10 @@ impl Bulk<'_> {
         };
         let namespace = &self.collections[self.operations[step.start].collection];
         let documents: Vec<RawDocument<'_>> = open.iter().map(|&at| self.document(at)).collect();
-        let stops = self.is_ordered || self.invocation.scope().is_in_transaction();
+        let stops = self.is_ordered || self.invocation.data().is_in_transaction();
         let request = InsertRequest {
             is_ordered: stops,
-            keeps_empty_timestamps: writes::keeps_empty_timestamps(self.invocation.body),
+            keeps_empty_timestamps: self.invocation.generic.keeps_empty_timestamps,
             may_be_too_deep: self.invocation.has_deep_documents,
             ..InsertRequest::new(namespace, &documents)
         };
@@ -260,7 +261,7 @@ impl Bulk<'_> {
         let mut errors: Vec<(usize, CommandError)> = Vec::new();
         if documents.is_empty() {
             // All of them are there already; they are to be as durable as the command asks for.
-            self.invocation.scope().settle(None, self.level)?;
+            self.invocation.data().settle(self.level)?;
         } else {
             let data = self.invocation.data();
             match data.insert(self.invocation.operation, request, self.level) {

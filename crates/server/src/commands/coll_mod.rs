@@ -7,13 +7,26 @@ use quarry_timing::OperationKind;
 
 use crate::commands::create::keeps_pre_images;
 use crate::commands::writes;
-use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, array, flag, number, object, text};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&FIELDS),
+    fields: Fields::named(&[
+        object("index"),
+        object("changeStreamPreAndPostImages"),
+        object("validator").not_served(),
+        text("validationLevel").not_served(),
+        text("validationAction").not_served(),
+        text("viewOn").not_served(),
+        array("pipeline").not_served(),
+        number("cappedSize").not_served(),
+        number("cappedMax").not_served(),
+        any("expireAfterSeconds").not_served(),
+        object("timeseries").not_served(),
+        flag("dryRun").not_served(),
+    ]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
@@ -25,51 +38,35 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// The fields of collMod. The first two are served so far; the others are known and refused.
-const FIELDS: [&str; 12] = [
-    "index",
-    "changeStreamPreAndPostImages",
-    "validator",
-    "validationLevel",
-    "validationAction",
-    "viewOn",
-    "pipeline",
-    "cappedSize",
-    "cappedMax",
-    "expireAfterSeconds",
-    "timeseries",
-    "dryRun",
-];
+/// The fields that change an index.
+static INDEX: Fields = Fields::named(&[
+    text("name"),
+    object("keyPattern"),
+    flag("hidden"),
+    number("expireAfterSeconds").not_served(),
+    flag("unique").not_served(),
+    flag("prepareUnique").not_served(),
+]);
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    if let Some(option) = FIELDS[2..]
-        .iter()
-        .find(|option| invocation.get(option).is_some())
-    {
-        return Err(CommandError::not_supported(format_args!(
-            "the option '{option}'"
-        )));
-    }
-    let images = Argument::each_of_command(COMMAND.name, invocation.body)
-        .find(|argument| argument.name() == FIELDS[1]);
-    if let Some(images) = images {
+    if let Some(images) = invocation.argument("changeStreamPreAndPostImages") {
         let enabled = keeps_pre_images(&images)?;
         let level = writes::level(invocation);
-        let (database, operation) = (&invocation.server.database, invocation.operation);
-        database.set_pre_images(&namespace, enabled, operation, level)?;
-        if invocation.get(FIELDS[0]).is_none() {
+        let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+        catalog.set_pre_images(&namespace, enabled, operation, level)?;
+        if invocation.get("index").is_none() {
             return Ok(());
         }
     }
     let Some(change) = invocation.document("index")? else {
         let level = writes::level(invocation);
-        let (database, operation) = (&invocation.server.database, invocation.operation);
-        return Ok(database.modify_nothing(&namespace, operation, level)?);
+        let catalog = invocation.server.catalog();
+        return Ok(catalog.modify_nothing(&namespace, invocation.operation, level)?);
     };
     let (index, hidden) = parse(change)?;
     let level = writes::level(invocation);
-    let was = invocation.server.database.set_hidden(
+    let was = invocation.server.catalog().set_hidden(
         &namespace,
         index,
         hidden,
@@ -86,22 +83,18 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// The index, by name or key pattern, and whether it is to be hidden.
 fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
     let (mut index, mut hidden) = (None, None);
-    for argument in Argument::each("collMod.index", change) {
+    INDEX.read("collMod.index", change, |argument| {
         let name = argument.name();
         match (name.as_bytes(), argument.value()) {
             (b"name", value @ RawValue::String(_))
             | (b"keyPattern", value @ RawValue::Document(_)) => {
                 index = Some(value);
             }
-            (b"hidden", _) => hidden = argument.optional(Argument::flag)?,
-            (b"expireAfterSeconds" | b"unique" | b"prepareUnique", _) => {
-                return Err(CommandError::not_supported(format_args!(
-                    "the option 'index.{name}'"
-                )));
-            }
-            _ => return Err(argument.unknown()),
+            (b"hidden", _) => hidden = Some(argument.flag()?),
+            _ => {}
         }
-    }
+        Ok(())
+    })?;
     match (index, hidden) {
         (Some(index), Some(hidden)) => Ok((index, hidden)),
         _ => Err(CommandError::new(

@@ -3,13 +3,14 @@
 use quarry_bson::{Document, DocumentBuilder, RawValue};
 use quarry_database::{CollStats, Namespace};
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["collstats"],
-    fields: Fields::Named(&["scale"]),
+    fields: Fields::named(&[any("scale")]),
     ..Command::new(
         "collStats",
         "shows the size of a collection",
@@ -23,7 +24,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let scale = scale(invocation.get("scale"))?;
     let stats = match super::own_views::is_log(invocation, namespace.collection()) {
         true => Some(super::own_views::stats(invocation)),
-        false => invocation.server.database.coll_stats(&namespace)?,
+        false => invocation.server.catalog().coll_stats(&namespace)?,
     };
     reply.append("ns", namespace.as_str());
     append(stats.as_ref(), scale, reply);

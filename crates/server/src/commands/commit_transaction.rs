@@ -3,13 +3,14 @@
 use quarry_bson::DocumentBuilder;
 
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, object};
 use crate::dispatch::privilege::Requires;
 use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["recoveryToken"]),
+    fields: Fields::named(&[object("recoveryToken").ignored()]),
     is_admin_only: true,
     takes_write_concern: true,
     session_use: SessionUse::EndsTransaction,

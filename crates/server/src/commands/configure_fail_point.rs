@@ -3,12 +3,13 @@
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_query::ErrorCode;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, object};
 use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["mode", "data"]),
+    fields: Fields::named(&[any("mode").required(), object("data")]),
     is_admin_only: true,
     is_for_tests: true,
     ..Command::new(

@@ -6,12 +6,13 @@ use crate::access::control;
 use crate::access::name::Kind;
 use crate::access::user::User;
 use crate::access::{privilege_document, roles};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, flag};
 use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["showPrivileges"]),
+    fields: Fields::named(&[flag("showPrivileges")]),
     ..Command::new(
         "connectionStatus",
         "tells who is authenticated on this connection",

@@ -7,20 +7,19 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::data::Data;
-use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "query",
-        "limit",
-        "skip",
-        "hint",
-        "collation",
-        "fields",
-        "maxTimeMS",
+    fields: Fields::named(&[
+        object("query"),
+        number("limit"),
+        number("skip"),
+        any("hint"),
+        object("collation"),
+        any("fields").ignored(),
     ]),
     kind: OperationKind::Count,
     takes_read_concern: true,
@@ -50,16 +49,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// Reads the command; `explain` shares it.
 pub fn parse<'a>(namespace: &'a Namespace, body: RawDocument<'a>) -> Result<CountRequest<'a>> {
     let mut request = CountRequest::new(namespace);
-    for argument in Argument::each_of_command(COMMAND.name, body) {
+    for argument in COMMAND.arguments(body) {
         match argument.name().as_bytes() {
-            b"query" => request.filter = argument.document_or_null()?.unwrap_or(RawDocument::EMPTY),
+            b"query" => request.filter = argument.document()?,
             b"limit" => {
-                let limit = argument.optional(Argument::whole)?.map(i64::unsigned_abs);
-                request.limit = limit.filter(|&limit| limit > 0);
+                let limit = argument.whole()?.unsigned_abs();
+                request.limit = Some(limit).filter(|&limit| limit > 0);
             }
             b"skip" => {
-                let skip = argument.optional(Argument::whole)?.unwrap_or(0);
-                request.skip = u64::try_from(skip)
+                request.skip = u64::try_from(argument.whole()?)
                     .map_err(|_| CommandError::bad_value("BSON field 'skip' value must be >= 0"))?;
             }
             b"hint" => request.hint = some_hint(argument.value())?,

@@ -4,34 +4,36 @@ use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, array, flag, number, object, text};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "capped",
-        "size",
-        "max",
-        "autoIndexId",
-        "idIndex",
-        "validator",
-        "validationLevel",
-        "validationAction",
-        "collation",
-        "viewOn",
-        "pipeline",
-        "timeseries",
-        "expireAfterSeconds",
-        "clusteredIndex",
-        "changeStreamPreAndPostImages",
-        "storageEngine",
-        "indexOptionDefaults",
-        "encryptedFields",
-        "temp",
-        "flags",
+    fields: Fields::named(&[
+        flag("capped"),
+        number("size"),
+        number("max"),
+        flag("autoIndexId"),
+        object("idIndex"),
+        object("validator").not_served_unless_empty(),
+        text("validationLevel").ignored(),
+        text("validationAction").ignored(),
+        object("collation"),
+        text("viewOn").not_served(),
+        array("pipeline").not_served_unless_empty(),
+        object("timeseries").not_served(),
+        any("expireAfterSeconds").not_served(),
+        any("clusteredIndex").not_served(),
+        object("changeStreamPreAndPostImages"),
+        object("storageEngine").not_served_unless_empty(),
+        object("indexOptionDefaults").ignored(),
+        object("encryptedFields").not_served(),
+        flag("temp").ignored(),
+        number("flags").ignored(),
     ]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
@@ -47,14 +49,16 @@ pub static COMMAND: Command = Command {
 
 const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
 
+static IMAGES: Fields = Fields::named(&[flag("enabled").required()]);
+
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let options = options(invocation.body)?;
     let level = writes::level(invocation);
-    invocation.scope().create_collection(
+    invocation.data().create_collection(
+        invocation.operation,
         &namespace,
         options.as_raw(),
-        invocation.operation,
         level,
     )?;
     Ok(())
@@ -63,7 +67,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
 /// The options that are kept with the collection; the others change nothing or are refused.
 fn options(body: RawDocument<'_>) -> Result<Document> {
     let mut options = Document::new();
-    for argument in Argument::each_of_command(COMMAND.name, body) {
+    for argument in COMMAND.arguments(body) {
         let value = argument.value();
         let name = argument.name();
         match name.as_bytes() {
@@ -79,30 +83,13 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
             }
             b"autoIndexId" if value.is_truthy() => {}
             b"idIndex" => check_id_index(value)?,
-            b"validator" | b"pipeline" if is_empty(value) => {}
-            b"validationLevel"
-            | b"validationAction"
-            | b"temp"
-            | b"flags"
-            | b"indexOptionDefaults" => {}
-            b"storageEngine" if is_empty(value) => {}
             b"changeStreamPreAndPostImages" if keeps_pre_images(&argument)? => {
                 let mut images = Document::new();
                 images.append("enabled", true);
                 options.append(name.as_bytes(), images);
             }
             b"changeStreamPreAndPostImages" => {}
-            b"autoIndexId"
-            | b"validator"
-            | b"viewOn"
-            | b"pipeline"
-            | b"timeseries"
-            | b"expireAfterSeconds"
-            | b"clusteredIndex"
-            | b"storageEngine"
-            | b"encryptedFields" => {
-                return Err(argument.not_served());
-            }
+            b"autoIndexId" => return Err(argument.not_served()),
             _ => {}
         }
     }
@@ -125,19 +112,12 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
 
 /// The flag in `changeStreamPreAndPostImages`, which create and collMod take alike.
 pub(super) fn keeps_pre_images(argument: &Argument<'_>) -> Result<bool> {
-    let mut enabled = None;
-    for field in Argument::each(PRE_IMAGES, argument.document()?) {
-        match field.name().as_bytes() {
-            b"enabled" => enabled = field.optional(Argument::flag)?,
-            _ => return Err(field.unknown()),
-        }
-    }
-    enabled.ok_or_else(|| {
-        CommandError::new(
-            quarry_query::ErrorCode::IDL_FAILED_TO_PARSE,
-            "BSON field 'changeStreamPreAndPostImages.enabled' is missing but a required field",
-        )
-    })
+    let mut enabled = false;
+    IMAGES.read(PRE_IMAGES, argument.document()?, |field| {
+        enabled = field.flag()?;
+        Ok(())
+    })?;
+    Ok(enabled)
 }
 
 /// The `_id` index is always `{_id: 1}`; a client may say so.
@@ -154,12 +134,4 @@ fn check_id_index(value: RawValue<'_>) -> Result<()> {
     Err(CommandError::bad_value(
         "The field 'key' for an _id index must be {_id: 1}",
     ))
-}
-
-fn is_empty(value: RawValue<'_>) -> bool {
-    match value {
-        RawValue::Document(document) => document.is_empty(),
-        RawValue::Array(array) => array.is_empty(),
-        _ => false,
-    }
 }

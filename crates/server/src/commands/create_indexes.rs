@@ -4,13 +4,20 @@ use quarry_bson::{Document, DocumentBuilder, RawDocument};
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::data::Data;
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, array, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"]),
+    fields: Fields::named(&[
+        array("indexes"),
+        any("commitQuorum").ignored(),
+        flag("ignoreUnknownIndexOptions"),
+        number("v").ignored(),
+    ]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
@@ -72,8 +79,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let level = writes::level(invocation);
     let outcome =
         invocation
-            .scope()
-            .create_indexes(&namespace, &specs, invocation.operation, level)?;
+            .data()
+            .create_indexes(invocation.operation, &namespace, &specs, level)?;
     reply.append(
         "numIndexesBefore",
         i32::try_from(outcome.before).unwrap_or(i32::MAX),

@@ -8,8 +8,9 @@ use super::create_user::{granted_roles, name, restrictions};
 use crate::access::name::{Kind, Name};
 use crate::access::resource::{Pattern, Privilege};
 use crate::access::{built_in_roles, privilege_document, roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, array};
 use crate::dispatch::privilege::{Action, On, Requires, Resource, need};
 
 /// MongoDB's code for a role that is there already.
@@ -18,7 +19,11 @@ const ROLE_ALREADY_EXISTS: ErrorCode = ErrorCode(51_002);
 const INVALID_ROLE_MODIFICATION: ErrorCode = ErrorCode(80);
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["privileges", "roles", "authenticationRestrictions"]),
+    fields: Fields::named(&[
+        array("privileges").required(),
+        array("roles").required(),
+        array("authenticationRestrictions"),
+    ]),
     takes_write_concern: true,
     ..Command::new(
         "createRole",

@@ -8,21 +8,22 @@ use super::new_password;
 use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::restrictions::Restrictions;
 use crate::access::{new_user, roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, array, flag, object, text};
 use crate::dispatch::privilege::{Action, On, Requires, Resource, need};
 
 /// MongoDB's code for a user who is there already.
 const USER_ALREADY_EXISTS: ErrorCode = ErrorCode(51_003);
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "pwd",
-        "customData",
-        "roles",
-        "digestPassword",
-        "mechanisms",
-        "authenticationRestrictions",
+    fields: Fields::named(&[
+        text("pwd"),
+        object("customData"),
+        array("roles").required(),
+        flag("digestPassword"),
+        array("mechanisms"),
+        array("authenticationRestrictions"),
     ]),
     takes_write_concern: true,
     has_secrets: true,

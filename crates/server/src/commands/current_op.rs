@@ -7,8 +7,9 @@ use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_query::matcher::Matcher;
 use quarry_timing::{Glimpse, Observer, Phase};
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
 use crate::net::connections::{Connection, Running};
 use crate::observe::profile_document::operation_of;
@@ -16,7 +17,7 @@ use crate::observe::timing_document;
 
 pub static COMMAND: Command = Command {
     aliases: &["currentop"],
-    fields: Fields::Any,
+    fields: Fields::ANY,
     is_admin_only: true,
     ..Command::new(
         "currentOp",

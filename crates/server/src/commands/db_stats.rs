@@ -3,13 +3,14 @@
 use quarry_bson::DocumentBuilder;
 
 use super::coll_stats::scale;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, any};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["dbstats"],
-    fields: Fields::Named(&["scale", "freeStorage"]),
+    fields: Fields::named(&[any("scale"), any("freeStorage").ignored()]),
     ..Command::new(
         "dbStats",
         "shows the size of a database",
@@ -23,7 +24,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let name = invocation.generic.database;
     let stats = invocation
         .server
-        .database
+        .catalog()
         .db_stats(name, invocation.operation)?;
     // Doubles, as MongoDB scales them.
     let scaled = |bytes: u64| bytes as f64 / scale as f64;

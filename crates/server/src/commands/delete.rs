@@ -1,7 +1,7 @@
 //! `delete`: removes documents, one statement after the other.
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::Namespace;
+use quarry_database::{Collation, Namespace};
 use quarry_query::exec::DeleteRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
@@ -11,21 +11,21 @@ use super::insert::is_ordered;
 use crate::commands::statements::{Statements, refuse_many};
 use crate::commands::writes;
 use crate::data::Data;
-use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, array, flag, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "deletes",
-        "ordered",
-        "let",
-        "stmtId",
-        "stmtIds",
-        "bypassDocumentValidation",
+    fields: Fields::named(&[
+        array("deletes"),
+        flag("ordered"),
+        object("let"),
+        number("stmtId"),
+        array("stmtIds"),
+        flag("bypassDocumentValidation").ignored(),
     ]),
     kind: OperationKind::Delete,
     takes_write_concern: true,
@@ -41,6 +41,14 @@ pub static COMMAND: Command = Command {
 
 /// The name that MongoDB's errors give a statement.
 const PARSER: &str = "delete.deletes";
+
+static STATEMENT: Fields = Fields::named(&[
+    object("q").required(),
+    any("limit").required(),
+    any("hint"),
+    object("collation"),
+    any("sampleId").ignored(),
+]);
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
@@ -92,16 +100,18 @@ pub fn parse<'a>(
     statement: RawDocument<'a>,
 ) -> Result<DeleteRequest<'a>> {
     let (mut filter, mut limit, mut hint) = (None, None, None);
-    for argument in Argument::each(PARSER, statement) {
+    STATEMENT.read(PARSER, statement, |argument| {
         match argument.name().as_bytes() {
-            b"q" => filter = argument.document_or_null()?,
+            b"q" => filter = Some(argument.document()?),
             b"limit" => limit = argument.value().as_i64_exact(),
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => check_collation(argument.value())?,
-            b"sampleId" => {}
-            _ => return Err(argument.unknown()),
+            b"collation" => {
+                let Collation::Simple = Collation::parse(argument.document()?)?;
+            }
+            _ => {}
         }
-    }
+        Ok(())
+    })?;
     let filter = filter.ok_or_else(|| CommandError::missing_field(PARSER, "q"))?;
     let is_multi = match limit {
         Some(0) => true,

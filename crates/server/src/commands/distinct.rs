@@ -7,14 +7,19 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::data::Data;
-use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, object, text};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["key", "query", "collation", "hint"]),
+    fields: Fields::named(&[
+        text("key").required(),
+        object("query"),
+        object("collation"),
+        any("hint"),
+    ]),
     kind: OperationKind::Distinct,
     takes_read_concern: true,
     takes_snapshot: true,
@@ -44,10 +49,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 /// Reads the command; `explain` shares it.
 pub fn parse<'a>(namespace: &'a Namespace, body: RawDocument<'a>) -> Result<DistinctRequest<'a>> {
     let (mut key, mut filter, mut hint) = (None, None, None);
-    for argument in Argument::each_of_command(COMMAND.name, body) {
+    for argument in COMMAND.arguments(body) {
         match argument.name().as_bytes() {
-            b"key" => key = argument.optional(Argument::text)?,
-            b"query" => filter = argument.document_or_null()?,
+            b"key" => key = Some(argument.text()?),
+            b"query" => filter = Some(argument.document()?),
             b"hint" => hint = some_hint(argument.value())?,
             _ => {}
         }

@@ -4,12 +4,13 @@ use quarry_bson::DocumentBuilder;
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["encryptedFields"]),
+    fields: Fields::named(&[object("encryptedFields").ignored()]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
@@ -27,7 +28,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let dropped =
         invocation
             .server
-            .database
+            .catalog()
             .drop_collection(&namespace, invocation.operation, level)?;
     if let Some(dropped) = dropped {
         crate::observe::labels::forget(&namespace);

@@ -31,7 +31,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let level = writes::level(invocation);
     if invocation
         .server
-        .database
+        .catalog()
         .drop_database(name, invocation.operation, level)?
     {
         reply.append("dropped", name);

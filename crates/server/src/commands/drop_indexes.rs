@@ -4,13 +4,14 @@ use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, any};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["deleteIndexes"],
-    fields: Fields::Named(&["index"]),
+    fields: Fields::named(&[any("index").required()]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
     is_in_api_1: true,
@@ -27,19 +28,19 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let argument = invocation.required("index")?;
     let index = argument.value();
     let level = writes::level(invocation);
-    let database = &invocation.server.database;
+    let catalog = invocation.server.catalog();
     let mut is_all = false;
     let before = match index {
         RawValue::String(name) if name == "*" => {
             is_all = true;
-            database.drop_all_indexes(&namespace, invocation.operation, level)?
+            catalog.drop_all_indexes(&namespace, invocation.operation, level)?
         }
         RawValue::String(_) | RawValue::Document(_) => {
-            database.drop_indexes(&namespace, &[index], invocation.operation, level)?
+            catalog.drop_indexes(&namespace, &[index], invocation.operation, level)?
         }
         RawValue::Array(names) => {
             let names: Vec<RawValue<'_>> = names.iter().collect();
-            database.drop_indexes(&namespace, &names, invocation.operation, level)?
+            catalog.drop_indexes(&namespace, &names, invocation.operation, level)?
         }
         _ => return Err(argument.wrong_type("[string, object, array")),
     };

@@ -7,12 +7,13 @@ use quarry_query::exec::{Explained, Verbosity};
 
 use crate::commands::writes;
 use crate::data::Data;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, text};
 use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["verbosity"]),
+    fields: Fields::named(&[text("verbosity")]),
     is_in_api_1: true,
     ..Command::new(
         "explain",
@@ -22,8 +23,15 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// The commands beside an aggregate that take `let`, as errors name them.
-const WITH_LET: [&str; 4] = ["find", "update", "delete", "findAndModify"];
+/// The commands that can be explained, beside an aggregate.
+static EXPLAINED: [&Command; 6] = [
+    &super::find::COMMAND,
+    &super::count::COMMAND,
+    &super::distinct::COMMAND,
+    &super::update::COMMAND,
+    &super::delete::COMMAND,
+    &super::find_and_modify::COMMAND,
+];
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let Some(RawValue::Document(body)) = invocation.subject() else {
@@ -47,6 +55,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let name = first.name().as_str()?;
     // An aggregate may be over no collection.
     if name == super::aggregate::COMMAND.name {
+        super::aggregate::COMMAND.check(body)?;
         return explain(invocation, body, verbosity, reply);
     }
     let collection = first.value().as_str().ok_or_else(|| {
@@ -56,9 +65,18 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         )
     })?;
     let namespace = Namespace::new(invocation.generic.database, collection)?;
-    let reader = WITH_LET.into_iter().find(|command| *command == name);
-    let context = &writes::context_of(reader.unwrap_or(COMMAND.name), body)?;
-    let explained = match name {
+    let command = EXPLAINED
+        .into_iter()
+        .find(|command| command.is_called(name));
+    let command = command.ok_or_else(|| {
+        CommandError::new(
+            quarry_query::ErrorCode::COMMAND_NOT_FOUND,
+            format!("Explain failed due to unknown command: {name}"),
+        )
+    })?;
+    command.check(body)?;
+    let context = &writes::context_of(command.parser, body)?;
+    let explained = match command.name {
         "find" => Explained::Find(super::find::parse(&namespace, context, body)?.0),
         "count" => Explained::Count(super::count::parse(&namespace, body)?),
         "distinct" => Explained::Distinct(super::distinct::parse(&namespace, body)?),
@@ -72,15 +90,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             context,
             only_statement(body, "deletes")?,
         )?),
-        "findAndModify" | "findandmodify" => {
-            Explained::FindAndModify(super::find_and_modify::parse(&namespace, context, body)?)
-        }
-        _ => {
-            return Err(CommandError::new(
-                quarry_query::ErrorCode::COMMAND_NOT_FOUND,
-                format!("Explain failed due to unknown command: {name}"),
-            ));
-        }
+        _ => Explained::FindAndModify(super::find_and_modify::parse(&namespace, context, body)?),
     };
     invocation
         .server

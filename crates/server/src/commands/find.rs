@@ -5,47 +5,49 @@ use quarry_query::exec::FindRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
-use crate::commands::first_batch::{FIRST_BATCH_DOCUMENTS, FirstBatch, answer};
+use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::{own_views, writes};
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, flag, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::sessions::client_cursor::ClientCursor;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "filter",
-        "projection",
-        "sort",
-        "hint",
-        "skip",
-        "limit",
-        "batchSize",
-        "singleBatch",
-        "tailable",
-        "awaitData",
-        "noCursorTimeout",
-        "allowPartialResults",
-        "oplogReplay",
-        "allowDiskUse",
-        "collation",
-        "let",
-        "min",
-        "max",
-        "returnKey",
-        "showRecordId",
-        "ntoreturn",
-        "resumeAfter",
-        "requestResumeToken",
+    fields: Fields::named(&[
+        any("filter"),
+        any("projection"),
+        any("sort"),
+        any("hint"),
+        number("skip"),
+        number("limit"),
+        number("batchSize"),
+        flag("singleBatch"),
+        flag("tailable"),
+        flag("awaitData"),
+        flag("noCursorTimeout"),
+        flag("allowPartialResults").ignored(),
+        flag("oplogReplay").ignored(),
+        flag("allowDiskUse").ignored(),
+        object("collation"),
+        object("let"),
+        object("min").not_served_unless_empty(),
+        object("max").not_served_unless_empty(),
+        flag("returnKey").not_served(),
+        flag("showRecordId").not_served(),
+        number("ntoreturn").not_served(),
+        object("resumeAfter").not_served_unless_empty(),
+        flag("requestResumeToken").not_served(),
     ]),
     kind: OperationKind::Find,
     takes_read_concern: true,
     takes_snapshot: true,
     is_in_api_1: true,
     session_use: SessionUse::InTransactions,
+    parser: "FindCommandRequest",
     ..Command::new(
         "find",
         "finds documents",
@@ -53,9 +55,6 @@ pub static COMMAND: Command = Command {
         run,
     )
 };
-
-/// The name that MongoDB's errors give the command.
-const PARSER: &str = "FindCommandRequest";
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
@@ -90,38 +89,19 @@ pub fn parse<'a>(
     let mut request = FindRequest::new(namespace);
     request.context = Some(context);
     let mut options = CursorOptions::default();
-    for argument in Argument::each_of_command(PARSER, body) {
-        let name = argument.name();
-        match name.as_bytes() {
+    for argument in COMMAND.arguments(body) {
+        match argument.name().as_bytes() {
             b"filter" => request.filter = argument.document()?,
             b"projection" => request.projection = some_document(argument)?,
             b"sort" => request.sort = some_document(argument)?,
             b"hint" => request.hint = some_hint(argument.value())?,
-            b"skip" => request.skip = argument.optional(Argument::count)?.unwrap_or(0),
-            b"limit" => {
-                let limit = argument.optional(Argument::count)?;
-                request.limit = limit.filter(|&limit| limit != 0);
-            }
-            b"batchSize" => {
-                let size = argument.optional(Argument::count)?;
-                options.first_batch.documents_max = size.unwrap_or(FIRST_BATCH_DOCUMENTS);
-            }
+            b"skip" => request.skip = argument.count()?,
+            b"limit" => request.limit = Some(argument.count()?).filter(|&limit| limit != 0),
+            b"batchSize" => options.first_batch.documents_max = argument.count()?,
             b"singleBatch" => options.first_batch.is_only = argument.flag()?,
             b"tailable" => options.is_tailable = argument.flag()?,
             b"awaitData" => options.is_await_data = argument.flag()?,
             b"noCursorTimeout" => options.has_no_timeout = argument.flag()?,
-            // Options that change a result and are not served.
-            b"returnKey" | b"showRecordId" | b"requestResumeToken" if argument.flag()? => {
-                return Err(argument.not_served());
-            }
-            b"min" | b"max" | b"resumeAfter"
-                if argument
-                    .value()
-                    .as_document()
-                    .is_none_or(|asked| !asked.is_empty()) =>
-            {
-                return Err(argument.not_served());
-            }
             _ => {}
         }
     }

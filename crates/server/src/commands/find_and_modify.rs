@@ -10,29 +10,29 @@ use super::find::some_hint;
 use crate::commands::statements::Statements;
 use crate::commands::writes;
 use crate::data::Data;
-use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, array, flag, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
     aliases: &["findandmodify"],
-    fields: Fields::Named(&[
-        "query",
-        "sort",
-        "remove",
-        "update",
-        "new",
-        "fields",
-        "upsert",
-        "bypassDocumentValidation",
-        "collation",
-        "arrayFilters",
-        "hint",
-        "let",
-        "stmtId",
+    fields: Fields::named(&[
+        object("query"),
+        object("sort"),
+        flag("remove"),
+        any("update"),
+        flag("new"),
+        object("fields"),
+        flag("upsert"),
+        flag("bypassDocumentValidation").ignored(),
+        object("collation"),
+        array("arrayFilters"),
+        any("hint"),
+        object("let"),
+        number("stmtId"),
     ]),
     kind: OperationKind::FindAndModify,
     takes_write_concern: true,
@@ -59,7 +59,10 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
-    let request = parse(&namespace, &context, invocation.body)?;
+    let request = FindAndModifyRequest {
+        keeps_empty_timestamps: invocation.generic.keeps_empty_timestamps,
+        ..parse(&namespace, &context, invocation.body)?
+    };
     let is_remove = request.update.is_none();
     let level = writes::level(invocation);
     let mut statements = Statements::of(invocation, 1)?;
@@ -109,14 +112,13 @@ pub fn parse<'a>(
     body: RawDocument<'a>,
 ) -> Result<FindAndModifyRequest<'a>> {
     let mut request = FindAndModifyRequest {
-        keeps_empty_timestamps: writes::keeps_empty_timestamps(body),
         context: Some(context),
         ..FindAndModifyRequest::new(namespace)
     };
     let mut is_remove = false;
-    for argument in Argument::each_of_command(COMMAND.name, body) {
+    for argument in COMMAND.arguments(body) {
         match argument.name().as_bytes() {
-            b"query" => request.filter = argument.document_or_null()?.unwrap_or(RawDocument::EMPTY),
+            b"query" => request.filter = argument.document()?,
             b"sort" => request.sort = argument.some_document()?,
             b"fields" => request.projection = argument.some_document()?,
             b"update" => request.update = Some(argument.value()),
@@ -124,7 +126,6 @@ pub fn parse<'a>(
             b"new" => request.returns_new = argument.flag()?,
             b"upsert" => request.is_upsert = argument.flag()?,
             b"hint" => request.hint = some_hint(argument.value())?,
-            b"arrayFilters" if argument.is_absent() => {}
             b"arrayFilters" => request.array_filters = Some(argument.array()?),
             _ => {}
         }

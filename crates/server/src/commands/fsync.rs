@@ -2,12 +2,17 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["lock", "async", "fsyncLockAcquisitionTimeoutMillis"]),
+    fields: Fields::named(&[
+        flag("lock"),
+        flag("async").ignored(),
+        number("fsyncLockAcquisitionTimeoutMillis").ignored(),
+    ]),
     is_admin_only: true,
     ..Command::new(
         "fsync",
@@ -26,7 +31,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             "fsync promises nothing under --mdbx-sync utterly-no-sync",
         ));
     }
-    invocation.server.database.sync()?;
+    invocation.server.catalog().sync()?;
     reply.append("numFiles", 1);
     Ok(())
 }

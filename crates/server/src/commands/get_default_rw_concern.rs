@@ -3,12 +3,13 @@
 use quarry_bson::DocumentBuilder;
 
 use crate::commands::set_default_rw_concern::defaults_of;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, flag};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["inMemory"]),
+    fields: Fields::named(&[flag("inMemory")]),
     is_admin_only: true,
     ..Command::new(
         "getDefaultRWConcern",

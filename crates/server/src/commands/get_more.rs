@@ -7,9 +7,11 @@ use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
 use crate::commands::change_stream;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::data::Data;
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fail_points;
+use crate::dispatch::fields::{Fields, number, object, text};
 use crate::dispatch::privilege::Requires;
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
@@ -24,11 +26,11 @@ const INTERRUPT_TICK: Duration = Duration::from_millis(50);
 const STREAM_TICK: Duration = Duration::from_secs(1);
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "collection",
-        "batchSize",
-        "term",
-        "lastKnownCommittedOpTime",
+    fields: Fields::named(&[
+        text("collection").required(),
+        number("batchSize"),
+        number("term").ignored(),
+        object("lastKnownCommittedOpTime").ignored(),
     ]),
     kind: OperationKind::GetMore,
     is_in_api_1: true,
@@ -126,12 +128,13 @@ fn next_batch(
     let await_until = (cursor.is_await_data && invocation.may_wait)
         .then(|| Instant::now() + invocation.generic.max_time.unwrap_or(AWAIT_DATA_DEFAULT));
     let server = invocation.server;
+    let data = server.data();
     // Registered before the first look, so that no commit falls between a look and the wait.
     let mut watch = await_until
         .and(cursor.collection())
-        .map(|ident| server.database.watch_commits(ident));
+        .map(|ident| data.watch_commits(ident));
     let end = loop {
-        cursor.restore(invocation.scope(), invocation.operation)?;
+        cursor.restore(&invocation.data(), invocation.operation)?;
         let end = cursor.fill(invocation.operation, &mut batch, batch_size)?;
         cursor.save(invocation.operation)?;
         let is_waiting = end == BatchEnd::Exhausted && batch.is_empty() && !cursor.is_dead();

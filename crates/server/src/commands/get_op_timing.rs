@@ -5,13 +5,19 @@ use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 use quarry_timing::{LabelReport, Layer, OperationKind, Times, Window};
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, flag, text};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::timing_document::{append_times, append_times_work, micros, signed};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["summary", "window", "collections", "shapes"]),
+    fields: Fields::named(&[
+        flag("summary"),
+        text("window"),
+        flag("collections"),
+        flag("shapes"),
+    ]),
     is_admin_only: true,
     ..Command::new(
         "getOpTiming",

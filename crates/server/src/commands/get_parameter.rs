@@ -3,13 +3,14 @@
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_query::ErrorCode;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
     aliases: &["getparameter"],
-    fields: Fields::Any,
+    fields: Fields::ANY,
     is_admin_only: true,
     ..Command::new(
         "getParameter",

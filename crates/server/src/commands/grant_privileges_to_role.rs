@@ -7,12 +7,13 @@ use super::create_user::name;
 use crate::access::name::Kind;
 use crate::access::user::merge;
 use crate::access::{privilege_document, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, array};
 use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["privileges"]),
+    fields: Fields::named(&[array("privileges").required()]),
     takes_write_concern: true,
     ..Command::new(
         "grantPrivilegesToRole",

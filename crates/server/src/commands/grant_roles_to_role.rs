@@ -6,12 +6,13 @@ use super::create_role::{changed_role, check_inherited};
 use super::create_user::granted_roles;
 use crate::access::name::Kind;
 use crate::access::{roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, array};
 use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["roles"]),
+    fields: Fields::named(&[array("roles").required()]),
     takes_write_concern: true,
     ..Command::new(
         "grantRolesToRole",

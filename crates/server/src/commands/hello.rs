@@ -15,8 +15,9 @@ use crate::access::control::mechanisms_of;
 use crate::access::credentials::Mechanism;
 use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::store;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::Requires;
 use crate::observe::log;
 use crate::server::Server;
@@ -33,7 +34,7 @@ const WIRE_VERSION_MIN: i32 = 0;
 const WIRE_VERSION_MAX: i32 = 25;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Any,
+    fields: Fields::ANY,
     is_in_api_1: true,
     ..Command::new(
         "hello",
@@ -45,7 +46,7 @@ pub static COMMAND: Command = Command {
 
 pub static IS_MASTER: Command = Command {
     aliases: &["ismaster"],
-    fields: Fields::Any,
+    fields: Fields::ANY,
     ..Command::new(
         "isMaster",
         "tells who the server is",

@@ -9,19 +9,20 @@ use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, array, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "documents",
-        "ordered",
-        "bypassDocumentValidation",
-        "stmtId",
-        "stmtIds",
+    fields: Fields::named(&[
+        array("documents"),
+        flag("ordered"),
+        flag("bypassDocumentValidation").ignored(),
+        number("stmtId"),
+        array("stmtIds"),
     ]),
     kind: OperationKind::Insert,
     takes_write_concern: true,
@@ -58,7 +59,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     };
     let request = InsertRequest {
         // The first error ends a transaction.
-        is_ordered: is_ordered(invocation)? || invocation.scope().is_in_transaction(),
+        is_ordered: is_ordered(invocation)? || invocation.data().is_in_transaction(),
         keeps_empty_timestamps: invocation.generic.keeps_empty_timestamps,
         may_be_too_deep: invocation.has_deep_documents,
         ..InsertRequest::new(&namespace, &documents)
@@ -70,7 +71,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .insert(invocation.operation, request, level)?,
         // All of them are there already; they are to be as durable as the command asks for.
         true => {
-            invocation.scope().settle(None, level)?;
+            invocation.data().settle(level)?;
             InsertOutcome::default()
         }
     };

@@ -2,13 +2,14 @@
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, array};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::dispatch::transaction_arguments::SessionUse;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["cursors"]),
+    fields: Fields::named(&[array("cursors").required()]),
     is_in_api_1: true,
     session_use: SessionUse::InTransactions,
     ..Command::new("killCursors", "ends cursors", Requires::Login, run)

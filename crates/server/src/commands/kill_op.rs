@@ -2,12 +2,13 @@
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["op"]),
+    fields: Fields::named(&[any("op").required()]),
     is_admin_only: true,
     ..Command::new("killOp", "interrupts an operation", Requires::Login, run)
 };

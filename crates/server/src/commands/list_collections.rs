@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 
 use quarry_bson::{Document, DocumentBuilder, Value, doc};
-use quarry_database::{Collection, Database, Namespace, Operation};
+use quarry_database::{Collection, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
 use crate::access::user::User;
+use crate::catalog::Catalog;
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, flag, object};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::replication::oplog_view;
 use crate::sessions::client_cursor::{ClientCursor, DocumentStream, Source};
@@ -19,12 +21,12 @@ const NAMESPACE: &str = "$cmd.listCollections";
 const UUID_SUBTYPE: u8 = 4;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "filter",
-        "nameOnly",
-        "authorizedCollections",
-        "cursor",
-        "includePendingDrops",
+    fields: Fields::named(&[
+        object("filter"),
+        flag("nameOnly"),
+        flag("authorizedCollections"),
+        object("cursor"),
+        flag("includePendingDrops").ignored(),
     ]),
     is_in_api_1: true,
     ..Command::new(
@@ -43,7 +45,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let is_name_only = invocation.boolean("nameOnly")?;
     let user = restriction(invocation, is_name_only)?;
     let listing = Listing {
-        database: &invocation.server.database,
+        catalog: invocation.server.catalog(),
         name: name.to_owned(),
         has_view: super::own_views::is_log(invocation, oplog_view::COLLECTION),
         is_name_only,
@@ -89,7 +91,7 @@ fn restriction(invocation: &Invocation<'_>, is_name_only: bool) -> Result<Option
 /// The collections of a database, read from the catalog as they are asked for: a cursor holds a piece of the list, however
 /// long that is. A collection that is there all the time is listed once; one that comes or goes meanwhile may be or not.
 struct Listing {
-    database: &'static Database,
+    catalog: &'static dyn Catalog,
     name: String,
     /// `local.oplog.rs` is listed before all others.
     has_view: bool,
@@ -153,7 +155,7 @@ impl Listing {
             let Ok(namespace) = Namespace::new(&self.name, only) else {
                 return Ok(());
             };
-            if let Some(collection) = self.database.collection(&namespace)?
+            if let Some(collection) = self.catalog.collection(&namespace)?
                 && is_seen(self.user.as_ref(), &self.name, only)
             {
                 let entry = describe(&collection, self.is_name_only);
@@ -169,11 +171,11 @@ impl Listing {
                     keep(filter, ready, describe_name(name));
                 }
             };
-            (self.database).list_names_behind(&self.name, behind, &mut take)?
+            (self.catalog).list_names_behind(&self.name, behind, &mut take)?
         } else {
             let mut take =
                 |collection: Collection| keep(filter, ready, describe(&collection, false));
-            (self.database).list_collections_behind(&self.name, behind, &mut take)?
+            (self.catalog).list_collections_behind(&self.name, behind, &mut take)?
         };
         if let Some(name) = next {
             self.next = Next::Behind(name);
@@ -225,7 +227,7 @@ fn id_index() -> Document {
 
 #[cfg(test)]
 mod tests {
-    use quarry_database::Level;
+    use quarry_database::{Database, Level};
 
     use super::*;
 
@@ -242,7 +244,7 @@ mod tests {
                 .unwrap();
         }
         let mut listing = Listing {
-            database,
+            catalog: database,
             name: "db".into(),
             has_view: false,
             is_name_only: false,

@@ -3,13 +3,18 @@
 use quarry_bson::{Document, DocumentBuilder};
 use quarry_query::matcher::Matcher;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, flag, object};
 use crate::dispatch::privilege::{Action, On, Requires, Resource, When, need_when};
 
 pub static COMMAND: Command = Command {
     aliases: &["listdatabases"],
-    fields: Fields::Named(&["filter", "nameOnly", "authorizedDatabases"]),
+    fields: Fields::named(&[
+        object("filter"),
+        flag("nameOnly"),
+        flag("authorizedDatabases"),
+    ]),
     is_admin_only: true,
     is_in_api_1: true,
     ..Command::new(
@@ -25,7 +30,7 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    let database = &invocation.server.database;
+    let catalog = invocation.server.catalog();
     let is_name_only = invocation.boolean("nameOnly")?;
     let filter = invocation
         .document("filter")?
@@ -37,7 +42,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let user = invocation.user.filter(|_| is_restricted);
     let mut total_bytes = 0;
     let mut list = reply.array("databases");
-    for name in database.list_databases()? {
+    for name in catalog.list_databases()? {
         invocation.operation.check()?;
         if user.is_some_and(|user| !user.sees_database(&name)) {
             continue;
@@ -46,7 +51,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         entry.append("name", name.as_str());
         let mut bytes = 0;
         if !is_name_only {
-            bytes = database.database_size_bytes(&name, invocation.operation)?;
+            bytes = catalog.database_size_bytes(&name, invocation.operation)?;
             entry.append("sizeOnDisk", i64::try_from(bytes).unwrap_or(i64::MAX));
             // A database exists because it has a collection.
             entry.append("empty", false);

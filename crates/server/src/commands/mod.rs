@@ -218,7 +218,11 @@ pub fn find(name: &str) -> Option<&'static Command> {
 
 #[cfg(test)]
 mod tests {
+    use quarry_bson::{Document, Value};
+
     use super::*;
+    use crate::dispatch::command::Generic;
+    use crate::sessions::session::SessionId;
 
     #[test]
     fn no_name_stands_twice() {
@@ -232,5 +236,80 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         assert!(find("ismaster").is_some_and(|command| command.name == "isMaster"));
+    }
+
+    /// The code of the error with which a command's fields are refused; none where they are taken.
+    fn refused(command: &'static Command, fields: &[(&str, Value)]) -> Option<i32> {
+        let body = Document::build(|body| {
+            body.append(command.name, 1);
+            for (name, value) in fields {
+                body.append(*name, value);
+            }
+            body.append("$db", "admin");
+        });
+        let read = Generic::default().read(command, body.as_raw());
+        read.err().map(|error| error.code)
+    }
+
+    /// Whether nothing is wrong with the fields: a command that ends a transaction is refused outside of one.
+    fn is_taken(code: Option<i32>) -> bool {
+        matches!(code, None | Some(72))
+    }
+
+    #[test]
+    fn every_field_of_every_command_is_typed_comes_once_and_may_be_null() {
+        for &command in COMMANDS {
+            let unknown = refused(command, &[("noSuchField", 1.into())]);
+            let expected = (!command.fields.is_open()).then_some(40_415);
+            assert_eq!(unknown, expected, "{}", command.name);
+            for field in command.fields.list() {
+                let shown = format!("{}.{}", command.name, field.name);
+                let null = refused(command, &[(field.name, Value::null())]);
+                if field.is_absent_where_null() {
+                    assert!(is_taken(null), "{shown}: null is refused with {null:?}");
+                    let odd = refused(command, &[(field.name, Value::min_key())]);
+                    assert_eq!(odd, Some(14), "{shown}");
+                }
+                let example = || (field.name, field.example());
+                let once = refused(command, &[example()]);
+                if field.is_never_served() {
+                    assert_eq!(once, Some(238), "{shown}");
+                    continue;
+                }
+                assert!(is_taken(once), "{shown}: {once:?}");
+                let twice = refused(command, &[example(), example()]);
+                assert_eq!(twice, Some(40_413), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_any_command_may_carry_comes_once_and_may_be_null() {
+        let lsid = || Document::build(|out| SessionId::generate().append("lsid", out));
+        let generic = |name: &'static str| {
+            let value: Value = match name {
+                "lsid" => lsid().get("lsid").map(Value::from).unwrap(),
+                "apiVersion" => "1".into(),
+                "$db" => "db".into(),
+                "readConcern" | "$quarry" => Document::new().into(),
+                _ => 1.into(),
+            };
+            (name, value)
+        };
+        let ping = find("ping").unwrap();
+        for name in [
+            "lsid",
+            "maxTimeMS",
+            "comment",
+            "readConcern",
+            "$quarry",
+            "apiVersion",
+        ] {
+            assert_eq!(refused(ping, &[(name, Value::null())]), None, "{name}");
+            assert_eq!(refused(ping, &[generic(name)]), None, "{name}");
+            let twice = refused(ping, &[generic(name), generic(name)]);
+            assert_eq!(twice, Some(40_413), "{name}");
+        }
+        assert_eq!(refused(ping, &[generic("$db")]), Some(40_413));
     }
 }

@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::profiler::{Filter, ProfileLevel};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["slowms", "sampleRate", "filter"]),
+    fields: Fields::named(&[number("slowms"), number("sampleRate"), any("filter")]),
     ..Command::new(
         "profile",
         "sets which operations are profiled and logged as slow",
@@ -43,8 +44,8 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             ));
         }
     }
-    let slow_ms = number(invocation, "slowms")?;
-    let rate = number(invocation, "sampleRate")?;
+    let slow_ms = double(invocation, "slowms")?;
+    let rate = double(invocation, "sampleRate")?;
     if rate.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
         return Err(CommandError::bad_value(
             "'sampleRate' must be between 0.0 and 1.0 inclusive",
@@ -76,7 +77,7 @@ fn level(invocation: &Invocation<'_>) -> Result<Option<ProfileLevel>> {
     }
 }
 
-fn number(invocation: &Invocation<'_>, field: &str) -> Result<Option<f64>> {
+fn double(invocation: &Invocation<'_>, field: &str) -> Result<Option<f64>> {
     let argument = invocation.argument(field);
     argument.map_or(Ok(None), |argument| argument.optional(Argument::double))
 }

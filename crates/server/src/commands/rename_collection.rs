@@ -5,12 +5,17 @@ use quarry_database::Namespace;
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, flag, text};
 use crate::dispatch::privilege::{Action, On, Requires, Resource, When, need, need_when};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["to", "dropTarget", "stayTemp"]),
+    fields: Fields::named(&[
+        text("to").required(),
+        any("dropTarget"),
+        flag("stayTemp").ignored(),
+    ]),
     kind: OperationKind::Catalog,
     is_admin_only: true,
     takes_write_concern: true,
@@ -51,7 +56,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let to = Namespace::parse(to)?;
     authorize(invocation, &from, &to)?;
     let level = writes::level(invocation);
-    invocation.server.database.rename_collection(
+    invocation.server.catalog().rename_collection(
         &from,
         &to,
         drops_target,

@@ -3,12 +3,13 @@
 use quarry_bson::DocumentBuilder;
 
 use super::repl_set_get_status::set_of;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, flag};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["commitmentStatus"]),
+    fields: Fields::named(&[flag("commitmentStatus")]),
     is_admin_only: true,
     ..Command::new(
         "replSetGetConfig",

@@ -3,15 +3,16 @@
 use quarry_bson::{DateTime, DocumentBuilder};
 use quarry_query::ErrorCode;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::replication::cluster_clock::{ClusterTimes, date_of};
 use crate::replication::replica_set::{ReplicaSet, append_optime, config_version};
 use crate::replication::set_config::TERM;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["initialSync"]),
+    fields: Fields::named(&[number("initialSync").ignored()]),
     is_admin_only: true,
     ..Command::new(
         "replSetGetStatus",

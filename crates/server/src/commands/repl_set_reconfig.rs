@@ -3,13 +3,14 @@
 use quarry_bson::DocumentBuilder;
 
 use super::repl_set_get_status::set_of;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, flag};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::log;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["force"]),
+    fields: Fields::named(&[flag("force")]),
     is_admin_only: true,
     ..Command::new(
         "replSetReconfig",

@@ -4,12 +4,16 @@ use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 
 use super::repl_set_get_status::set_of;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["secondaryCatchUpPeriodSecs", "force"]),
+    fields: Fields::named(&[
+        number("secondaryCatchUpPeriodSecs").ignored(),
+        flag("force").ignored(),
+    ]),
     is_admin_only: true,
     ..Command::new(
         "replSetStepDown",

@@ -3,12 +3,13 @@
 use quarry_bson::DocumentBuilder;
 
 use super::get_op_timing::kind;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, text};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["op"]),
+    fields: Fields::named(&[text("op")]),
     is_admin_only: true,
     ..Command::new(
         "resetOperationTimingStats",

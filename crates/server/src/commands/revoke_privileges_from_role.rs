@@ -8,12 +8,13 @@ use crate::access::action::ActionSet;
 use crate::access::name::Kind;
 use crate::access::resource::Pattern;
 use crate::access::{privilege_document, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, array};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["privileges"]),
+    fields: Fields::named(&[array("privileges").required()]),
     takes_write_concern: true,
     ..Command::new(
         "revokePrivilegesFromRole",

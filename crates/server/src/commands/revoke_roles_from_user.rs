@@ -7,12 +7,13 @@ use super::create_user::name;
 use super::update_user::not_found;
 use crate::access::name::{Kind, Name};
 use crate::access::{roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, array};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["roles"]),
+    fields: Fields::named(&[array("roles").required()]),
     takes_write_concern: true,
     ..Command::new(
         "revokeRolesFromUser",

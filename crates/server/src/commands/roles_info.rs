@@ -5,18 +5,19 @@ use quarry_bson::{Document, DocumentBuilder, RawValue, doc};
 use crate::access::built_in_roles;
 use crate::access::name::{Kind, Name};
 use crate::access::{privilege_document, roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, flag};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 
 /// Names of one command, at most.
 const NAMES_MAX: usize = 10_000;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "showPrivileges",
-        "showBuiltinRoles",
-        "showAuthenticationRestrictions",
+    fields: Fields::named(&[
+        flag("showPrivileges"),
+        flag("showBuiltinRoles"),
+        flag("showAuthenticationRestrictions").ignored(),
     ]),
     takes_read_concern: true,
     ..Command::new("rolesInfo", "tells of roles", Requires::Login, run)

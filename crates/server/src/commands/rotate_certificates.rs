@@ -3,13 +3,14 @@
 use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, text};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::observe::log;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["message"]),
+    fields: Fields::named(&[text("message")]),
     is_admin_only: true,
     ..Command::new(
         "rotateCertificates",

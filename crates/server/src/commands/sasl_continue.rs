@@ -4,12 +4,16 @@ use quarry_bson::DocumentBuilder;
 
 use super::sasl_start::{append, ends, note_failure, note_success, payload, wait_as};
 use crate::access::control::failed;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, number};
 use crate::dispatch::privilege::Requires;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["conversationId", "payload"]),
+    fields: Fields::named(&[
+        number("conversationId").required(),
+        any("payload").required(),
+    ]),
     has_secrets: true,
     ..Command::new(
         "saslContinue",

@@ -11,8 +11,9 @@ use crate::access::control::{Start, Step, failed};
 use crate::access::credentials::Mechanism;
 use crate::access::name::Name;
 use crate::access::restrictions::Ends;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, object, text};
 use crate::dispatch::privilege::Requires;
 use crate::observe::log;
 
@@ -22,7 +23,13 @@ const PAYLOAD_BYTES_MAX: usize = 8 << 10;
 const WAIT_TICK: Duration = Duration::from_millis(50);
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["mechanism", "payload", "autoAuthorize", "options", "db"]),
+    fields: Fields::named(&[
+        text("mechanism").required(),
+        any("payload").required(),
+        any("autoAuthorize").ignored(),
+        object("options"),
+        text("db").ignored(),
+    ]),
     has_secrets: true,
     ..Command::new("saslStart", "begins a login", Requires::Nothing, run)
 };

@@ -11,8 +11,9 @@ use quarry_timing::{OperationClass, Uses, Window};
 use super::authenticate::X509;
 use crate::access::credentials::Mechanism;
 use crate::access::subject::Subject;
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::net::certificates::Certificates;
 use crate::observe::counters::Counter;
@@ -24,7 +25,7 @@ use crate::threads;
 pub static COMMAND: Command = Command {
     aliases: &["serverstatus"],
     // Sections are chosen by naming them.
-    fields: Fields::Any,
+    fields: Fields::ANY,
     ..Command::new(
         "serverStatus",
         "shows what the server has counted and measured",

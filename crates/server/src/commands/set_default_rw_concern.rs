@@ -3,13 +3,14 @@
 use quarry_bson::{DocumentBuilder, Timestamp};
 use quarry_query::ErrorCode;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::replication::default_concerns::DefaultConcerns;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["defaultReadConcern", "defaultWriteConcern"]),
+    fields: Fields::named(&[object("defaultReadConcern"), object("defaultWriteConcern")]),
     is_admin_only: true,
     takes_write_concern: true,
     ..Command::new(

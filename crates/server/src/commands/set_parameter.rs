@@ -3,8 +3,9 @@
 use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 /// Fields that any command carries and that name no parameter.
@@ -21,7 +22,7 @@ const GENERIC: [&str; 8] = [
 
 pub static COMMAND: Command = Command {
     aliases: &["setparameter"],
-    fields: Fields::Any,
+    fields: Fields::ANY,
     is_admin_only: true,
     ..Command::new(
         "setParameter",

@@ -2,12 +2,13 @@
 
 use quarry_bson::DocumentBuilder;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
+use crate::dispatch::fields::{Fields, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["force", "timeoutSecs"]),
+    fields: Fields::named(&[flag("force").ignored(), number("timeoutSecs").ignored()]),
     is_admin_only: true,
     ..Command::new(
         "shutdown",

@@ -7,6 +7,7 @@ use quarry_database::{RecordedStatement, RetryableWrite};
 use quarry_query::ErrorCode;
 
 use crate::commands::writes;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
@@ -69,14 +70,14 @@ impl<'i> Statements<'i> {
             self.write.name_statements([id]);
             return Ok(None);
         }
-        let (session, number) = (self.write.session(), self.write.txn_number());
-        let database = &self.invocation.server.database;
-        let recorded = database.recorded_statement(session, number, id)?;
+        let data = self.invocation.data();
+        let recorded = data.recorded_statement(self.write, id)?;
         let recorded = recorded.ok_or_else(|| {
+            let number = self.write.txn_number();
             let message = format!("Incomplete history detected for transaction {number}");
             CommandError::new(ErrorCode::INCOMPLETE_TRANSACTION_HISTORY, message)
         })?;
-        database.settle(None, writes::level(self.invocation))?;
+        data.settle(writes::level(self.invocation))?;
         self.note_retried(id);
         Ok(Some(recorded))
     }

@@ -1,7 +1,7 @@
 //! `update`: changes documents, one statement after the other.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_database::Namespace;
+use quarry_database::{Collation, Namespace};
 use quarry_query::exec::{self, UpdateRequest};
 use quarry_query::expression::ExpressionContext;
 use quarry_query::pipeline;
@@ -12,21 +12,21 @@ use super::insert::is_ordered;
 use crate::commands::statements::{Statements, refuse_many};
 use crate::commands::writes;
 use crate::data::Data;
-use crate::dispatch::argument::Argument;
-use crate::dispatch::command::{Command, Fields, Invocation, check_collation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, any, array, flag, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "updates",
-        "ordered",
-        "bypassDocumentValidation",
-        "let",
-        "stmtId",
-        "stmtIds",
+    fields: Fields::named(&[
+        array("updates"),
+        flag("ordered"),
+        flag("bypassDocumentValidation").ignored(),
+        object("let"),
+        number("stmtId"),
+        array("stmtIds"),
     ]),
     kind: OperationKind::Update,
     takes_write_concern: true,
@@ -57,6 +57,21 @@ pub static COMMAND: Command = Command {
 
 /// The name that MongoDB's errors give a statement.
 const PARSER: &str = "update.updates";
+
+static STATEMENT: Fields = Fields::named(&[
+    object("q").required(),
+    any("u").required(),
+    flag("multi"),
+    flag("upsert"),
+    any("hint"),
+    object("collation"),
+    array("arrayFilters"),
+    object("sort"),
+    object("c"),
+    flag("upsertSupplied").ignored(),
+    any("sampleId").ignored(),
+    flag("allowShardKeyUpdatesWithoutFullShardKeyInQuery").ignored(),
+]);
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
@@ -140,9 +155,9 @@ pub fn parse<'a>(
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
     let (mut array_filters, mut constants, mut sort) = (None, None, None);
-    for argument in Argument::each(PARSER, statement) {
+    STATEMENT.read(PARSER, statement, |argument| {
         match argument.name().as_bytes() {
-            b"q" => filter = argument.document_or_null()?,
+            b"q" => filter = Some(argument.document()?),
             b"u" => {
                 check_stage_names(argument.value())?;
                 update = Some(argument.value());
@@ -150,16 +165,16 @@ pub fn parse<'a>(
             b"upsert" => is_upsert = argument.flag()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => check_collation(argument.value())?,
-            b"arrayFilters" if argument.is_absent() => {}
+            b"collation" => {
+                let Collation::Simple = Collation::parse(argument.document()?)?;
+            }
             b"arrayFilters" => array_filters = Some(argument.array()?),
             b"sort" => sort = argument.some_document()?,
-            b"c" => constants = argument.document_or_null()?,
-            b"upsertSupplied" | b"sampleId" | b"allowShardKeyUpdatesWithoutFullShardKeyInQuery" => {
-            }
-            _ => return Err(argument.unknown()),
+            b"c" => constants = Some(argument.document()?),
+            _ => {}
         }
-    }
+        Ok(())
+    })?;
     let filter = filter.ok_or_else(|| CommandError::missing_field(PARSER, "q"))?;
     let update = update.ok_or_else(|| CommandError::missing_field(PARSER, "u"))?;
     if !matches!(update, RawValue::Document(_) | RawValue::Array(_)) {

@@ -6,12 +6,17 @@ use super::create_role::{changed_role, check_inherited, granted_privileges};
 use super::create_user::{granted_roles, name, restrictions};
 use crate::access::name::Kind;
 use crate::access::{privilege_document, roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, array};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&["privileges", "roles", "authenticationRestrictions"]),
+    fields: Fields::named(&[
+        array("privileges"),
+        array("roles"),
+        array("authenticationRestrictions"),
+    ]),
     takes_write_concern: true,
     ..Command::new("updateRole", "changes a role", Requires::Login, run)
 };

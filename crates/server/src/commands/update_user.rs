@@ -9,18 +9,19 @@ use crate::access::control::mechanisms_of;
 use crate::access::credentials::Mechanism;
 use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::{roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, array, flag, object, text};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "pwd",
-        "customData",
-        "roles",
-        "digestPassword",
-        "mechanisms",
-        "authenticationRestrictions",
+    fields: Fields::named(&[
+        text("pwd"),
+        object("customData"),
+        array("roles"),
+        flag("digestPassword"),
+        array("mechanisms"),
+        array("authenticationRestrictions"),
     ]),
     takes_write_concern: true,
     has_secrets: true,

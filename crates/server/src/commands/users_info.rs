@@ -7,20 +7,21 @@ use quarry_query::matcher::Matcher;
 use crate::access::control::mechanisms_of;
 use crate::access::name::{Kind, Name};
 use crate::access::{privilege_document, roles, store};
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, flag, object};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 
 /// Names of one command, at most.
 const NAMES_MAX: usize = 10_000;
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "showCredentials",
-        "showCustomData",
-        "showPrivileges",
-        "showAuthenticationRestrictions",
-        "filter",
+    fields: Fields::named(&[
+        flag("showCredentials"),
+        flag("showCustomData"),
+        flag("showPrivileges"),
+        flag("showAuthenticationRestrictions").ignored(),
+        object("filter"),
     ]),
     takes_read_concern: true,
     ..Command::new("usersInfo", "tells of users", Requires::Login, run)

@@ -3,18 +3,19 @@
 use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
 
-use crate::dispatch::command::{Command, Fields, Invocation};
+use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, flag};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
-    fields: Fields::Named(&[
-        "full",
-        "background",
-        "repair",
-        "metadata",
-        "checkBSONConformance",
-        "scandata",
+    fields: Fields::named(&[
+        flag("full"),
+        flag("background").ignored(),
+        flag("repair").not_served(),
+        flag("metadata").not_served(),
+        flag("checkBSONConformance").ignored(),
+        flag("scandata").ignored(),
     ]),
     ..Command::new(
         "validate",
@@ -26,14 +27,6 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    if let Some(option) = ["repair", "metadata"]
-        .into_iter()
-        .find(|option| invocation.boolean(option).unwrap_or(true))
-    {
-        return Err(CommandError::not_supported(format_args!(
-            "the option '{option}'"
-        )));
-    }
     let full = invocation.boolean("full")?;
     // A collection is never held up for it, so that `background` alone changes nothing.
     if full && invocation.boolean("background")? {
@@ -42,7 +35,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     let report = invocation
         .server
-        .database
+        .catalog()
         .validate(&namespace, full, invocation.operation)?;
     reply.append("ns", namespace.as_str());
     reply.append(

@@ -2,12 +2,14 @@
 //! over statements.
 
 use quarry_bson::RawDocument;
+use quarry_database::Collation;
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
 use quarry_query::expression::ExpressionContext;
 
 use crate::commands::WRITE_BATCH_DOCUMENTS_MAX;
 use crate::commands::write_errors::WriteErrors;
+use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
@@ -78,7 +80,7 @@ pub fn goes_on_behind(
         return Err(error.clone());
     }
     // A transaction ends with its first error. Where it may be run again, the whole command tells so.
-    let is_in_transaction = invocation.scope().is_in_transaction();
+    let is_in_transaction = invocation.data().is_in_transaction();
     if is_in_transaction && is_transient(ErrorCode(error.code)) {
         return Err(error.clone());
     }
@@ -98,31 +100,30 @@ pub fn statement_level(level: Level, statements: usize) -> Level {
 pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> Result<()> {
     if statements > 1 {
         // Applied before the statement returned; what others wrote meanwhile is synced along.
-        invocation.scope().settle(None, level)?;
+        invocation.data().settle(level)?;
     }
     Ok(())
 }
 
-/// Whether empty timestamps are stored as they are. Tools that restore data ask for it; otherwise they become the time.
-pub fn keeps_empty_timestamps(body: RawDocument<'_>) -> bool {
-    body.get("bypassEmptyTsReplacement")
-        .is_some_and(|value| value.is_truthy())
-}
-
 /// Makes the context that all expressions of the command share: its `let`, and the moment that `$$NOW` is.
 pub fn context(invocation: &Invocation<'_>) -> Result<ExpressionContext> {
-    bind(invocation.generic.variables)
+    let generic = &invocation.generic;
+    bind(generic.variables, generic.collation)
 }
 
 /// Like `context`, for a command that is explained, whose name is given.
 pub fn context_of(name: &'static str, explained: RawDocument<'_>) -> Result<ExpressionContext> {
     let variables = explained.get_element("let");
     let variables = variables.map(|variables| Argument::new(name, variables));
-    bind(variables.map_or(Ok(None), |variables| variables.document_or_null())?)
+    let variables = variables.map_or(Ok(None), |variables| variables.document_or_null())?;
+    let collation = explained.get_document("collation");
+    let collation = collation.map_or(Ok(Collation::default()), Collation::parse)?;
+    bind(variables, collation)
 }
 
-fn bind(variables: Option<RawDocument<'_>>) -> Result<ExpressionContext> {
+fn bind(variables: Option<RawDocument<'_>>, collation: Collation) -> Result<ExpressionContext> {
     let mut context = ExpressionContext::default();
+    context.set_collation(collation);
     if let Some(variables) = variables {
         context.bind_let(variables)?;
     }

@@ -1,19 +1,19 @@
 //! One field of a command, read as the type that the command wants, with MongoDB's errors where it is another.
 //!
-//! MongoDB's generated parsers take a field of a declared type that is Null or Undefined for one that is not there, required
-//! fields included, which then are missing; `optional` reads a field so. Fields that those parsers leave to other code refuse
-//! Null, among them a find's filter, sort and projection, and every hint. The texts are those of the generated parsers; a list
-//! of types ends in `']`, which is how those print it.
+//! A field that has a row in its command's list (`fields`) comes here only if it is there: Null and Undefined stand for one
+//! that is not. Fields whose type MongoDB's generated parsers leave to other code refuse Null here, among them a find's filter,
+//! sort and projection, and every hint. The texts are those of the generated parsers; a list of types ends in `']`, which is
+//! how those print it.
 
-use quarry_bson::{RawArray, RawDocument, RawElement, RawStr, RawValue};
+use quarry_bson::{ElementType, RawArray, RawDocument, RawElement, RawStr, RawValue};
 use quarry_query::ErrorCode;
 
 use crate::dispatch::error::{CommandError, Result};
 
 /// The types that a flag may have: a bool, or a number taken as one.
-const FLAG: &str = "[bool, long, int, decimal, double";
+pub const FLAG: &str = "[bool, long, int, decimal, double";
 /// The types that a number may have.
-const NUMBER: &str = "[long, int, decimal, double";
+pub const NUMBER: &str = "[long, int, decimal, double";
 
 /// One field of a command or of a document within it.
 #[derive(Clone, Copy)]
@@ -38,20 +38,14 @@ impl<'a> Argument<'a> {
         document.iter().map(move |element| Argument { of, element })
     }
 
-    /// The fields of a command, behind its name.
-    #[inline]
-    pub fn each_of_command(
-        of: &'static str,
-        body: RawDocument<'a>,
-    ) -> impl Iterator<Item = Argument<'a>> + use<'a> {
-        let mut arguments = Argument::each(of, body);
-        arguments.next();
-        arguments
-    }
-
     #[inline]
     pub fn name(&self) -> RawStr<'a> {
         self.element.name()
+    }
+
+    #[inline]
+    pub fn element_type(&self) -> ElementType {
+        self.element.element_type()
     }
 
     #[inline]
@@ -62,7 +56,10 @@ impl<'a> Argument<'a> {
     /// Whether MongoDB's generated parsers take the field for one that is not there: it is Null or Undefined.
     #[inline]
     pub fn is_absent(&self) -> bool {
-        self.value().is_nullish()
+        matches!(
+            self.element_type(),
+            ElementType::Null | ElementType::Undefined
+        )
     }
 
     /// The field as `read` reads it; none where it is Null or Undefined.
@@ -173,6 +170,12 @@ impl<'a> Argument<'a> {
             found.element_type().alias(),
             expected,
         )
+    }
+
+    /// The error of a field that comes a second time.
+    #[cold]
+    pub fn duplicate(&self) -> CommandError {
+        CommandError::duplicate_field(self.of, &self.name().to_string_lossy())
     }
 
     /// The error of a field that nobody knows.

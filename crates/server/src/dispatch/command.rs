@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
-use quarry_database::{DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope};
+use quarry_database::{Collation, DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
@@ -20,6 +20,7 @@ use crate::dispatch::argument::Argument;
 use crate::dispatch::call::{Asked, without_secrets};
 use crate::dispatch::concerns::{ReadConcern, ReadLevel, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::fields::{Fields, Present, Seen};
 use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::dispatch::quarry_options::wants_timing;
 use crate::dispatch::transaction_arguments::{
@@ -39,6 +40,8 @@ pub struct Command {
     /// The name in MongoDB's spelling, and other spellings that clients use.
     pub name: &'static str,
     pub aliases: &'static [&'static str],
+    /// The name that MongoDB's parser of it has, which errors about its fields tell.
+    pub parser: &'static str,
     pub help: &'static str,
     pub requires: Requires,
     /// The fields of its own, beside the generic ones.
@@ -60,12 +63,6 @@ pub struct Command {
     pub run: fn(&mut Invocation<'_>, &mut DocumentBuilder<'_>) -> Result<()>,
 }
 
-pub enum Fields {
-    /// Clients send it fields that older or newer servers know.
-    Any,
-    Named(&'static [&'static str]),
-}
-
 impl Command {
     /// A command that only answers: no concerns, no fields of its own.
     pub const fn new(
@@ -77,9 +74,10 @@ impl Command {
         Command {
             name,
             aliases: &[],
+            parser: name,
             help,
             requires,
-            fields: Fields::Named(&[]),
+            fields: Fields::named(&[]),
             kind: OperationKind::Command,
             is_admin_only: false,
             takes_write_concern: false,
@@ -106,11 +104,32 @@ impl Command {
         without_secrets(body)
     }
 
-    fn takes(&self, field: &[u8]) -> bool {
-        match self.fields {
-            Fields::Any => true,
-            Fields::Named(fields) => fields.iter().any(|known| known.as_bytes() == field),
+    /// Whether a client calls it so.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+
+    /// Holds the body of a command that another one holds, as `explain` does, against the list of its fields.
+    pub fn check(&self, body: RawDocument<'_>) -> Result<()> {
+        let mut seen = Seen::default();
+        for element in body.iter().skip(1) {
+            let argument = Argument::new(self.parser, element);
+            let name = element.name().as_bytes();
+            match self.fields.find(name) {
+                Some(number) => {
+                    self.fields.accept(number, &argument, &mut seen)?;
+                }
+                None if is_generic(name) || name == b"comment" || IGNORED.contains(&name) => {}
+                None => return Err(argument.unknown()),
+            }
         }
+        self.fields.check_required(self.parser, seen)
+    }
+
+    /// The fields that are there, of a body that has been held against the list.
+    #[inline]
+    pub fn arguments<'a>(&'static self, body: RawDocument<'a>) -> Present<'a> {
+        self.fields.present_behind_name(self.parser, body)
     }
 }
 
@@ -165,6 +184,8 @@ pub struct Generic<'a> {
     pub cluster_time: Option<Timestamp>,
     /// The client wants nothing outside of the API version that it names.
     pub is_api_strict: bool,
+    /// How a command that takes a collation compares strings.
+    pub collation: Collation,
     /// The document of `let`, of a command that takes one.
     pub variables: Option<RawDocument<'a>>,
     /// The command says which statements of its session it holds.
@@ -174,74 +195,32 @@ pub struct Generic<'a> {
     /// The reply tells where the time went.
     pub wants_timing: bool,
     pub asked: Asked<'a>,
+    /// The command's own fields that have come.
+    own: Seen,
 }
 
 impl<'a> Generic<'a> {
     /// Reads them from the body, into arguments that are still the default, and refuses what neither they nor the command
     /// know.
     pub fn read(&mut self, command: &Command, body: RawDocument<'a>) -> Result<()> {
-        let generic = self;
-        let mut api = Api::default();
-        let mut given = Given::default();
+        let mut parsing = Parsing {
+            generic: self,
+            api: Api::default(),
+            given: Given::default(),
+            seen: Seen::default(),
+        };
         let mut elements = body.iter();
         // The command's name.
         elements.next();
         for element in elements {
-            let argument = Argument::new(command.name, element);
-            let value = element.value();
-            let name = element.name();
-            match name.as_bytes() {
-                b"$db" => generic.database = database(argument.text()?)?,
-                b"lsid" => generic.session = Some(SessionId::parse(argument.document()?)?),
-                b"maxTimeMS" => generic.max_time = max_time(value)?,
-                b"comment" => generic.comment = Some(element),
-                b"$quarry" => generic.wants_timing = wants_timing(argument)?,
-                b"readConcern" => {
-                    generic.has_read_concern = true;
-                    generic.read_concern = ReadConcern::parse(argument.document()?)?;
-                }
-                b"writeConcern" => {
-                    if !command.takes_write_concern {
-                        return Err(not_taken(command, "writeConcern"));
-                    }
-                    generic.write_concern = WriteConcern::parse(argument.document()?)?;
-                }
-                b"bypassEmptyTsReplacement" => generic.keeps_empty_timestamps = value.is_truthy(),
-                b"txnNumber" => given.number = Some(argument.whole()?),
-                b"autocommit" => given.autocommit = Some(argument.flag()?),
-                b"startTransaction" => given.start = Some(argument.flag()?),
-                b"apiVersion" => api.version = Some(argument.text()?),
-                b"apiStrict" => api.is_strict = value.is_truthy(),
-                b"apiDeprecationErrors" => api.deprecation_errors = true,
-                b"collation" if command.takes(b"collation") => check_collation(value)?,
-                b"let" if command.takes(b"let") => {
-                    generic.variables = argument.document_or_null()?;
-                }
-                b"$clusterTime" => {
-                    generic.cluster_time = Some(cluster_clock::parse(argument.document()?)?);
-                }
-                known if command.takes(known) => {
-                    generic.names_statements |= known.starts_with(b"stmtId");
-                    generic.asked.note(known, value);
-                }
-                b"$readPreference"
-                | b"$audit"
-                | b"$client"
-                | b"$configServerState"
-                | b"$replData"
-                | b"$oplogQueryData"
-                | b"$traceCtx"
-                | b"clientOperationKey"
-                | b"recordStats"
-                | b"helloOk"
-                | b"allowImplicitCollectionCreation"
-                | b"mayBypassWriteBlocking"
-                | b"maxTimeMSOpOnly"
-                | b"requestGossipRoutingCache"
-                | b"rawData" => {}
-                _ => return Err(argument.unknown()),
-            }
+            parsing.take(command, element)?;
         }
+        let Parsing {
+            generic,
+            api,
+            given,
+            ..
+        } = parsing;
         api.check(command)?;
         generic.is_api_strict = api.is_strict;
         let in_session = CommandInSession {
@@ -268,6 +247,12 @@ impl<'a> Generic<'a> {
             return Err(CommandError::new(ErrorCode::UNAUTHORIZED, message));
         }
         Ok(())
+    }
+
+    /// Refuses a body that lacks what the command requires. Apart from `parse`, so that a client which may not run the command is
+    /// told so first.
+    pub fn check_required(&self, command: &Command) -> Result<()> {
+        command.fields.check_required(command.parser, self.own)
     }
 
     /// Holds the concerns against what the server is: a standalone refuses what needs a set; a set has a default of its own
@@ -354,6 +339,169 @@ impl<'a> Generic<'a> {
     }
 }
 
+/// A body that is being read.
+struct Parsing<'g, 'a> {
+    generic: &'g mut Generic<'a>,
+    api: Api<'a>,
+    given: Given,
+    /// The generic fields that have come, by the numbers that `take` gives them.
+    seen: Seen,
+}
+
+impl<'a> Parsing<'_, 'a> {
+    /// Takes one field.
+    #[inline(always)]
+    fn take(&mut self, command: &Command, element: RawElement<'a>) -> Result<()> {
+        let argument = Argument::new(command.parser, element);
+        let value = element.value();
+        let name = element.name().as_bytes();
+        let generic = &mut *self.generic;
+        let number = match name {
+            // Null is a field that is not there.
+            _ if argument.is_absent() && is_generic(name) => return Ok(()),
+            b"$db" => {
+                generic.database = database(argument.text()?)?;
+                0
+            }
+            b"lsid" => {
+                generic.session = Some(SessionId::parse(argument.document()?)?);
+                1
+            }
+            b"maxTimeMS" => {
+                generic.max_time = max_time(value)?;
+                2
+            }
+            b"comment" => {
+                generic.comment = Some(element);
+                3
+            }
+            b"$quarry" => {
+                generic.wants_timing = wants_timing(argument)?;
+                4
+            }
+            b"readConcern" => {
+                generic.has_read_concern = true;
+                generic.read_concern = ReadConcern::parse(argument.document()?)?;
+                5
+            }
+            b"writeConcern" => {
+                if !command.takes_write_concern {
+                    return Err(not_taken(command, "writeConcern"));
+                }
+                generic.write_concern = WriteConcern::parse(argument.document()?)?;
+                6
+            }
+            b"bypassEmptyTsReplacement" => {
+                generic.keeps_empty_timestamps = value.is_truthy();
+                14
+            }
+            b"txnNumber" => {
+                self.given.number = Some(argument.whole()?);
+                7
+            }
+            b"autocommit" => {
+                self.given.autocommit = Some(argument.flag()?);
+                8
+            }
+            b"startTransaction" => {
+                self.given.start = Some(argument.flag()?);
+                9
+            }
+            b"apiVersion" => {
+                self.api.version = Some(argument.text()?);
+                10
+            }
+            b"apiStrict" => {
+                self.api.is_strict = value.is_truthy();
+                11
+            }
+            b"apiDeprecationErrors" => {
+                self.api.deprecation_errors = true;
+                12
+            }
+            b"$clusterTime" => {
+                generic.cluster_time = Some(cluster_clock::parse(argument.document()?)?);
+                13
+            }
+            _ => return self.take_own(command, argument),
+        };
+        match self.seen.note(number) {
+            true => Ok(()),
+            false => Err(argument.duplicate()),
+        }
+    }
+
+    /// Takes a field that is the command's own, or one that any command may carry and nobody looks at.
+    #[inline(always)]
+    fn take_own(&mut self, command: &Command, argument: Argument<'a>) -> Result<()> {
+        let name = argument.name().as_bytes();
+        let is_open = command.fields.is_open();
+        match command.fields.find(name) {
+            Some(number) => {
+                let fields = &command.fields;
+                if !fields.accept(number, &argument, &mut self.generic.own)? {
+                    return Ok(());
+                }
+            }
+            None if is_open => {}
+            None if IGNORED.contains(&name) => return Ok(()),
+            None => return Err(argument.unknown()),
+        }
+        match name {
+            b"collation" if !is_open => {
+                self.generic.collation = Collation::parse(argument.document()?)?;
+            }
+            b"let" if !is_open => self.generic.variables = Some(argument.document()?),
+            known => {
+                self.generic.names_statements |= known.starts_with(b"stmtId");
+                self.generic.asked.note(known, argument.value());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fields that drivers and other servers send with any command, and that change nothing here.
+const IGNORED: [&[u8]; 15] = [
+    b"$readPreference",
+    b"$audit",
+    b"$client",
+    b"$configServerState",
+    b"$replData",
+    b"$oplogQueryData",
+    b"$traceCtx",
+    b"clientOperationKey",
+    b"recordStats",
+    b"helloOk",
+    b"allowImplicitCollectionCreation",
+    b"mayBypassWriteBlocking",
+    b"maxTimeMSOpOnly",
+    b"requestGossipRoutingCache",
+    b"rawData",
+];
+
+/// Whether any command may carry a field of that name, with an effect. For a field that is Null.
+#[cold]
+fn is_generic(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 14] = [
+        b"$db",
+        b"lsid",
+        b"maxTimeMS",
+        b"$quarry",
+        b"bypassEmptyTsReplacement",
+        b"readConcern",
+        b"writeConcern",
+        b"txnNumber",
+        b"autocommit",
+        b"startTransaction",
+        b"apiVersion",
+        b"apiStrict",
+        b"apiDeprecationErrors",
+        b"$clusterTime",
+    ];
+    NAMES.contains(&name)
+}
+
 /// The name of the database that a command names. A longer one than any may have is refused before anything keeps it.
 fn database(name: &str) -> Result<&str> {
     if name.len() <= DATABASE_BYTES_MAX {
@@ -412,7 +560,7 @@ impl<'a> Invocation<'a> {
     }
 
     /// Where the command reads and writes: its transaction, a pinned snapshot, or the database itself.
-    pub fn scope(&self) -> Scope<'_> {
+    fn scope(&self) -> Scope<'_> {
         let database = &self.server.database;
         let transaction = self.checked_out.as_ref().and_then(CheckedOut::transaction);
         match (transaction, &self.pinned) {
@@ -482,19 +630,21 @@ impl<'a> Invocation<'a> {
         Ok(Namespace::new(self.generic.database, self.collection()?)?)
     }
 
+    /// The value of a field that is there.
     pub fn get(&self, field: &str) -> Option<RawValue<'a>> {
-        self.body.get(field)
+        Some(self.argument(field)?.value())
     }
 
-    /// The field of that name, to be read as the type that the command wants.
+    /// The field of that name if it is there, to be read as the type that the command wants.
     pub fn argument(&self, field: &str) -> Option<Argument<'a>> {
         let element = self.body.get_element(field)?;
-        Some(Argument::new(self.command.name, element))
+        let is_there = !self.command.fields.is_absent(&element);
+        is_there.then(|| Argument::new(self.command.parser, element))
     }
 
     /// Like `argument`, for a command that cannot do without: a field that is Null or Undefined is missing.
     pub fn required(&self, field: &str) -> Result<Argument<'a>> {
-        let missing = || CommandError::missing_field(self.command.name, field);
+        let missing = || CommandError::missing_field(self.command.parser, field);
         let argument = self.argument(field);
         argument
             .filter(|argument| !argument.is_absent())
@@ -550,19 +700,6 @@ fn max_time(value: RawValue<'_>) -> Result<Option<Duration>> {
             i32::MAX
         ))),
     }
-}
-
-/// The simple collation is byte order, which is what there is.
-pub fn check_collation(value: RawValue<'_>) -> Result<()> {
-    let Some(collation) = value.as_document() else {
-        return Err(CommandError::type_mismatch(
-            "BSON field 'collation' must be an object",
-        ));
-    };
-    if collation.is_empty() || collation.get_str("locale") == Some("simple") {
-        return Ok(());
-    }
-    Err(CommandError::not_supported("the option 'collation'"))
 }
 
 fn not_taken(command: &Command, what: &str) -> CommandError {

@@ -115,6 +115,7 @@ fn run<'a>(
     let mut generic = Generic::default();
     generic.read(command, call.body)?;
     generic.suit(command, server)?;
+    // An engine that syncs nothing at all must not acknowledge what a power loss would take.
     if !server.config.can_promise_durability() {
         generic.refuse_durability()?;
     }
@@ -124,12 +125,15 @@ fn run<'a>(
             "OP_MSG requests require a $db argument",
         ));
     }
+    // From here on the line of a slow or refused operation names what was asked.
     outcome.database = generic.database;
     outcome.asked = generic.asked;
     outcome.collection = collection_of(command, call.body);
     let user = user_of(server, connection)?;
     let user = user.as_deref();
     access::check(user, command, call, generic.database, outcome.collection)?;
+    generic.check_required(command)?;
+    // After the check of the user: a client that may not run the command leaves no session behind.
     let mut participant = None;
     if let Some(session) = generic.session {
         quarry_timing::turn(Phase::Auth);
@@ -138,6 +142,7 @@ fn run<'a>(
             Some(_) => participant = Some((session, server.sessions.participant(session)?)),
         }
     }
+    // The log of a set and the other views of the server's own are not written by clients.
     if command.is_write() {
         let is_set = server.replica_set.is_some();
         read_only_views::refuse_write(is_set, generic.database, outcome.collection)?;
@@ -183,6 +188,7 @@ fn run<'a>(
         spares_own_database: false,
         returned: 0,
     };
+    // Before the session is checked out: a command that a fail point ends has not touched its transaction.
     let failing = match server.fail_points.are_any_on() {
         false => None,
         true => fail_points::meet_command(&invocation)
@@ -211,6 +217,7 @@ fn run<'a>(
         // Whatever it did to users and roles, and whether it failed halfway.
         server.access.note_change();
     }
+    // Before the error goes on to the client: a transaction that failed has ended by the time that the client knows.
     if let Some(checked_out) = &mut invocation.checked_out {
         let has_failed = result.is_err() || invocation.has_write_errors;
         let records = operation.retryable().map_or(0, RetryableWrite::records);
@@ -226,6 +233,7 @@ fn run<'a>(
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
     outcome.docs_examined = operation.docs_examined.load(Relaxed);
     result?;
+    // A read at majority or linearizable promises that what it saw survives a power loss; all that it saw is synced now.
     if invocation.generic.read_concern.waits_for_sync() {
         server.database.sync()?;
     }

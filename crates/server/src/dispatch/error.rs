@@ -66,6 +66,13 @@ impl CommandError {
         )
     }
 
+    pub fn duplicate_field(command: &str, field: &str) -> CommandError {
+        CommandError::new(
+            ErrorCode::IDL_DUPLICATE_FIELD,
+            format!("BSON field '{command}.{field}' is a duplicate field"),
+        )
+    }
+
     pub fn unknown_field(command: &str, field: &str) -> CommandError {
         CommandError::new(
             ErrorCode::IDL_UNKNOWN_FIELD,

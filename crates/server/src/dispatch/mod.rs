@@ -13,6 +13,7 @@ pub mod dispatcher;
 pub mod error;
 pub mod error_labels;
 pub mod fail_points;
+pub mod fields;
 pub mod privilege;
 pub mod quarry_options;
 pub mod read_only_views;

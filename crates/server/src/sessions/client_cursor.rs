@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument, doc};
-use quarry_database::{Ident, Operation, PinnedSnapshot, PlanSummary, Scope};
+use quarry_database::{Ident, Operation, PinnedSnapshot, PlanSummary};
 use quarry_query::exec::Executor;
 
 use crate::access::name::Name;
 use crate::access::resource::Need;
 use crate::change_streams::change_stream::ChangeStream;
+use crate::data::Data;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::sessions::session::SessionId;
@@ -207,11 +208,8 @@ impl ClientCursor {
     }
 
     /// Takes up where the last batch ended.
-    pub fn restore(&mut self, scope: Scope<'_>, operation: &Operation) -> Result<()> {
-        match &mut self.source {
-            Source::Executor(executor) => Ok(executor.restore(scope, operation)?),
-            _ => Ok(()),
-        }
+    pub fn restore(&mut self, data: &impl Data, operation: &Operation) -> Result<()> {
+        Ok(data.resume(operation, &mut self.source)?)
     }
 
     /// The collection that is read, to wait for more of it.

@@ -1,0 +1,257 @@
+//! The seam through which commands ask for definitions: databases, collections and indexes, their names, options and sizes.
+//!
+//! It is for definitions what `data` is for documents. Today the database of this process answers; a router that asks others
+//! can stand here instead. Definitions that a transaction may make are part of `Data`, because they belong to what the
+//! command writes.
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawValue};
+use quarry_database::{
+    CollStats, Collection, Database, DbStats, Dropped, Namespace, Operation, Result, ValidateReport,
+};
+use quarry_journal::Level;
+
+/// Reads and changes of definitions. A change returns when it is acknowledged at its level.
+pub trait Catalog: Sync {
+    /// The options and the identity of a collection; none if it does not exist.
+    fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>>;
+
+    /// The names of the databases that have collections.
+    fn list_databases(&self) -> Result<Vec<String>>;
+
+    /// Hands collections of a database to `take`, some at a time, from the one after `behind` on. Returns where the next call
+    /// goes on, if there may be more.
+    fn list_collections_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(Collection),
+    ) -> Result<Option<String>>;
+
+    /// Like `list_collections_behind`, but hands over the names alone.
+    fn list_names_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(&str),
+    ) -> Result<Option<String>>;
+
+    /// The specifications of a collection's indexes, `_id_` first.
+    fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>>;
+
+    /// Drops a collection; none if it did not exist.
+    fn drop_collection(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<Option<Dropped>>;
+
+    /// Drops every collection of a database; false if it had none.
+    fn drop_database(&self, name: &str, operation: &Operation, level: Level) -> Result<bool>;
+
+    /// Gives a collection another name, in place of what has it, if that is to be dropped.
+    fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
+    /// Drops indexes named by name or key pattern; returns how many there were before.
+    fn drop_indexes(
+        &self,
+        namespace: &Namespace,
+        which: &[RawValue<'_>],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize>;
+
+    /// Drops every index but the one on `_id`; returns how many there were before.
+    fn drop_all_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize>;
+
+    /// Hides an index from plans or shows it again; returns what it was.
+    fn set_hidden(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        hidden: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool>;
+
+    /// Has documents kept as they were before a change, or not any more; returns whether they were.
+    fn set_pre_images(
+        &self,
+        namespace: &Namespace,
+        enabled: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool>;
+
+    /// Tells change streams that a collection was modified, and changes nothing of it.
+    fn modify_nothing(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
+    /// The sizes of one collection; none if it does not exist.
+    fn coll_stats(&self, namespace: &Namespace) -> Result<Option<CollStats>>;
+
+    /// The sums of the sizes of a database's collections.
+    fn db_stats(&self, database: &str, operation: &Operation) -> Result<DbStats>;
+
+    /// The bytes that a database takes, roughly.
+    fn database_size_bytes(&self, database: &str, operation: &Operation) -> Result<u64>;
+
+    /// Compares a collection with its indexes and counters.
+    fn validate(
+        &self,
+        namespace: &Namespace,
+        full: bool,
+        operation: &Operation,
+    ) -> Result<ValidateReport>;
+
+    /// Makes all that is written durable.
+    fn sync(&self) -> Result<()>;
+}
+
+impl Catalog for Database {
+    fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        Database::collection(self, namespace)
+    }
+
+    fn list_databases(&self) -> Result<Vec<String>> {
+        Database::list_databases(self)
+    }
+
+    fn list_collections_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(Collection),
+    ) -> Result<Option<String>> {
+        Database::list_collections_behind(self, database, behind, take)
+    }
+
+    fn list_names_behind(
+        &self,
+        database: &str,
+        behind: Option<&str>,
+        take: &mut dyn FnMut(&str),
+    ) -> Result<Option<String>> {
+        Database::list_names_behind(self, database, behind, take)
+    }
+
+    fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
+        Database::list_indexes(self, namespace)
+    }
+
+    fn drop_collection(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<Option<Dropped>> {
+        Database::drop_collection(self, namespace, operation, level)
+    }
+
+    fn drop_database(&self, name: &str, operation: &Operation, level: Level) -> Result<bool> {
+        Database::drop_database(self, name, operation, level)
+    }
+
+    fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::rename_collection(self, from, to, drop_target, operation, level)
+    }
+
+    fn drop_indexes(
+        &self,
+        namespace: &Namespace,
+        which: &[RawValue<'_>],
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize> {
+        Database::drop_indexes(self, namespace, which, operation, level)
+    }
+
+    fn drop_all_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<usize> {
+        Database::drop_all_indexes(self, namespace, operation, level)
+    }
+
+    fn set_hidden(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        hidden: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool> {
+        Database::set_hidden(self, namespace, which, hidden, operation, level)
+    }
+
+    fn set_pre_images(
+        &self,
+        namespace: &Namespace,
+        enabled: bool,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<bool> {
+        Database::set_pre_images(self, namespace, enabled, operation, level)
+    }
+
+    fn modify_nothing(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::modify_nothing(self, namespace, operation, level)
+    }
+
+    fn coll_stats(&self, namespace: &Namespace) -> Result<Option<CollStats>> {
+        Database::coll_stats(self, namespace)
+    }
+
+    fn db_stats(&self, database: &str, operation: &Operation) -> Result<DbStats> {
+        Database::db_stats(self, database, operation)
+    }
+
+    fn database_size_bytes(&self, database: &str, operation: &Operation) -> Result<u64> {
+        Database::database_size_bytes(self, database, operation)
+    }
+
+    fn validate(
+        &self,
+        namespace: &Namespace,
+        full: bool,
+        operation: &Operation,
+    ) -> Result<ValidateReport> {
+        Database::validate(self, namespace, full, operation)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Database::sync(self)
+    }
+}
