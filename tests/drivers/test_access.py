@@ -511,6 +511,8 @@ ATTACKS = [
     ("DB", {"aggregate": "mine", "pipeline": [{"$out": "secret"}], "cursor": {}}),
     ("DB", {"aggregate": "mine", "pipeline": [{"$merge": {"into": "secret"}}], "cursor": {}}),
     ("DB", {"aggregate": "mine", "pipeline": [{"$out": "mine"}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$out": {"db": "other", "coll": "secret"}}], "cursor": {}}),
+    ("DB", {"aggregate": "mine", "pipeline": [{"$merge": {"into": "mine", "whenMatched": "fail"}}], "cursor": {}}),
     ("DB", {"aggregate": "secret", "pipeline": [{"$collStats": {"storageStats": {}}}], "cursor": {}}),
     ("DB", {"aggregate": "mine", "pipeline": [{"$changeStream": {}}], "cursor": {}}),
     ("DB", {"aggregate": 1, "pipeline": [{"$changeStream": {}}], "cursor": {}}),

@@ -120,3 +120,34 @@ def test_a_graph_is_followed(collection):
               "depthField": "steps", "maxDepth": 1}
     [found] = collection.aggregate([{"$match": {"_id": 1}}, {"$graphLookup": search}])
     assert {document["_id"]: document["steps"] for document in found["way"]} == {2: 0, 3: 1, 1: 1}
+
+
+def test_a_result_takes_the_place_of_a_collection(sales, database):
+    database.totals.insert_one({"_id": "old"})
+    database.totals.create_index("n", unique=True)
+    group = {"$group": {"_id": "$item", "n": {"$sum": "$n"}}}
+    assert list(sales.aggregate([{"$match": {"item": {"$ne": "c"}}}, group, {"$out": "totals"}])) == []
+    assert {total["_id"]: total["n"] for total in database.totals.find()} == {"a": 12, "b": 1}
+    assert database.totals.index_information()["n_1"]["unique"]
+    # A document that an index refuses: what was there stays, and nothing else does.
+    with pytest.raises(OperationFailure) as raised:
+        sales.aggregate([group, {"$out": "totals"}])
+    assert raised.value.code == 11000
+    assert database.totals.count_documents({}) == 2
+    assert sorted(database.list_collection_names()) == sorted([sales.name, "totals"])
+
+
+def test_a_result_is_merged_into_a_collection(sales, database, client):
+    merge = {"$merge": {"into": {"db": database.name, "coll": "totals"}, "let": {"more": "$n"},
+                        "whenMatched": [{"$set": {"n": {"$add": ["$n", "$$more"]}}}]}}
+    pipeline = [{"$group": {"_id": "$item", "n": {"$sum": "$n"}}}, merge]
+    for _ in range(2):
+        assert list(sales.aggregate(pipeline)) == []
+    assert {total["_id"]: total["n"] for total in database.totals.find()} == {"a": 24, "b": 2, "c": 2}
+    with pytest.raises(OperationFailure) as raised:
+        sales.aggregate([{"$merge": {"into": "totals", "on": "n"}}])
+    assert raised.value.code == 51183
+    with pytest.raises(OperationFailure) as raised:
+        sales.aggregate([{"$project": {"_id": "$item"}}, {"$merge": {"into": "totals", "whenMatched": "fail"}}])
+    assert raised.value.code == 11000
+    assert raised.value.details["keyPattern"] == {"_id": 1}

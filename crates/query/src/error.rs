@@ -50,6 +50,12 @@ impl Error {
         Error::new(ErrorCode::TYPE_MISMATCH, message)
     }
 
+    /// The error with words in front that say what was being done. It stays what it is.
+    pub(crate) fn in_context(mut self, context: &str) -> Error {
+        self.message = format!("{context} :: caused by :: {}", self.message);
+        self
+    }
+
     /// The number as it goes over the wire.
     pub fn code(&self) -> i32 {
         self.code.0

@@ -28,6 +28,17 @@ pub struct Capped {
     pub documents_max: Option<u64>,
 }
 
+/// The definition of a collection: its options and its indexes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectionDefinition {
+    /// The options that `create` was given.
+    pub options: Document,
+    /// The specifications of the finished indexes, without that on `_id`.
+    pub indexes: Vec<Document>,
+    /// Whether the collection is capped.
+    pub is_capped: bool,
+}
+
 /// A collection as one catalog entry describes it. A changed entry makes a new one.
 pub struct Collection {
     /// The name that it had when the entry was read.

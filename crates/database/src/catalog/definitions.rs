@@ -13,7 +13,7 @@ use quarry_storage::WriteBatch;
 
 use crate::build::builds::{stage_mark, unstage_mark};
 use crate::catalog::cache::Catalog;
-use crate::catalog::collection::{Collection, PRE_IMAGES, new_entry};
+use crate::catalog::collection::{Collection, CollectionDefinition, PRE_IMAGES, new_entry};
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::commit::commits::Commits;
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
@@ -32,6 +32,17 @@ use crate::snapshot::reads::Reads;
 pub struct Dropped {
     /// The number of indexes that went with it.
     pub indexes: usize,
+}
+
+/// What a rename demands of the name that it gives.
+#[derive(Clone, Copy)]
+pub(super) enum RenameTarget<'t> {
+    /// No collection has it.
+    Free,
+    /// Whoever has it is dropped.
+    Any,
+    /// Whoever has it is dropped and has this definition; None where nobody has it. The renamed collection takes the options over.
+    As(Option<&'t CollectionDefinition>),
 }
 
 /// Who changes definitions. It can hold collections and commit, and can take no lock of a record.
@@ -133,6 +144,22 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
+        let target = match drop_target {
+            true => RenameTarget::Any,
+            false => RenameTarget::Free,
+        };
+        self.rename(from, to, target, operation, level)
+    }
+
+    /// Gives a collection another name, if what has that name is as `target` says.
+    pub(super) fn rename(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        target: RenameTarget<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
         if from == to {
             return Err(Error::invalid(
                 ErrorCode::ILLEGAL_OPERATION,
@@ -154,28 +181,38 @@ impl Definitions {
         let mut event =
             DefinitionEvent::new(DefinitionKind::Rename, from.as_str(), Some(source.uuid))
                 .with("to", to.as_str());
-        let target = self.holds.hold_exclusive(to, operation)?;
-        if let Some((target, _)) = &target {
-            if !drop_target {
+        let replaced = self.holds.hold_exclusive(to, operation)?;
+        let existing = replaced.as_ref().map(|(existing, _)| &**existing);
+        let indexes = &self.catalog.index_catalog(&source)?.indexes;
+        let entry = match target {
+            RenameTarget::Free if existing.is_some() => {
                 return Err(Error::NamespaceExists(format!(
                     "target namespace `{to}` exists"
                 )));
             }
-            self.stage_drop(target, &mut batch)?;
-            event = event.with_uuid("dropTarget", &target.uuid);
+            RenameTarget::Free | RenameTarget::Any => source.entry.clone(),
+            RenameTarget::As(expected) => {
+                self.check_unchanged(to, existing, expected)?;
+                let options = expected.map_or(RawDocument::EMPTY, |known| known.options.as_raw());
+                let indexes: Vec<&Index> = indexes.iter().collect();
+                new_entry(source.ident, source.uuid, options, &indexes)
+            }
+        };
+        if let Some(existing) = existing {
+            self.stage_drop(existing, &mut batch)?;
+            event = event.with_uuid("dropTarget", &existing.uuid);
         }
         self.stage_dead(to, operation, &mut batch)?;
         batch.delete(&layout::catalog_key(from.database(), from.collection()));
         batch.put(
             &layout::catalog_key(to.database(), to.collection()),
-            source.entry.as_bytes(),
+            entry.as_bytes(),
         );
-        let indexes = &self.catalog.index_catalog(&source)?.indexes;
         for index in indexes.iter().filter(|index| index.building) {
             stage_mark(index, to, &mut batch);
         }
         let lsn = self.commit_definitions(0, &[event], &batch)?;
-        drop((target, hold, name, ddl));
+        drop((replaced, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
     }
 

@@ -107,6 +107,14 @@ impl<'s> Entries<'s> {
     }
 }
 
+/// Whether the catalog has an entry.
+pub fn is_empty(reads: &Reads) -> Result<bool> {
+    let snapshot = reads.snapshot()?;
+    let mut cursor = snapshot.cursor(KeyRange::prefix(layout::CATALOG))?;
+    cursor.first()?;
+    Ok(!cursor.valid())
+}
+
 /// The names of the databases that have collections.
 pub fn list_databases(reads: &Reads) -> Result<Vec<String>> {
     let snapshot = reads.snapshot()?;
@@ -141,7 +149,21 @@ pub fn list_collections_behind(
         let namespace = Namespace::new(database, entry.name)?;
         let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
         take(Collection::from_entry(namespace, document)?);
-        Ok(())
+        Ok(true)
+    })
+}
+
+/// Like `list_collections_behind`, but ends where `take` says so.
+pub fn list_collections_behind_while(
+    reads: &Reads,
+    database: &str,
+    behind: &str,
+    take: &mut dyn FnMut(Collection) -> bool,
+) -> Result<Option<String>> {
+    walk_behind(reads, database, Some(behind), &mut |entry| {
+        let namespace = Namespace::new(database, entry.name)?;
+        let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
+        Ok(take(Collection::from_entry(namespace, document)?))
     })
 }
 
@@ -154,22 +176,23 @@ pub fn list_names_behind(
 ) -> Result<Option<String>> {
     walk_behind(reads, database, behind, &mut |entry| {
         take(entry.name);
-        Ok(())
+        Ok(true)
     })
 }
 
+/// `take` answers whether the walk goes on.
 fn walk_behind(
     reads: &Reads,
     database: &str,
     behind: Option<&str>,
-    take: &mut dyn FnMut(&RawEntry<'_>) -> Result<()>,
+    take: &mut dyn FnMut(&RawEntry<'_>) -> Result<bool>,
 ) -> Result<Option<String>> {
     let snapshot = reads.snapshot()?;
     let mut entries = Entries::open(&snapshot, database, behind)?;
     let (mut count, mut bytes) = (0, 0);
     while let Some(entry) = entries.peek()? {
-        if !entry.is_dead {
-            take(&entry)?;
+        if !entry.is_dead && !take(&entry)? {
+            return Ok(None);
         }
         count += 1;
         bytes += entry.document.len_bytes();

@@ -12,3 +12,4 @@ pub(crate) mod database_drop;
 pub(crate) mod database_stats;
 pub(crate) mod definitions;
 pub(crate) mod listing;
+pub(crate) mod replacement;

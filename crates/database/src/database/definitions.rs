@@ -7,7 +7,7 @@ use quarry_journal::Level;
 
 use super::Database;
 use crate::build::index_build::IndexesCreated;
-use crate::catalog::collection::Collection;
+use crate::catalog::collection::{Collection, CollectionDefinition};
 use crate::catalog::collection_stats::CollStats;
 use crate::catalog::database_stats::DbStats;
 use crate::catalog::definitions::Dropped;
@@ -71,6 +71,30 @@ impl Database {
     ) -> Result<()> {
         self.definitions
             .rename_collection(from, to, drop_target, operation, level)
+    }
+
+    /// The definition of the collection that the name means, if there is one.
+    pub fn definition(&self, namespace: &Namespace) -> Result<Option<CollectionDefinition>> {
+        self.definitions.definition(namespace)
+    }
+
+    /// Makes an empty collection in a database, under a name of its own, which is dropped after a crash.
+    pub fn create_temporary(&self, database: &str, operation: &Operation) -> Result<Namespace> {
+        self.definitions.create_temporary(database, operation)
+    }
+
+    /// Has a temporary collection take the place of another at once, with its options. Fails where that one is no longer as
+    /// `expected` says; None says that there is none.
+    pub fn replace_collection(
+        &self,
+        temporary: &Namespace,
+        target: &Namespace,
+        expected: Option<&CollectionDefinition>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .replace_collection(temporary, target, expected, operation, level)
     }
 
     /// Makes indexes, and the collection if it does not exist; builds them where it has documents.

@@ -23,6 +23,7 @@ use crate::catalog::cache::Catalog;
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::collection_stats::Sizes;
 use crate::catalog::definitions::Definitions;
+use crate::catalog::listing;
 use crate::commit::CommitPath;
 use crate::commit::commits::Commits;
 use crate::commit::late_writes::LateWrites;
@@ -36,6 +37,7 @@ use crate::upkeep::background::Background;
 use crate::upkeep::checkpoint::{CHECKPOINT_TICK, FREE_BYTES_BESIDE_WINDOW};
 use crate::upkeep::database_cleaner::DatabaseCleaner;
 use crate::upkeep::reclaim::Reclaimer;
+use crate::upkeep::temporary_cleaner;
 use crate::write::{WriteParts, Writer};
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
@@ -219,6 +221,10 @@ impl Database {
         }
         database.start_checkpoints();
         database.start_build_cleaner();
+        if !listing::is_empty(&database.reads)? {
+            let below = database.commits.allocate_ident();
+            temporary_cleaner::start(&database.background, &database.definitions, below);
+        }
         database.database_cleaner.start(&database.background);
         Ok(database)
     }

@@ -235,6 +235,18 @@ impl<'a> Scope<'a> {
         transaction.run(|unit| writer.create_indexes_in(unit, namespace, specs, operation))
     }
 
+    /// The database itself, for definitions that are made outside of transactions.
+    pub fn outside_transactions(&self) -> Result<&'a Database> {
+        match self.transaction()? {
+            None => Ok(self.database),
+            Some(_) => {
+                let message = "this cannot be done inside of a multi-document transaction";
+                let code = ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION;
+                Err(Error::invalid(code, message))
+            }
+        }
+    }
+
     /// The transaction that a write is staged in, if it is; an error where nothing can be written.
     #[inline]
     fn transaction(&self) -> Result<Option<&'a Transaction>> {

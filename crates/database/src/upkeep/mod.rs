@@ -6,4 +6,5 @@ pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod database_cleaner;
 pub(crate) mod reclaim;
+pub(crate) mod temporary_cleaner;
 pub(crate) mod validate;

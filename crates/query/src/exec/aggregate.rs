@@ -1,5 +1,5 @@
 //! `aggregate`: the head of the pipeline becomes a find, the rest runs over it. A first stage that makes documents takes
-//! the place of the find.
+//! the place of the find. A last stage that writes the result does so before this returns; there are no documents then.
 
 use quarry_database::{Namespace, Operation, Scope};
 
@@ -7,6 +7,7 @@ use super::collections::OtherCollections;
 use super::executor::Executor;
 use super::find::find;
 use super::request::{AggregateRequest, FindRequest, Over};
+use super::written::ResultWriter;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error_code::ErrorCode;
@@ -36,13 +37,22 @@ pub fn aggregate(
     if leading.stages == pipeline.stages.len() {
         return Ok(executor);
     }
-    let others = OtherCollections::open(
-        scope,
-        operation,
-        request.over.database(),
-        pipeline.collections(),
-    )?;
-    Ok(executor.with_stages(pipeline.start_at(leading.stages), others))
+    let own_database = request.over.database();
+    let others = OtherCollections::open(scope, operation, own_database, pipeline.collections())?;
+    let executor = executor.with_stages(pipeline.start_at(leading.stages), others);
+    match pipeline.written() {
+        None => Ok(executor),
+        Some(written) => {
+            let writer = ResultWriter {
+                scope,
+                operation,
+                own_database,
+                level: request.level,
+            };
+            writer.write(written, executor)?;
+            Ok(Executor::empty())
+        }
+    }
 }
 
 /// The collection whose documents the pipeline is over, or none where its first stage makes them.

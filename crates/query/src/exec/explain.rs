@@ -14,7 +14,8 @@ use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, UpdateRequest,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::pipeline::Pipeline;
@@ -126,6 +127,16 @@ fn explain_aggregate(
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
     let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
+    if let Some(last) = pipeline.stages.last()
+        && last.written().is_some()
+        && verbosity != Verbosity::QueryPlanner
+    {
+        let text = format!(
+            "explain of a pipeline with {} is only possible with verbosity 'queryPlanner': it would have to write",
+            last.name()
+        );
+        return Err(Error::new(ErrorCode::INVALID_OPTIONS, text));
+    }
     let Some(namespace) = input(request.over, &pipeline)? else {
         let mut stages = reply.array("stages");
         pipeline.explain(0, &mut stages);

@@ -19,6 +19,7 @@ mod modify;
 mod recorded;
 mod request;
 mod update;
+mod written;
 
 pub use crate::error::Result;
 pub use aggregate::aggregate;

@@ -1,7 +1,7 @@
 //! Requests as commands read them from the wire, not yet parsed further, and the answers to them.
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
-use quarry_database::Namespace;
+use quarry_database::{Level, Namespace};
 
 use crate::error::Error;
 use crate::expression::ExpressionContext;
@@ -56,6 +56,8 @@ pub struct AggregateRequest<'a> {
     pub pipeline: RawArray<'a>,
     /// First stages that whoever asks makes.
     pub sources: &'a [AddedSource<'a>],
+    /// The level at which a stage that writes the result is acknowledged.
+    pub level: Level,
     /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
 }
@@ -253,6 +255,7 @@ impl<'a> AggregateRequest<'a> {
             context: None,
             pipeline,
             sources: &[],
+            level: Level::Durable,
             hint: None,
         }
     }

@@ -5,8 +5,8 @@
 //! `MEMORY_BYTES_MAX`, and all stages with what their expressions make at most `memory::OPERATION_BYTES_MAX`. A running
 //! pipeline owns what it needs, so that it can outlive a request; what a request lends it (the input, other
 //! collections) comes with every pull. A stage that runs pipelines of its own holds them as `SubPipeline`, and reads other
-//! collections through one seam, `Collections`. Leaves out: reading collections, spilling to
-//! disk (an error says so), `$out`, `$merge`.
+//! collections through one seam, `Collections`. Leaves out: reading and
+//! writing collections (`exec` does, for `$out` and `$merge` as well), spilling to disk (an error says so).
 
 mod accumulators;
 mod add_fields;
@@ -23,7 +23,9 @@ mod leading;
 mod limit;
 mod lookup;
 mod match_stage;
+mod merge;
 mod nested_field;
+mod out;
 mod parsed;
 mod project;
 mod reorder;
@@ -39,6 +41,7 @@ mod transform;
 mod union_with;
 mod unset;
 mod unwind;
+mod written;
 
 use quarry_bson::{RawArray, RawValue};
 
@@ -47,9 +50,12 @@ pub use execution::{
     Collections, Execution, NoCollections, ReadId, Run, Running, Source, SubFind, Upstream,
 };
 pub use leading::Leading;
+pub use merge::{Merge, MergePipeline, WhenMatched, WhenNotMatched};
+pub use out::Out;
 pub use parsed::Pipeline;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
-pub use stages::{check_stage_name, collections_named};
+pub use stages::{check_stage_name, collections_named, collections_written};
+pub use written::{CollectionWritten, ResultWritten, SpecialCodes, WriteTarget};
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;

@@ -6,6 +6,7 @@ use quarry_bson::{ArrayBuilder, RawDocument};
 
 use super::execution::{Buffer, Execution, hand_on};
 use super::stage::{Input, Stage};
+use super::written::ResultWritten;
 use crate::error::Result;
 
 /// A pipeline as it was parsed. Runs share its stages.
@@ -27,6 +28,11 @@ impl Pipeline {
     pub fn input(&self) -> Input {
         let first = self.stages.first();
         first.map_or(Input::Documents, |first| first.input())
+    }
+
+    /// The last stage, where it writes the result.
+    pub fn written(&self) -> Option<ResultWritten<'_>> {
+        self.stages.last()?.written()
     }
 
     /// A run of the stages from `first` on; those before were done by whoever makes the input.

@@ -9,6 +9,7 @@ use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::execution::Running;
 use super::parsed::Pipeline;
+use super::written::{CollectionWritten, ResultWritten};
 use crate::error::Result;
 use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
@@ -60,6 +61,11 @@ pub trait Stage: fmt::Debug + Send + Sync {
         Input::Documents
     }
 
+    /// The stage as one that writes what comes to it, where it is one: it stands last and passes its input through.
+    fn written(&self) -> Option<ResultWritten<'_>> {
+        None
+    }
+
     /// The stage as a function of one document, where it is nothing more. An update may consist of such stages.
     fn as_map(&self) -> Option<&dyn DocumentMap> {
         None
@@ -89,6 +95,8 @@ pub struct StageKind {
     /// Names the collections of the same database that a specification of the stage reads beside its input, and the pipelines
     /// within it, without parsing it. They are at least those that `Stage::add_collections` tells of what is parsed.
     pub name_collections: for<'v> fn(RawValue<'v>, &mut Named<'v>),
+    /// Like `name_collections`, for the collections that the stage writes into.
+    pub name_written: for<'v> fn(RawValue<'v>) -> Vec<CollectionWritten<'v>>,
 }
 
 /// The collections and the pipelines that specifications name.
@@ -113,6 +121,8 @@ pub enum Position {
     Anywhere,
     /// It makes the documents of its pipeline.
     First,
+    /// It writes the documents of the pipeline of a command.
+    Last,
 }
 
 /// Where the documents of a pipeline come from.
@@ -151,8 +161,8 @@ pub(super) enum Within {
     Update,
     /// It is one of the pipelines of `$facet`.
     Facet,
-    /// A stage runs it over another collection.
-    Collection,
+    /// The stage of this name runs it over another collection.
+    Collection(&'static str),
 }
 
 /// The things that all stages of one pipeline are parsed with.

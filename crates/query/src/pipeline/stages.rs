@@ -5,15 +5,18 @@ use std::sync::Arc;
 use super::stage::{
     Named, Position, Specification, Stage, StageKind, Stages, Surroundings, Within,
 };
+use super::written::CollectionWritten;
 use super::{
     add_fields, bucket, count, documents, facet, graph_lookup, group, limit, lookup, match_stage,
-    project, replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset, unwind,
+    merge, out, project, replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset,
+    unwind,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use quarry_bson::{RawArray, RawDocument, RawValue};
 
 type Parse = fn(Specification<'_>) -> Result<Stages>;
+type NameWritten = for<'v> fn(RawValue<'v>) -> Vec<CollectionWritten<'v>>;
 type NameCollections = for<'v> fn(RawValue<'v>, &mut Named<'v>);
 
 const fn row(name: &'static str, parse: Parse) -> StageKind {
@@ -24,6 +27,7 @@ const fn row(name: &'static str, parse: Parse) -> StageKind {
         in_updates: false,
         parse,
         name_collections: |_, _| {},
+        name_written: |_| Vec::new(),
     }
 }
 
@@ -47,6 +51,16 @@ const fn source(name: &'static str, parse: Parse) -> StageKind {
     StageKind {
         position: Position::First,
         in_facets: false,
+        ..row(name, parse)
+    }
+}
+
+/// A stage that writes what comes to it into the collections that `name_written` names.
+const fn writing(name: &'static str, parse: Parse, name_written: NameWritten) -> StageKind {
+    StageKind {
+        position: Position::Last,
+        in_facets: false,
+        name_written,
         ..row(name, parse)
     }
 }
@@ -90,8 +104,8 @@ static STAGES: &[StageKind] = &[
     unsupported("$listSessions"),
     joining("$lookup", lookup::parse, lookup::name_collections),
     row("$match", match_stage::parse),
-    unsupported("$merge"),
-    unsupported("$out"),
+    writing("$merge", merge::parse, merge::name_written),
+    writing("$out", out::parse, out::name_written),
     unsupported("$planCacheStats"),
     mapping("$project", project::parse),
     unsupported("$redact"),
@@ -148,6 +162,11 @@ pub(super) fn parse(
         let text = format!("{name} is not allowed to be used within an update");
         return Err(Error::new(ErrorCode::INVALID_OPTIONS, text));
     }
+    if let (Within::Collection(owner), Position::Last) = (surroundings.within, kind.position) {
+        let code = if owner == "$unionWith" { 31441 } else { 51047 };
+        let text = format!("{name} is not allowed within a {owner}'s sub-pipeline");
+        return Err(Error::location(code, text));
+    }
     let parsed = (kind.parse)(specification(kind.name))?;
     check_position(kind.name, kind.position, stages)?;
     debug_assert!(
@@ -174,6 +193,17 @@ pub fn collections_named(pipeline: RawArray<'_>) -> Vec<&str> {
         }
     }
     named.collections
+}
+
+/// The collections that the stages of the pipeline of a command write into. Like `collections_named`, it does not parse.
+pub fn collections_written(pipeline: RawArray<'_>) -> Vec<CollectionWritten<'_>> {
+    let stages = pipeline.iter().filter_map(|stage| stage.as_document());
+    let elements = stages.flat_map(|stage| stage.iter());
+    let written = elements.filter_map(|element| {
+        let kind = element.name().as_str().ok().and_then(find)?;
+        Some((kind.name_written)(element.value()))
+    });
+    written.flatten().collect()
 }
 
 fn name_collections<'v>(stage: RawDocument<'v>, named: &mut Named<'v>) {
@@ -216,6 +246,15 @@ fn check_position(name: &str, position: Position, before: &[Arc<dyn Stage>]) -> 
     if position == Position::First && !before.is_empty() {
         let text = format!("{name} is only valid as the first stage in a pipeline");
         return Err(Error::location(40602, text));
+    }
+    // What stands before was parsed: it shows itself whether it was to be the last.
+    let written = before.last().filter(|last| last.written().is_some());
+    if let Some(last) = written {
+        let text = format!(
+            "{} can only be the final stage in the pipeline",
+            last.name()
+        );
+        return Err(Error::location(40601, text));
     }
     Ok(())
 }

@@ -31,6 +31,8 @@ pub(super) struct SubPipeline {
     /// Parsed in that context.
     checked: Pipeline,
     parse: ParseWithin,
+    /// The name of the stage that runs it.
+    owner: &'static str,
 }
 
 impl SubPipeline {
@@ -44,7 +46,7 @@ impl SubPipeline {
         let (surroundings, parse) = (owner.context, owner.parse_within);
         let mut context = surroundings.for_sub_pipeline()?;
         variables.declare(&mut context);
-        let checked = parse(stages, &context, Within::Collection)?;
+        let checked = parse(stages, &context, Within::Collection(owner.name))?;
         match (collection, checked.input()) {
             (Some(_), Input::Documents) | (None, Input::MadeOfNothing) => {}
             (None, _) => return Err(no_collection(owner.name)),
@@ -62,6 +64,7 @@ impl SubPipeline {
             context,
             checked,
             parse,
+            owner: owner.name,
         })
     }
 
@@ -114,11 +117,11 @@ impl SubPipeline {
             Some(filter) => {
                 let stages = with_filter_second(stages, filter);
                 let stages = RawArray::from_document(RawDocument::new(&stages)?);
-                let pipeline = (self.parse)(stages, &context, Within::Collection)?;
+                let pipeline = (self.parse)(stages, &context, Within::Collection(self.owner))?;
                 self.open_parsed(&pipeline, &context, None, collections)
             }
             None => {
-                let pipeline = (self.parse)(stages, &context, Within::Collection)?;
+                let pipeline = (self.parse)(stages, &context, Within::Collection(self.owner))?;
                 self.open_parsed(&pipeline, &context, filter, collections)
             }
         }

@@ -10,6 +10,7 @@ mod reads;
 mod sub_pipelines;
 mod transactions;
 mod writes;
+mod written;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

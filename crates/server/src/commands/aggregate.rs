@@ -1,4 +1,4 @@
-//! `aggregate`: runs a pipeline over a collection, or over what a first stage makes.
+//! `aggregate`: runs a pipeline over a collection, or over what a first stage makes; a last stage may write what comes of it.
 
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::{change_stream, list_sessions, own_views, writes};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
+use crate::dispatch::concerns::ReadLevel;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, any, flag, object};
-use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
+use crate::dispatch::privilege::{Action, On, Requires, When, Written, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::sessions::client_cursor::ClientCursor;
 
@@ -38,6 +39,8 @@ const STAGES_OUTSIDE_API_1: &[&str] = &[
     "$listLocalSessions",
     "$listSessions",
 ];
+/// Last stages that write the result.
+const STAGES_THAT_WRITE: &[&str] = &["$merge", "$out"];
 /// The bytes that a list of idle cursors may hold.
 const LISTED_BYTES_MAX: usize = 64 << 20;
 
@@ -104,6 +107,9 @@ pub static COMMAND: Command = Command {
                 },
             ),
             need(Action::Find, On::CollectionsOfStages),
+            need(Action::Insert, On::CollectionsWritten(Written::Inserts)),
+            need(Action::Update, On::CollectionsWritten(Written::Updates)),
+            need(Action::Remove, On::CollectionsWritten(Written::Removes)),
             need_when(
                 Action::BypassDocumentValidation,
                 On::Collection,
@@ -140,14 +146,33 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         let session = shared.generic.session;
         Ok(ClientCursor::new(namespace, session, source))
     })?;
-    answer(cursor, invocation, batch, reply)
+    answer(cursor, invocation, batch, reply)?;
+    if writing_stage(invocation.body).is_some() {
+        invocation.generic.write_concern.append_error(reply);
+    }
+    Ok(())
 }
 
-/// Refuses first stages that tell of now where the aggregate reads another moment, and those that the API version of a strict
-/// client does not have.
+/// The name of the last stage, where it writes the result.
+fn writing_stage(body: RawDocument<'_>) -> Option<&'static str> {
+    let last = body.get_array("pipeline")?.iter().last()?;
+    let name = last.as_document()?.first()?.name();
+    let mut stages = STAGES_THAT_WRITE.iter();
+    stages.find(|stage| name == **stage).copied()
+}
+
+/// Refuses first stages that tell of now, and last ones that write, where the aggregate reads another moment, and those that the API
+/// version of a strict client does not have.
 fn check_stages(invocation: &Invocation<'_>) -> Result<()> {
     let is_in_transaction = invocation.data().is_in_transaction();
     let is_strict = invocation.generic.is_api_strict;
+    let writing = writing_stage(invocation.body);
+    if let Some(stage) = writing
+        && invocation.generic.read_concern.level == ReadLevel::Linearizable
+    {
+        let message = format!("{stage} cannot be used with a 'linearizable' read concern level");
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
     if !is_in_transaction && invocation.pinned.is_none() && !is_strict {
         return Ok(());
     }
@@ -165,7 +190,8 @@ fn check_stages(invocation: &Invocation<'_>) -> Result<()> {
     }
     let told = STAGES_OF_NOW
         .iter()
-        .find(|stage| is_first_stage(pipeline, stage));
+        .find(|stage| is_first_stage(pipeline, stage))
+        .or(writing.as_ref());
     let Some(stage) = told else {
         return Ok(());
     };
@@ -257,6 +283,7 @@ pub fn with_request<T>(
     let mut request = AggregateRequest::new(over, pipeline);
     request.context = Some(&context);
     request.sources = &sources;
+    request.level = writes::level(invocation);
     request.hint = body.get("hint").map(some_hint).transpose()?.flatten();
     answer(request)
 }

@@ -91,7 +91,7 @@ impl Command {
         }
     }
 
-    /// Whether it changes data or definitions. An aggregate takes a write concern and only reads.
+    /// Whether it changes data or definitions. An aggregate only does with a last stage that writes, and looks after that itself.
     pub fn is_write(&self) -> bool {
         self.takes_write_concern && self.kind != OperationKind::Aggregate
     }

@@ -125,7 +125,11 @@ impl std::error::Error for CommandError {}
 impl From<quarry_query::Error> for CommandError {
     fn from(error: quarry_query::Error) -> CommandError {
         match error.cause() {
-            Some(cause) => CommandError::from(cause.clone()),
+            // The message may say more than the cause does.
+            Some(cause) => CommandError {
+                message: error.message.clone(),
+                ..CommandError::from(cause.clone())
+            },
             None => CommandError::new(error.code, error.message),
         }
     }

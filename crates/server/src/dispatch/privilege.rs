@@ -8,7 +8,7 @@
 //! them asks for is needed, so that a field that is not looked at here cannot be one that the command acts on.
 
 use quarry_bson::{RawDocument, RawElement, RawValue};
-use quarry_query::pipeline::collections_named;
+use quarry_query::pipeline::{collections_named, collections_written};
 use quarry_wire::DocumentSequence;
 use smallvec::{SmallVec, smallvec};
 
@@ -33,6 +33,19 @@ pub enum On {
     CollectionIn(&'static str),
     /// Each of the collections that the stages of the pipeline read beside the command's own.
     CollectionsOfStages,
+    /// Each of the collections that the pipeline writes into in this way.
+    CollectionsWritten(Written),
+}
+
+/// A way in which a pipeline writes into a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It inserts documents.
+    Inserts,
+    /// It changes documents.
+    Updates,
+    /// It removes documents.
+    Removes,
 }
 
 /// Which calls of the command need it.
@@ -181,6 +194,19 @@ impl Requirement {
                 .filter_map(|value| value.as_array())
                 .flat_map(collections_named)
                 .map(|collection| Resource::Collection(database, collection))
+                .collect(),
+            On::CollectionsWritten(how) => values(body, "pipeline")
+                .filter_map(|value| value.as_array())
+                .flat_map(collections_written)
+                .filter(|written| match how {
+                    Written::Inserts => written.inserts,
+                    Written::Updates => written.updates,
+                    Written::Removes => written.removes,
+                })
+                .map(|written| {
+                    let database = written.database.unwrap_or(database);
+                    Resource::Collection(database, written.collection)
+                })
                 .collect(),
         }
     }

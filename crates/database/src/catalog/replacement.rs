@@ -1,0 +1,131 @@
+//! A collection that is filled under a temporary name and then takes the place of another at once (`$out`).
+//!
+//! Keeps true: readers see what was there before, or all of what takes its place. The replacement has the options and
+//! the indexes of what it replaces; where those have changed meanwhile nothing is replaced. A temporary collection has the
+//! option `temp`, so that what a crash leaves of one is told from a client's own and dropped after the next start.
+
+use quarry_journal::Level;
+
+use crate::catalog::collection::{Collection, CollectionDefinition};
+use crate::catalog::definitions::{Definitions, RenameTarget};
+use crate::catalog::listing;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::keyspace::ident::{Ident, new_uuid};
+use crate::keyspace::namespace::Namespace;
+use crate::operation::Operation;
+
+/// The option of a collection that is dropped after a crash.
+const TEMPORARY: &str = "temp";
+/// The beginning of the names of temporary collections, as MongoDB's `$out` gives them.
+const PREFIX: &str = "tmp.agg_out.";
+
+impl Definitions {
+    /// The definition of the collection that the name means, if there is one.
+    pub fn definition(&self, namespace: &Namespace) -> Result<Option<CollectionDefinition>> {
+        let collection = self.catalog().get(namespace)?;
+        let definition = collection.map(|collection| self.definition_of(&collection));
+        definition.transpose()
+    }
+
+    fn definition_of(&self, collection: &Collection) -> Result<CollectionDefinition> {
+        let indexes = &self.catalog().index_catalog(collection)?.indexes;
+        let finished = indexes
+            .iter()
+            .filter(|index| !index.building && index.name != "_id_");
+        Ok(CollectionDefinition {
+            options: collection.options().to_owned_document(),
+            indexes: finished.map(|index| index.spec.clone()).collect(),
+            is_capped: collection.capped.is_some(),
+        })
+    }
+
+    /// Fails where the collection that has the name is not, or not any more, as it was expected.
+    pub(super) fn check_unchanged(
+        &self,
+        namespace: &Namespace,
+        existing: Option<&Collection>,
+        expected: Option<&CollectionDefinition>,
+    ) -> Result<()> {
+        let found = existing.map(|existing| self.definition_of(existing));
+        let found = found.transpose()?;
+        if found.as_ref() == expected {
+            return Ok(());
+        }
+        let options = |definition: Option<&CollectionDefinition>| {
+            definition.map(|definition| definition.options.clone())
+        };
+        let what = match options(found.as_ref()) == options(expected) {
+            true => "indexes",
+            false => "collection options",
+        };
+        let message = format!("{what} of target collection {namespace} changed during processing");
+        Err(Error::invalid(ErrorCode::COMMAND_FAILED, message))
+    }
+
+    /// Makes an empty collection under a temporary name in a database.
+    pub fn create_temporary(&self, database: &str, operation: &Operation) -> Result<Namespace> {
+        let uuid = new_uuid().map(|byte| format!("{byte:02x}")).concat();
+        let namespace = Namespace::new(database, &format!("{PREFIX}{uuid}"))?;
+        let options = quarry_bson::doc! { TEMPORARY: true };
+        self.create_collection(&namespace, options.as_raw(), operation, Level::Written)?;
+        Ok(namespace)
+    }
+
+    /// Gives a temporary collection its name, in place of the collection that has it, which must still be as `expected` says.
+    pub fn replace_collection(
+        &self,
+        temporary: &Namespace,
+        target: &Namespace,
+        expected: Option<&CollectionDefinition>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.rename(
+            temporary,
+            target,
+            RenameTarget::As(expected),
+            operation,
+            level,
+        )
+    }
+
+    /// Drops the temporary collections with idents below this one: those that a crash has left.
+    pub fn drop_temporary(&self, below: Ident, operation: &Operation) -> Result<()> {
+        for database in listing::list_databases(self.reads())? {
+            for left in self.temporary_in(&database, below)? {
+                self.drop_collection(&left, operation, Level::Written)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The names stand together in the catalog, so that none but theirs is read, and one behind.
+    fn temporary_in(&self, database: &str, below: Ident) -> Result<Vec<Namespace>> {
+        let mut found = Vec::new();
+        let mut behind = Some(PREFIX.to_owned());
+        while let Some(from) = behind {
+            let mut is_over = false;
+            behind = listing::list_collections_behind_while(
+                self.reads(),
+                database,
+                &from,
+                &mut |collection| {
+                    is_over = !collection.namespace.collection().starts_with(PREFIX);
+                    let options = collection.options();
+                    let is_temporary = options
+                        .get(TEMPORARY)
+                        .is_some_and(|value| value.is_truthy());
+                    if !is_over && is_temporary && collection.ident < below {
+                        found.push(collection.namespace);
+                    }
+                    !is_over
+                },
+            )?;
+            if is_over {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,122 @@
+//! A collection that takes the place of another at once: with its options and indexes, not at all where those have changed,
+//! and with nothing left behind by a crash.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quarry_bson::{Document, doc};
+use quarry_database::{Database, Level, Namespace, Operation, Options};
+use quarry_journal::SimulatedFiles;
+use quarry_storage::{Engine, Memory};
+
+fn namespace() -> Namespace {
+    Namespace::parse("db.c").unwrap()
+}
+
+fn open(engine: &Arc<Memory>, files: &Arc<SimulatedFiles>) -> Database {
+    let options = Options {
+        commit_interval_ms: 0,
+        ..Options::default()
+    };
+    let (engine, files) = (Arc::clone(engine) as Arc<dyn Engine>, Arc::clone(files));
+    Database::open_on(engine, files, options).unwrap()
+}
+
+fn index(database: &Database, namespace: &Namespace, field: &str) {
+    let spec = doc! { "key": { field: 1 }, "name": field };
+    let operation = Operation::default();
+    database
+        .create_indexes(namespace, &[spec], &operation, Level::Written)
+        .unwrap();
+}
+
+fn insert(database: &Database, namespace: &Namespace, document: &Document) {
+    let operation = Operation::default();
+    let documents = [document.as_raw()];
+    let inserted = database.insert_piece(&operation, namespace, &documents, true, Level::Written);
+    assert_eq!(inserted.unwrap().inserted, 1);
+}
+
+fn names(database: &Database) -> Vec<String> {
+    let listed = database.list_collections("db").unwrap();
+    let names = listed.iter().map(|it| it.namespace.collection().to_owned());
+    names.collect()
+}
+
+#[test]
+fn a_replacement_takes_name_and_options_and_the_old_one_goes() {
+    let database = Database::open_in_memory().unwrap();
+    let operation = Operation::default();
+    let options = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
+    database
+        .create_collection(&namespace(), options.as_raw(), &operation, Level::Written)
+        .unwrap();
+    index(&database, &namespace(), "a");
+    let expected = database.definition(&namespace()).unwrap().unwrap();
+    let temporary = database.create_temporary("db", &operation).unwrap();
+    index(&database, &temporary, "a");
+    insert(&database, &temporary, &doc! { "_id": 1, "a": 1 });
+    let replace = |temporary: &Namespace, expected| {
+        let level = Level::Written;
+        database.replace_collection(temporary, &namespace(), expected, &operation, level)
+    };
+    replace(&temporary, Some(&expected)).unwrap();
+    assert_eq!(names(&database), ["c"]);
+    assert_eq!(
+        database.definition(&namespace()).unwrap().unwrap(),
+        expected
+    );
+    let collection = database.collection(&namespace()).unwrap().unwrap();
+    assert_eq!(database.count(&collection).unwrap(), 1);
+    let report = database.validate(&namespace(), true, &operation).unwrap();
+    assert_eq!(report.errors, Vec::<String>::new());
+
+    // An index more, and a collection that was not there: nothing is replaced.
+    let temporary = database.create_temporary("db", &operation).unwrap();
+    index(&database, &namespace(), "b");
+    assert_eq!(
+        replace(&temporary, Some(&expected)).unwrap_err().code(),
+        125
+    );
+    assert_eq!(replace(&temporary, None).unwrap_err().code(), 125);
+    let collection = database.collection(&namespace()).unwrap().unwrap();
+    assert_eq!(database.count(&collection).unwrap(), 1);
+}
+
+#[test]
+fn a_crash_leaves_no_temporary_collection_and_takes_no_other_of_such_a_name() {
+    let (engine, files) = (Arc::new(Memory::new()), Arc::new(SimulatedFiles::new()));
+    let database = open(&engine, &files);
+    let operation = Operation::default();
+    let own = Namespace::parse("db.tmp.agg_out.own").unwrap();
+    let no_options = doc! {};
+    for namespace in [&namespace(), &own] {
+        database
+            .create_collection(namespace, no_options.as_raw(), &operation, Level::Written)
+            .unwrap();
+    }
+    for database_name in ["db", "db", "other"] {
+        database
+            .create_temporary(database_name, &operation)
+            .unwrap();
+    }
+    assert_eq!(names(&database).len(), 4);
+    drop(database);
+
+    let database = open(&engine, &files);
+    let younger = database.create_temporary("db", &operation).unwrap();
+    let began = Instant::now();
+    let is_left =
+        || names(&database).len() != 3 || !database.list_collections("other").unwrap().is_empty();
+    while is_left() {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            names(&database)
+        );
+        std::thread::yield_now();
+    }
+    let mut wanted = ["c", own.collection(), younger.collection()];
+    wanted.sort_unstable();
+    assert_eq!(names(&database), wanted);
+}

@@ -1,0 +1,114 @@
+//! `$out`: the documents that come take the place of those of a collection, all at once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{DocumentBuilder, RawValue};
+
+use super::execution::{Running, Upstream};
+use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::written::{CollectionWritten, ResultWritten, WriteTarget};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::expression::type_name;
+
+/// `$out` as it was parsed.
+#[derive(Debug)]
+pub struct Out {
+    /// The collection that is replaced.
+    pub target: WriteTarget,
+}
+
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    let target = match specification.value {
+        RawValue::String(name) => WriteTarget {
+            database: None,
+            collection: name.as_str()?.into(),
+        },
+        RawValue::Document(options) if options.contains("timeseries") => {
+            let text = "'timeseries' of $out is not supported yet";
+            return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
+        }
+        RawValue::Document(options) => {
+            let target = WriteTarget::read(options, "$out")?;
+            if target.database.is_none() {
+                return Err(super::written::missing_field("$out", "db"));
+            }
+            target
+        }
+        other => {
+            let text = format!(
+                "$out only supports a string or object argument, but found {}",
+                type_name(other)
+            );
+            return Err(Error::location(16990, text));
+        }
+    };
+    Ok(one(Out { target }))
+}
+
+/// Names the collection without parsing more.
+pub(super) fn name_written(value: RawValue<'_>) -> Vec<CollectionWritten<'_>> {
+    let written = |database, collection| CollectionWritten {
+        database,
+        collection,
+        inserts: true,
+        updates: false,
+        removes: true,
+    };
+    match value {
+        RawValue::String(name) => name.as_str().ok().map(|name| written(None, name)),
+        RawValue::Document(options) => {
+            let collection = last_text(options, "coll");
+            collection.map(|collection| written(last_text(options, "db"), collection))
+        }
+        _ => None,
+    }
+    .into_iter()
+    .collect()
+}
+
+/// The last field of that name, which is the one that counts.
+pub(super) fn last_text<'v>(
+    options: quarry_bson::RawDocument<'v>,
+    name: &'static str,
+) -> Option<&'v str> {
+    let named = options.iter().filter(|option| option.name() == name);
+    named.last()?.value().as_str()
+}
+
+impl Stage for Out {
+    fn name(&self) -> &'static str {
+        "$out"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        let mut shown = out.document(self.name());
+        if let Some(database) = &self.target.database {
+            shown.append("db", &**database);
+        }
+        shown.append("coll", &*self.target.collection);
+        shown.finish();
+    }
+
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Everything
+    }
+
+    fn written(&self) -> Option<ResultWritten<'_>> {
+        Some(ResultWritten::Out(self))
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Passing)
+    }
+}
+
+/// Hands the documents to whoever writes them.
+pub(super) struct Passing;
+
+impl Running for Passing {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        upstream.next(out)
+    }
+}

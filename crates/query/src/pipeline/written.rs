@@ -1,0 +1,113 @@
+//! What `$out` and `$merge` share: they stand last and write what comes to them into a collection, instead of handing it to
+//! the client. The pipeline passes its documents through them as they are; whoever runs it, and can write, asks for the
+//! `ResultWritten` and does so (`exec::written`).
+
+use quarry_bson::{RawDocument, RawValue};
+
+use super::merge::Merge;
+use super::out::Out;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::expression::type_name;
+
+/// The databases that hold the server's own collections.
+const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
+
+/// The last stage of a pipeline that writes its result.
+#[derive(Debug, Clone, Copy)]
+pub enum ResultWritten<'s> {
+    /// The documents take the place of a collection's.
+    Out(&'s Out),
+    /// Each document is merged into a collection.
+    Merge(&'s Merge),
+}
+
+/// A collection that a pipeline writes into, as a specification names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CollectionWritten<'v> {
+    /// None for the database of the command.
+    pub database: Option<&'v str>,
+    /// The collection.
+    pub collection: &'v str,
+    /// Whether documents may be inserted.
+    pub inserts: bool,
+    /// Whether documents may be changed.
+    pub updates: bool,
+    /// Whether documents may be removed.
+    pub removes: bool,
+}
+
+/// The collection that a stage writes into.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WriteTarget {
+    /// None for the database of the command.
+    pub database: Option<Box<str>>,
+    /// The collection.
+    pub collection: Box<str>,
+}
+
+impl WriteTarget {
+    /// Reads `{db: .., coll: ..}`; `place` is what errors call it.
+    pub(super) fn read(document: RawDocument<'_>, place: &str) -> Result<WriteTarget> {
+        let (mut database, mut collection) = (None, None);
+        for field in document {
+            let slot = match field.name().as_bytes() {
+                b"db" => &mut database,
+                b"coll" => &mut collection,
+                _ => return Err(unknown_field(place, &field.name().to_string_lossy())),
+            };
+            let RawValue::String(name) = field.value() else {
+                let text = format!(
+                    "BSON field '{place}.{}' is the wrong type '{}', expected type 'string'",
+                    field.name(),
+                    type_name(field.value())
+                );
+                return Err(Error::type_mismatch(text));
+            };
+            *slot = Some(Box::from(name.as_str()?));
+        }
+        let collection = collection.ok_or_else(|| missing_field(place, "coll"))?;
+        Ok(WriteTarget {
+            database,
+            collection,
+        })
+    }
+
+    /// The database that is meant, where `own` is the command's.
+    pub fn database_or<'d>(&'d self, own: &'d str) -> &'d str {
+        self.database.as_deref().unwrap_or(own)
+    }
+
+    /// Refuses collections that nobody writes results into: those of the server, and system collections.
+    pub fn check(&self, own: &str, stage: &str, codes: SpecialCodes) -> Result<()> {
+        let database = self.database_or(own);
+        if self.collection.starts_with("system.") {
+            let text = format!("Cannot {stage} to special collection: {}", self.collection);
+            return Err(Error::location(codes.collection, text));
+        }
+        if INTERNAL_DATABASES.contains(&database) {
+            let text = format!("Cannot {stage} to internal database: {database}");
+            return Err(Error::location(codes.database, text));
+        }
+        Ok(())
+    }
+}
+
+/// The codes of a stage's errors for targets that are the server's own.
+#[derive(Debug, Clone, Copy)]
+pub struct SpecialCodes {
+    /// For a system collection.
+    pub collection: i32,
+    /// For an internal database.
+    pub database: i32,
+}
+
+pub(super) fn unknown_field(place: &str, name: &str) -> Error {
+    let text = format!("BSON field '{place}.{name}' is an unknown field.");
+    Error::new(ErrorCode::IDL_UNKNOWN_FIELD, text)
+}
+
+pub(super) fn missing_field(place: &str, name: &str) -> Error {
+    let text = format!("BSON field '{place}.{name}' is missing but a required field");
+    Error::location(40414, text)
+}
