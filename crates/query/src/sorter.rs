@@ -151,7 +151,7 @@ impl Sorted {
 }
 
 impl Row {
-    fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
         &self.bytes[..self.key_bytes]
     }
 
@@ -159,7 +159,7 @@ impl Row {
         &self.bytes[self.key_bytes..]
     }
 
-    fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         self.bytes.len() + size_of::<Row>()
     }
 }

@@ -45,6 +45,11 @@ fn stages() {
     run("stages");
 }
 
+#[test]
+fn windows() {
+    run("windows");
+}
+
 fn run(name: &str) {
     let mut requests = Requests {
         request: None,

@@ -45,6 +45,7 @@ mod variables;
 mod zip;
 
 pub use context::ExpressionContext;
+pub(crate) use dates::Unit;
 pub use evaluated::{Built, Evaluated, Made, type_name};
 pub(crate) use let_variables::LetVariables;
 pub use parse::EXPRESSION_DEPTH_MAX;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
 
-use super::accumulators::{self, AccumulatorKind, Column, Operand, PICK_BYTES, Pick};
+use super::accumulation::Accumulation;
+use super::accumulators::Column;
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
-use crate::error_code::ErrorCode;
 use crate::expression::{Context, Expression};
 use crate::field_path::FieldPath;
 use crate::stage_memory::BoundedMemory;
@@ -26,34 +26,7 @@ struct Group {
 #[derive(Debug)]
 struct Field {
     name: Box<str>,
-    accumulator: Parsed,
-    operand: Expression,
-}
-
-/// The accumulator of a field.
-#[derive(Debug)]
-enum Parsed {
-    Plain(&'static AccumulatorKind),
-    /// One with options of its own.
-    Pick(Arc<Pick>),
-}
-
-impl Parsed {
-    /// The column of no groups.
-    fn start(&self) -> Box<dyn Column> {
-        match self {
-            Parsed::Plain(kind) => (kind.start)(),
-            Parsed::Pick(pick) => pick.start(),
-        }
-    }
-
-    /// The bytes that it takes for a group without values.
-    fn start_bytes(&self) -> usize {
-        match self {
-            Parsed::Plain(kind) => kind.start_bytes,
-            Parsed::Pick(_) => PICK_BYTES,
-        }
-    }
+    accumulation: Accumulation,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -74,7 +47,7 @@ impl Stage for Group {
             && self
                 .fields
                 .iter()
-                .all(|field| field.operand.add_fields_read(fields));
+                .all(|field| field.accumulation.operand.add_fields_read(fields));
         if known {
             Reads::Only
         } else {
@@ -137,7 +110,7 @@ impl Group {
     fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
         let mut keys = ValueSet::default();
         let mut columns: Vec<Box<dyn Column>> = (self.fields.iter())
-            .map(|field| field.accumulator.start())
+            .map(|field| field.accumulation.start())
             .collect();
         let (mut buffer, mut memory) = (Buffer::default(), BoundedMemory::default());
         while let Some(document) = upstream.read(&mut buffer)? {
@@ -149,7 +122,7 @@ impl Group {
                 memory.grow(grown + self.accumulators_bytes(), "$group")?;
             }
             for (field, column) in self.fields.iter().zip(&mut columns) {
-                let value = field.operand.evaluate(&mut context)?;
+                let value = field.accumulation.operand.evaluate(&mut context)?;
                 let grown = column.add(group, value.as_raw())?;
                 if grown > 0 {
                     memory.grow(grown, "$group")?;
@@ -166,7 +139,7 @@ impl Group {
     /// The bytes that the accumulators of one group take while empty.
     fn accumulators_bytes(&self) -> usize {
         let fields = self.fields.iter();
-        fields.map(|field| field.accumulator.start_bytes()).sum()
+        fields.map(|field| field.accumulation.start_bytes()).sum()
     }
 }
 
@@ -199,22 +172,8 @@ impl Field {
             ));
         };
         let operator = member.name().to_string_lossy();
-        if let Some(kind) = accumulators::find_pick(&operator) {
-            let constant = |value: RawValue<'_>| {
-                let expression = specification.expression(value)?.folded()?;
-                Ok(expression.constant().cloned())
-            };
-            let (pick, operand) = kind.parse(member.value(), constant)?;
-            return Ok(Field {
-                name: name.into(),
-                accumulator: Parsed::Pick(Arc::new(pick)),
-                operand: specification.expression(operand.as_raw())?,
-            });
-        }
-        let Some(kind) = accumulators::find(&operator) else {
-            if let Some(text) = accumulators::refusal(&operator) {
-                return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
-            }
+        let parsed = Accumulation::parse(&operator, member.value(), specification)?;
+        let Some(accumulation) = parsed else {
             if operator.starts_with('$') {
                 return Err(Error::location(
                     15952,
@@ -226,34 +185,10 @@ impl Field {
                 format!("The field '{name}' must be an accumulator object"),
             ));
         };
-        let operand = parse_operand(kind, member.value(), specification)?;
         Ok(Field {
             name: name.into(),
-            accumulator: Parsed::Plain(kind),
-            operand,
+            accumulation,
         })
-    }
-}
-
-fn parse_operand(
-    kind: &AccumulatorKind,
-    value: RawValue<'_>,
-    specification: Specification<'_>,
-) -> Result<Expression> {
-    match (kind.operand, value) {
-        (Operand::Nothing, RawValue::Document(empty)) if empty.is_empty() => Ok(Expression::Absent),
-        (Operand::Nothing, _) => Err(Error::type_mismatch(format!(
-            "{0} takes no arguments, i.e. {0}:{{}}",
-            kind.name
-        ))),
-        (Operand::Expression, RawValue::Array(list)) if list.len() == 1 => {
-            specification.expression(list.get(0).unwrap_or(RawValue::Null))
-        }
-        (Operand::Expression, RawValue::Array(_)) => Err(Error::location(
-            40237,
-            format!("The {} accumulator is a unary operator", kind.name),
-        )),
-        (Operand::Expression, single) => specification.expression(single),
     }
 }
 

@@ -8,6 +8,7 @@
 //! collections through one seam, `Collections`. Leaves out: reading and
 //! writing collections (`exec` does, for `$out` and `$merge` as well), spilling to disk (an error says so).
 
+mod accumulation;
 mod accumulators;
 mod add_fields;
 mod bucket;
@@ -41,6 +42,7 @@ mod transform;
 mod union_with;
 mod unset;
 mod unwind;
+mod window;
 mod written;
 
 use quarry_bson::{RawArray, RawValue};

@@ -9,7 +9,7 @@ use super::written::CollectionWritten;
 use super::{
     add_fields, bucket, count, documents, facet, graph_lookup, group, limit, lookup, match_stage,
     merge, out, project, replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset,
-    unwind,
+    unwind, window,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -115,7 +115,7 @@ static STAGES: &[StageKind] = &[
     unsupported("$search"),
     unsupported("$searchMeta"),
     mapping("$set", add_fields::parse),
-    unsupported("$setWindowFields"),
+    row("$setWindowFields", window::parse),
     row("$skip", skip::parse),
     row("$sort", sort_stage::parse),
     row("$sortByCount", sort_by_count::parse),

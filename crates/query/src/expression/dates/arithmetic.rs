@@ -108,6 +108,13 @@ fn move_by(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     Some(zone.to_utc(moved))
 }
 
+impl Unit {
+    /// The date so many units behind another by the calendar of UTC; None where there is no such date.
+    pub fn added_in_utc(self, start: i64, amount: i64) -> Option<i64> {
+        move_by(start, self, amount, &Zone::UTC)
+    }
+}
+
 /// Twice the months of the range of dates.
 const MONTHS_MAX: u64 = 2 * 12 * 584_554_050;
 

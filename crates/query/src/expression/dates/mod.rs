@@ -26,3 +26,4 @@ pub use parts::{
 };
 pub use text::{parse_to_string, to_string};
 pub use truncate::{parse_truncate, truncate};
+pub use unit::Unit;

@@ -1,12 +1,12 @@
 //! The units of time that `$dateAdd $dateSubtract $dateDiff $dateTrunc` take, and the day on which weeks begin.
 
 use super::super::{Call, Context, Evaluated};
-use super::calendar::{HOUR_MS, MINUTE_MS, SECOND_MS};
+use super::calendar::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use crate::error::{Error, Result};
 
 /// A unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
     /// A number of months, by the calendar.
     Months(i64),
     /// A number of days, by the calendar.
@@ -31,6 +31,15 @@ impl Unit {
             "millisecond" => Unit::Fixed(1),
             _ => return None,
         })
+    }
+
+    /// The length of a unit that is always as long: a week or less, where days have 24 hours.
+    pub fn fixed_ms(self) -> Option<i64> {
+        match self {
+            Unit::Months(_) => None,
+            Unit::Days(days) => Some(days * DAY_MS),
+            Unit::Fixed(ms) => Some(ms),
+        }
     }
 
     /// The unit that an argument names, None if it is nullish.

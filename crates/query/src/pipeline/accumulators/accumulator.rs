@@ -37,6 +37,9 @@ pub trait Column: Send {
     /// Has the accumulator of a group take a value; answers by how many bytes it grew.
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize>;
 
+    /// Appends the result of a group as it is now; the group may take more values.
+    fn show(&self, group: usize, name: &str, out: &mut DocumentBuilder<'_>) -> Result<()>;
+
     /// Appends the result of a group, which is given up; answers how many bytes it held.
     fn hand_out(
         &mut self,
@@ -53,6 +56,10 @@ impl<A: Accumulator> Column for Vec<A> {
 
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize> {
         self[group].add(value)
+    }
+
+    fn show(&self, group: usize, name: &str, out: &mut DocumentBuilder<'_>) -> Result<()> {
+        self[group].write(name, out)
     }
 
     fn hand_out(

@@ -291,11 +291,17 @@ impl Column for Picks {
         name: &str,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<usize> {
+        self.show(group, name, out)?;
         let picked = std::mem::take(&mut self.groups[group]);
+        Ok(picked.bytes_charged)
+    }
+
+    fn show(&self, group: usize, name: &str, out: &mut DocumentBuilder<'_>) -> Result<()> {
+        let picked = &self.groups[group];
         if self.pick.kind.is_single {
             let only = picked.values.values().next();
             out.append(name, only.map_or(RawValue::Null, Value::as_raw));
-            return Ok(picked.bytes_charged);
+            return Ok(());
         }
         let mut array = out.array(name);
         for value in picked.values.values() {
@@ -303,6 +309,6 @@ impl Column for Picks {
             array.push(value);
         }
         array.finish();
-        Ok(picked.bytes_charged)
+        Ok(())
     }
 }

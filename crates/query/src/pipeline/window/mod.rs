@@ -1,0 +1,309 @@
+//! `$setWindowFields`: fields computed over windows of neighbouring documents, within partitions and in an order.
+//!
+//! The input is sorted by partition and order. One partition at a time is held, with the stage's bound on memory; results are
+//! computed as its documents are handed on, so that no column of them is held. Each function is a row in `functions.rs` and a
+//! file with its like; accumulators of `$group` work over any window (`accumulated.rs`).
+
+mod accumulated;
+mod bounds;
+mod covariance;
+mod function;
+mod functions;
+mod gaps;
+mod moving_average;
+mod partition;
+mod ranks;
+mod shift;
+mod slopes;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
+use quarry_keystring::{Direction, TypeBits, encode_value};
+
+use self::bounds::Bounds;
+use self::function::{Given, RunningFunction, Start};
+use self::partition::{Partition, partition_bytes};
+use super::execution::{Buffer, Running, Upstream};
+use super::nested_field;
+use super::stage::{Reads, Specification, Stage, Stages, one};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::expression::{Context, Expression, type_name};
+use crate::field_path::FieldPath;
+use crate::interrupts;
+use crate::sort::SortPattern;
+use crate::sorter::{Row, Sorted, Sorter};
+use crate::stage_memory::BoundedMemory;
+
+/// The work of beginning a function on a row.
+const UNITS_OF_A_FUNCTION: usize = 20;
+
+#[derive(Debug)]
+struct SetWindowFields {
+    specification: Document,
+    partition: Option<Expression>,
+    sort: Option<Arc<SortPattern>>,
+    outputs: Vec<Output>,
+}
+
+/// A field that is computed.
+struct Output {
+    path: FieldPath,
+    start: Start,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Output({})", self.path.as_str())
+    }
+}
+
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    let RawValue::Document(options) = specification.value else {
+        let text = format!(
+            "the $setWindowFields stage specification must be an object, found {}",
+            type_name(specification.value)
+        );
+        return Err(Error::failed_to_parse(text));
+    };
+    let (mut partition, mut sort, mut output) = (None, None, None);
+    for option in options {
+        let object = || {
+            option.value().as_document().ok_or_else(|| {
+                let text = format!(
+                    "BSON field '$setWindowFields.{}' is the wrong type '{}', expected type 'object'",
+                    option.name(),
+                    type_name(option.value())
+                );
+                Error::type_mismatch(text)
+            })
+        };
+        match option.name().as_bytes() {
+            b"partitionBy" => partition = Some(specification.expression(option.value())?),
+            b"sortBy" => sort = Some(Arc::new(SortPattern::parse(object()?)?)),
+            b"output" => output = Some(object()?),
+            _ => {
+                let name = option.name();
+                let text = format!("BSON field '$setWindowFields.{name}' is an unknown field.");
+                return Err(Error::new(ErrorCode::IDL_UNKNOWN_FIELD, text));
+            }
+        }
+    }
+    let output = output.ok_or_else(|| {
+        let text = "BSON field '$setWindowFields.output' is missing but a required field";
+        Error::location(40414, text)
+    })?;
+    let sort = sort.filter(|pattern| !pattern.is_empty());
+    let mut outputs: Vec<Output> = Vec::new();
+    for field in output {
+        let parsed = parse_output(field, sort.as_ref(), specification)?;
+        let path = &parsed.path;
+        let collides =
+            |known: &Output| known.path.is_prefix_of(path) || path.is_prefix_of(&known.path);
+        interrupts::work(outputs.len())?;
+        if outputs.iter().any(collides) {
+            let text = format!("Path collision at {}", path.as_str());
+            return Err(Error::location(31250, text));
+        }
+        outputs.push(parsed);
+    }
+    Ok(one(SetWindowFields {
+        specification: options.to_owned_document(),
+        partition,
+        sort,
+        outputs,
+    }))
+}
+
+/// Reads `{<function>: <argument>, window: {..}}`.
+fn parse_output(
+    field: RawElement<'_>,
+    sort: Option<&Arc<SortPattern>>,
+    specification: Specification<'_>,
+) -> Result<Output> {
+    let path = FieldPath::parse_strictly(field.name().as_str()?)?;
+    let RawValue::Document(members) = field.value() else {
+        let text = format!("The field '{}' must be an object", path.as_str());
+        return Err(Error::failed_to_parse(text));
+    };
+    let (mut function, mut window) = (None, None);
+    for member in members {
+        if member.name() == "window" {
+            window = Some(member.value());
+        } else if function.is_none() && member.name().as_bytes().starts_with(b"$") {
+            function = Some(member);
+        } else {
+            let text = format!(
+                "Window function found an unknown argument: {}",
+                member.name()
+            );
+            return Err(Error::failed_to_parse(text));
+        }
+    }
+    let Some(function) = function else {
+        let text = format!(
+            "Expected a $-prefixed window function, found none in the field '{}'",
+            path.as_str()
+        );
+        return Err(Error::failed_to_parse(text));
+    };
+    let given = Given {
+        name: function.name().as_str()?,
+        value: function.value(),
+        window: window
+            .map(|window| Bounds::parse(window, sort))
+            .transpose()?,
+        sort,
+        specification,
+    };
+    Ok(Output {
+        path,
+        start: functions::parse(given)?,
+    })
+}
+
+impl Stage for SetWindowFields {
+    fn name(&self) -> &'static str {
+        "$setWindowFields"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), self.specification.as_raw());
+    }
+
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Everything
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Windowing {
+            stage: self,
+            sorted: None,
+            ahead: None,
+            rows: Vec::new(),
+            next: 0,
+            functions: Vec::new(),
+            memory: BoundedMemory::default(),
+        })
+    }
+}
+
+impl SetWindowFields {
+    /// Reads all input; the rows come back by partition and order. A row's key is that of its partition and behind it that of
+    /// its place.
+    fn sort(&self, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
+        let mut sorter = Sorter::new(None);
+        let (mut buffer, mut key, mut payload) = (Buffer::default(), Vec::new(), Vec::new());
+        while let Some(document) = upstream.read(&mut buffer)? {
+            key.clear();
+            if let Some(partition) = &self.partition {
+                let value = partition.evaluate(&mut Context::new(document))?;
+                let value = value.as_raw().unwrap_or(RawValue::Null);
+                if let RawValue::Array(_) = value {
+                    let text =
+                        "An expression used to partition cannot evaluate to value of type array";
+                    return Err(Error::type_mismatch(text));
+                }
+                encode_value(
+                    &mut key,
+                    &mut TypeBits::default(),
+                    value,
+                    Direction::Ascending,
+                );
+            }
+            let partition_bytes = u32::try_from(key.len()).map_err(|_| {
+                Error::bad_value("a value that $setWindowFields partitions by is too long")
+            })?;
+            if let Some(sort) = &self.sort {
+                sort.key(document, &mut key)?;
+            }
+            payload.clear();
+            payload.extend_from_slice(&partition_bytes.to_le_bytes());
+            payload.extend_from_slice(document.as_bytes());
+            sorter.push(&key, &payload)?;
+        }
+        sorter.finish()
+    }
+}
+
+struct Windowing {
+    stage: Arc<SetWindowFields>,
+    sorted: Option<Sorted>,
+    /// The first row of the next partition.
+    ahead: Option<Row>,
+    /// The rows of this one; it is given up as a whole, because windows reach back.
+    rows: Vec<Row>,
+    /// The row that is handed on next.
+    next: usize,
+    functions: Vec<Box<dyn RunningFunction>>,
+    memory: BoundedMemory,
+}
+
+impl Windowing {
+    /// Takes the next partition; false if there is none.
+    fn advance(&mut self, upstream: &mut Upstream<'_, '_>) -> Result<bool> {
+        let sorted = match &mut self.sorted {
+            Some(sorted) => sorted,
+            none => {
+                let sorted = none.insert(self.stage.sort(upstream)?);
+                self.ahead = sorted.next()?;
+                sorted
+            }
+        };
+        self.rows = Vec::new();
+        self.memory = BoundedMemory::default();
+        self.next = 0;
+        let Some(first) = self.ahead.take() else {
+            return Ok(false);
+        };
+        let key = first.key()[..partition_bytes(&first)].to_vec();
+        self.memory.grow(first.held_bytes(), "$setWindowFields")?;
+        self.rows.push(first);
+        while let Some(row) = sorted.next()? {
+            if row.key()[..partition_bytes(&row)] != *key {
+                self.ahead = Some(row);
+                break;
+            }
+            self.memory.grow(row.held_bytes(), "$setWindowFields")?;
+            self.rows.push(row);
+        }
+        let outputs = self.stage.outputs.iter();
+        self.functions = outputs.map(|output| (output.start)()).collect();
+        Ok(true)
+    }
+}
+
+impl Running for Windowing {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        if self.next == self.rows.len() && !self.advance(upstream)? {
+            return Ok(false);
+        }
+        let row = self.next;
+        self.next += 1;
+        let partition = Partition::new(&self.rows, self.stage.sort.as_deref());
+        let mut document: Option<Document> = None;
+        let outputs = self.stage.outputs.iter().zip(&mut self.functions);
+        for (output, function) in outputs {
+            interrupts::work(UNITS_OF_A_FUNCTION)?;
+            let value: Option<Value> = function.value(&partition, row)?;
+            let before = match &document {
+                Some(document) => document.as_raw(),
+                None => partition.document(row)?,
+            };
+            let value = value.as_ref().map(Value::as_raw);
+            let mut bytes = Vec::new();
+            nested_field::set(before, output.path.parts(), value, &mut bytes);
+            interrupts::work_on_bytes(bytes.len())?;
+            document = Some(Document::from_bytes_any_text(bytes)?);
+        }
+        let made: RawDocument<'_> = match &document {
+            Some(document) => document.as_raw(),
+            None => partition.document(row)?,
+        };
+        out.extend_from_slice(made.as_bytes());
+        Ok(true)
+    }
+}
