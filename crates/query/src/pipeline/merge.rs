@@ -9,94 +9,18 @@ use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Va
 use super::execution::Running;
 use super::out::{Passing, last_text};
 use super::stage::{Reads, Specification, Stage, Stages, Within, one};
-use super::written::{CollectionWritten, ResultWritten, WriteTarget, missing_field, unknown_field};
+use super::written::{
+    CollectionWritten, Merge, MergePipeline, ResultWritten, WhenMatched, WhenNotMatched,
+    WriteTarget, missing_field, unknown_field,
+};
 use crate::error::{Error, Result};
-use crate::expression::{ExpressionContext, LetVariables, type_name};
+use crate::expression::{LetVariables, type_name};
 use crate::field_path::FieldPath;
 
 /// The variable that is the document that comes.
 const NEW: &str = "new";
 /// The fields that `on` may name; a unique index has no more.
 const ON_FIELDS_MAX: usize = 32;
-
-/// `$merge` as it was parsed.
-#[derive(Debug)]
-pub struct Merge {
-    /// The collection that is merged into.
-    pub target: WriteTarget,
-    /// The fields that tell which document is meant; at least one.
-    pub on: Vec<FieldPath>,
-    /// What becomes of a document that is there.
-    pub when_matched: WhenMatched,
-    /// What becomes of a document for which there is none.
-    pub when_not_matched: WhenNotMatched,
-}
-
-/// What becomes of a document that is there when another one is merged into it.
-#[derive(Debug)]
-pub enum WhenMatched {
-    /// The other one takes its place.
-    Replace,
-    /// It stays as it is.
-    KeepExisting,
-    /// It gets the fields of the other one.
-    Merge,
-    /// The aggregate fails.
-    Fail,
-    /// The stages make the document of it; they have the other one in variables.
-    Pipeline(Box<MergePipeline>),
-}
-
-/// The pipeline of `whenMatched`.
-#[derive(Debug)]
-pub struct MergePipeline {
-    /// The stages as they were given.
-    pub stages: Value,
-    variables: LetVariables,
-    context: ExpressionContext,
-}
-
-/// What becomes of a document that merges into none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenNotMatched {
-    /// It is inserted.
-    Insert,
-    /// It is passed over.
-    Discard,
-    /// The aggregate fails.
-    Fail,
-}
-
-impl MergePipeline {
-    /// The context in which the stages are parsed to merge this document.
-    pub fn context_for(&self, document: RawDocument<'_>) -> Result<ExpressionContext> {
-        let mut context = self.context.share();
-        self.variables.bind(document, &mut context)?;
-        Ok(context)
-    }
-}
-
-impl WhenMatched {
-    fn name(&self) -> &'static str {
-        match self {
-            WhenMatched::Replace => "replace",
-            WhenMatched::KeepExisting => "keepExisting",
-            WhenMatched::Merge => "merge",
-            WhenMatched::Fail => "fail",
-            WhenMatched::Pipeline(_) => "pipeline",
-        }
-    }
-}
-
-impl WhenNotMatched {
-    fn name(self) -> &'static str {
-        match self {
-            WhenNotMatched::Insert => "insert",
-            WhenNotMatched::Discard => "discard",
-            WhenNotMatched::Fail => "fail",
-        }
-    }
-}
 
 /// The options as they were given.
 #[derive(Default)]

@@ -52,12 +52,13 @@ pub use execution::{
     Collections, Execution, NoCollections, ReadId, Run, Running, Source, SubFind, Upstream,
 };
 pub use leading::Leading;
-pub use merge::{Merge, MergePipeline, WhenMatched, WhenNotMatched};
-pub use out::Out;
 pub use parsed::Pipeline;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::{check_stage_name, collections_named, collections_written};
-pub use written::{CollectionWritten, ResultWritten, SpecialCodes, WriteTarget};
+pub use written::{
+    CollectionWritten, Merge, MergePipeline, Out, ResultWritten, SpecialCodes, WhenMatched,
+    WhenNotMatched, WriteTarget,
+};
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;

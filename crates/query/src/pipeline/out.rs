@@ -7,17 +7,10 @@ use quarry_bson::{DocumentBuilder, RawValue};
 
 use super::execution::{Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
-use super::written::{CollectionWritten, ResultWritten, WriteTarget};
+use super::written::{CollectionWritten, Out, ResultWritten, WriteTarget};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::type_name;
-
-/// `$out` as it was parsed.
-#[derive(Debug)]
-pub struct Out {
-    /// The collection that is replaced.
-    pub target: WriteTarget,
-}
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let target = match specification.value {

@@ -1,14 +1,13 @@
-//! What `$out` and `$merge` share: they stand last and write what comes to them into a collection, instead of handing it to
+//! What `$out` and `$merge` are once they are parsed: they stand last and write what comes to them into a collection, instead of handing it to
 //! the client. The pipeline passes its documents through them as they are; whoever runs it, and can write, asks for the
 //! `ResultWritten` and does so (`exec::written`).
 
-use quarry_bson::{RawDocument, RawValue};
+use quarry_bson::{RawDocument, RawValue, Value};
 
-use super::merge::Merge;
-use super::out::Out;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::expression::type_name;
+use crate::expression::{ExpressionContext, LetVariables, type_name};
+use crate::field_path::FieldPath;
 
 /// The databases that hold the server's own collections.
 const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -20,6 +19,92 @@ pub enum ResultWritten<'s> {
     Out(&'s Out),
     /// Each document is merged into a collection.
     Merge(&'s Merge),
+}
+
+/// `$out` as it was parsed.
+#[derive(Debug)]
+pub struct Out {
+    /// The collection that is replaced.
+    pub target: WriteTarget,
+}
+
+/// `$merge` as it was parsed.
+#[derive(Debug)]
+pub struct Merge {
+    /// The collection that is merged into.
+    pub target: WriteTarget,
+    /// The fields that tell which document is meant; at least one.
+    pub on: Vec<FieldPath>,
+    /// What becomes of a document that is there.
+    pub when_matched: WhenMatched,
+    /// What becomes of a document for which there is none.
+    pub when_not_matched: WhenNotMatched,
+}
+
+/// What becomes of a document that is there when another one is merged into it.
+#[derive(Debug)]
+pub enum WhenMatched {
+    /// The other one takes its place.
+    Replace,
+    /// It stays as it is.
+    KeepExisting,
+    /// It gets the fields of the other one.
+    Merge,
+    /// The aggregate fails.
+    Fail,
+    /// The stages make the document of it; they have the other one in variables.
+    Pipeline(Box<MergePipeline>),
+}
+
+/// The pipeline of `whenMatched`.
+#[derive(Debug)]
+pub struct MergePipeline {
+    /// The stages as they were given.
+    pub stages: Value,
+    pub(super) variables: LetVariables,
+    pub(super) context: ExpressionContext,
+}
+
+/// What becomes of a document that merges into none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenNotMatched {
+    /// It is inserted.
+    Insert,
+    /// It is passed over.
+    Discard,
+    /// The aggregate fails.
+    Fail,
+}
+
+impl MergePipeline {
+    /// The context in which the stages are parsed to merge this document.
+    pub fn context_for(&self, document: RawDocument<'_>) -> Result<ExpressionContext> {
+        let mut context = self.context.share();
+        self.variables.bind(document, &mut context)?;
+        Ok(context)
+    }
+}
+
+impl WhenMatched {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            WhenMatched::Replace => "replace",
+            WhenMatched::KeepExisting => "keepExisting",
+            WhenMatched::Merge => "merge",
+            WhenMatched::Fail => "fail",
+            WhenMatched::Pipeline(_) => "pipeline",
+        }
+    }
+}
+
+impl WhenNotMatched {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            WhenNotMatched::Insert => "insert",
+            WhenNotMatched::Discard => "discard",
+            WhenNotMatched::Fail => "fail",
+        }
+    }
 }
 
 /// A collection that a pipeline writes into, as a specification names it.
