@@ -34,14 +34,14 @@ pub struct Dropped {
     pub indexes: usize,
 }
 
-/// What a rename demands of the name that it gives.
+/// The demand of a rename on the name that it gives.
 #[derive(Clone, Copy)]
 pub(super) enum RenameTarget<'t> {
     /// No collection has it.
     Free,
-    /// Whoever has it is dropped.
+    /// The collection that has it is dropped.
     Any,
-    /// Whoever has it is dropped and has this definition; None where nobody has it. The renamed collection takes the options over.
+    /// The collection that has it is dropped, and has this definition; None where no collection has it. The renamed collection takes the options over.
     As(Option<&'t CollectionDefinition>),
 }
 

@@ -1,4 +1,4 @@
-//! What `$out` and `$merge` are once they are parsed: they stand last and write what comes to them into a collection, instead of handing it to
+//! `$out` and `$merge` once they are parsed: they stand last and write what comes to them into a collection, instead of handing it to
 //! the client. The pipeline passes its documents through them as they are; whoever runs it, and can write, asks for the
 //! `ResultWritten` and does so (`exec::written`).
 
@@ -35,13 +35,13 @@ pub struct Merge {
     pub target: WriteTarget,
     /// The fields that tell which document is meant; at least one.
     pub on: Vec<FieldPath>,
-    /// What becomes of a document that is there.
+    /// The fate of a document that is there.
     pub when_matched: WhenMatched,
-    /// What becomes of a document for which there is none.
+    /// The fate of a document for which there is none.
     pub when_not_matched: WhenNotMatched,
 }
 
-/// What becomes of a document that is there when another one is merged into it.
+/// The fate of a document that is there when another one is merged into it.
 #[derive(Debug)]
 pub enum WhenMatched {
     /// The other one takes its place.
@@ -65,7 +65,7 @@ pub struct MergePipeline {
     pub(super) context: ExpressionContext,
 }
 
-/// What becomes of a document that merges into none.
+/// The fate of a document that merges into none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenNotMatched {
     /// It is inserted.

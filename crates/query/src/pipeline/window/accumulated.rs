@@ -87,7 +87,7 @@ pub fn parse_avg(given: Given<'_>) -> Result<Start> {
 /// The accumulator over a window.
 struct Accumulating {
     function: Arc<Accumulated>,
-    /// Of one group: the rows below `added`.
+    /// The accumulator of the rows below `added`, as one group.
     column: Option<Box<dyn Column>>,
     added: usize,
     memory: BoundedMemory,

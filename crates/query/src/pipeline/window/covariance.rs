@@ -16,7 +16,7 @@ struct Covariance {
     x: Expression,
     y: Expression,
     bounds: Bounds,
-    /// Of a sample; else of the whole population.
+    /// The rows are a sample of the population, not all of it.
     is_sample: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a window function is: it is parsed once, and started for each partition.
+//! The trait of window functions: one is parsed once, and started for each partition.
 
 use std::sync::Arc;
 

@@ -221,7 +221,7 @@ impl SetWindowFields {
                 sort.key(document, &mut key)?;
             }
             payload.clear();
-            payload.extend_from_slice(&partition_bytes.to_le_bytes());
+            payload.extend_from_slice(&partition_bytes.to_be_bytes());
             payload.extend_from_slice(document.as_bytes());
             sorter.push(&key, &payload)?;
         }

@@ -16,7 +16,7 @@ const KEY_LENGTH_BYTES: usize = 4;
 /// The bytes of a row's key that are its partition's.
 pub fn partition_bytes(row: &Row) -> usize {
     let bytes = row.payload().first_chunk::<KEY_LENGTH_BYTES>();
-    bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
+    bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes) as usize)
 }
 
 /// The rows of a partition.

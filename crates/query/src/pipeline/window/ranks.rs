@@ -7,7 +7,7 @@ use super::partition::Partition;
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
 
-/// What is counted in front of a row.
+/// The things that are counted in front of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
     Rows,
