@@ -33,13 +33,14 @@ impl<T> NameTable<T> {
     }
 
     /// Adds a name that is not there yet; returns its place.
-    pub fn push(&mut self, name: &str, entry: T) -> usize {
-        self.entries.push((name.into(), entry));
-        let place = self.entries.len() - 1;
+    pub fn push(&mut self, name: impl Into<Box<str>>, entry: T) -> usize {
+        let (name, place) = (name.into(), self.entries.len());
+        if place > COMPARED_MAX {
+            self.places.insert(name.as_bytes().into(), place);
+        }
+        self.entries.push((name, entry));
         if place == COMPARED_MAX {
             self.index();
-        } else if place > COMPARED_MAX {
-            self.places.insert(name.as_bytes().into(), place);
         }
         place
     }

@@ -10,7 +10,6 @@ use super::recorded;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
 use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
 use crate::error::Result;
-use crate::expression::ExpressionContext;
 use crate::plan::Parsed;
 use crate::update::{Beside, Update};
 
@@ -21,26 +20,6 @@ pub fn find_and_modify(
     request: FindAndModifyRequest<'_>,
     level: Level,
 ) -> Result<FindAndModifyOutcome> {
-    let own = ExpressionContext::default();
-    let context = request.context.unwrap_or(&own);
-    let parsed = Parsed::parse(request.filter, request.sort, request.projection, context)?;
-    let parsed = Box::new(parsed);
-    // The position is that of an element of the old document, and the new one may have another there.
-    if request.returns_new && parsed.uses_matched_element() {
-        let text = "cannot use a positional projection and return the new document";
-        return Err(crate::Error::bad_value(text));
-    }
-    let beside = Beside {
-        array_filters: request.array_filters,
-        constants: None,
-    };
-    let mut update = request
-        .update
-        .map(|update| Update::parse_in(update, beside, context))
-        .transpose()?;
-    if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
-        update.fill_empty_timestamps();
-    }
     let mut target = Target::new(
         scope,
         operation,
@@ -48,14 +27,42 @@ pub fn find_and_modify(
         request.namespace,
         request.filter,
         request.hint,
-        Some(context),
+        request.context,
     );
-    target.set_parsed(parsed);
-    target.check_steady()?;
+    // A filter that is one `_id` is parsed only for what else is asked.
+    if request.sort.is_some() || request.projection.is_some() {
+        let (sort, projection) = (request.sort, request.projection);
+        let parsed = Parsed::parse(request.filter, sort, projection, target.context())?;
+        // The position is that of an element of the old document, and the new one may have another there.
+        if request.returns_new && parsed.uses_matched_element() {
+            let text = "cannot use a positional projection and return the new document";
+            return Err(crate::Error::bad_value(text));
+        }
+        target.set_parsed(Box::new(parsed));
+    }
+    target.check()?;
+    let beside = Beside {
+        array_filters: request.array_filters,
+        constants: None,
+    };
+    let mut update = request
+        .update
+        .map(|update| Update::parse_in(update, beside, target.context()))
+        .transpose()?;
+    if let Some(update) = update.as_mut().filter(|_| !request.keeps_empty_timestamps) {
+        update.fill_empty_timestamps();
+    }
     if request.is_upsert {
         target.check_upsert()?;
     }
-    let parsed = target.parsed()?;
+    let shown = |document: RawDocument<'_>| -> Result<Document> {
+        if request.projection.is_none() {
+            return Ok(document.to_owned_document());
+        }
+        let mut bytes = Vec::new();
+        target.parsed()?.project(document, &mut bytes)?;
+        Ok(Document::from_bytes_any_text(bytes)?)
+    };
     // An upsert that loses its `_id` to another writer starts over, and then finds that writer's document.
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         let mut outcome = FindAndModifyOutcome::default();
@@ -67,9 +74,9 @@ pub fn find_and_modify(
             let is_written = matches!(change, Change::Update | Change::Replace);
             let is_new = request.returns_new && is_written;
             let shown = if is_new {
-                shown(parsed, RawDocument::new(out)?)?
+                shown(RawDocument::new(out)?)?
             } else {
-                shown(parsed, document)?
+                shown(document)?
             };
             let found = FindAndModifyOutcome {
                 matched: true,
@@ -88,10 +95,8 @@ pub fn find_and_modify(
         let Some(update) = update.as_ref().filter(|_| request.is_upsert) else {
             return Ok(FindAndModifyOutcome::default());
         };
-        let document = update.upsert_document(&parsed.matcher, DateTime::now().0)?;
-        let returned = request
-            .returns_new
-            .then(|| shown(parsed, document.as_raw()));
+        let document = update.upsert_document(&target.parsed()?.matcher, DateTime::now().0)?;
+        let returned = request.returns_new.then(|| shown(document.as_raw()));
         let upserted = FindAndModifyOutcome {
             matched: false,
             upserted: id_of(&document),
@@ -103,13 +108,4 @@ pub fn find_and_modify(
         }
     }
     Err(Error::WriteConflict.into())
-}
-
-fn shown(parsed: &Parsed, document: RawDocument<'_>) -> Result<Document> {
-    if parsed.projection.is_none() {
-        return Ok(document.to_owned_document());
-    }
-    let mut bytes = Vec::new();
-    parsed.project(document, &mut bytes)?;
-    Ok(Document::from_bytes_any_text(bytes)?)
 }

@@ -26,7 +26,6 @@ use crate::empty_timestamps;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
-use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
 use modifier::Target;
 use parsed::{Kind, check_bytes, check_levels};
@@ -78,19 +77,13 @@ impl Update {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// The paths that operators name, `$` components included; None for a replacement or a pipeline, which may touch all.
-    pub fn touched_paths(&self) -> Option<&[FieldPath]> {
-        match &self.kind {
-            Kind::Replacement(_) | Kind::Pipeline(_) => None,
-            Kind::Operators(operators) => Some(&operators.paths),
-        }
-    }
-
     /// Whether it may change something of the top-level field that a dotted path begins with.
     pub fn may_change(&self, path: &str) -> bool {
         let field = path.split_once('.').map_or(path, |(field, _)| field);
-        self.touched_paths()
-            .is_none_or(|paths| paths.iter().any(|touched| touched.first() == field))
+        match &self.kind {
+            Kind::Replacement(_) | Kind::Pipeline(_) => true,
+            Kind::Operators(operators) => operators.root.named.find(field.as_bytes()).is_some(),
+        }
     }
 
     /// Whether a path has the component `$`, so that the match must tell which element it went through.

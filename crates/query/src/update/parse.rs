@@ -2,6 +2,7 @@
 //! here: unknown operators, bad arguments, bad paths, conflicts, unused or missing array filters.
 
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue, STORED_DEPTH_MAX};
+use smallvec::SmallVec;
 
 use super::operators::rename::{RenameFrom, RenamedAway};
 use super::operators::{self, Operator, Parse};
@@ -190,7 +191,7 @@ impl Operators {
     }
 
     fn insert(&mut self, leaf: Box<Leaf>) -> Result<()> {
-        let path = leaf.path.clone();
+        let path = &leaf.path;
         if path.parts().len() + leaf.modifier.depth() > STORED_DEPTH_MAX {
             let text = format!(
                 "the update of '{}' would nest deeper than {STORED_DEPTH_MAX} levels",
@@ -198,27 +199,26 @@ impl Operators {
             );
             return Err(Error::new(ErrorCode::OVERFLOW, text));
         }
-        let mut steps = Vec::with_capacity(path.parts().len());
+        let mut steps: SmallVec<[Step; 4]> = SmallVec::new();
         for part in path.parts() {
-            steps.push(self.step(part.name(), &path)?);
+            steps.push(self.step(part.name(), path)?);
         }
-        self.uses_matched_element |= steps
-            .iter()
-            .any(|step| matches!(step, Step::Dynamic(Dynamic::Matched)));
-        self.root.insert(&steps, leaf)?;
-        self.paths.push(path);
-        Ok(())
+        self.root.insert(&steps, leaf)
     }
 
-    fn step<'p>(&self, name: &'p str, path: &FieldPath) -> Result<Step<'p>> {
+    /// Says what a component of a path is, and notes what it uses.
+    fn step(&mut self, name: &str, path: &FieldPath) -> Result<Step> {
         Ok(match name {
-            "$" => Step::Dynamic(Dynamic::Matched),
+            "$" => {
+                self.uses_matched_element = true;
+                Step::Dynamic(Dynamic::Matched)
+            }
             "$[]" => Step::Dynamic(Dynamic::All),
             _ => match name
                 .strip_prefix("$[")
                 .and_then(|rest| rest.strip_suffix(']'))
             {
-                None => Step::Name(name),
+                None => Step::Name,
                 Some(identifier) => {
                     let known = self
                         .array_filters
@@ -230,6 +230,7 @@ impl Operators {
                             path.as_str()
                         )));
                     };
+                    self.array_filters[number].is_used = true;
                     Step::Dynamic(Dynamic::Filtered(number))
                 }
             },
@@ -238,12 +239,7 @@ impl Operators {
 
     fn check_filters_used(&self, update: RawDocument<'_>) -> Result<()> {
         for filter in &self.array_filters {
-            let component = format!("$[{}]", filter.identifier);
-            let used = self
-                .paths
-                .iter()
-                .any(|path| path.parts().iter().any(|part| part.name() == component));
-            if !used {
+            if !filter.is_used {
                 return Err(Error::failed_to_parse(format!(
                     "The array filter for identifier '{}' was not used in the update {}",
                     filter.identifier,
@@ -374,6 +370,7 @@ fn parse_array_filter(filter: RawDocument<'_>) -> Result<ArrayFilter> {
     }
     Ok(ArrayFilter {
         identifier,
+        is_used: false,
         matcher,
     })
 }

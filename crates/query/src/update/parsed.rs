@@ -51,13 +51,14 @@ pub(super) struct Operators {
     pub(super) array_filters: Vec<ArrayFilter>,
     /// From, to.
     pub(super) renames: Vec<(FieldPath, FieldPath)>,
-    pub(super) paths: Vec<FieldPath>,
     pub(super) uses_matched_element: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct ArrayFilter {
     pub(super) identifier: Box<str>,
+    /// A path names it.
+    pub(super) is_used: bool,
     pub(super) matcher: Matcher,
 }
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::modifier::Modifier;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::field_path::{FieldPath, PathPart, array_index};
+use crate::field_path::{FieldPath, PathPart};
 use crate::name_table::NameTable;
 
 #[derive(Debug)]
@@ -50,29 +50,36 @@ pub(super) enum Dynamic {
     Filtered(usize),
 }
 
-/// One step of a path that is being put into the tree.
-pub(super) enum Step<'p> {
-    Name(&'p str),
+/// One step of a path that is being put into the tree: what the component at its place in the path is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    /// A name, which stands in the path.
+    Name,
     Dynamic(Dynamic),
 }
 
 impl Branch {
-    /// Puts a leaf in place. `steps` are the components of its path.
-    pub fn insert(&mut self, steps: &[Step<'_>], leaf: Box<Leaf>) -> Result<()> {
+    /// Puts a leaf in place. `steps` has one step for each component of its path.
+    pub fn insert(&mut self, steps: &[Step], leaf: Box<Leaf>) -> Result<()> {
+        debug_assert_eq!(steps.len(), leaf.path.parts().len());
         self.insert_at(steps, 0, leaf)
     }
 
-    fn insert_at(&mut self, steps: &[Step<'_>], at: usize, leaf: Box<Leaf>) -> Result<()> {
+    fn insert_at(&mut self, steps: &[Step], at: usize, leaf: Box<Leaf>) -> Result<()> {
         let last = at + 1 == steps.len();
-        let Some(node) = self.child(&steps[at]) else {
-            let node = if last {
-                Node::Leaf(leaf)
-            } else {
-                let mut branch = Branch::default();
-                branch.insert_at(steps, at + 1, leaf)?;
-                Node::Branch(branch)
-            };
-            self.add(&steps[at], node);
+        let part = &leaf.path.parts()[at];
+        let Some(node) = self.child(steps[at], part.name()) else {
+            match steps[at] {
+                Step::Dynamic(dynamic) => {
+                    let node = Node::holding(steps, at + 1, leaf)?;
+                    self.dynamic.push((dynamic, node));
+                }
+                Step::Name => {
+                    let (name, index) = (Box::<str>::from(part.name()), part.index());
+                    let node = Node::holding(steps, at + 1, leaf)?;
+                    self.named.push(name, Named { index, node });
+                }
+            }
             return Ok(());
         };
         match node {
@@ -81,27 +88,17 @@ impl Branch {
         }
     }
 
-    fn child(&mut self, step: &Step<'_>) -> Option<&mut Node> {
+    fn child(&mut self, step: Step, name: &str) -> Option<&mut Node> {
         match step {
-            Step::Name(name) => {
+            Step::Name => {
                 let place = self.named.find(name.as_bytes())?;
                 Some(&mut self.named.get_mut(place).node)
             }
             Step::Dynamic(dynamic) => self
                 .dynamic
                 .iter_mut()
-                .find(|(known, _)| known == dynamic)
+                .find(|(known, _)| *known == dynamic)
                 .map(|(_, node)| node),
-        }
-    }
-
-    fn add(&mut self, step: &Step<'_>, node: Node) {
-        match step {
-            Step::Dynamic(dynamic) => self.dynamic.push((*dynamic, node)),
-            Step::Name(name) => {
-                let index = array_index(name);
-                self.named.push(name, Named { index, node });
-            }
         }
     }
 
@@ -138,6 +135,16 @@ fn conflict(path: &FieldPath, parts: usize) -> Error {
 }
 
 impl Node {
+    /// A node with the leaf at the end of the steps from `at` on.
+    fn holding(steps: &[Step], at: usize, leaf: Box<Leaf>) -> Result<Node> {
+        if at == steps.len() {
+            return Ok(Node::Leaf(leaf));
+        }
+        let mut branch = Branch::default();
+        branch.insert_at(steps, at, leaf)?;
+        Ok(Node::Branch(branch))
+    }
+
     /// The first path at which two nodes that meet on one array element get in each other's way.
     pub fn clash<'n>(&'n self, other: &'n Node) -> Option<&'n FieldPath> {
         match (self, other) {

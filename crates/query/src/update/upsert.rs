@@ -53,11 +53,7 @@ fn collect_equalities<'f>(expression: &'f MatchExpression, found: &mut Vec<Equal
 fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document> {
     let mut root = Branch::default();
     for (place, (path, value)) in equalities.iter().enumerate() {
-        let steps: Vec<Step<'_>> = path
-            .parts()
-            .iter()
-            .map(|part| Step::Name(part.name()))
-            .collect();
+        let steps = vec![Step::Name; path.parts().len()];
         let leaf = Box::new(Leaf {
             path: (*path).clone(),
             modifier: Set(value.to_value()),
