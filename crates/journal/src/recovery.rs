@@ -7,12 +7,13 @@
 //!   freed, and is;
 //! - no position that is read is counted on from before it is known to be possible (`LSN_MAX`);
 //! - a segment has its whole length before it has its name: a shorter file lost its end, durable or not, and is refused;
-//! - segments wholly below the engine's applied LSN are not read (`inspect::verify` reads all).
+//! - segments wholly below the engine's applied LSN are not read (`inspect::verify` reads all), if what comes behind says that
+//!   they are durable;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chain::{Link, scanner, walk};
+use crate::chain::{ChainEnd, Link, scanner, walk};
 use crate::error::{Error, Result};
 use crate::files::{Files, read_full_at};
 use crate::group_header::GroupHeader;
@@ -22,7 +23,7 @@ use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name, segme
 use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
 use crate::segments::discard;
 use crate::stamp::Stamp;
-use crate::tail::{check_tail, cut};
+use crate::tail::{check_tail, cut, first_unsynced};
 
 /// A journal that is whole, synced and applied, and what its next life must use.
 pub(crate) struct Recovered {
@@ -55,21 +56,14 @@ pub(crate) fn recover(
         .iter()
         .map(|segment| segment.header.incarnation_number())
         .max();
-    let begin = first_needed(files, &segments, applied_lsn)?;
-    check_lengths(&segments[begin..])?;
-    let link = initial_link(files, &segments[begin], applied_lsn)?;
-    let mut marked_lsn = 0;
-    let mut note = |segment: &Segment, offset, header: &GroupHeader, _: Payloads<'_>| {
-        check_wanted(hooks)?;
-        segment.note_group(header, offset);
-        marked_lsn = header.durable_lsn.max(marked_lsn);
-        Ok(())
-    };
-    let end = walk(files, &segments[begin..], link, &mut note)?;
-    check_gaps(&segments[begin..], applied_lsn)?;
-    check_tail(files, &segments[begin..], &end)?;
+    let needed_from = first_needed(files, &segments, applied_lsn)?;
+    let Chain {
+        begin,
+        link,
+        end,
+        durable_lsn,
+    } = follow_chain(files, &segments, needed_from, applied_lsn, hooks)?;
     let ended_lsn = end.link.next_lsn - 1;
-    let durable_lsn = durable_lsn(&segments[..=begin + end.index], marked_lsn).min(ended_lsn);
     cut(files, &mut segments, begin, &end, durable_lsn)?;
     let begun_last = segments.last().map(|segment| segment.header.clone());
     let end_lsn = drop_empty_last(files, &mut segments, ended_lsn)?;
@@ -118,6 +112,54 @@ fn lowest_time(
             let counted = ends_at.max(stamp.cluster_time).saturating_add(lost);
             stamp.cluster_time_at(unix_ms.saturating_add(1000), counted)
         }
+    }
+}
+
+/// The chain of groups that a start finds.
+struct Chain {
+    /// The segment that it was followed from, and what came before its first group.
+    begin: usize,
+    link: Link,
+    end: ChainEnd,
+    /// Everything up to here is known to be durable.
+    durable_lsn: u64,
+}
+
+/// Follows the chain from a segment on. If nothing says that all before that segment is durable, then from the one on behind
+/// which nothing says so: an engine that is ahead of the journal needs none of it, and a power loss may have
+/// taken the end of one segment and left the beginning of the next.
+fn follow_chain(
+    files: &dyn Files,
+    segments: &[Arc<Segment>],
+    mut begin: usize,
+    applied_lsn: u64,
+    hooks: &dyn Hooks,
+) -> Result<Chain> {
+    loop {
+        check_lengths(&segments[begin..])?;
+        let link = initial_link(files, &segments[begin], applied_lsn)?;
+        let mut marked_lsn = 0;
+        let mut note = |segment: &Segment, offset, header: &GroupHeader, _: Payloads<'_>| {
+            check_wanted(hooks)?;
+            segment.note_group(header, offset);
+            marked_lsn = header.durable_lsn.max(marked_lsn);
+            Ok(())
+        };
+        let end = walk(files, &segments[begin..], link, &mut note)?;
+        let known_lsn = durable_lsn(&segments[..=begin + end.index], marked_lsn);
+        let earlier = first_unsynced(&segments[..=begin], known_lsn);
+        if earlier < begin {
+            begin = earlier;
+            continue;
+        }
+        check_gaps(&segments[begin..], applied_lsn)?;
+        check_tail(files, &segments[begin..], &end)?;
+        return Ok(Chain {
+            begin,
+            link,
+            durable_lsn: known_lsn.min(end.link.next_lsn - 1),
+            end,
+        });
     }
 }
 

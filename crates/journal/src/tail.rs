@@ -154,7 +154,7 @@ fn sync(segment: &OpenSegment) -> Result<()> {
 
 /// The first of these segments that may hold a record above `durable_lsn`: the last one that begins at or below the record
 /// behind it. Without records none is known to begin there.
-fn first_unsynced(segments: &[Arc<Segment>], durable_lsn: u64) -> usize {
+pub(crate) fn first_unsynced(segments: &[Arc<Segment>], durable_lsn: u64) -> usize {
     let begins_below = |segment: &Arc<Segment>| {
         let first_lsn = segment.first_lsn.load(std::sync::atomic::Ordering::Relaxed);
         first_lsn != 0 && first_lsn <= durable_lsn + 1

@@ -3,6 +3,8 @@
 
 mod owner;
 
+use std::ops::ControlFlow;
+
 use owner::{Owner, identity, options};
 use quarry_journal::files::simulated::Crash;
 use quarry_journal::{Error, Journal, Level, Options, SimulatedFiles, inspect};
@@ -276,4 +278,57 @@ fn a_time_that_lost_records_may_have_is_history_missing() {
     journal.submit(&RECORD).unwrap();
     assert!(is_missing(&journal, behind));
     assert_eq!(journal.first_since(behind + 1).unwrap(), Some(lsn + 8));
+}
+
+/// The end of one segment was lost and the beginning of the next one was not, all of it unsynced; the engine has it all, and
+/// needs only what comes behind. The log ends before the hole, and no durable record is missing in it.
+#[test]
+fn a_hole_before_the_segment_that_an_engine_ahead_needs_ends_the_log() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    for _ in 0..3 {
+        journal.submit(&RECORD).unwrap();
+    }
+    let durable_lsn = journal.sync().unwrap();
+    let mut last_lsn = durable_lsn;
+    while files.content("0000000003.segment").is_none() {
+        last_lsn = journal.submit(&RECORD).unwrap().lsn;
+    }
+    let files = files.crash(Crash::Kill, 0);
+    let mut groups = Vec::new();
+    inspect::dump(&files, 0, &mut |group| {
+        groups.push((group.segment.to_owned(), group.offset, group.header));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let last = groups.pop().unwrap();
+    let (segment, offset, lost) = groups.pop().unwrap();
+    assert_eq!(
+        [&*segment, &*last.0],
+        ["0000000002.segment", "0000000003.segment"]
+    );
+    assert!(lost.first_lsn > durable_lsn);
+    let mut content = files.content(&segment).unwrap();
+    let place = offset as usize..offset as usize + lost.group_bytes() as usize;
+    content[place].fill(0);
+    files.replace(&segment, content);
+
+    let journal = Owner::new().open(&files, last_lsn).unwrap();
+    assert_eq!(journal.submit(&RECORD).unwrap().lsn, last_lsn + 1);
+    let read = |lsn| {
+        journal
+            .log()
+            .read(lsn)
+            .unwrap()
+            .next_group()
+            .map(|group| group.unwrap().first_lsn())
+    };
+    assert_eq!(read(lost.first_lsn - 1).unwrap(), lost.first_lsn - 1);
+    for lsn in lost.first_lsn..=last_lsn {
+        // What comes behind the gap is not what was asked for.
+        assert_eq!(read(lsn).unwrap(), last_lsn + 1);
+    }
+    drop(journal);
+    let verified = inspect::verify(&files).unwrap();
+    assert_eq!(verified.last_lsn, last_lsn + 1);
 }
