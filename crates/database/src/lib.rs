@@ -39,6 +39,7 @@ pub use catalog::collection::{Capped, Collection, CollectionDefinition, IndexCat
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::Dropped;
+pub use catalog::listing::ExpiringIndex;
 pub use collation::Collation;
 pub use commit::changes::ChangeKind;
 pub use commit::commits::take_commit_time;
@@ -55,7 +56,7 @@ pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};
 pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
-pub use index::definition::{Index, KeyField, KeyPattern};
+pub use index::definition::{Index, IndexChange, KeyField, KeyPattern};
 pub use index::document_filter::{DocumentFilter, FilterLanguage, NoFilterLanguage};
 pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;

@@ -66,6 +66,15 @@ impl Error {
         self.cause.as_deref()
     }
 
+    /// Carries the error out of what the database calls and whose errors are the database's. Nothing of it is lost: an error of
+    /// the language keeps its code and message, one of the database is itself.
+    pub(crate) fn into_database(self) -> quarry_database::Error {
+        match self.cause {
+            Some(cause) => *cause,
+            None => quarry_database::Error::invalid(self.code, self.message),
+        }
+    }
+
     /// Whether the operation may succeed when it is run again as it is.
     pub fn is_retryable(&self) -> bool {
         self.cause()

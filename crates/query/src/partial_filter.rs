@@ -36,7 +36,7 @@ impl FilterLanguage for Language {
         &self,
         expression: RawDocument<'_>,
     ) -> quarry_database::Result<Arc<dyn DocumentFilter>> {
-        let filter = PartialFilter::parse(expression).map_err(into_database)?;
+        let filter = PartialFilter::parse(expression).map_err(Error::into_database)?;
         Ok(Arc::new(filter))
     }
 }
@@ -62,7 +62,9 @@ impl PartialFilter {
 
 impl DocumentFilter for PartialFilter {
     fn matches(&self, document: RawDocument<'_>) -> quarry_database::Result<bool> {
-        self.matcher.try_matches(document).map_err(into_database)
+        self.matcher
+            .try_matches(document)
+            .map_err(Error::into_database)
     }
 
     fn top_level_fields(&self) -> &[String] {
@@ -101,12 +103,4 @@ fn not_supported(whole: RawDocument<'_>) -> Error {
 
 fn cannot_create(message: String) -> Error {
     Error::new(ErrorCode::CANNOT_CREATE_INDEX, message)
-}
-
-/// An error of the database that passed through is given back as itself.
-fn into_database(error: Error) -> quarry_database::Error {
-    match error.cause() {
-        Some(cause) => cause.clone(),
-        None => quarry_database::Error::invalid(error.code, error.message),
-    }
 }

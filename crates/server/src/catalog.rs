@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawValue};
 use quarry_database::{
-    CollStats, Collection, Database, DbStats, Dropped, Namespace, Operation, Result, ValidateReport,
+    CollStats, Collection, Database, DbStats, Dropped, IndexChange, Namespace, Operation, Result,
+    ValidateReport,
 };
 use quarry_journal::Level;
 
@@ -78,15 +79,15 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<usize>;
 
-    /// Hides an index from plans or shows it again; returns what it was.
-    fn set_hidden(
+    /// Changes options of an index; returns what they were.
+    fn modify_index(
         &self,
         namespace: &Namespace,
         which: RawValue<'_>,
-        hidden: bool,
+        change: IndexChange,
         operation: &Operation,
         level: Level,
-    ) -> Result<bool>;
+    ) -> Result<IndexChange>;
 
     /// Has documents kept as they were before a change, or not any more; returns whether they were.
     fn set_pre_images(
@@ -200,15 +201,15 @@ impl Catalog for Database {
         Database::drop_all_indexes(self, namespace, operation, level)
     }
 
-    fn set_hidden(
+    fn modify_index(
         &self,
         namespace: &Namespace,
         which: RawValue<'_>,
-        hidden: bool,
+        change: IndexChange,
         operation: &Operation,
         level: Level,
-    ) -> Result<bool> {
-        Database::set_hidden(self, namespace, which, hidden, operation, level)
+    ) -> Result<IndexChange> {
+        Database::modify_index(self, namespace, which, change, operation, level)
     }
 
     fn set_pre_images(

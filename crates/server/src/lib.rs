@@ -22,5 +22,6 @@ mod server;
 mod sessions;
 mod threads;
 mod tools;
+mod ttl_monitor;
 
 pub use process::run::from_command_line;

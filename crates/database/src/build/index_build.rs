@@ -396,10 +396,14 @@ pub(crate) fn known<'i>(
     indexes: impl Iterator<Item = &'i Index>,
 ) -> Result<Option<Known<'i>>> {
     if candidate.pattern.is_id() {
-        if candidate.unique || candidate.sparse || candidate.partial.is_some() {
+        let has_options = candidate.unique
+            || candidate.sparse
+            || candidate.partial.is_some()
+            || candidate.expire_after_s.is_some();
+        if has_options {
             return Err(Error::invalid(
                 ErrorCode::INVALID_INDEX_SPECIFICATION_OPTION,
-                "the fields 'unique', 'sparse' and 'partialFilterExpression' are not valid for an _id index specification",
+                "the fields 'unique', 'sparse', 'partialFilterExpression' and 'expireAfterSeconds' are not valid for an _id index specification",
             ));
         }
         return Ok(Some(Known::Id));
@@ -416,7 +420,15 @@ pub(crate) fn known<'i>(
             candidate.pattern.document.as_raw(),
         );
         let same_name = existing.name == candidate.name;
-        if same_key && same_name && existing.same_options(candidate) {
+        let is_same = same_key && existing.same_options(candidate);
+        if is_same && same_name {
+            if existing.expire_after_s != candidate.expire_after_s {
+                let message = format!(
+                    "An equivalent index already exists with the same name but different options. Requested index: {}, existing index: {}",
+                    candidate.spec, existing.spec
+                );
+                return Err(Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message));
+            }
             return Ok(Some(Known::Index(existing)));
         }
         if same_name {
@@ -427,7 +439,7 @@ pub(crate) fn known<'i>(
             return Err(Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message));
         }
         // One that is unique, sparse or partial where the other is not is another index.
-        if same_key && existing.same_options(candidate) {
+        if is_same {
             let message = format!(
                 "Index already exists with a different name: {}",
                 existing.name

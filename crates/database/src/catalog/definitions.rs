@@ -20,7 +20,7 @@ use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::index::definition::Index;
+use crate::index::definition::{Index, IndexChange};
 use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
@@ -211,6 +211,7 @@ impl Definitions {
         for index in indexes.iter().filter(|index| index.building) {
             stage_mark(index, to, &mut batch);
         }
+        stage_expiring(indexes, to, &mut batch);
         let lsn = self.commit_definitions(0, &[event], &batch)?;
         drop((replaced, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
@@ -294,70 +295,46 @@ impl Definitions {
         Ok(before)
     }
 
-    /// Hides an index from plans or shows it again; returns what it was.
-    pub fn set_hidden(
+    /// Changes options of an index; returns what they were. Those that are as they are asked to be change nothing.
+    pub fn modify_index(
         &self,
         namespace: &Namespace,
         which: RawValue<'_>,
-        hidden: bool,
+        change: IndexChange,
         operation: &Operation,
         level: Level,
-    ) -> Result<bool> {
+    ) -> Result<IndexChange> {
         let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
         let index_catalog = self.catalog.index_catalog(&collection)?;
-        if names_id(which) {
-            return Err(Error::invalid(ErrorCode::BAD_VALUE, "can't hide _id index"));
-        }
-        let Some(chosen) = find_index(&index_catalog.indexes, which)? else {
-            return Err(Error::IndexNotFound(format!(
-                "cannot find index {} for ns {namespace}",
-                shown(which)
-            )));
+        let chosen = index_to_modify(&collection, &index_catalog.indexes, which, &change)?;
+        let was = IndexChange {
+            hidden: Some(chosen.hidden),
+            expire_after_s: chosen.expire_after_s,
         };
-        let was = chosen.hidden;
-        if was == hidden {
+        if change.changes_nothing_of(chosen) {
             drop((hold, ddl));
             self.commits.settle(None, level)?;
             return Ok(was);
         }
-        let mut indexes = Vec::new();
+        let none = IndexChange::default();
+        let mut indexes = Vec::with_capacity(index_catalog.indexes.len());
         for index in &index_catalog.indexes {
-            let mut spec = Document::new();
-            for element in index
-                .spec
-                .iter()
-                .filter(|element| element.name() != "hidden")
-            {
-                spec.append(element.name(), element.value());
-            }
-            if (index.ident == chosen.ident && hidden)
-                || (index.ident != chosen.ident && index.hidden)
-            {
-                spec.append("hidden", true);
-            }
-            let mut changed = Index::from_spec(spec.as_raw(), index.ident)?;
-            changed.building = index.building;
-            indexes.push(changed);
+            let is_chosen = index.ident == chosen.ident;
+            indexes.push(index.with(if is_chosen { &change } else { &none })?);
         }
         let event = DefinitionEvent::new(
             DefinitionKind::Modify,
             namespace.as_str(),
             Some(collection.uuid),
         );
-        let index = |hidden: bool| {
-            quarry_bson::doc! { "index": { "name": (chosen.name.as_str()), "hidden": hidden } }
-        };
-        let event = event.with("o", index(hidden)).with("was", index(was));
-        let lsn = self.put_entry(
-            &collection,
-            &indexes.iter().collect::<Vec<_>>(),
-            0,
-            &[event],
-            WriteBatch::new(),
-        )?;
+        let event = event
+            .with("o", change.told_of(chosen, &change))
+            .with("was", change.told_of(chosen, &was));
+        let indexes: Vec<&Index> = indexes.iter().collect();
+        let lsn = self.put_entry(&collection, &indexes, 0, &[event], WriteBatch::new())?;
         drop((hold, ddl));
         self.commits.settle(Some(lsn), level)?;
         Ok(was)
@@ -397,6 +374,7 @@ impl Definitions {
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
         );
+        stage_expiring(indexes.iter().copied(), namespace, &mut batch);
         self.commit_definitions(flags, events, &batch)
     }
 
@@ -595,6 +573,52 @@ impl Definitions {
     }
 }
 
+/// The index that is meant, if those options of it can be changed.
+fn index_to_modify<'i>(
+    collection: &Collection,
+    indexes: &'i [Index],
+    which: RawValue<'_>,
+    change: &IndexChange,
+) -> Result<&'i Index> {
+    if names_id(which) {
+        return Err(match change.expire_after_s {
+            Some(_) => Error::invalid(
+                ErrorCode::INVALID_OPTIONS,
+                "the _id field does not support TTL indexes",
+            ),
+            None => Error::invalid(ErrorCode::BAD_VALUE, "can't hide _id index"),
+        });
+    }
+    let Some(chosen) = find_index(indexes, which)? else {
+        return Err(Error::IndexNotFound(format!(
+            "cannot find index {} for ns {}",
+            shown(which),
+            collection.namespace
+        )));
+    };
+    if change.expire_after_s.is_some() {
+        check_conversion(collection, chosen)?;
+    }
+    Ok(chosen)
+}
+
+/// Refuses to let the documents of an index expire that is none of a single field of a collection whose documents can go.
+fn check_conversion(collection: &Collection, index: &Index) -> Result<()> {
+    if collection.capped.is_some() {
+        return Err(Error::invalid(
+            ErrorCode::INVALID_OPTIONS,
+            "TTL indexes are not supported for capped collections.",
+        ));
+    }
+    if index.pattern.fields.len() > 1 {
+        return Err(Error::invalid(
+            ErrorCode::INVALID_OPTIONS,
+            "TTL indexes are single-field indexes, compound indexes do not support TTL",
+        ));
+    }
+    Ok(())
+}
+
 /// The event of a collection that is made.
 pub(crate) fn creation(collection: &Collection) -> DefinitionEvent {
     let namespace = collection.namespace.as_str();
@@ -602,9 +626,27 @@ pub(crate) fn creation(collection: &Collection) -> DefinitionEvent {
     event.with("o", collection.options())
 }
 
+/// Marks the indexes whose documents expire, with the name of their collection, so that whoever removes what has expired
+/// finds them in one range and reads nothing of other collections. The marks go with `stage_index_drop`.
+pub(crate) fn stage_expiring<'i>(
+    indexes: impl IntoIterator<Item = &'i Index>,
+    namespace: &Namespace,
+    batch: &mut WriteBatch,
+) {
+    for index in indexes {
+        if index.expire_after_s.is_some() {
+            let key = layout::expiring_key(index.ident);
+            batch.put(&key, namespace.as_str().as_bytes());
+        }
+    }
+}
+
 pub(crate) fn stage_index_drop(index: &Index, batch: &mut WriteBatch) {
     if index.building {
         unstage_mark(index.ident, batch);
+    }
+    if index.expire_after_s.is_some() {
+        batch.delete(&layout::expiring_key(index.ident));
     }
     // Its multikey marks stay as long as a snapshot may have its entries: they go with its space (`upkeep::reclaim`).
     batch.put(&layout::dropped_key(index.ident), &[]);

@@ -227,3 +227,35 @@ fn read_ident(entry: RawDocument<'_>) -> Option<Ident> {
         _ => None,
     }
 }
+
+/// An index whose documents expire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiringIndex {
+    /// The index.
+    pub ident: Ident,
+    /// Its collection.
+    pub namespace: Namespace,
+}
+
+/// Indexes of which one call of `expiring_indexes` tells.
+const EXPIRING_MANY: usize = 1000;
+
+/// The indexes with a mark that their documents expire, behind that of `behind`.
+pub fn expiring_indexes(reads: &Reads, behind: Option<Ident>) -> Result<Vec<ExpiringIndex>> {
+    let broken = || Error::Corrupt("the mark of an expiring index is broken".to_owned());
+    let snapshot = reads.snapshot()?;
+    let mut cursor = snapshot.cursor(KeyRange::prefix(layout::EXPIRING))?;
+    match behind {
+        None => cursor.first()?,
+        Some(Ident(number)) => cursor.seek(&layout::expiring_key(Ident(number + 1)))?,
+    }
+    let mut indexes = Vec::new();
+    while cursor.valid() && indexes.len() < EXPIRING_MANY {
+        let (ident, _) = layout::split_ident(layout::EXPIRING, cursor.key()).ok_or_else(broken)?;
+        let name = std::str::from_utf8(cursor.value()).map_err(|_| broken())?;
+        let namespace = Namespace::parse(name)?;
+        indexes.push(ExpiringIndex { ident, namespace });
+        cursor.next()?;
+    }
+    Ok(indexes)
+}

@@ -11,8 +11,10 @@ use crate::catalog::collection::{Collection, CollectionDefinition};
 use crate::catalog::collection_stats::CollStats;
 use crate::catalog::database_stats::DbStats;
 use crate::catalog::definitions::Dropped;
-use crate::catalog::listing;
+use crate::catalog::listing::{self, ExpiringIndex};
 use crate::error::Result;
+use crate::index::definition::IndexChange;
+use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 
@@ -137,17 +139,17 @@ impl Database {
             .drop_all_indexes(namespace, operation, level)
     }
 
-    /// Hides an index from plans or shows it again; returns what it was.
-    pub fn set_hidden(
+    /// Changes options of an index; returns what they were.
+    pub fn modify_index(
         &self,
         namespace: &Namespace,
         which: RawValue<'_>,
-        hidden: bool,
+        change: IndexChange,
         operation: &Operation,
         level: Level,
-    ) -> Result<bool> {
+    ) -> Result<IndexChange> {
         self.definitions
-            .set_hidden(namespace, which, hidden, operation, level)
+            .modify_index(namespace, which, change, operation, level)
     }
 
     /// Has the journal keep each changed or deleted document of a collection as it was before, or not any more; returns
@@ -181,6 +183,12 @@ impl Database {
     /// The collections of a database, by name.
     pub fn list_collections(&self, database: &str) -> Result<Vec<Collection>> {
         listing::list_collections(&self.reads, database)
+    }
+
+    /// The indexes whose documents expire, from the one behind `behind` on, as many as one call is to read; none: there are no
+    /// more. Nothing is read of any other index or collection.
+    pub fn expiring_indexes(&self, behind: Option<Ident>) -> Result<Vec<ExpiringIndex>> {
+        listing::expiring_indexes(&self.reads, behind)
     }
 
     /// Hands collections of a database to `take` in the order of their names, as much as one walk is to do: from the first

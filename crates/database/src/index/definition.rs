@@ -48,6 +48,37 @@ fn has_illegal_component(path: &str) -> bool {
         })
 }
 
+/// The options of an index that collMod changes; none stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexChange {
+    /// Whether plans pass it over.
+    pub hidden: Option<bool>,
+    /// How many seconds after their date its documents go.
+    pub expire_after_s: Option<i32>,
+}
+
+impl IndexChange {
+    /// Whether the index is as it is asked to be.
+    pub(crate) fn changes_nothing_of(&self, index: &Index) -> bool {
+        let seconds = self.expire_after_s;
+        self.hidden.is_none_or(|hidden| hidden == index.hidden)
+            && seconds.is_none_or(|seconds| index.expire_after_s == Some(seconds))
+    }
+
+    /// The values of the options that are changed, as an event tells them.
+    pub(crate) fn told_of(&self, index: &Index, values: &IndexChange) -> Document {
+        let mut told = Document::new();
+        told.append("name", index.name.as_str());
+        if let (Some(_), Some(hidden)) = (self.hidden, values.hidden) {
+            told.append("hidden", hidden);
+        }
+        if let (Some(_), Some(seconds)) = (self.expire_after_s, values.expire_after_s) {
+            told.append("expireAfterSeconds", i64::from(seconds));
+        }
+        quarry_bson::doc! { "index": told }
+    }
+}
+
 /// One index of a collection.
 pub struct Index {
     /// The name, one of its kind in the collection.
@@ -66,6 +97,8 @@ pub struct Index {
     pub partial: Option<Document>,
     /// Compiled from it; the catalog sets it, so that each index of an `IndexCatalog` with the one has the other.
     pub filter: Option<Arc<dyn DocumentFilter>>,
+    /// A document goes so many seconds after the date in the index's field.
+    pub expire_after_s: Option<i32>,
     /// Kept up to date and not used by plans.
     pub hidden: bool,
     /// Being built: kept up to date by writers, not used by plans.
@@ -188,6 +221,7 @@ impl Index {
             sparse: false,
             partial: None,
             filter: None,
+            expire_after_s: None,
             hidden: false,
             building: false,
             spec: Document::new(),
@@ -199,8 +233,35 @@ impl Index {
                 "cannot mix \"partialFilterExpression\" and \"sparse\" options".to_owned(),
             ));
         }
+        index.check_expiry()?;
         index.spec = index.normal_spec();
         Ok(index)
+    }
+
+    /// The definition with changed options, under the same ident; not compiled.
+    pub(crate) fn with(&self, change: &IndexChange) -> Result<Index> {
+        let mut changed = Index::from_spec(self.spec.as_raw(), self.ident)?;
+        changed.building = self.building;
+        changed.unique = self.unique;
+        if let Some(hidden) = change.hidden {
+            changed.hidden = hidden;
+        }
+        if let Some(seconds) = change.expire_after_s {
+            changed.expire_after_s = Some(seconds);
+            changed.check_expiry()?;
+        }
+        changed.spec = changed.normal_spec();
+        Ok(changed)
+    }
+
+    fn check_expiry(&self) -> Result<()> {
+        if self.expire_after_s.is_some() && self.pattern.fields.len() > 1 {
+            return Err(cannot_create(format!(
+                "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {}",
+                self.pattern.document
+            )));
+        }
+        Ok(())
     }
 
     /// The key components that have met an array, as a bit set.
@@ -271,8 +332,8 @@ impl Index {
                     };
                     self.partial = Some(filter.to_owned_document());
                 }
-                "expireAfterSeconds"
-                | "weights"
+                "expireAfterSeconds" => self.expire_after_s = Some(expiry(value)?),
+                "weights"
                 | "default_language"
                 | "language_override"
                 | "textIndexVersion"
@@ -314,6 +375,9 @@ impl Index {
                 spec.append(option, true);
             }
         }
+        if let Some(seconds) = self.expire_after_s {
+            spec.append("expireAfterSeconds", seconds);
+        }
         if let Some(filter) = &self.partial {
             spec.append("partialFilterExpression", filter.as_raw());
         }
@@ -334,6 +398,32 @@ fn parse_direction(path: &str, value: RawValue<'_>) -> Result<Direction> {
             ))),
         },
     }
+}
+
+/// The seconds of `expireAfterSeconds`. A fraction is cut off.
+fn expiry(value: RawValue<'_>) -> Result<i32> {
+    let Some(seconds) = value.as_f64_lossy().filter(|_| value.is_number()) else {
+        return Err(cannot_create(format!(
+            "TTL index 'expireAfterSeconds' option must be numeric, but received {value}"
+        )));
+    };
+    if seconds.is_nan() {
+        return Err(cannot_create(
+            "TTL index 'expireAfterSeconds' option must not be NaN".to_owned(),
+        ));
+    }
+    if seconds < 0.0 {
+        return Err(cannot_create(
+            "TTL index 'expireAfterSeconds' option cannot be less than 0".to_owned(),
+        ));
+    }
+    if seconds > f64::from(i32::MAX) {
+        return Err(cannot_create(
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number"
+                .to_owned(),
+        ));
+    }
+    Ok(seconds as i32)
 }
 
 fn truth(option: &str, value: RawValue<'_>) -> Result<bool> {

@@ -39,6 +39,8 @@ pub const DROPPED_DATABASE: &[u8] = &[0x00, 0x16];
 const RECORD_ID: &[u8] = &[0x00, 0x17];
 /// The prefix of what sessions have written.
 pub const SESSIONS: &[u8] = &[0x00, 0x18];
+/// The prefix of the marks of indexes whose documents expire.
+pub const EXPIRING: &[u8] = &[0x00, 0x19];
 /// The bytes of an ident in a key of the system.
 const IDENT_BYTES: usize = 8;
 /// The bytes that tell one session from another.
@@ -94,6 +96,11 @@ pub fn record_id_key(ident: Ident) -> Vec<u8> {
 /// `0x00 0x15 ident`: that index is being built.
 pub fn building_key(ident: Ident) -> Vec<u8> {
     with_ident(BUILDING, ident)
+}
+
+/// `0x00 0x19 ident`: the documents of that index expire; the value is the name of its collection.
+pub fn expiring_key(ident: Ident) -> Vec<u8> {
+    with_ident(EXPIRING, ident)
 }
 
 /// `0x00 0x18 session`: everything that the session has written.

@@ -393,10 +393,18 @@ impl WriteUnit {
 
     /// Stages a collection that the unit makes, or the new entry of one that it has made.
     pub(super) fn make(&mut self, collection: Collection) -> Result<Arc<Collection>> {
+        self.make_with(collection, WriteBatch::new())
+    }
+
+    /// Like `make`, with what stands beside the entry.
+    pub(super) fn make_with(
+        &mut self,
+        collection: Collection,
+        mut batch: WriteBatch,
+    ) -> Result<Arc<Collection>> {
         let namespace = collection.namespace.clone();
         let key = layout::catalog_key(namespace.database(), namespace.collection());
         let own = self.own_mut();
-        let mut batch = WriteBatch::new();
         batch.put(&key, collection.entry.as_bytes());
         // Its events say the options and the specifications of the indexes a second time.
         let events =

@@ -20,6 +20,7 @@ use super::Writer;
 use super::unit::WriteUnit;
 use crate::build::index_build::{IndexesCreated, known};
 use crate::catalog::collection::{Collection, new_entry};
+use crate::catalog::definitions::stage_expiring;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};
@@ -27,6 +28,7 @@ use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 use crate::snapshot::collection_snapshot::CollectionSnapshot;
+use quarry_storage::WriteBatch;
 
 /// The databases that no transaction reads or writes.
 const DATABASES_REFUSED: [&str; 3] = ["admin", "config", "local"];
@@ -220,7 +222,9 @@ impl Writer {
             collection.options(),
             &all,
         );
-        unit.make(Collection::from_entry(namespace.clone(), entry)?)?;
+        let mut marks = WriteBatch::new();
+        stage_expiring(&new, namespace, &mut marks);
+        unit.make_with(Collection::from_entry(namespace.clone(), entry)?, marks)?;
         Ok(created)
     }
 }

@@ -3,15 +3,6 @@
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
-/// Carries an error out of a function that the database calls and whose errors are the database's. Nothing of it is lost: an
-/// error of the language keeps its code and message, one of the database is itself.
-pub(super) fn through_database(error: Error) -> quarry_database::Error {
-    match error.cause() {
-        Some(cause) => cause.clone(),
-        None => quarry_database::Error::invalid(error.code, error.message),
-    }
-}
-
 /// The result of reading the engine or stored bytes: bytes that are no document are damaged ones here, and no client's.
 pub(crate) fn stored<T, E>(result: Result<T, E>) -> Result<T>
 where
@@ -44,13 +35,13 @@ mod tests {
     #[test]
     fn an_error_is_itself_on_both_sides_of_the_database() {
         let of_language = Error::location(31_254, "no");
-        let again = Error::from(through_database(of_language.clone()));
+        let again = Error::from(of_language.clone().into_database());
         assert_eq!(again, of_language);
         for below in [Below::WriteConflict, Below::OutcomeUnknown("?".to_owned())] {
             let error = Error::from(below.clone());
             assert_eq!(error.is_retryable(), below.is_retryable());
             assert_eq!(error.is_outcome_unknown(), below.is_outcome_unknown());
-            let again = through_database(error);
+            let again = error.into_database();
             assert_eq!(
                 std::mem::discriminant(&again),
                 std::mem::discriminant(&below)

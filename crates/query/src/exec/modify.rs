@@ -11,7 +11,6 @@ use quarry_database::{
 };
 use quarry_timing::{Phase, phase};
 
-use super::error::through_database;
 use super::find::{only_id, plan};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
@@ -226,8 +225,8 @@ impl<'t> Target<'t> {
         }
     }
 
-    /// Without a matcher the key says it all.
-    fn piece(
+    /// Changes the records with these keys. Without a matcher the key says it all.
+    pub(super) fn piece(
         &self,
         ident: Ident,
         keys: &[Vec<u8>],
@@ -247,7 +246,7 @@ impl<'t> Target<'t> {
             compute(document, &details, out)
         };
         let mut change = |_: usize, document: RawDocument<'_>, out: &mut NewDocument| {
-            change_matching(document, out).map_err(through_database)
+            change_matching(document, out).map_err(crate::Error::into_database)
         };
         let outcome = self.scope.modify_piece(
             self.operation,

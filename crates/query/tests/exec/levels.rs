@@ -1,5 +1,7 @@
 //! Tests of what a write and a definition wait for: their own commit, and where they changed nothing, what they saw.
 
+use quarry_database::IndexChange;
+
 use super::*;
 
 fn is_durable(database: &Database) -> bool {
@@ -42,6 +44,10 @@ fn a_write_that_changes_nothing_waits_for_what_it_saw() {
 /// Definitions that are there already, or gone already, one of each kind.
 #[test]
 fn a_definition_that_changes_nothing_waits_for_what_it_saw() {
+    let hide = IndexChange {
+        hidden: Some(true),
+        ..IndexChange::default()
+    };
     let fixture = with_documents(&[]);
     let (database, operation) = (&fixture.database, &fixture.operation);
     let namespace = |name: &str| Namespace::parse(name).unwrap();
@@ -66,8 +72,8 @@ fn a_definition_that_changes_nothing_waits_for_what_it_saw() {
         },
         &|level| {
             let name = RawValue::from("a_1");
-            let was = database.set_hidden(&kept, name, true, operation, level);
-            assert!(was.unwrap());
+            let was = database.modify_index(&kept, name, hide, operation, level);
+            assert_eq!(was.unwrap().hidden, Some(true));
         },
         &|level| {
             let dropped = database.drop_collection(&gone, operation, level);
@@ -80,7 +86,7 @@ fn a_definition_that_changes_nothing_waits_for_what_it_saw() {
     (database.create_collection(&kept, options, operation, written)).unwrap();
     (database.create_indexes(&kept, &index, operation, written)).unwrap();
     let name = RawValue::from("a_1");
-    (database.set_hidden(&kept, name, true, operation, written)).unwrap();
+    (database.modify_index(&kept, name, hide, operation, written)).unwrap();
     for (number, again) in again.iter().enumerate() {
         fixture.insert(&[doc! {"n": (number as i32)}], true);
         again(Level::Written);

@@ -1,7 +1,8 @@
-//! `collMod`: changes a collection after its creation. What applies so far: hiding and unhiding an index, and whether the
-//! journal keeps documents as they were before a change.
+//! `collMod`: changes a collection after its creation. What applies so far: hiding and unhiding an index, when its documents
+//! expire, and whether the journal keeps documents as they were before a change.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_database::IndexChange;
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
@@ -43,7 +44,7 @@ static INDEX: Fields = Fields::named(&[
     text("name"),
     object("keyPattern"),
     flag("hidden"),
-    number("expireAfterSeconds").not_served(),
+    number("expireAfterSeconds"),
     flag("unique").not_served(),
     flag("prepareUnique").not_served(),
 ]);
@@ -64,25 +65,36 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         let catalog = invocation.server.catalog();
         return Ok(catalog.modify_nothing(&namespace, invocation.operation, level)?);
     };
-    let (index, hidden) = parse(change)?;
+    let (index, change) = parse(change)?;
     let level = writes::level(invocation);
-    let was = invocation.server.catalog().set_hidden(
+    let was = invocation.server.catalog().modify_index(
         &namespace,
         index,
-        hidden,
+        change,
         invocation.operation,
         level,
     )?;
-    if was != hidden {
+    if let (Some(was), Some(is)) = (was.hidden, change.hidden)
+        && was != is
+    {
         reply.append("hidden_old", was);
-        reply.append("hidden_new", hidden);
+        reply.append("hidden_new", is);
+    }
+    if let Some(seconds) = change.expire_after_s
+        && was.expire_after_s != Some(seconds)
+    {
+        // An index that is made one of those whose documents expire had no number.
+        if let Some(was) = was.expire_after_s {
+            reply.append("expireAfterSeconds_old", i64::from(was));
+        }
+        reply.append("expireAfterSeconds_new", i64::from(seconds));
     }
     Ok(())
 }
 
-/// The index, by name or key pattern, and whether it is to be hidden.
-fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
-    let (mut index, mut hidden) = (None, None);
+/// The index, by name or key pattern, and what is to be changed of it.
+fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, IndexChange)> {
+    let (mut index, mut asked) = (None, IndexChange::default());
     INDEX.read("collMod.index", change, |argument| {
         let name = argument.name();
         match (name.as_bytes(), argument.value()) {
@@ -90,16 +102,31 @@ fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, bool)> {
             | (b"keyPattern", value @ RawValue::Document(_)) => {
                 index = Some(value);
             }
-            (b"hidden", _) => hidden = Some(argument.flag()?),
+            (b"hidden", _) => asked.hidden = Some(argument.flag()?),
+            (b"expireAfterSeconds", value) => asked.expire_after_s = Some(seconds(value)?),
             _ => {}
         }
         Ok(())
     })?;
-    match (index, hidden) {
-        (Some(index), Some(hidden)) => Ok((index, hidden)),
+    let asks = asked.hidden.is_some() || asked.expire_after_s.is_some();
+    match index {
+        Some(index) if asks => Ok((index, asked)),
         _ => Err(CommandError::new(
             ErrorCode::INVALID_OPTIONS,
             "collMod needs the name or keyPattern of an index, and what to change of it",
         )),
     }
+}
+
+/// The number of seconds after which documents expire; a fraction is cut off.
+fn seconds(value: RawValue<'_>) -> Result<i32> {
+    let seconds = value.as_f64_lossy();
+    let Some(seconds) = seconds.filter(|seconds| (0.0..=f64::from(i32::MAX)).contains(seconds))
+    else {
+        return Err(CommandError::new(
+            ErrorCode::INVALID_OPTIONS,
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a different number",
+        ));
+    };
+    Ok(seconds as i32)
 }

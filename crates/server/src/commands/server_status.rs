@@ -267,6 +267,14 @@ fn metrics(server: &Server, reply: &mut DocumentBuilder<'_>) {
     now.append("pinned", pinned);
     now.finish();
     cursor.finish();
+    let mut ttl = section.document("ttl");
+    for (name, counter) in [
+        ("deletedDocuments", Counter::DocumentsExpired),
+        ("passes", Counter::TtlPasses),
+    ] {
+        ttl.append(name, server.counters.get_i64(counter));
+    }
+    ttl.finish();
     section.finish();
 }
 

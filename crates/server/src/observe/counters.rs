@@ -30,9 +30,12 @@ pub enum Counter {
     RetriedStatements,
     /// Records of what sessions have written.
     SessionRecords,
+    /// Documents that have expired and gone, and the passes that looked for them.
+    DocumentsExpired,
+    TtlPasses,
 }
 
-const COUNTERS: usize = Counter::SessionRecords as usize + 1;
+const COUNTERS: usize = Counter::TtlPasses as usize + 1;
 
 #[derive(Default)]
 #[repr(align(128))]

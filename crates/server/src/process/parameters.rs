@@ -17,6 +17,8 @@ const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
 /// MongoDB's minute.
 const TRANSACTION_LIFETIME_S_DEFAULT: i64 = 60;
 const TRANSACTION_LOCK_MS_DEFAULT: i64 = 5;
+/// MongoDB's minute.
+const TTL_SLEEP_S_DEFAULT: i64 = 60;
 /// The sync interval of `--durability journaled`.
 const COMMIT_INTERVAL_MS_DEFAULT: i64 = 100;
 const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
@@ -40,6 +42,9 @@ pub struct Parameters {
     /// How long a transaction waits for a collection that is being defined; below zero without an end.
     pub transaction_lock_ms: AtomicI64,
     pub slow_ms: AtomicI64,
+    /// The rest between two passes that delete what has expired.
+    pub ttl_sleep_s: AtomicI64,
+    pub is_ttl_enabled: AtomicBool,
     pub quiet: AtomicBool,
     /// How long connections wait awake.
     pub busy_polling: BusyPolling,
@@ -63,7 +68,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "busyPollMicros",
     "commitIntervalMs",
     "commitShortcutsOff",
@@ -81,6 +86,8 @@ const NAMES: [&str; 17] = [
     "slowOpThresholdMs",
     "traceSampleRate",
     "transactionLifetimeLimitSeconds",
+    "ttlMonitorEnabled",
+    "ttlMonitorSleepSecs",
 ];
 
 impl Parameters {
@@ -95,6 +102,8 @@ impl Parameters {
             transaction_lifetime_s: AtomicI64::new(TRANSACTION_LIFETIME_S_DEFAULT),
             transaction_lock_ms: AtomicI64::new(TRANSACTION_LOCK_MS_DEFAULT),
             slow_ms: AtomicI64::new(config.slow_ms),
+            ttl_sleep_s: AtomicI64::new(TTL_SLEEP_S_DEFAULT),
+            is_ttl_enabled: AtomicBool::new(true),
             quiet: AtomicBool::new(config.quiet),
             busy_polling: BusyPolling::new(),
             trace_sample_rate: AtomicU64::new(TRACE_SAMPLE_RATE_DEFAULT.to_bits()),
@@ -212,6 +221,8 @@ impl Parameters {
             "transactionLifetimeLimitSeconds" => {
                 reply.append(name, self.transaction_lifetime_s.load(Relaxed))
             }
+            "ttlMonitorEnabled" => reply.append(name, self.is_ttl_enabled.load(Relaxed)),
+            "ttlMonitorSleepSecs" => reply.append(name, self.ttl_sleep_s.load(Relaxed)),
             _ => return false,
         };
         true
@@ -244,6 +255,8 @@ impl Parameters {
             "transactionLifetimeLimitSeconds" => {
                 RawValue::Int64(self.transaction_lifetime_s.load(Relaxed))
             }
+            "ttlMonitorEnabled" => RawValue::Boolean(self.is_ttl_enabled.load(Relaxed)),
+            "ttlMonitorSleepSecs" => RawValue::Int64(self.ttl_sleep_s.load(Relaxed)),
             _ => RawValue::Null,
         };
         self.set(name, value)?;
@@ -301,6 +314,16 @@ impl Parameters {
                     ));
                 }
                 self.transaction_lifetime_s.store(seconds, Relaxed);
+            }
+            "ttlMonitorEnabled" => self.is_ttl_enabled.store(value.is_truthy(), Relaxed),
+            "ttlMonitorSleepSecs" => {
+                let seconds = number()?;
+                if seconds < 1 {
+                    return Err(CommandError::bad_value(
+                        "ttlMonitorSleepSecs must be greater than or equal to 1",
+                    ));
+                }
+                self.ttl_sleep_s.store(seconds, Relaxed);
             }
             "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
             "traceSampleRate" => {

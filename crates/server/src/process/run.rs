@@ -33,6 +33,7 @@ use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
 use crate::sessions::reaper;
 use crate::threads;
+use crate::ttl_monitor;
 
 /// How a server that did not fail ended.
 enum Ended {
@@ -243,6 +244,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     shutdown.note_started();
     server.set_port(listener.port());
     reaper::start(server).map_err(Failure::data_directory)?;
+    ttl_monitor::start(server).map_err(Failure::data_directory)?;
     timing_collector::start(server).map_err(Failure::data_directory)?;
     traces::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;

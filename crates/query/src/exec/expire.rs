@@ -1,0 +1,144 @@
+//! Documents that have expired: those whose date in the field of an index with `expireAfterSeconds` is old enough.
+//!
+//! They are found by the entries of that index, a piece at a time, and deleted like any others: under their locks, after a
+//! second look at the date, with what change streams are told of a delete. An array expires with its earliest date; a value
+//! that is no date never does.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use quarry_bson::{DateTime, Document, RawDocument, RawValue, doc};
+use quarry_database::{
+    Change, CollectionSnapshot, ExpiringIndex, Index, KeyRange, Level, Operation, PIECE_BYTES_MAX,
+    PIECE_DOCUMENTS_MAX, Scope, index_record_key,
+};
+use quarry_keystring::{Direction, TypeBits, encode_value};
+
+use super::error::stored;
+use super::modify::{Target, Totals};
+use crate::error::Result;
+
+/// The outcome of one piece.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// The documents that went.
+    pub deleted: u64,
+    /// The last entry that was looked at, where there may be more behind it.
+    pub behind: Option<Vec<u8>>,
+}
+
+/// Deletes documents of the collection that have expired at `now` by that index, at most as many as a piece has: from the
+/// first entry on, or from the one behind `behind`, so that a document that stays is not in the way of the others. Does
+/// nothing if the index is being built, is not there any more, or does not let documents expire.
+pub fn expire(
+    scope: Scope<'_>,
+    operation: &Operation,
+    expiring: &ExpiringIndex,
+    behind: Option<&[u8]>,
+    now: DateTime,
+) -> Result<Expired> {
+    let none = Expired::default();
+    let Some(snapshot) = scope.snapshot(&expiring.namespace, operation)? else {
+        return Ok(none);
+    };
+    let mut indexes = snapshot.index_catalog()?.indexes.iter();
+    let index = indexes.find(|index| index.ident == expiring.ident && !index.building);
+    let Some((index, seconds)) = index.and_then(|index| Some((index, index.expire_after_s?)))
+    else {
+        return Ok(none);
+    };
+    let before = now.0.saturating_sub(i64::from(seconds) * 1000);
+    let filter = due_before(&index.pattern.fields[0].path, before);
+    let due = Due::read(&snapshot, index, before, behind)?;
+    let ident = snapshot.collection.ident;
+    drop(snapshot);
+    if due.records.is_empty() {
+        return Ok(none);
+    }
+    operation.keys_examined.fetch_add(due.entries, Relaxed);
+    let examined = due.records.len() as u64;
+    operation.docs_examined.fetch_add(examined, Relaxed);
+    let (namespace, level) = (&expiring.namespace, Level::Written);
+    let filter = filter.as_raw();
+    let target = Target::new(scope, operation, level, namespace, filter, None, None);
+    let mut totals = Totals::default();
+    let matcher = Some(&target.parsed()?.matcher);
+    let mut delete = |_: RawDocument<'_>, _: &_, _: &mut _| Ok(Change::Delete);
+    target.piece(ident, &due.records, matcher, &mut delete, &mut totals)?;
+    totals.settle(scope, level)?;
+    Ok(Expired {
+        deleted: totals.deleted,
+        behind: due.behind,
+    })
+}
+
+/// The records that a piece of an index's entries names.
+#[derive(Default)]
+struct Due {
+    /// Their keys, each once: an array of dates is met once for each of them.
+    records: Vec<Vec<u8>>,
+    entries: u64,
+    /// The last entry, where the piece ended before the range.
+    behind: Option<Vec<u8>>,
+}
+
+impl Due {
+    /// Reads the entries with dates up to that one, until their documents fill a piece.
+    fn read(
+        snapshot: &CollectionSnapshot,
+        index: &Index,
+        before: i64,
+        behind: Option<&[u8]>,
+    ) -> Result<Due> {
+        let (mut due, mut bytes) = (Due::default(), 0);
+        let mut cursor = snapshot.cursor(range_before(index, before))?;
+        match behind {
+            None => stored(cursor.first())?,
+            Some(key) => stored(cursor.seek(&[key, &[0]].concat()))?,
+        }
+        while cursor.valid() && due.behind.is_none() {
+            let (key, value) = (cursor.key(), cursor.value());
+            let record = index_record_key(index, &snapshot.collection, key, value)?;
+            snapshot.get(&record, &mut |document| bytes += document.len())?;
+            due.records.push(record);
+            due.entries += 1;
+            let is_full = due.records.len() == PIECE_DOCUMENTS_MAX || bytes >= PIECE_BYTES_MAX;
+            due.behind = is_full.then(|| key.to_vec());
+            stored(cursor.next())?;
+        }
+        due.records.sort_unstable();
+        due.records.dedup();
+        Ok(due)
+    }
+}
+
+/// The filter of documents that have a date at the path up to that one.
+fn due_before(path: &str, before: i64) -> Document {
+    let mut filter = Document::new();
+    filter.append(
+        path,
+        doc! {
+            "$gte": (RawValue::DateTime(i64::MIN)),
+            "$lte": (RawValue::DateTime(before)),
+        },
+    );
+    filter
+}
+
+/// The entries with dates up to that one.
+fn range_before(index: &Index, before: i64) -> KeyRange {
+    let direction = index.pattern.fields[0].direction;
+    let encoded = |ms: i64| {
+        let mut key = index.prefix.as_bytes().to_vec();
+        let date = RawValue::DateTime(ms);
+        encode_value(&mut key, &mut TypeBits::default(), date, direction);
+        key
+    };
+    let (first, last) = match direction {
+        Direction::Ascending => (i64::MIN, before),
+        Direction::Descending => (before, i64::MIN),
+    };
+    KeyRange {
+        start: encoded(first),
+        ..KeyRange::prefix(&encoded(last))
+    }
+}
