@@ -1,7 +1,6 @@
 //! A partial index has the documents that match its filter and no others, whatever is written, and a plan goes through it only
 //! where it has all that are asked for.
 
-use quarry_journal::SimulatedFiles;
 use quarry_query::ErrorCode;
 
 use super::*;
@@ -268,51 +267,6 @@ fn indexes_of_one_key_pattern_stand_beside_each_other_if_their_filters_differ() 
     drop(Value::from("one").as_raw()).unwrap();
     drop(Value::from("two").as_raw()).unwrap();
     drop(pattern.as_raw()).unwrap();
-}
-
-#[test]
-fn a_partial_index_is_the_same_after_a_reopening() {
-    let engine = Arc::new(quarry_storage::Memory::new());
-    let files = SimulatedFiles::new();
-    let open = || {
-        let options = Options {
-            commit_interval_ms: 0,
-            filter_language: quarry_query::filter_language(),
-            ..Options::default()
-        };
-        Database::open_on(Arc::clone(&engine) as _, Arc::new(files.clone()), options).unwrap()
-    };
-    let mut fixture = Fixture {
-        database: open(),
-        operation: Operation::new(None),
-        namespace: Namespace::parse("db.c").unwrap(),
-    };
-    fixture.index(r#"{"key": {"a": 1}, "partialFilterExpression": {"n": {"$gt": 5}}}"#);
-    let before = fixture.database.list_indexes(&fixture.namespace).unwrap();
-    fixture.database = open_in_memory();
-    fixture.database = open();
-    assert_eq!(
-        fixture.database.list_indexes(&fixture.namespace).unwrap(),
-        before
-    );
-    fixture.insert(
-        &[json(r#"{"_id": 1, "n": 6}"#), json(r#"{"_id": 2, "n": 5}"#)],
-        true,
-    );
-    assert_eq!(keys(&fixture, "a_1"), 1);
-    // Without the language nobody could keep it up to date: nothing is written then.
-    fixture.database = open_in_memory();
-    let options = Options {
-        commit_interval_ms: 0,
-        ..Options::default()
-    };
-    let engine = Arc::clone(&engine) as _;
-    fixture.database = Database::open_on(engine, Arc::new(files.clone()), options).unwrap();
-    let document = json(r#"{"_id": 3}"#);
-    let documents = [document.as_raw()];
-    let request = InsertRequest::new(&fixture.namespace, &documents);
-    let scope = (&fixture.database).into();
-    assert!(exec::insert(scope, &fixture.operation, request, Level::Written).is_err());
 }
 
 proptest! {
