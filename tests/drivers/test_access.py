@@ -740,14 +740,84 @@ def test_the_ids_of_sessions_are_for_those_who_may_list_them(tmp_path):
             root.db.c.insert_one({}, session=session)
             with login(quarry, "reader", "x", "db", directConnection=True) as client:
                 assert not [entry for entry in client.admin.aggregate([{"$currentOp": {}}]) if entry["type"] == "idleSession"]
-                with refused(UNAUTHORIZED):
-                    list(client.admin.aggregate([{"$listLocalSessions": {}}]))
-                with refused(UNAUTHORIZED):
-                    list(client.config["system.sessions"].aggregate([{"$listSessions": {}}]))
+                stages = [(client.admin, "$listLocalSessions"), (client.config["system.sessions"], "$listSessions")]
+                for over, stage in stages:
+                    # One's own session, in which the list is asked for.
+                    (own,) = over.aggregate([{stage: {}}])
+                    assert own["_id"]["uid"] == hashlib.sha256(b"reader@db").digest()
+                    assert [own["_id"]["id"]] == [one["_id"]["id"] for one in over.aggregate([{stage: {"users": [{"user": "reader", "db": "db"}]}}])]
+                    for options in ({"allUsers": True}, {"users": [{"user": "root", "db": "admin"}]}):
+                        with refused(UNAUTHORIZED):
+                            list(over.aggregate([{stage: options}]))
+                mine = root.admin.aggregate([{"$listLocalSessions": {"users": [{"user": "root", "db": "admin"}]}}])
+                assert session.session_id["id"] in [one["_id"]["id"] for one in mine]
             assert [entry for entry in root.admin.aggregate([{"$currentOp": {"allUsers": True}}]) if entry["type"] == "idleSession"]
             assert list(root.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}]))
             session.abort_transaction()
     assert quarry.stop() == 0
+
+
+def test_a_session_is_its_users_alone(tmp_path):
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth", "--replSet", "rs"])
+    quarry.start()
+    with MongoClient(quarry.uri, directConnection=True) as first:
+        first.admin.command("createUser", "root", pwd="geheim", roles=["root"])
+    with login(quarry, "root", "geheim", directConnection=True) as root, WireClient(quarry.port) as nobody:
+        for user in ("one", "two"):
+            root.db.command("createUser", user, pwd="x", roles=["readWrite"])
+        root.db.create_collection("c")
+        with (
+            login(quarry, "one", "x", "db", directConnection=True) as one,
+            login(quarry, "two", "x", "db", directConnection=True) as two,
+            one.start_session() as session,
+            two.start_session() as other,
+        ):
+            one.db.command("ping", session=session)
+            written = {"insert": "c", "documents": [{"_id": 1}], "lsid": session.session_id, "txnNumber": Int64(7)}
+            run_as_it_is(one, written)
+            # Who knows the id is not answered for the write, and ends nothing.
+            for command in (
+                {"ping": 1, "lsid": session.session_id},
+                written,
+                {"find": "c", "lsid": session.session_id, "txnNumber": Int64(8), "autocommit": False, "startTransaction": True},
+            ):
+                with refused(UNAUTHORIZED):
+                    run_as_it_is(two, command)
+            two.admin.command("endSessions", [session.session_id])
+            two.admin.command("refreshSessions", [session.session_id])
+            assert run_as_it_is(one, written)["retriedStatements"] == [0]
+            # A client without a login has no session to lose or to take.
+            nobody.run({"ping": 1, "lsid": session.session_id}, "db")
+
+            def begin(client, its, key):
+                its.start_transaction()
+                client.db.c.insert_one({"_id": key}, session=its)
+
+            def ends(client, its):
+                try:
+                    client.db.c.find_one(session=its)
+                except OperationFailure as error:
+                    assert error.code == 251
+                    return True
+                return False
+
+            users = lambda *names: [{"user": name, "db": "db"} for name in names]  # noqa: E731
+            digest = lambda name: hashlib.sha256(f"{name}@db".encode()).digest()  # noqa: E731
+            begin(one, session, 2), begin(two, other, 3)
+            root.admin.command("killAllSessions", users("nobody"))
+            root.admin.command("killAllSessionsByPattern", [{"lsid": {**session.session_id, "uid": digest("two")}}])
+            assert not ends(one, session) and not ends(two, other)
+            root.admin.command("killAllSessions", users("one"))
+            assert ends(one, session) and not ends(two, other)
+            root.admin.command("killAllSessionsByPattern", [{"uid": digest("two")}])
+            assert ends(two, other)
+    assert quarry.stop() == 0
+
+
+def run_as_it_is(client, command):
+    """Sends a command that names another's session: a driver would not."""
+    with client._conn_for_writes(None, None) as connection:
+        return connection.command("db", dict(command))
 
 
 def test_what_nobody_sends_is_bounded(guarded):

@@ -404,9 +404,13 @@ def test_a_driver_meets_the_faults_that_it_asked_for(member, fail, things):
     fail("alwaysOn", failCommands=["insert"], writeConcernError={"code": 64, "errmsg": "waited"}, namespace="test_set.things")
     with pytest.raises(WriteConcernError) as raised:
         things.insert_one({"_id": 2})
-    assert raised.value.code == 64
+    assert raised.value.code == 64 and not raised.value.has_error_label("RetryableWriteError")
+    fail("alwaysOn", failCommands=["insert"], writeConcernError={"code": 91, "errmsg": "stopping"}, namespace="test_set.things")
+    with pytest.raises(WriteConcernError) as raised:
+        things.insert_one({"_id": 3})
+    assert raised.value.code == 91 and raised.value.has_error_label("RetryableWriteError")
     fail("off")
-    assert things.count_documents({}) == 2
+    assert things.count_documents({}) == 3
 
 
 def test_what_a_fail_point_refuses_has_not_touched_its_transaction(member, things, fail):

@@ -24,6 +24,7 @@ use crate::access::store;
 use crate::access::user::User;
 use crate::dispatch::error::{CommandError, Result};
 use crate::observe::log;
+use crate::sessions::owner::SessionOwner;
 
 const SECRET_BYTES: usize = 32;
 const UUID_BYTES: usize = 16;
@@ -431,6 +432,7 @@ pub fn load(database: &Database, name: &Name) -> Result<Option<User>> {
     restrictions.retain(|list| !list.is_empty());
     Ok(Some(User {
         name: Some(name.clone()),
+        session_owner: Some(SessionOwner::of(name)),
         id: user_id(&document),
         inherited_roles: reached.roles,
         privileges: reached.privileges,

@@ -4,12 +4,15 @@ use crate::access::action::{Action, ActionSet};
 use crate::access::name::Name;
 use crate::access::resource::{Need, Pattern, Privilege, Resource};
 use crate::access::restrictions::{Ends, Restrictions};
+use crate::sessions::owner::SessionOwner;
 
 /// Who a client is, and what it may do.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     /// The user that the client has proven to be; none for one that has not logged in.
     pub name: Option<Name>,
+    /// The digest that its sessions belong to; none for one that has not logged in.
+    pub session_owner: Option<SessionOwner>,
     /// The `userId` of the user's document: one that is dropped and made again is another user.
     pub id: Option<[u8; 16]>,
     /// The roles that the user's document names and those that they inherit.

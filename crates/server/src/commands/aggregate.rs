@@ -70,7 +70,13 @@ pub static COMMAND: Command = Command {
             need_when(
                 Action::Find,
                 On::Collection,
-                When::OtherFirstStage(&["$collStats", "$currentOp"]),
+                // The others ask for what they need themselves.
+                When::OtherFirstStage(&[
+                    "$collStats",
+                    "$currentOp",
+                    "$listLocalSessions",
+                    "$listSessions",
+                ]),
             ),
             need_when(
                 Action::CollStats,

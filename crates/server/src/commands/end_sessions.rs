@@ -1,4 +1,4 @@
-//! `endSessions`: ends sessions and the cursors that they hold.
+//! `endSessions`: ends sessions and the cursors that they hold. Those of another user are not the client's to end.
 
 use quarry_bson::DocumentBuilder;
 
@@ -14,7 +14,11 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     for session in SessionId::parse_all(invocation.command.name, invocation.subject())? {
-        invocation.server.sessions.remove(session);
+        let (sessions, user) = (&invocation.server.sessions, invocation.session_owner());
+        if sessions.is_of_another(session, user) {
+            continue;
+        }
+        sessions.remove(session);
         invocation.server.cursors.kill_session(session);
     }
     Ok(())

@@ -1,11 +1,12 @@
-//! `killAllSessions`: as killSessions, over all sessions. Sessions are not bound to users yet, so a user that is
-//! named has no sessions.
+//! `killAllSessions`: as killSessions, over all sessions, or those of the users named. Without access control no user has any.
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
+use crate::commands::kill_sessions::kill;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::sessions::owner::SessionOwner;
 
 pub static COMMAND: Command = Command::new(
     "killAllSessions",
@@ -20,8 +21,14 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
             "BSON field 'killAllSessions.killAllSessions' is not an array",
         ));
     };
-    if users.is_empty() {
-        super::kill_sessions::kill(invocation.server, Vec::new(), invocation.generic.session);
+    let users = users
+        .iter()
+        .map(SessionOwner::parse_user)
+        .collect::<Result<Vec<_>>>()?;
+    let server = invocation.server;
+    let named = server.sessions.of(&users);
+    if users.is_empty() || !named.is_empty() {
+        kill(server, named, invocation.generic.session);
     }
     Ok(())
 }

@@ -4,11 +4,11 @@
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 
 use crate::commands::kill_sessions::kill;
-use crate::commands::list_sessions::is_of_no_user;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
-use crate::sessions::session::SessionId;
+use crate::sessions::owner::SessionOwner;
+use crate::sessions::session::{SessionId, Sessions};
 
 pub static COMMAND: Command = Command::new(
     "killAllSessionsByPattern",
@@ -21,7 +21,9 @@ pub static COMMAND: Command = Command::new(
 enum Meant {
     All,
     One(SessionId),
-    /// Those of a user who has none.
+    /// Those of a user.
+    Of(SessionOwner),
+    /// One that is another user's than the pattern says.
     None,
 }
 
@@ -39,9 +41,10 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
                 "each pattern of 'killAllSessionsByPattern' must be an object",
             )
         })?;
-        match parse(pattern)? {
+        match parse(pattern, &invocation.server.sessions)? {
             Meant::All => all = true,
             Meant::One(session) => named.push(session),
+            Meant::Of(user) => named.extend(invocation.server.sessions.of(&[user])),
             Meant::None => {}
         }
     }
@@ -54,25 +57,26 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     Ok(())
 }
 
-fn parse(pattern: RawDocument<'_>) -> Result<Meant> {
+fn parse(pattern: RawDocument<'_>, sessions: &Sessions) -> Result<Meant> {
     let mut meant = Meant::All;
     for field in pattern {
         let name = field.name();
         match (name.as_bytes(), field.value()) {
             (b"lsid", RawValue::Document(lsid)) => {
-                let uid = lsid.get("uid");
+                let uid = lsid.get("uid").map(SessionOwner::parse).transpose()?;
                 let mut id = quarry_bson::Document::new();
                 for part in lsid.iter().filter(|part| part.name() != "uid") {
                     id.append_element(part);
                 }
                 let session = SessionId::parse(id.as_raw())?;
                 meant = match uid {
-                    Some(uid) if !is_of_no_user(uid) => Meant::None,
+                    Some(uid) if uid != sessions.owner(session).unwrap_or(SessionOwner::NOBODY) => {
+                        Meant::None
+                    }
                     _ => Meant::One(session),
                 };
             }
-            (b"uid", uid) if is_of_no_user(uid) => {}
-            (b"uid", RawValue::Binary(_)) => meant = Meant::None,
+            (b"uid", uid) => meant = Meant::Of(SessionOwner::parse(uid)?),
             // Whom a router would act for. Nobody is between this server and its clients.
             (b"users" | b"roles", RawValue::Array(none)) if none.is_empty() => {}
             (b"users" | b"roles", RawValue::Array(_)) => {

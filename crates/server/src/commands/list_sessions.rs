@@ -12,21 +12,11 @@ use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, Resource};
 use crate::server::Server;
+use crate::sessions::owner::SessionOwner;
 use crate::sessions::session::SessionId;
 
 /// The bytes that a list of sessions may hold.
 const LISTED_BYTES_MAX: usize = 64 << 20;
-
-/// The SHA-256 of no user, which MongoDB shows where there is no access control.
-const NO_USER: [u8; 32] = [
-    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
-    0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
-];
-
-/// Whether the digest of a user is that of none, whose sessions all are.
-pub fn is_of_no_user(uid: RawValue<'_>) -> bool {
-    matches!(uid, RawValue::Binary(digest) if digest.bytes == NO_USER)
-}
 
 /// The documents of `$listSessions`, the first stage over `config.system.sessions`.
 pub fn stored(
@@ -54,9 +44,8 @@ pub fn local(
     list(invocation, specification)
 }
 
-/// Lists the sessions that are open. Without access control all of them are everybody's; no user that is named has any.
-/// Sessions are not bound to users, and who knows an id may end the session: under access control there is no list of
-/// one's own, and every list needs the privilege.
+/// Lists sessions that are open: those of the users named, all of them, or the client's own, which alone needs no privilege. Without
+/// access control all of them are everybody's; no user that is named has any.
 fn list(invocation: &Invocation<'_>, specification: Specification<'_>) -> Result<Vec<Document>> {
     let RawValue::Document(options) = specification.value else {
         return Err(CommandError::type_mismatch(format!(
@@ -84,22 +73,38 @@ fn list(invocation: &Invocation<'_>, specification: Specification<'_>) -> Result
             ),
         ));
     }
-    if users.is_some_and(|users| !users.is_empty()) {
-        return Ok(Vec::new());
+    let users = users.into_iter().flatten().map(SessionOwner::parse_user);
+    let users = users.collect::<Result<Vec<_>>>()?;
+    match invocation.session_owner() {
+        Some(own) if !all_users && users.iter().all(|user| user == own) => {
+            listed(invocation, &[*own])
+        }
+        None if users.is_empty() => listed(invocation, &[]),
+        _ => {
+            invocation.require(Action::ListSessions, Resource::Cluster)?;
+            listed(invocation, &users)
+        }
     }
-    all(invocation)
 }
 
 /// Lists all sessions that are open.
 pub fn all(invocation: &Invocation<'_>) -> Result<Vec<Document>> {
     invocation.require(Action::ListSessions, Resource::Cluster)?;
+    listed(invocation, &[])
+}
+
+/// Lists the sessions of these users, or all of them where none is named.
+fn listed(invocation: &Invocation<'_>, users: &[SessionOwner]) -> Result<Vec<Document>> {
     let mut listed = Vec::new();
     let mut bytes = 0;
     let sessions = &invocation.server.sessions;
-    sessions.list(invocation.operation, &mut |session, unused| {
+    sessions.list(invocation.operation, &mut |session, unused, owner| {
+        if !users.is_empty() && !users.contains(&owner) {
+            return Ok(());
+        }
         let unused_ms = i64::try_from(unused.as_millis()).unwrap_or(i64::MAX);
         let entry = Document::build(|entry| {
-            append(session, "_id", entry);
+            append(session, owner, "_id", entry);
             entry.append(
                 "lastUse",
                 DateTime(DateTime::now().0.saturating_sub(unused_ms)),
@@ -130,7 +135,13 @@ pub fn idle_transactions(server: &Server) -> Vec<Document> {
             entry.append("type", "idleSession");
             entry.append("desc", "inactive transaction");
             entry.append("active", false);
-            append(*session, "lsid", entry);
+            let owner = server.sessions.owner(*session);
+            append(
+                *session,
+                owner.unwrap_or(SessionOwner::NOBODY),
+                "lsid",
+                entry,
+            );
             let mut transaction = entry.document("transaction");
             let mut parameters = transaction.document("parameters");
             parameters.append("txnNumber", open.number);
@@ -152,10 +163,10 @@ pub fn idle_transactions(server: &Server) -> Vec<Document> {
 }
 
 /// Appends `name: {id, uid}`.
-fn append(session: SessionId, name: &str, out: &mut DocumentBuilder<'_>) {
-    let binary = |subtype, bytes| RawValue::Binary(RawBinary { subtype, bytes });
+fn append(session: SessionId, owner: SessionOwner, name: &str, out: &mut DocumentBuilder<'_>) {
     let mut lsid = out.document(name);
-    lsid.append("id", binary(4, &session.0[..]));
-    lsid.append("uid", binary(0, &NO_USER[..]));
+    let (subtype, bytes) = (4, &session.0[..]);
+    lsid.append("id", RawValue::Binary(RawBinary { subtype, bytes }));
+    lsid.append("uid", owner.as_raw());
     lsid.finish();
 }

@@ -1,4 +1,4 @@
-//! `refreshSessions`: notes that sessions are still wanted.
+//! `refreshSessions`: notes that sessions are still wanted. Those of another user are not the client's to keep.
 
 use quarry_bson::DocumentBuilder;
 
@@ -19,7 +19,10 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     for session in SessionId::parse_all(invocation.command.name, invocation.subject())? {
-        invocation.server.sessions.touch(session)?;
+        let (sessions, user) = (&invocation.server.sessions, invocation.session_owner());
+        if !sessions.is_of_another(session, user) {
+            sessions.touch(session, user)?;
+        }
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ pub static COMMAND: Command = Command::new(
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let session = SessionId::generate();
-    invocation.server.sessions.touch(session)?;
+    let owner = invocation.session_owner();
+    invocation.server.sessions.touch(session, owner)?;
     session.append("id", reply);
     reply.append("timeoutMinutes", SESSION_TIMEOUT_MINUTES);
     Ok(())

@@ -29,6 +29,7 @@ use crate::dispatch::transaction_arguments::{
 use crate::net::connections::Connection;
 use crate::replication::cluster_clock;
 use crate::server::Server;
+use crate::sessions::owner::SessionOwner;
 use crate::sessions::participant::CheckedOut;
 use crate::sessions::session::SessionId;
 
@@ -542,6 +543,11 @@ impl Api<'_> {
 }
 
 impl<'a> Invocation<'a> {
+    /// The digest of the client's user, which its sessions belong to; none without access control.
+    pub fn session_owner(&self) -> Option<&'a SessionOwner> {
+        self.user.and_then(|user| user.session_owner.as_ref())
+    }
+
     /// The value of the command's first field: `1`, or a collection.
     pub fn subject(&self) -> Option<RawValue<'a>> {
         self.body.first().map(|element| element.value())

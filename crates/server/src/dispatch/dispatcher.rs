@@ -137,9 +137,12 @@ fn run<'a>(
     let mut participant = None;
     if let Some(session) = generic.session {
         quarry_timing::turn(Phase::Auth);
+        let owner = user.and_then(|user| user.session_owner.as_ref());
         match generic.transaction {
-            None => server.sessions.touch(session)?,
-            Some(_) => participant = Some((session, server.sessions.participant(session)?)),
+            // One that has not logged in has no sessions, and what it may ask for needs none.
+            None if user.is_some() && owner.is_none() => generic.session = None,
+            None => server.sessions.touch(session, owner)?,
+            Some(_) => participant = Some((session, server.sessions.participant(session, owner)?)),
         }
     }
     // The log of a set and the other views of the server's own are not written by clients.
@@ -207,7 +210,8 @@ fn run<'a>(
     invocation.pin_snapshot()?;
     let result = (command.run)(&mut invocation, reply);
     if let (Ok(()), Some(failing)) = (&result, &failing) {
-        fail_points::append_write_concern_error(failing, reply);
+        let arguments = invocation.generic.transaction;
+        fail_points::append_write_concern_error(failing, arguments, reply);
     }
     if user.is_some()
         && command.is_write()

@@ -13,6 +13,8 @@ use quarry_query::ErrorCode;
 
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error_labels;
+use crate::dispatch::transaction_arguments::TransactionArguments;
 
 /// How often a command that is blocked looks whether it is to end.
 const TICK: Duration = Duration::from_millis(5);
@@ -186,11 +188,28 @@ pub fn meet_command(invocation: &Invocation<'_>) -> Result<Option<Document>> {
     Ok(data)
 }
 
-/// Adds to the reply of a command that has succeeded what the data of a fail point say.
-pub fn append_write_concern_error(data: &Document, reply: &mut DocumentBuilder<'_>) {
-    if let Some(error) = data.get_document("writeConcernError") {
-        reply.append("writeConcernError", error);
+/// Adds to the reply of a command that has succeeded what the data of a fail point say. Where they name no labels the reply has
+/// those that a server would give such an error.
+pub fn append_write_concern_error(
+    data: &Document,
+    arguments: Option<TransactionArguments>,
+    reply: &mut DocumentBuilder<'_>,
+) {
+    let Some(error) = data.get_document("writeConcernError") else {
+        return;
+    };
+    reply.append("writeConcernError", error);
+    if data.get("errorLabels").is_some() {
         append_labels(data.as_raw(), reply);
+        return;
+    }
+    let code = error.get("code").and_then(|code| code.as_i64_exact());
+    let code = code.and_then(|code| i32::try_from(code).ok());
+    let label = arguments.zip(code);
+    if let Some(label) = label.and_then(|(arguments, code)| error_labels::label(arguments, code)) {
+        let mut labels = reply.array("errorLabels");
+        labels.push(label);
+        labels.finish();
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod client_cursor;
 pub mod cursors;
+pub mod owner;
 pub mod participant;
 pub mod reaper;
 pub mod session;

@@ -671,7 +671,7 @@ mod tests {
     #[test]
     fn the_same_write_waits_for_its_first_try() {
         let client = Client::new();
-        let participant = client.server.sessions.participant(client.id).unwrap();
+        let participant = client.server.sessions.participant(client.id, None).unwrap();
         let arguments = TransactionArguments {
             number: 1,
             part: Part::RetryableWrite,

@@ -1,6 +1,7 @@
 //! Logical sessions: who they are, when they were last used, and what their txnNumber is (`participant`).
 //!
-//! A session begins with its first use and ends by endSessions, by killSessions, or 30 minutes after its last use. What it has
+//! Under access control a session belongs to the user that used it first, and nobody else may use it. It begins with its first use
+//! and ends by endSessions, by killSessions, or 30 minutes after its last use. What it has
 //! written is forgotten behind that, by the reaper: whoever ends sessions waits for no write.
 
 use std::fmt;
@@ -15,6 +16,7 @@ use quarry_database::{Database, Operation};
 use quarry_query::ErrorCode;
 
 use crate::dispatch::error::{CommandError, Result};
+use crate::sessions::owner::SessionOwner;
 use crate::sessions::participant::{OpenTransaction, Participant};
 
 /// Minutes that a session lives without being used, as `hello` announces it.
@@ -154,6 +156,8 @@ struct Shard {
 
 struct Entry {
     last_used: Instant,
+    /// Whom it belongs to: the first user that used it. None without access control, and until a user does.
+    owner: Option<Box<SessionOwner>>,
     /// None as long as the session has used no txnNumber. A command that has the session, or waits for it, shares it.
     participant: Option<Arc<Participant>>,
 }
@@ -192,13 +196,20 @@ impl DerefMut for Shard {
 
 impl Sessions {
     /// Notes that the session is used now, and begins it when it is new.
-    pub fn touch(&self, session: SessionId) -> Result<()> {
-        self.use_now(session, |_| ())
+    ///
+    /// # Errors
+    /// Unauthorized where the session is another user's.
+    pub fn touch(&self, session: SessionId, user: Option<&SessionOwner>) -> Result<()> {
+        self.use_now(session, user, |_| ())
     }
 
     /// Like `touch`, for a command that uses a txnNumber.
-    pub fn participant(&self, session: SessionId) -> Result<Arc<Participant>> {
-        self.use_now(session, |entry| {
+    pub fn participant(
+        &self,
+        session: SessionId,
+        user: Option<&SessionOwner>,
+    ) -> Result<Arc<Participant>> {
+        self.use_now(session, user, |entry| {
             Arc::clone(entry.participant.get_or_insert_default())
         })
     }
@@ -246,6 +257,34 @@ impl Sessions {
         }
     }
 
+    /// Whether the session may be another user's than this one's. Without access control it is everybody's.
+    pub fn is_of_another(&self, session: SessionId, user: Option<&SessionOwner>) -> bool {
+        let shard = self.shard(session).lock();
+        let owner = shard.get(&session).and_then(|entry| entry.owner.as_deref());
+        owner.is_some() && owner != user
+    }
+
+    /// Whom the session belongs to.
+    pub fn owner(&self, session: SessionId) -> Option<SessionOwner> {
+        let shard = self.shard(session).lock();
+        shard.get(&session)?.owner.as_deref().copied()
+    }
+
+    /// Names the sessions of those users; without access control they are nobody's.
+    pub fn of(&self, users: &[SessionOwner]) -> Vec<SessionId> {
+        let is_one = |entry: &Entry| {
+            let owner = entry.owner.as_deref().unwrap_or(&SessionOwner::NOBODY);
+            users.contains(owner)
+        };
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let sessions = shard.iter().filter(|(_, entry)| is_one(entry));
+            found.extend(sessions.map(|(session, _)| *session));
+        }
+        found
+    }
+
     /// Names all sessions.
     pub fn all(&self) -> Vec<SessionId> {
         let shards = self.shards.iter();
@@ -260,7 +299,7 @@ impl Sessions {
             return Ok(());
         }
         // A command that comes meanwhile waits for the session.
-        let participant = self.participant(session)?;
+        let participant = self.participant(session, None)?;
         participant.forget(session, database)?;
         drop(participant);
         drop(self.shard(session).lock().extract_unused(session));
@@ -274,22 +313,25 @@ impl Sessions {
         later.split_off(rest)
     }
 
-    /// Hands over the sessions and how long each was not used. The lock is held for a copy of one shard at a time.
+    /// Hands over the sessions, how long each was not used and whose it is. The lock is held for a copy of one shard at a time.
     pub fn list(
         &self,
         operation: &Operation,
-        take: &mut dyn FnMut(SessionId, Duration) -> Result<()>,
+        take: &mut dyn FnMut(SessionId, Duration, SessionOwner) -> Result<()>,
     ) -> Result<()> {
         for shard in &self.shards {
-            let sessions: Vec<(SessionId, Duration)> = {
+            let sessions: Vec<(SessionId, Duration, SessionOwner)> = {
                 let shard = shard.lock();
-                let unused =
-                    |(session, entry): (&SessionId, &Entry)| (*session, entry.last_used.elapsed());
-                shard.iter().map(unused).collect()
+                let entry = |(session, entry): (&SessionId, &Entry)| {
+                    let owner = entry.owner.as_deref().copied();
+                    let owner = owner.unwrap_or(SessionOwner::NOBODY);
+                    (*session, entry.last_used.elapsed(), owner)
+                };
+                shard.iter().map(entry).collect()
             };
-            for (session, unused) in sessions {
+            for (session, unused, owner) in sessions {
                 operation.check()?;
-                take(session, unused)?;
+                take(session, unused, owner)?;
             }
         }
         Ok(())
@@ -319,10 +361,20 @@ impl Sessions {
         ended
     }
 
-    fn use_now<T>(&self, session: SessionId, using: impl FnOnce(&mut Entry) -> T) -> Result<T> {
+    fn use_now<T>(
+        &self,
+        session: SessionId,
+        user: Option<&SessionOwner>,
+        using: impl FnOnce(&mut Entry) -> T,
+    ) -> Result<T> {
         let now = Instant::now();
         let mut shard = self.shard(session).lock();
         if let Some(entry) = shard.get_mut(&session) {
+            match (&entry.owner, user) {
+                (Some(owner), Some(user)) if **owner != *user => return Err(of_another_user()),
+                (None, Some(user)) => entry.owner = Some(Box::new(*user)),
+                _ => {}
+            }
             entry.last_used = now;
             return Ok(using(entry));
         }
@@ -334,6 +386,7 @@ impl Sessions {
         }
         let entry = shard.entry(session).or_insert(Entry {
             last_used: now,
+            owner: user.copied().map(Box::new),
             participant: None,
         });
         Ok(using(entry))
@@ -354,6 +407,12 @@ impl Sessions {
     }
 }
 
+#[cold]
+fn of_another_user() -> CommandError {
+    let message = "the session belongs to another user";
+    CommandError::new(ErrorCode::UNAUTHORIZED, message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,9 +421,33 @@ mod tests {
     fn unused_sessions_end() {
         let sessions = Sessions::default();
         let session = SessionId::generate();
-        sessions.touch(session).unwrap();
+        sessions.touch(session, None).unwrap();
         assert!(sessions.reap(Duration::from_secs(60)).is_empty());
         assert_eq!(sessions.reap(Duration::ZERO), [session]);
         assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn a_session_is_its_users_alone() {
+        let sessions = Sessions::default();
+        let (session, mine, others) = (
+            SessionId::generate(),
+            SessionOwner([1; 32]),
+            SessionOwner([2; 32]),
+        );
+        // What the server does with a session for itself makes nobody its owner.
+        drop(sessions.participant(session, None).unwrap());
+        sessions.touch(session, Some(&mine)).unwrap();
+        let refused = |error: CommandError| assert_eq!(error.code, ErrorCode::UNAUTHORIZED.0);
+        refused(sessions.touch(session, Some(&others)).unwrap_err());
+        refused(sessions.participant(session, Some(&others)).err().unwrap());
+        assert!(sessions.is_of_another(session, Some(&others)));
+        assert!(!sessions.is_of_another(session, Some(&mine)));
+        assert!(sessions.is_of_another(session, None));
+        assert_eq!(sessions.of(&[others]), []);
+        assert_eq!(sessions.of(&[others, mine]), [session]);
+        sessions.remove(session);
+        sessions.touch(session, Some(&others)).unwrap();
+        assert_eq!(sessions.owner(session), Some(others));
     }
 }
