@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from bson import Timestamp
 from bson.int64 import Int64
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
@@ -773,7 +774,7 @@ def test_a_session_is_its_users_alone(tmp_path):
             two.start_session() as other,
         ):
             one.db.command("ping", session=session)
-            written = {"insert": "c", "documents": [{"_id": 1}], "lsid": session.session_id, "txnNumber": Int64(7)}
+            written = {"insert": "c", "documents": [{"_id": 1}], "lsid": session.session_id, "txnNumber": Int64(0)}
             run_as_it_is(one, written)
             # Who knows the id is not answered for the write, and ends nothing.
             for command in (
@@ -785,7 +786,11 @@ def test_a_session_is_its_users_alone(tmp_path):
                     run_as_it_is(two, command)
             two.admin.command("endSessions", [session.session_id])
             two.admin.command("refreshSessions", [session.session_id])
-            assert run_as_it_is(one, written)["retriedStatements"] == [0]
+            assert run_as_it_is(one, written)["retriedStmtIds"] == [0]
+            # Nor does any client move the clock by a time that nobody has signed.
+            far = Timestamp(int(time.time()) + 300 * 86400, 1)
+            for client in (nobody.run, lambda command, name: one[name].command(command)):
+                assert client({"ping": 1, "$clusterTime": {"clusterTime": far}}, "db")["operationTime"] < far
             # A client without a login has no session to lose or to take.
             nobody.run({"ping": 1, "lsid": session.session_id}, "db")
 

@@ -337,6 +337,23 @@ def test_the_log_has_a_first_and_a_last_entry(set_client, things):
         log.insert_one({})
 
 
+def test_what_the_set_knows_by_itself_is_not_dropped_or_renamed(set_client, things):
+    things.insert_one({})
+    full, admin = f"{things.database.name}.{things.name}", set_client.admin
+    for work in (
+        lambda: admin.command("renameCollection", full, to="config.system.sessions"),
+        lambda: admin.command("renameCollection", full, to="local.oplog.rs"),
+        lambda: admin.command("renameCollection", full, to="local.system.replset", dropTarget=True),
+        lambda: admin.command("renameCollection", "local.system.replset", to="local.other"),
+        lambda: set_client.local.command("drop", "system.replset"),
+        lambda: set_client.local.command("dropDatabase"),
+    ):
+        with pytest.raises(OperationFailure) as raised:
+            work()
+        assert raised.value.code == 20
+    assert things.count_documents({}) == 1
+
+
 def test_the_configuration_outlives_the_process(durable):
     durable.stop()
     durable.arguments = ["--replSet", "rs0"]

@@ -8,6 +8,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::fields::{Fields, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::read_only_views;
 
 pub static COMMAND: Command = Command {
     fields: Fields::named(&[object("encryptedFields").ignored()]),
@@ -24,6 +25,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
+    read_only_views::refuse_removal(invocation.server.replica_set.is_some(), &namespace)?;
     let level = writes::level(invocation);
     let dropped =
         invocation

@@ -28,6 +28,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         let message = "Dropping the 'admin' database is prohibited.";
         return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
     }
+    if invocation.server.replica_set.is_some() && name == "local" {
+        let message = "Cannot drop 'local' database while replication is active";
+        return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
+    }
     let level = writes::level(invocation);
     if invocation
         .server

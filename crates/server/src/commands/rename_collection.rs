@@ -9,6 +9,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, any, flag, text};
 use crate::dispatch::privilege::{Action, On, Requires, Resource, When, need, need_when};
+use crate::dispatch::read_only_views;
 
 pub static COMMAND: Command = Command {
     fields: Fields::named(&[
@@ -55,6 +56,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let from = Namespace::parse(from.as_str()?)?;
     let to = Namespace::parse(to)?;
     authorize(invocation, &from, &to)?;
+    let is_set = invocation.server.replica_set.is_some();
+    read_only_views::refuse_removal(is_set, &from)?;
+    read_only_views::refuse_removal(is_set, &to)?;
     let level = writes::level(invocation);
     invocation.server.catalog().rename_collection(
         &from,

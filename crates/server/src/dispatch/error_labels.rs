@@ -8,7 +8,7 @@ use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
 /// The transaction may be run again from its first command.
 const TRANSIENT: &str = "TransientTransactionError";
 /// The command may be sent again.
-const RETRYABLE: &str = "RetryableWriteError";
+pub const RETRYABLE: &str = "RetryableWriteError";
 
 /// The label of an error that the command ended with, if there is one.
 pub fn label(arguments: TransactionArguments, code: i32) -> Option<&'static str> {

@@ -205,8 +205,12 @@ pub fn append_write_concern_error(
     }
     let code = error.get("code").and_then(|code| code.as_i64_exact());
     let code = code.and_then(|code| i32::try_from(code).ok());
-    let label = arguments.zip(code);
-    if let Some(label) = label.and_then(|(arguments, code)| error_labels::label(arguments, code)) {
+    let label = arguments
+        .zip(code)
+        .and_then(|(arguments, code)| error_labels::label(arguments, code))
+        // A transaction goes on with the error of its statement's write concern.
+        .filter(|&label| label == error_labels::RETRYABLE);
+    if let Some(label) = label {
         let mut labels = reply.array("errorLabels");
         labels.push(label);
         labels.finish();
