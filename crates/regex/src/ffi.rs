@@ -8,7 +8,7 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -17,13 +17,15 @@ use libc::c_int;
 use pcre2_sys::{
     PCRE2_AUTO_CALLOUT, PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_ERROR_CALLOUT,
     PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_MATCHLIMIT, PCRE2_ERROR_NOMATCH, PCRE2_EXTENDED,
-    PCRE2_JIT_COMPLETE, PCRE2_MATCH_INVALID_UTF, PCRE2_MULTILINE, PCRE2_UNSET,
-    PCRE2_USE_OFFSET_LIMIT, PCRE2_UTF, pcre2_code_8, pcre2_code_free_8, pcre2_compile_8,
-    pcre2_get_error_message_8, pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8,
+    PCRE2_INFO_CAPTURECOUNT, PCRE2_JIT_COMPLETE, PCRE2_MATCH_INVALID_UTF, PCRE2_MULTILINE,
+    PCRE2_UNSET, PCRE2_USE_OFFSET_LIMIT, PCRE2_UTF, pcre2_code_8, pcre2_code_free_8,
+    pcre2_compile_8, pcre2_get_error_message_8, pcre2_get_ovector_count_8,
+    pcre2_get_ovector_pointer_8, pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8,
     pcre2_jit_stack_create_8, pcre2_jit_stack_free_8, pcre2_match_8, pcre2_match_context_8,
     pcre2_match_context_create_8, pcre2_match_context_free_8, pcre2_match_data_8,
-    pcre2_match_data_create_8, pcre2_match_data_free_8, pcre2_set_depth_limit_8,
-    pcre2_set_heap_limit_8, pcre2_set_match_limit_8, pcre2_set_offset_limit_8,
+    pcre2_match_data_create_8, pcre2_match_data_free_8, pcre2_pattern_info_8,
+    pcre2_set_depth_limit_8, pcre2_set_heap_limit_8, pcre2_set_match_limit_8,
+    pcre2_set_offset_limit_8,
 };
 
 use crate::{Error, Flags};
@@ -149,6 +151,20 @@ impl Code {
         let _ = unsafe { pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE) };
         Ok(Code(code))
     }
+
+    /// How many groups the pattern captures.
+    pub fn groups(&self) -> u32 {
+        let mut count: u32 = 0;
+        // SAFETY: the code is alive, and what is asked for is a number of this size.
+        let outcome = unsafe {
+            pcre2_pattern_info_8(
+                self.0.as_ptr(),
+                PCRE2_INFO_CAPTURECOUNT,
+                (&raw mut count).cast::<c_void>(),
+            )
+        };
+        if outcome == 0 { count } else { 0 }
+    }
 }
 
 impl Drop for Code {
@@ -170,11 +186,17 @@ pub(crate) struct Scratch {
 unsafe impl Send for Scratch {}
 
 impl Scratch {
+    /// For matches of which nothing is asked but whether there is one.
     pub fn new() -> Scratch {
+        Scratch::for_groups(0)
+    }
+
+    /// For matches whose places are asked for, and those of so many groups.
+    pub fn for_groups(groups: u32) -> Scratch {
         // SAFETY: PCRE2 takes its memory from `malloc` where it is given no other.
         let context = unsafe { pcre2_match_context_create_8(ptr::null_mut()) };
-        // SAFETY: as above; one pair of offsets is enough, because none is asked for.
-        let data = unsafe { pcre2_match_data_create_8(1, ptr::null_mut()) };
+        // SAFETY: as above; one pair of offsets is for the whole match.
+        let data = unsafe { pcre2_match_data_create_8(groups.saturating_add(1), ptr::null_mut()) };
         let scratch = Scratch {
             context: NonNull::new(context).expect("memory for a match"),
             data: NonNull::new(data).expect("memory for a match"),
@@ -187,10 +209,32 @@ impl Scratch {
         scratch
     }
 
-    pub fn find(&mut self, code: &Code, text: &[u8], steps_max: u32) -> Result<bool, Ending> {
+    /// The places of the last match and of its groups, after it was found.
+    pub fn places(&self) -> Vec<Option<Range<usize>>> {
+        // SAFETY: the data is ours.
+        let pairs = unsafe { pcre2_get_ovector_count_8(self.data.as_ptr()) } as usize;
+        // SAFETY: as above.
+        let offsets = unsafe { pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
+        // SAFETY: PCRE2 documents that there are two offsets for each pair, as long as the data lives and no match runs. After a
+        // match those of groups that took no part are set to PCRE2_UNSET.
+        let offsets = unsafe { slice::from_raw_parts(offsets, 2 * pairs) };
+        let pairs = offsets.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        pairs
+            .map(|(start, end)| (start <= end && end != PCRE2_UNSET).then_some(start..end))
+            .collect()
+    }
+
+    /// Finds a match at or behind `from`, which is no middle of a character.
+    pub fn find(
+        &mut self,
+        code: &Code,
+        text: &[u8],
+        from: usize,
+        steps_max: u32,
+    ) -> Result<bool, Ending> {
         // SAFETY: the context is ours; without a callout there is no data for one.
         unsafe { pcre2_set_callout_8(self.context.as_ptr(), None, ptr::null_mut()) };
-        self.run(code, text, 0, steps_max)
+        self.run(code, text, from, steps_max)
     }
 
     /// Finds a match that begins at one of the places, with code made for it; the first is no middle of a character.
@@ -219,6 +263,7 @@ impl Scratch {
         &mut self,
         code: &Code,
         text: &[u8],
+        from: usize,
         limits: Limits,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<bool, Ending> {
@@ -239,7 +284,7 @@ impl Scratch {
         let data = (&raw mut count).cast::<c_void>();
         // SAFETY: the context is ours, and `count` outlives the match below, after which the callout is taken away.
         unsafe { pcre2_set_callout_8(self.context.as_ptr(), Some(called_out), data) };
-        let found = self.run(code, text, 0, limits.steps_max);
+        let found = self.run(code, text, from, limits.steps_max);
         // SAFETY: as above.
         unsafe { pcre2_set_callout_8(self.context.as_ptr(), None, ptr::null_mut()) };
         match count.panic.take() {
@@ -255,6 +300,7 @@ impl Scratch {
         from: usize,
         steps_max: u32,
     ) -> Result<bool, Ending> {
+        assert!(from <= text.len(), "a match begins in the text");
         // SAFETY: the context is ours.
         unsafe { pcre2_set_match_limit_8(self.context.as_ptr(), steps_max) };
         // SAFETY: text's pointer and length belong together; code, data and context are alive and nobody else uses the

@@ -13,6 +13,7 @@
 mod ffi;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
 use ffi::{Code, Ending, Limits, Scratch, Use};
@@ -84,6 +85,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// The places of a match and of its groups in a text, in bytes.
+pub type Places = Vec<Option<Range<usize>>>;
+
 /// A compiled pattern. Threads may share it.
 pub struct Regex {
     pattern: Box<str>,
@@ -124,11 +128,24 @@ impl Regex {
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<bool, Error> {
         let mut scratch = self.take_scratch();
-        let found = self.is_match_in(&mut scratch, text, goes_on);
+        let found = self.find_in(&mut scratch, text, 0, goes_on);
         if let Ok(mut kept) = self.scratch.try_lock() {
             *kept = Some(scratch);
         }
         found
+    }
+
+    /// The place of the first match at or behind `from`, and behind it those of the pattern's groups; a group that took no part
+    /// has none. None for no match. `from` is no middle of a character. `goes_on` is as for `is_match`.
+    pub fn find(
+        &self,
+        text: &[u8],
+        from: usize,
+        goes_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Option<Places>, Error> {
+        let mut scratch = Scratch::for_groups(self.plain.groups());
+        let found = self.find_in(&mut scratch, text, from, goes_on)?;
+        Ok(found.then(|| scratch.places()))
     }
 
     fn take_scratch(&self) -> Scratch {
@@ -137,23 +154,26 @@ impl Regex {
             .unwrap_or_else(Scratch::new)
     }
 
-    fn is_match_in(
+    fn find_in(
         &self,
         scratch: &mut Scratch,
         text: &[u8],
+        from: usize,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<bool, Error> {
         if text.len() <= PLAIN_BYTES_MAX {
             let steps = PLAIN_WORK_MAX / (text.len() * text.len()).max(1);
             let steps = steps.clamp(PLAIN_STEPS_MIN, PLAIN_STEPS_MAX);
-            match scratch.find(&self.plain, text, steps as u32) {
+            match scratch.find(&self.plain, text, from, steps as u32) {
                 Err(Ending::Limit | Ending::Stack) => {}
                 found => return found.map_err(Error::from),
             }
         }
         let found = match self.long_code()? {
-            LongCode::Stepping(code) => scratch.find_in_steps(code, text, self.limits(), goes_on),
-            LongCode::Placed(code) => find_by_places(scratch, code, text, goes_on),
+            LongCode::Stepping(code) => {
+                scratch.find_in_steps(code, text, from, self.limits(), goes_on)
+            }
+            LongCode::Placed(code) => find_by_places(scratch, code, text, from, goes_on),
         };
         found.map_err(Error::from)
     }
@@ -192,13 +212,13 @@ fn find_by_places(
     scratch: &mut Scratch,
     code: &Code,
     text: &[u8],
+    mut from: usize,
     goes_on: &mut dyn FnMut(usize) -> bool,
 ) -> Result<bool, Ending> {
     let steps = PLAIN_WORK_MAX / text.len().max(1);
     let steps = steps.clamp(PLAIN_STEPS_MIN, PLAIN_STEPS_MAX);
     let work_of_a_place = text.len().max(1) * steps;
     let places = (PLAIN_WORK_MAX / work_of_a_place).max(1);
-    let mut from = 0;
     loop {
         let mut end = from + places;
         // PCRE2 begins at a character; what lies within one goes with it.
@@ -278,18 +298,38 @@ mod tests {
             let regex = Regex::new(pattern, Flags::default()).unwrap();
             let code = Code::compile(pattern, Flags::default(), Use::Stepping).unwrap();
             let text = text.as_bytes();
-            let stepped = Scratch::new().find_in_steps(&code, text, regex.limits(), &mut |_| true);
+            let stepped =
+                Scratch::new().find_in_steps(&code, text, 0, regex.limits(), &mut |_| true);
             assert!(
                 matches!(stepped, Ok(answer) if answer == found),
                 "{regex:?}"
             );
             let code = Code::compile(pattern, Flags::default(), Use::Placed).unwrap();
-            let placed = find_by_places(&mut Scratch::new(), &code, text, &mut |_| true);
+            let placed = find_by_places(&mut Scratch::new(), &code, text, 0, &mut |_| true);
             assert!(matches!(placed, Ok(answer) if answer == found), "{regex:?}");
         }
         let long = "x".repeat(100_000) + "needle";
         assert_eq!(is_match("ne+dle$", long.as_bytes()), Ok(true));
         assert_eq!(is_match("ne+dles", long.as_bytes()), Ok(false));
+    }
+
+    #[test]
+    fn the_places_of_groups_are_found_from_a_place_on() {
+        let find = |pattern: &str, text: &str, from| {
+            let regex = Regex::new(pattern, Flags::default()).unwrap();
+            regex.find(text.as_bytes(), from, &mut |_| true).unwrap()
+        };
+        let places = find("(a)|(b)(c)?", "xbxa", 0);
+        assert_eq!(places, Some(vec![Some(1..2), None, Some(1..2), None]));
+        let places = find("(a)|(b)(c)?", "xbxa", 2);
+        assert_eq!(places, Some(vec![Some(3..4), Some(3..4), None, None]));
+        assert_eq!(find("(a)", "xbxa", 4), None);
+        assert_eq!(find("(?<=x)", "x", 1), Some(vec![Some(1..1)]));
+        // A long text is matched by other code.
+        let long = "\u{e9}".repeat(5_000) + "needle";
+        let places = find("n(e+)dle(x)?", &long, 9_000);
+        let wanted = vec![Some(10_000..10_006), Some(10_001..10_003), None];
+        assert_eq!(places, Some(wanted));
     }
 
     /// A reference is charged for the text that it compares, not for the whole text around it.

@@ -29,6 +29,8 @@ mod parameters;
 mod parse;
 pub(crate) mod path;
 mod random;
+mod redaction;
+mod regexes;
 mod replacing;
 mod rounding;
 mod searching;

@@ -7,8 +7,8 @@ use super::tree::Arguments::{self, Any, Between, Exactly, Parsed};
 use super::tree::{Function, Operator};
 use super::{
     arithmetic, array_ends, arrays, bitwise, comparison, conditional, conversion, dates, fields,
-    fold, iteration, literal, objects, random, replacing, rounding, searching, sets, sizes,
-    sort_array, strings, substrings, trigonometry, trimming, zip,
+    fold, iteration, literal, objects, random, regexes, replacing, rounding, searching, sets,
+    sizes, sort_array, strings, substrings, trigonometry, trimming, zip,
 };
 
 /// The operator of that name, `$` included.
@@ -196,6 +196,9 @@ static OPERATORS: &[Operator] = &[
         Parsed(iteration::parse_reduce),
         iteration::reduce,
     ),
+    row("$regexFind", Parsed(regexes::parse), regexes::find),
+    row("$regexFindAll", Parsed(regexes::parse), regexes::find_all),
+    row("$regexMatch", Parsed(regexes::parse), regexes::is_match),
     row("$replaceAll", Parsed(replacing::parse), replacing::all),
     row("$replaceOne", Parsed(replacing::parse), replacing::one),
     row("$reverseArray", Exactly(1), arrays::reverse),
@@ -267,9 +270,6 @@ static NOT_YET: &[&str] = &[
     "$median",
     "$meta",
     "$percentile",
-    "$regexFind",
-    "$regexFindAll",
-    "$regexMatch",
     "$toHashedIndexKey",
     "$toUUID",
 ];

@@ -2,12 +2,14 @@
 //! in `operators.rs`.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawValue, Value};
 
 use super::{Context, Evaluated, Path, Variables, bounds};
 use crate::error::Result;
 use crate::interrupts;
+use crate::matcher::RegexPredicate;
 use crate::memory::{self, Counted};
 
 /// The work of evaluating one node of an expression.
@@ -59,6 +61,8 @@ pub struct Call {
     pub(super) arguments: Box<[Expression]>,
     /// The slots of the variables that the call binds.
     pub(super) slots: Box<[usize]>,
+    /// The pattern of a call whose pattern is constant, once it was asked for.
+    pub(super) compiled: OnceLock<Box<RegexPredicate>>,
 }
 
 impl Call {
@@ -165,6 +169,7 @@ impl Expression {
             operator,
             arguments: arguments.into_boxed_slice(),
             slots: slots.into_boxed_slice(),
+            compiled: OnceLock::new(),
         };
         Expression::Call(Box::new(call))
     }

@@ -27,7 +27,7 @@ pub use expression::{
 };
 pub use in_list::InList;
 pub use parse::FILTER_DEPTH_MAX;
-pub use regex::{RegexPredicate, RegexPrefix};
+pub use regex::{Places, RegexPredicate, RegexPrefix};
 pub use value_test::ValueTest;
 pub use walk::MatchDetails;
 

@@ -5,12 +5,16 @@
 use quarry_bson::{RawRegex, RawValue};
 use quarry_regex::{Flags, Regex};
 
+pub use quarry_regex::Places;
+
 use crate::error::{Error, Result};
 use crate::interrupts;
 
 /// The work of compiling a short pattern, and of beginning a match.
 const UNITS_OF_A_PATTERN: usize = 5000;
 const UNITS_OF_A_MATCH: usize = 20;
+/// The work of beginning a match whose places are asked for: it allocates.
+const UNITS_OF_A_SEARCH: usize = 100;
 
 /// As MongoDB: a longer pattern is refused.
 const PATTERN_BYTES_MAX: usize = 16_764;
@@ -91,13 +95,16 @@ impl RegexPredicate {
         let found = self
             .compiled
             .is_match(text, &mut |units| !interrupts::is_over(units));
-        match found {
-            Ok(found) => Ok(found),
-            Err(quarry_regex::Error::Ended) => Err(interrupts::check()
-                .err()
-                .unwrap_or_else(|| refused("it was ended"))),
-            Err(cause) => Err(refused(cause)),
-        }
+        found.map_err(not_matched)
+    }
+
+    /// The place of the first match at or behind `from`, which is no middle of a letter, and those of its groups.
+    pub fn find(&self, text: &[u8], from: usize) -> Result<Option<Places>> {
+        interrupts::work(UNITS_OF_A_SEARCH + text.len().saturating_sub(from))?;
+        let found = self
+            .compiled
+            .find(text, from, &mut |units| !interrupts::is_over(units));
+        found.map_err(not_matched)
     }
 
     /// The text that every matching string begins with, for index bounds; None if there is none to be sure of.
@@ -111,6 +118,16 @@ impl RegexPredicate {
             .strip_prefix('^')
             .or_else(|| self.pattern.strip_prefix("\\A"))?;
         literal_prefix(rest)
+    }
+}
+
+#[cold]
+fn not_matched(cause: quarry_regex::Error) -> Error {
+    match cause {
+        quarry_regex::Error::Ended => interrupts::check()
+            .err()
+            .unwrap_or_else(|| refused("it was ended")),
+        cause => refused(cause),
     }
 }
 

@@ -29,6 +29,7 @@ mod nested_field;
 mod out;
 mod parsed;
 mod project;
+mod redact;
 mod reorder;
 mod replace_root;
 mod sample;

@@ -8,8 +8,8 @@ use super::stage::{
 use super::written::CollectionWritten;
 use super::{
     add_fields, bucket, count, documents, facet, graph_lookup, group, limit, lookup, match_stage,
-    merge, out, project, replace_root, sample, skip, sort_by_count, sort_stage, union_with, unset,
-    unwind, window,
+    merge, out, project, redact, replace_root, sample, skip, sort_by_count, sort_stage, union_with,
+    unset, unwind, window,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -108,7 +108,7 @@ static STAGES: &[StageKind] = &[
     writing("$out", out::parse, out::name_written),
     unsupported("$planCacheStats"),
     mapping("$project", project::parse),
-    unsupported("$redact"),
+    row("$redact", redact::parse),
     mapping("$replaceRoot", replace_root::parse),
     mapping("$replaceWith", replace_root::parse_with),
     row("$sample", sample::parse),

@@ -1,0 +1,158 @@
+//! `$redact`: of each document, and of the documents within it, an expression says whether it is kept, looked into, or left out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+
+use super::execution::{Buffer, Running, Upstream};
+use super::stage::{Reads, Specification, Stage, Stages, one};
+use crate::error::{Error, Result};
+use crate::expression::{Context, Expression};
+use crate::interrupts;
+
+#[derive(Debug)]
+struct Redact {
+    specification: Value,
+    decide: Expression,
+}
+
+/// What the expression says of a document.
+enum Decision {
+    Keep,
+    Descend,
+    Prune,
+}
+
+pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    Ok(one(Redact {
+        specification: specification.value.to_value(),
+        decide: Expression::parse_redaction(specification.value, specification.context)?,
+    }))
+}
+
+impl Stage for Redact {
+    fn name(&self) -> &'static str {
+        "$redact"
+    }
+
+    fn explain(&self, out: &mut DocumentBuilder<'_>) {
+        out.append(self.name(), &self.specification);
+    }
+
+    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
+        Reads::Everything
+    }
+
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        Box::new(Redacting {
+            stage: self,
+            buffer: Buffer::default(),
+        })
+    }
+}
+
+struct Redacting {
+    stage: Arc<Redact>,
+    buffer: Buffer,
+}
+
+impl Running for Redacting {
+    fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
+        while let Some(root) = upstream.read(&mut self.buffer)? {
+            let redaction = Redaction {
+                decide: &self.stage.decide,
+                root,
+            };
+            let is_kept = match redaction.decision(root)? {
+                Decision::Prune => false,
+                Decision::Keep => {
+                    out.extend_from_slice(root.as_bytes());
+                    true
+                }
+                Decision::Descend => {
+                    redaction.descend(root, DocumentBuilder::new(out))?;
+                    true
+                }
+            };
+            self.buffer.empty();
+            if is_kept {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The redaction of one document. Recursion is bounded by the depth of a validated document.
+struct Redaction<'r> {
+    decide: &'r Expression,
+    root: RawDocument<'r>,
+}
+
+impl Redaction<'_> {
+    fn decision(&self, document: RawDocument<'_>) -> Result<Decision> {
+        let mut context = Context::with_current(self.root, document);
+        let value = self.decide.evaluate(&mut context)?;
+        match value.as_str() {
+            Some("keep") => Ok(Decision::Keep),
+            Some("descend") => Ok(Decision::Descend),
+            Some("prune") => Ok(Decision::Prune),
+            _ => {
+                let text = format!(
+                    "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE, but returned {}",
+                    value.display()
+                );
+                Err(Error::location(17053, text))
+            }
+        }
+    }
+
+    fn descend(&self, document: RawDocument<'_>, mut out: DocumentBuilder<'_>) -> Result<()> {
+        for element in document {
+            interrupts::work(1)?;
+            match element.value() {
+                RawValue::Document(within) => match self.decision(within)? {
+                    Decision::Prune => {}
+                    Decision::Keep => {
+                        out.append_element(element);
+                    }
+                    Decision::Descend => {
+                        let name = element.name().as_str()?;
+                        self.descend(within, out.document(name))?;
+                    }
+                },
+                RawValue::Array(items) => {
+                    let name = element.name().as_str()?;
+                    self.descend_array(items, out.array(name))?;
+                }
+                _ => {
+                    out.append_element(element);
+                }
+            }
+        }
+        out.finish();
+        Ok(())
+    }
+
+    fn descend_array(&self, items: RawArray<'_>, mut out: ArrayBuilder<'_>) -> Result<()> {
+        for item in items {
+            interrupts::work(1)?;
+            match item {
+                RawValue::Document(within) => match self.decision(within)? {
+                    Decision::Prune => {}
+                    Decision::Keep => {
+                        out.push(item);
+                    }
+                    Decision::Descend => self.descend(within, out.document())?,
+                },
+                RawValue::Array(within) => self.descend_array(within, out.array())?,
+                _ => {
+                    out.push(item);
+                }
+            }
+        }
+        out.finish();
+        Ok(())
+    }
+}
