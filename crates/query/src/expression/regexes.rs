@@ -196,7 +196,7 @@ pub(super) fn find_all<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<
 /// The bytes of a match in its document, about.
 fn bytes_of(places: &Places) -> usize {
     const BYTES_OF_A_PLACE: usize = 16;
-    let texts = places.iter().flatten().map(|place| place.len());
+    let texts = places.iter().flatten().map(ExactSizeIterator::len);
     texts.sum::<usize>() + (places.len() + 3) * BYTES_OF_A_PLACE
 }
 

@@ -17,7 +17,7 @@ struct Redact {
     decide: Expression,
 }
 
-/// What the expression says of a document.
+/// The answer of the expression for a document.
 enum Decision {
     Keep,
     Descend,

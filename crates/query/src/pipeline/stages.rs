@@ -7,9 +7,9 @@ use super::stage::{
 };
 use super::written::CollectionWritten;
 use super::{
-    add_fields, bucket, count, documents, facet, graph_lookup, group, limit, lookup, match_stage,
-    merge, out, project, redact, replace_root, sample, skip, sort_by_count, sort_stage, union_with,
-    unset, unwind, window,
+    add_fields, bucket, bucket_auto, count, documents, facet, fill, graph_lookup, group, limit,
+    lookup, match_stage, merge, out, project, redact, replace_root, sample, skip, sort_by_count,
+    sort_stage, union_with, unset, unwind, window,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -81,7 +81,7 @@ const fn unsupported(name: &'static str) -> StageKind {
 static STAGES: &[StageKind] = &[
     mapping("$addFields", add_fields::parse),
     row("$bucket", bucket::parse),
-    unsupported("$bucketAuto"),
+    row("$bucketAuto", bucket_auto::parse),
     unsupported("$changeStream"),
     unsupported("$changeStreamSplitLargeEvent"),
     unsupported("$collStats"),
@@ -90,7 +90,7 @@ static STAGES: &[StageKind] = &[
     unsupported("$densify"),
     source("$documents", documents::parse),
     outside_facets(joining("$facet", facet::parse, facet::name_collections)),
-    unsupported("$fill"),
+    row("$fill", fill::parse),
     unsupported("$geoNear"),
     joining(
         "$graphLookup",
