@@ -2,6 +2,7 @@
 //! positions and are not looked at.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::{
     Error, Iter, ObjectId, RawElement, RawValue, Result,
@@ -94,6 +95,15 @@ impl<'a> RawDocument<'a> {
     #[inline]
     pub fn iter_from(&self, at: usize) -> Iter<'a> {
         Iter::over_rest(self.0.get(at..).unwrap_or_default())
+    }
+
+    /// The elements between two offsets: one starts at the first, and at the second one starts or the document's terminator
+    /// stands.
+    #[inline]
+    pub fn iter_within(&self, offsets: Range<usize>) -> Iter<'a> {
+        // A walk ends before the last byte that it is given, whatever that is.
+        let behind = offsets.end.saturating_add(1);
+        Iter::over_rest(self.0.get(offsets.start..behind).unwrap_or_default())
     }
 
     /// The number of elements, by walking.
@@ -382,6 +392,31 @@ impl fmt::Debug for RawArray<'_> {
 mod tests {
     use super::*;
     use crate::{Document, doc};
+
+    #[test]
+    fn a_part_of_the_elements_is_walked_between_offsets() {
+        let document = doc! { "a": 1, "b": true, "c": 3 };
+        let raw = document.as_raw();
+        let mut elements = raw.iter();
+        let mut offsets = vec![4];
+        while elements.next().is_some() {
+            offsets.push(raw.len_bytes() - elements.remaining_bytes().len());
+        }
+        let names = |from: usize, to: usize| {
+            let within = raw.iter_within(offsets[from]..offsets[to]);
+            within
+                .map(|element| element.name().to_string_lossy().into_owned())
+                .collect::<Vec<_>>()
+                .concat()
+        };
+        assert_eq!(names(0, 3), "abc");
+        assert_eq!(names(1, 2), "b");
+        assert_eq!(names(1, 1) + &names(3, 3), "");
+        // Offsets that are no elements', or none of the document's at all, end the walk.
+        assert_eq!(raw.iter_within(0..0).count(), 0);
+        assert_eq!(raw.iter_within(4..usize::MAX).count(), 0);
+        assert_eq!(RawDocument::EMPTY.iter_within(4..4).count(), 0);
+    }
 
     #[test]
     fn a_sole_element_is_found_by_its_name_and_no_other_is() {

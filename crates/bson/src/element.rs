@@ -208,6 +208,7 @@ impl<'a> Iter<'a> {
     }
 
     /// The bytes not yet walked, terminator included.
+    #[inline]
     pub fn remaining_bytes(&self) -> &'a [u8] {
         self.rest
     }

@@ -41,6 +41,7 @@ pub struct Operation {
 
 impl Operation {
     /// An operation that ends at `deadline`, if there is one.
+    #[inline]
     pub fn new(deadline: Option<Instant>) -> Operation {
         Operation {
             deadline,
@@ -49,6 +50,7 @@ impl Operation {
     }
 
     /// `gone` is asked, rarely, whether the client has closed its connection.
+    #[inline]
     pub fn with_disconnect(mut self, gone: Box<dyn Fn() -> bool + Send + Sync>) -> Operation {
         self.disconnected = Some(gone);
         self

@@ -38,7 +38,7 @@ impl Namespace {
             return bad("it is longer than 255 bytes");
         }
         Ok(Namespace {
-            full: [database, ".", collection].concat().into(),
+            full: joined(database, collection),
             database_bytes: database.len(),
         })
     }
@@ -72,6 +72,16 @@ impl Namespace {
     pub fn as_str(&self) -> &str {
         &self.full
     }
+}
+
+/// Both names with a dot between them, in exactly the memory that they take.
+#[inline]
+fn joined(database: &str, collection: &str) -> Box<str> {
+    let mut full = String::with_capacity(database.len() + 1 + collection.len());
+    full.push_str(database);
+    full.push('.');
+    full.push_str(collection);
+    full.into_boxed_str()
 }
 
 /// Checks the name of a database.

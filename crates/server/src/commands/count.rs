@@ -1,6 +1,6 @@
 //! `count`: how many documents match.
 
-use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_bson::DocumentBuilder;
 use quarry_database::Namespace;
 use quarry_query::exec::CountRequest;
 use quarry_timing::OperationKind;
@@ -9,7 +9,7 @@ use super::find::some_hint;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::fields::{Fields, any, number, object};
+use crate::dispatch::fields::{Fields, Present, any, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
 pub static COMMAND: Command = Command {
@@ -34,7 +34,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let request = parse(&namespace, invocation.body)?;
+    let request = parse(&namespace, invocation.arguments())?;
     let count = invocation
         .server
         .data()
@@ -47,9 +47,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 }
 
 /// Reads the command; `explain` shares it.
-pub fn parse<'a>(namespace: &'a Namespace, body: RawDocument<'a>) -> Result<CountRequest<'a>> {
+pub fn parse<'a>(namespace: &'a Namespace, arguments: Present<'a>) -> Result<CountRequest<'a>> {
     let mut request = CountRequest::new(namespace);
-    for argument in COMMAND.arguments(body) {
+    for argument in arguments {
         match argument.name().as_bytes() {
             b"query" => request.filter = argument.document()?,
             b"limit" => {

@@ -1,6 +1,6 @@
 //! `distinct`: the different values of one field.
 
-use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_bson::DocumentBuilder;
 use quarry_database::Namespace;
 use quarry_query::exec::DistinctRequest;
 use quarry_timing::OperationKind;
@@ -9,7 +9,7 @@ use super::find::some_hint;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::fields::{Fields, any, object, text};
+use crate::dispatch::fields::{Fields, Present, any, object, text};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 
@@ -35,7 +35,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let request = parse(&namespace, invocation.body)?;
+    let request = parse(&namespace, invocation.arguments())?;
     let values = invocation.data().distinct(invocation.operation, request)?;
     let mut list = reply.array("values");
     for value in &values {
@@ -47,9 +47,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 }
 
 /// Reads the command; `explain` shares it.
-pub fn parse<'a>(namespace: &'a Namespace, body: RawDocument<'a>) -> Result<DistinctRequest<'a>> {
+pub fn parse<'a>(namespace: &'a Namespace, arguments: Present<'a>) -> Result<DistinctRequest<'a>> {
     let (mut key, mut filter, mut hint) = (None, None, None);
-    for argument in COMMAND.arguments(body) {
+    for argument in arguments {
         match argument.name().as_bytes() {
             b"key" => key = Some(argument.text()?),
             b"query" => filter = Some(argument.document()?),

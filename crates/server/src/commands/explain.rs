@@ -77,9 +77,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     command.check(body)?;
     let context = &writes::context_of(command.parser, body)?;
     let explained = match command.name {
-        "find" => Explained::Find(super::find::parse(&namespace, context, body)?.0),
-        "count" => Explained::Count(super::count::parse(&namespace, body)?),
-        "distinct" => Explained::Distinct(super::distinct::parse(&namespace, body)?),
+        "find" => Explained::Find(
+            super::find::parse(&namespace, context, super::find::COMMAND.arguments(body))?.0,
+        ),
+        "count" => Explained::Count(super::count::parse(
+            &namespace,
+            super::count::COMMAND.arguments(body),
+        )?),
+        "distinct" => Explained::Distinct(super::distinct::parse(
+            &namespace,
+            super::distinct::COMMAND.arguments(body),
+        )?),
         "update" => Explained::Update(super::update::parse(
             &namespace,
             context,
@@ -90,7 +98,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             context,
             only_statement(body, "deletes")?,
         )?),
-        _ => Explained::FindAndModify(super::find_and_modify::parse(&namespace, context, body)?),
+        _ => Explained::FindAndModify(super::find_and_modify::parse(
+            &namespace,
+            context,
+            super::find_and_modify::COMMAND.arguments(body),
+        )?),
     };
     invocation
         .server

@@ -11,7 +11,7 @@ use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::fields::{Fields, any, flag, number, object};
+use crate::dispatch::fields::{Fields, Present, any, flag, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::sessions::client_cursor::ClientCursor;
@@ -59,7 +59,7 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
-    let (request, options) = parse(&namespace, &context, invocation.body)?;
+    let (request, options) = parse(&namespace, &context, invocation.arguments())?;
     let source = match own_views::view_of(invocation, namespace.collection()) {
         Some(view) => own_views::find(invocation, view, &request)?,
         None => invocation.data().find(invocation.operation, request)?,
@@ -84,12 +84,12 @@ pub struct CursorOptions {
 pub fn parse<'a>(
     namespace: &'a quarry_database::Namespace,
     context: &'a ExpressionContext,
-    body: RawDocument<'a>,
+    arguments: Present<'a>,
 ) -> Result<(FindRequest<'a>, CursorOptions)> {
     let mut request = FindRequest::new(namespace);
     request.context = Some(context);
     let mut options = CursorOptions::default();
-    for argument in COMMAND.arguments(body) {
+    for argument in arguments {
         match argument.name().as_bytes() {
             b"filter" => request.filter = argument.document()?,
             b"projection" => request.projection = some_document(argument)?,
@@ -198,5 +198,37 @@ mod tests {
         }
         let hint = doc! { "find": "c", "hint": (null()) };
         assert_eq!(reply(server, hint).err(), Some(9));
+    }
+
+    #[test]
+    fn fields_that_every_command_takes_may_stand_anywhere() {
+        let server = server();
+        let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }] };
+        assert!(reply(server, insert).is_ok());
+        let orders = [
+            ["limit", "filter", "maxTimeMS", "comment"],
+            ["maxTimeMS", "limit", "comment", "filter"],
+            ["comment", "filter", "maxTimeMS", "limit"],
+        ];
+        for order in orders {
+            let mut find = doc! { "find": "c" };
+            for field in order {
+                match field {
+                    "filter" => find.append(field, doc! { "_id": { "$gt": 0 } }),
+                    _ => find.append(field, 1),
+                };
+            }
+            let found = reply(server, find).unwrap();
+            let batch = found.as_raw().get_path("cursor.firstBatch").unwrap();
+            assert_eq!(batch.as_array().unwrap().len(), 1, "{order:?}");
+        }
+        // A command without a field of its own, and one that is nothing but its name.
+        let found = reply(server, doc! { "find": "c", "comment": 1 }).unwrap();
+        let batch = found.as_raw().get_path("cursor.firstBatch").unwrap();
+        assert_eq!(batch.as_array().unwrap().len(), 2);
+        assert_eq!(
+            reply(server, doc! { "count": "c" }).unwrap().get_i32("n"),
+            Some(2)
+        );
     }
 }

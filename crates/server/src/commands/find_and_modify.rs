@@ -1,6 +1,6 @@
 //! `findAndModify`: changes or removes one document and returns it, as it was or as it is.
 
-use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
+use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{self, FindAndModifyRequest};
 use quarry_query::expression::ExpressionContext;
@@ -12,7 +12,7 @@ use crate::commands::writes;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
-use crate::dispatch::fields::{Fields, any, array, flag, number, object};
+use crate::dispatch::fields::{Fields, Present, any, array, flag, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
@@ -61,7 +61,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let context = writes::context(invocation)?;
     let request = FindAndModifyRequest {
         keeps_empty_timestamps: invocation.generic.keeps_empty_timestamps,
-        ..parse(&namespace, &context, invocation.body)?
+        ..parse(&namespace, &context, invocation.arguments())?
     };
     let is_remove = request.update.is_none();
     let level = writes::level(invocation);
@@ -109,14 +109,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 pub fn parse<'a>(
     namespace: &'a Namespace,
     context: &'a ExpressionContext,
-    body: RawDocument<'a>,
+    arguments: Present<'a>,
 ) -> Result<FindAndModifyRequest<'a>> {
     let mut request = FindAndModifyRequest {
         context: Some(context),
         ..FindAndModifyRequest::new(namespace)
     };
     let mut is_remove = false;
-    for argument in COMMAND.arguments(body) {
+    for argument in arguments {
         match argument.name().as_bytes() {
             b"query" => request.filter = argument.document()?,
             b"sort" => request.sort = argument.some_document()?,

@@ -43,6 +43,12 @@ impl<'a> Argument<'a> {
         self.element.name()
     }
 
+    /// The field itself.
+    #[inline]
+    pub fn element(&self) -> RawElement<'a> {
+        self.element
+    }
+
     #[inline]
     pub fn element_type(&self) -> ElementType {
         self.element.element_type()

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use quarry_bson::{Document, RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{Document, RawArray, RawDocument, RawElement};
 use quarry_database::Operation;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
@@ -128,11 +128,11 @@ pub struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// Looks at one field of the command.
     #[inline]
-    pub fn note(&mut self, field: &[u8], value: RawValue<'a>) {
-        match field {
-            b"filter" | b"query" => self.filter = value.as_document(),
-            b"sort" => self.sort = value.as_document(),
-            b"pipeline" => self.pipeline = value.as_array(),
+    pub fn note(&mut self, field: RawElement<'a>) {
+        match field.name().as_bytes() {
+            b"filter" | b"query" => self.filter = field.value().as_document(),
+            b"sort" => self.sort = field.value().as_document(),
+            b"pipeline" => self.pipeline = field.value().as_array(),
             _ => {}
         }
     }

@@ -4,6 +4,7 @@
 //! that a client sends is dropped unseen.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,6 +199,11 @@ pub struct Generic<'a> {
     pub asked: Asked<'a>,
     /// The command's own fields that have come.
     own: Seen,
+    /// The command's first field: its name, and `1` or a collection.
+    pub subject: Option<RawElement<'a>>,
+    /// From behind the first field to behind the last one of the command's own: the offsets in its body within which a
+    /// command looks for them. Drivers send what any command takes behind them.
+    own_fields: Range<usize>,
 }
 
 impl<'a> Generic<'a> {
@@ -209,11 +215,15 @@ impl<'a> Generic<'a> {
             api: Api::default(),
             given: Given::default(),
             seen: Seen::default(),
+            behind: 0,
         };
+        let body_bytes = body.len_bytes();
         let mut elements = body.iter();
-        // The command's name.
-        elements.next();
-        for element in elements {
+        parsing.generic.subject = elements.next();
+        parsing.behind = body_bytes - elements.remaining_bytes().len();
+        parsing.generic.own_fields = parsing.behind..parsing.behind;
+        while let Some(element) = elements.next() {
+            parsing.behind = body_bytes - elements.remaining_bytes().len();
             parsing.take(command, element)?;
         }
         let Parsing {
@@ -349,6 +359,8 @@ struct Parsing<'g, 'a> {
     given: Given,
     /// The generic fields that have come, by the numbers that `take` gives them.
     seen: Seen,
+    /// The offset in the body at which the field at hand ends.
+    behind: usize,
 }
 
 impl<'a> Parsing<'_, 'a> {
@@ -450,6 +462,7 @@ impl<'a> Parsing<'_, 'a> {
             None if IGNORED.contains(&name) => return Ok(()),
             None => return Err(argument.unknown()),
         }
+        self.generic.own_fields.end = self.behind;
         match name {
             b"collation" if !is_open => {
                 self.generic.collation = Collation::parse(argument.document()?)?;
@@ -457,7 +470,7 @@ impl<'a> Parsing<'_, 'a> {
             b"let" if !is_open => self.generic.variables = Some(argument.document()?),
             known => {
                 self.generic.names_statements |= known.starts_with(b"stmtId");
-                self.generic.asked.note(known, argument.value());
+                self.generic.asked.note(argument.element());
             }
         }
         Ok(())
@@ -552,7 +565,14 @@ impl<'a> Invocation<'a> {
 
     /// The value of the command's first field: `1`, or a collection.
     pub fn subject(&self) -> Option<RawValue<'a>> {
-        self.body.first().map(|element| element.value())
+        self.generic.subject.map(|subject| subject.value())
+    }
+
+    /// The command's own fields that are there, and a few that any command takes.
+    #[inline]
+    pub fn arguments(&self) -> Present<'a> {
+        let (command, offsets) = (self.command, self.generic.own_fields.clone());
+        (command.fields).present_within(command.parser, self.body, offsets)
     }
 
     /// The name of the collection that the command names first.

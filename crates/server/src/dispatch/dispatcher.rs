@@ -128,7 +128,7 @@ fn run<'a>(
     // From here on the line of a slow or refused operation names what was asked.
     outcome.database = generic.database;
     outcome.asked = generic.asked;
-    outcome.collection = collection_of(command, call.body);
+    outcome.collection = collection_of(command, &generic, call.body);
     let user = user_of(server, connection)?;
     let user = user.as_deref();
     access::check(user, command, call, generic.database, outcome.collection)?;
@@ -361,10 +361,9 @@ fn new_operation(
     call: &Call<'_>,
 ) -> Operation {
     // A getMore's own maxTimeMS says how long to wait for data; its limit is what its cursor has left.
-    let max_time = match (command.kind, call.body.first()) {
-        (OperationKind::GetMore, Some(id)) => id
-            .value()
-            .as_i64_exact()
+    let max_time = match command.kind {
+        OperationKind::GetMore => (generic.subject)
+            .and_then(|id| id.value().as_i64_exact())
             .and_then(|id| server.cursors.time_left(id)),
         _ => generic.max_time,
     };
@@ -397,10 +396,10 @@ fn explains_secrets(command: &Command, body: RawDocument<'_>) -> bool {
 }
 
 /// The collection that the command names, for currentOp, top and the log.
-fn collection_of<'a>(command: &Command, body: RawDocument<'a>) -> &'a str {
+fn collection_of<'a>(command: &Command, generic: &Generic<'a>, body: RawDocument<'a>) -> &'a str {
     let named = match command.kind {
         OperationKind::GetMore => body.get_str("collection"),
-        _ => body.first().and_then(|first| first.value().as_str()),
+        _ => (generic.subject).and_then(|subject| subject.value().as_str()),
     };
     named.unwrap_or_default()
 }

@@ -6,6 +6,8 @@
 //! is not served. A field that is Null or Undefined is not there, unless its list leaves its type to the command's own code
 //! (`any`). Who reads the body afterwards goes by that.
 
+use std::ops::Range;
+
 use quarry_bson::{ElementType, Iter, RawDocument, RawElement, RawValue};
 
 use crate::dispatch::argument::{Argument, FLAG, NUMBER};
@@ -373,6 +375,21 @@ impl Fields {
         let mut present = self.present(of, body);
         present.elements.next();
         present
+    }
+
+    /// Like `present`, of those fields of a body that stand between two offsets.
+    #[inline]
+    pub fn present_within<'a>(
+        &'static self,
+        of: &'static str,
+        body: RawDocument<'a>,
+        offsets: Range<usize>,
+    ) -> Present<'a> {
+        Present {
+            fields: self,
+            of,
+            elements: body.iter_within(offsets),
+        }
     }
 }
 

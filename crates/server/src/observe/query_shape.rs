@@ -302,8 +302,7 @@ mod tests {
             ..Outcome::default()
         };
         for element in call.body {
-            let name = element.name();
-            outcome.asked.note(name.as_bytes(), element.value());
+            outcome.asked.note(element);
         }
         let hash = hash(&call, &outcome).unwrap();
         (hash, text("db.things", &call, &outcome))

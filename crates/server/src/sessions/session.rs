@@ -43,7 +43,21 @@ impl SessionId {
 
     /// Parses `{id: UUID}`. Sessions are not bound to users yet, so that a `uid` can name nobody, and no server that runs others'
     /// transactions, so that there are no sessions within sessions.
+    #[inline]
     pub fn parse(lsid: RawDocument<'_>) -> Result<SessionId> {
+        // Drivers send the id and nothing else.
+        if let Some(id) = lsid.sole_element("id")
+            && let RawValue::Binary(id) = id.value()
+            && id.subtype == UUID_SUBTYPE
+            && let Ok(bytes) = <[u8; 16]>::try_from(id.bytes)
+        {
+            return Ok(SessionId(bytes));
+        }
+        SessionId::parse_fields(lsid)
+    }
+
+    #[cold]
+    fn parse_fields(lsid: RawDocument<'_>) -> Result<SessionId> {
         let mut id = None;
         for field in lsid {
             let name = field.name();
