@@ -35,6 +35,11 @@ pub trait File: Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// Cuts the file to this length, or makes it longer with zeros.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Makes the file at least so long, with room on the disk for all of it; what was not written reads as zeros. A file
+    /// layer that cannot answers `Unsupported`, and zeros are written instead.
+    fn reserve(&self, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Whether the file has no bytes.

@@ -7,6 +7,8 @@
 
 mod making;
 
+use making::Haste;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +38,7 @@ pub(crate) struct Segments {
     incarnation: u64,
     /// Held while a segment is made, so that sequence numbers are given in order of use.
     making: Mutex<()>,
-    /// A leader waits for the segment being made, or soon will: no rest between steps.
+    /// A leader waits for the segment being made, or soon will: what has no zeros yet is only reserved.
     urgent: AtomicBool,
     /// The journal closes: a segment being made ahead of need is given up.
     closing: AtomicBool,
@@ -110,7 +112,7 @@ impl Segments {
             true => self.options.segment_bytes.min(BEGIN_BYTES_MAX),
             false => self.options.segment_bytes,
         };
-        let segment = self.make(start, bytes, unix_ms, false)?;
+        let segment = self.make(start, bytes, unix_ms, Haste::Start)?;
         self.table.lock().live.push(Arc::clone(&segment.segment));
         Ok(segment)
     }
@@ -131,14 +133,14 @@ impl Segments {
             None => {
                 self.free_given_up()?;
                 let bytes = self.options.segment_bytes.max(needed);
-                self.make(IncarnationStart::default(), bytes, unix_ms, false)?
+                self.make(IncarnationStart::default(), bytes, unix_ms, Haste::Late)?
             }
         };
         self.table.lock().live.push(Arc::clone(&segment.segment));
         Ok(segment)
     }
 
-    /// The current segment is half full: if the next one is being made just now, that no longer rests.
+    /// The current segment is half full: if the next one is being made just now, that takes no time any more.
     pub fn hurry(&self) {
         if self.making.is_locked() {
             self.urgent.store(true, Ordering::Relaxed);
@@ -194,7 +196,7 @@ impl Segments {
             IncarnationStart::default(),
             self.options.segment_bytes,
             unix_ms,
-            true,
+            Haste::Ahead,
         )?;
         self.table.lock().prepared = Some(segment);
         Ok(())

@@ -226,6 +226,37 @@ fn a_segment_that_cannot_be_made_ahead_is_tried_again() {
 }
 
 #[test]
+fn a_segment_that_is_waited_for_is_reserved_and_one_made_ahead_has_zeros() {
+    let files = SimulatedFiles::new();
+    let journal = open_with(&files, options(), 0);
+    let segment_bytes = options().segment_bytes;
+    let records_bytes = |records: u64| records * RECORD.len() as u64;
+    let before = files.bytes_written();
+    // Segment after segment becomes full, and nobody has made the next one ahead.
+    let last_lsn = fill(&journal, RECORDS);
+    let beside_records = files.bytes_written() - before - records_bytes(RECORDS);
+    let made_late = segments(&files) as u64 - 1;
+    assert!(made_late >= 3);
+    // The ends of pages behind the records, and no zeros in their place before.
+    assert!(beside_records < made_late * segment_bytes, "{beside_records}");
+    for entry in files.list().unwrap() {
+        assert_eq!(entry.bytes, segment_bytes, "{}", entry.name);
+    }
+    let before = files.bytes_written();
+    journal.prepare_segment().unwrap();
+    let written = files.bytes_written() - before;
+    assert!(written >= segment_bytes, "{written}");
+    // Whatever a loss of power does to a reserved segment, what was synced is there.
+    for (seed, crash) in (0..10).flat_map(|seed| [(seed, Crash::Drop), (seed, Crash::Tear)]) {
+        let crashed = files.crash(crash, seed);
+        let owner = Owner::new();
+        let again = Journal::open(Arc::new(crashed), options(), identity(), 0, owner.clone());
+        drop(again.unwrap());
+        assert_eq!(owner.records().len() as u64, last_lsn);
+    }
+}
+
+#[test]
 fn a_long_journal_takes_few_descriptors() {
     let directory = std::env::temp_dir().join(format!("quarry-descriptors-{}", std::process::id()));
     let path = directory.clone();

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
 
 use super::{File, FileEntry, Files};
 
@@ -127,6 +128,18 @@ impl File for RealFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.0.set_len(bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        loop {
+            match fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
+                Err(Errno::INTR) => {}
+                Err(Errno::NOSYS | Errno::OPNOTSUPP) => {
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                reserved => return Ok(reserved?),
+            }
+        }
     }
 
     fn len(&self) -> io::Result<u64> {

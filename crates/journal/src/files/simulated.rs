@@ -130,6 +130,11 @@ impl SimulatedFiles {
         self.disk.lock().bytes_read
     }
 
+    /// The bytes that were written into files since they were made.
+    pub fn bytes_written(&self) -> u64 {
+        self.disk.lock().bytes_written
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.disk.lock().bytes()
@@ -308,6 +313,20 @@ impl File for SimulatedFile {
         inode.now.resize(bytes as usize, 0);
         inode.unsynced.push(Change::Length(bytes as usize));
         disk.done()
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        {
+            let disk = self.disk.lock();
+            let grown = bytes.saturating_sub(disk.inodes[self.inode].now.len() as u64);
+            if grown == 0 {
+                return disk.done();
+            }
+            if disk.space.is_some_and(|space| disk.bytes() + grown > space) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        self.set_len(bytes)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -1,4 +1,9 @@
 //! How one segment file is made: zero-written or recycled, its header in place, synced, and only then given its name.
+//!
+//! Zeros cost as many bytes as the groups that will stand in their place. They are worth it where syncs are small and many, for
+//! a sync into what is only reserved writes the file system's own journal as well. Writers that fill half a segment before the
+//! zeros of the next one are written have large groups, of which a sync is a small part: they get a segment whose rest is only
+//! reserved, and do not wait for zeros. What was not written reads as zeros, so that nobody can tell the one from the other.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +17,18 @@ use crate::group_header::{GROUP_HEADER_BYTES, GroupFormat};
 use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name};
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
-/// Zeros are written in steps of this size, and a background step rests for `ZERO_STEP_REST`, so that
+/// How soon a segment is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// By a journal that opens: small groups will come.
+    Start,
+    /// When the current one is full: zeros are written step by step, until somebody is in a hurry.
+    Ahead,
+    /// By a leader that waits for it.
+    Late,
+}
+
+/// Zeros are written in steps of this size, and a step ahead of need rests for `ZERO_STEP_REST`, so that
 /// making a segment does not hold up a sync.
 const ZERO_STEP_BYTES: u64 = 256 * 1024;
 const ZERO_STEP_REST: Duration = Duration::from_millis(1);
@@ -26,7 +42,7 @@ impl Segments {
         start: IncarnationStart,
         bytes: u64,
         unix_ms: u64,
-        paced: bool,
+        haste: Haste,
     ) -> Result<OpenSegment> {
         let sequence = self.table.lock().next_sequence;
         let header = SegmentHeader {
@@ -47,7 +63,7 @@ impl Segments {
         };
         let (from, file) = match spare {
             Some(spare) => spare,
-            None => self.write_zeros(sequence, bytes, paced)?,
+            None => self.make_room(sequence, bytes, haste)?,
         };
         let segment = self.name_segment(header, &from, file);
         let mut table = self.table.lock();
@@ -103,33 +119,50 @@ impl Segments {
         Ok(OpenSegment { segment, file })
     }
 
-    fn write_zeros(
+    /// A new file of that length, all of whose bytes are zeros and have their place on the disk.
+    fn make_room(
         &self,
         sequence: u64,
         bytes: u64,
-        paced: bool,
+        haste: Haste,
     ) -> Result<(String, Arc<dyn File>)> {
         let name = format!("{sequence:010}{NEW_SUFFIX}");
         let file = self.create_anew(&name)?;
+        if let Err(error) = self.fill(&name, &*file, bytes, haste) {
+            // Gives the space back; the file is nameless to recovery either way.
+            let _ = self.files.remove(&name);
+            return Err(error);
+        }
+        Ok((name, file))
+    }
+
+    fn fill(&self, name: &str, file: &dyn File, bytes: u64, haste: Haste) -> Result<()> {
         let mut offset = 0;
         while offset < bytes {
-            let step_end = bytes.min(offset + ZERO_STEP_BYTES);
-            if let Err(error) = write_zeros_up_to(&*file, offset, step_end) {
-                // Gives the space back; the file is nameless to recovery either way.
-                let _ = self.files.remove(&name);
-                return Err(Error::io("write zeros to", &name, &error));
+            let is_urgent = self.urgent.load(Ordering::Relaxed);
+            if haste == Haste::Late || haste == Haste::Ahead && is_urgent {
+                match file.reserve(bytes) {
+                    Ok(()) => return Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                    Err(error) => return Err(Error::io("reserve", name, &error)),
+                }
             }
+            let step_end = bytes.min(offset + ZERO_STEP_BYTES);
+            write_zeros_up_to(file, offset, step_end)
+                .map_err(|e| Error::io("write zeros to", name, &e))?;
             offset = step_end;
-            if paced && self.closing.load(Ordering::Relaxed) {
-                let _ = self.files.remove(&name);
+            if haste != Haste::Ahead {
+                continue;
+            }
+            if self.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closed);
             }
-            if paced && !self.urgent.load(Ordering::Relaxed) {
-                sync_file(&*file).map_err(|e| Error::io("sync", &name, &e))?;
+            if !is_urgent {
+                sync_file(file).map_err(|e| Error::io("sync", name, &e))?;
                 std::thread::sleep(ZERO_STEP_REST);
             }
         }
-        Ok((name, file))
+        Ok(())
     }
 
     /// Creates the file. A rest of an earlier attempt, on a full disk for example, is removed first.

@@ -26,6 +26,8 @@ pub(super) struct Disk {
     pub name_faults: BTreeMap<u64, NameFault>,
     /// Bytes that readers were given.
     pub bytes_read: u64,
+    /// Bytes that were written.
+    pub bytes_written: u64,
 }
 
 /// One file. What is neither in `synced` nor in `unsynced` was forgotten by a sync that failed: readers see it, and nothing
@@ -117,6 +119,7 @@ impl Disk {
         }
         if taken > 0 {
             self.inodes[inode].write(&bytes[..taken], offset as usize);
+            self.bytes_written += taken as u64;
         }
         self.done()?;
         match fault {
