@@ -285,8 +285,7 @@ fn follow(
     let Some(first) = segments.first() else {
         return Ok(None);
     };
-    let first_group = scanner(&OpenSegment::open(first, files)?).peek()?;
-    let first_lsn = first_group.map_or(1, |header| header.first_lsn);
+    let first_lsn = first_known_lsn(files, segments)?;
     let end = walk(
         files,
         segments,
@@ -301,4 +300,22 @@ fn follow(
         },
     )?;
     Ok(Some(end))
+}
+
+/// The LSN that the chain begins with. The first segment may not say: all its groups were lost unsynced, when a checkpoint
+/// had freed those before it. Then the next incarnation does.
+fn first_known_lsn(files: &dyn Files, segments: &[Arc<Segment>]) -> Result<u64> {
+    for (index, segment) in segments.iter().enumerate() {
+        let header = &segment.header;
+        if header.begins_incarnation() {
+            return Ok(match index {
+                0 => header.first_lsn,
+                _ => header.previous_end_lsn + 1,
+            });
+        }
+        if let Ok(group) = scanner(&OpenSegment::open(segment, files)?).peek()? {
+            return Ok(group.first_lsn);
+        }
+    }
+    Ok(1)
 }

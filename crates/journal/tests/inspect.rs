@@ -5,6 +5,7 @@ mod owner;
 use std::ops::ControlFlow;
 
 use owner::{Owner, Record};
+use quarry_journal::files::simulated::Crash;
 use quarry_journal::inspect::{self, BehindGap};
 use quarry_journal::{Error, Files, Level, SimulatedFiles};
 
@@ -234,4 +235,33 @@ fn arbitrary_damage_yields_a_prefix_or_an_error() {
             result.err()
         );
     }
+}
+
+/// A checkpoint has freed all segments but the last one, whose groups were then lost unsynced. It does not say where it begins;
+/// the next life does.
+#[test]
+fn a_first_segment_that_lost_all_its_groups_is_no_damage() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    let mut durable_lsn = 0;
+    while files.content("0000000002.segment").is_none() {
+        durable_lsn = journal.sync().unwrap();
+        journal.submit(&[7; 500]).unwrap();
+    }
+    assert!(journal.checkpointed(durable_lsn).unwrap() > 0);
+    let files = files.crash(Crash::Drop, 0);
+    drop(journal);
+    let journal = Owner::new().open(&files, durable_lsn).unwrap();
+    assert_eq!(journal.submit(b"next").unwrap().lsn, durable_lsn + 1);
+    drop(journal);
+    let verified = inspect::verify(&files).unwrap();
+    let next = durable_lsn + 1;
+    assert_eq!((verified.first_lsn, verified.last_lsn), (next, next));
+    let mut dumped = Vec::new();
+    inspect::dump(&files, 0, &mut |group| {
+        dumped.push(group.header.first_lsn);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(dumped[0], next);
 }
