@@ -46,6 +46,10 @@ const CHECKS: &[Check] = &[
 pub fn run(fresh: &dyn Fn() -> Arc<dyn Engine>) {
     run_syncing_commits(fresh);
     run_check(fresh, durability::hook_runs_first_and_can_refuse);
+    run_check(
+        fresh,
+        durability::a_hook_that_runs_is_waited_for_by_who_takes_it_back,
+    );
 }
 
 /// As [`run`], for an engine whose every write is durable by itself, so that a refusing hook

@@ -1,9 +1,16 @@
 //! Durable points, the write-ahead hook, reclaiming, closing and opening again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use super::calls::{Noise, get, put, scan};
 use crate::{APPLIED_LSN_KEY, Engine, Error, KeyRange, Readiness, WriteBatch};
+
+/// A journal's sync takes so long, where a hook waits for one.
+const SLOW_HOOK: Duration = Duration::from_millis(5);
 
 fn write_with_lsn(engine: &dyn Engine, key: &[u8], lsn: u64) {
     let mut batch = WriteBatch::new();
@@ -64,6 +71,31 @@ pub fn hook_runs_first_and_can_refuse(engine: &dyn Engine) {
         .sync()
         .expect("the journal is well again and so is the engine");
     assert_eq!(engine.durable_lsn(), Ok(6));
+}
+
+/// Whoever sets another hook knows that the one before is not running any more, and never will.
+pub fn a_hook_that_runs_is_waited_for_by_who_takes_it_back(engine: &dyn Engine) {
+    const ROUNDS: u64 = 5;
+    for round in 1..=ROUNDS {
+        write_with_lsn(engine, b"a", round);
+        let (begun, has_begun) = channel();
+        let has_returned = Arc::new(AtomicBool::new(false));
+        let returned = Arc::clone(&has_returned);
+        engine.set_before_durable(Box::new(move |_| {
+            // A flush may ask more than once, and only the first time somebody listens.
+            let _ = begun.send(());
+            thread::sleep(SLOW_HOOK);
+            returned.store(true, Ordering::SeqCst);
+            Ok(())
+        }));
+        thread::scope(|scope| {
+            let sync = scope.spawn(|| engine.sync());
+            has_begun.recv().expect("a durable point asks the hook");
+            engine.set_before_durable(Box::new(|_| Ok(())));
+            assert!(has_returned.load(Ordering::SeqCst), "the hook still runs");
+            sync.join().expect("no panic").expect("a sync is made");
+        });
+    }
 }
 
 pub fn reclaim_in_steps_empties_the_range(engine: &dyn Engine) {
