@@ -15,7 +15,7 @@ use quarry_storage::{Engine, Memory};
 /// A sync takes so long if nobody lets it go on.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// What the syncs of the journal's files wait for, and who has dropped the journal.
+/// It holds up a sync of the journal's files, and learns which thread has dropped the journal.
 #[derive(Default)]
 struct Watch {
     /// The next sync tells the one, and waits for the other.

@@ -73,7 +73,7 @@ pub fn hook_runs_first_and_can_refuse(engine: &dyn Engine) {
     assert_eq!(engine.durable_lsn(), Ok(6));
 }
 
-/// Whoever sets another hook knows that the one before is not running any more, and never will.
+/// The hook before is not running any more, and never will, when another one has been set.
 pub fn a_hook_that_runs_is_waited_for_by_who_takes_it_back(engine: &dyn Engine) {
     const ROUNDS: u64 = 5;
     for round in 1..=ROUNDS {
