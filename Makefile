@@ -105,7 +105,6 @@ test-drivers: build bootstrap-drivers ## pymongo, Node, mongosh and the crash te
 	@QUARRY=$(QUARRY) tests/drivers/run.sh
 
 test-pymongo: build bootstrap-drivers ## PyMongo's own tests against tests/drivers/pymongo_suite/left.txt (OWN_TESTS=push for fewer)
-	@scripts/bootstrap.sh pymongo-suite
 	@QUARRY=$(QUARRY) SUITES=own OWN_TESTS=$${OWN_TESTS:-all} tests/drivers/run.sh
 
 bench: build bootstrap-drivers ## the CRUD workloads; URIS="NAME=URI ..." measures those servers instead of our own

@@ -205,6 +205,7 @@ bootstrap_drivers() {
         make_packaging
         touch "$stamp"
     fi
+    make_pymongo_suite
     make_corpus
 }
 

@@ -2,7 +2,8 @@
 # The tests that real clients run, each against a real process on loopback:
 #   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the examples in four languages, the crash and history tests, `hostile`: work
 #   that is to be interrupted and memory that is to come back, `monitoring`: what Prometheus' tools, a browser and a
-#   terminal see; `packages`: each from an empty directory to a served insert. `own` runs when it is asked for: PyMongo's own tests, held against the list of those that are left.
+#   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
+#   served insert.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
 # SUITES="pymongo-newest node" runs only those.
 set -euo pipefail
@@ -15,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 node mongosh examples crash hostile monitoring packages}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mongosh examples crash hostile monitoring packages}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0
