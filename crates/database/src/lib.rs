@@ -61,6 +61,7 @@ pub use index::document_filter::{DocumentFilter, FilterLanguage, NoFilterLanguag
 pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;
 pub use index::path_numbers::PathNumbers;
+pub use index::plan_choices::PlanChoices;
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};

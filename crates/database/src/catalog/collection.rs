@@ -13,6 +13,7 @@ use crate::index::document_filter::FilterLanguage;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::{KeyGenerator, Target};
 use crate::index::path_numbers::PathNumbers;
+use crate::index::plan_choices::PlanChoices;
 use crate::keyspace::ident::{Ident, Prefix};
 use crate::keyspace::namespace::Namespace;
 
@@ -69,6 +70,8 @@ pub struct IndexCatalog {
     pub id_index: Option<usize>,
     /// Whether one of the indexes is partial.
     pub has_partial: bool,
+    /// The indexes that trials of plans have chosen.
+    pub plan_choices: PlanChoices,
 }
 
 impl Collection {
@@ -182,6 +185,7 @@ impl Collection {
         let keys = KeyGenerator::new(&indexes);
         Ok(IndexCatalog {
             paths: PathNumbers::new(&indexes),
+            plan_choices: PlanChoices::default(),
             has_partial: indexes.iter().any(|index| index.partial.is_some()),
             indexes,
             keys,

@@ -10,3 +10,4 @@ pub(crate) mod found_fields;
 pub(crate) mod key_buffer;
 pub(crate) mod keys;
 pub(crate) mod path_numbers;
+pub(crate) mod plan_choices;

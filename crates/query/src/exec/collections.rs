@@ -144,7 +144,7 @@ impl OtherCollections {
             limit: find.limit,
             ..Wanted::default()
         };
-        let root = plan(snapshot, &parsed, wanted)?;
+        let root = plan(snapshot, &parsed, None, wanted)?;
         let mut reading = Box::new(Reading::new(root, parsed));
         reading.begin_small();
         Ok(OpenRead::Of {

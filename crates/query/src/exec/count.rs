@@ -30,7 +30,7 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
         read: Some(&[]),
         ..Wanted::default()
     };
-    let input = plan(&snapshot, &parsed, wanted)?;
+    let input = plan(&snapshot, &parsed, Some(operation), wanted)?;
     let mut count = Count::new(input, request.skip, request.limit);
     let view = View {
         snapshot: &snapshot,

@@ -45,7 +45,7 @@ pub fn distinct(
                 read: Some(std::slice::from_ref(&path)),
                 ..Wanted::default()
             };
-            plan(&snapshot, &parsed, wanted)?
+            plan(&snapshot, &parsed, Some(operation), wanted)?
         }
     };
     let view = View {

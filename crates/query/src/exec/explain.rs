@@ -265,7 +265,7 @@ impl<'a> Read<'a> {
         let Choice {
             mut winning,
             rejected,
-        } = self.choose(snapshot.as_ref(), &parsed)?;
+        } = self.choose(snapshot.as_ref(), &parsed, operation)?;
         let shown = |counts| Shown {
             filter: find.filter,
             sort: find.sort,
@@ -301,7 +301,7 @@ impl<'a> Read<'a> {
         explain_node(&*winning, &shown(snapshot.is_some()), &mut stages);
         stages.finish();
         if verbosity == Verbosity::AllPlansExecution {
-            // A plan is chosen by the shape of its bounds: none is tried.
+            // A trial keeps no more of a plan than whether it won.
             statistics.array("allPlansExecution").finish();
         }
         let mut phases = statistics.document("phases");
@@ -314,7 +314,12 @@ impl<'a> Read<'a> {
     }
 
     /// The plan of the command, and those that were not chosen.
-    fn choose(self, snapshot: Option<&CollectionSnapshot>, parsed: &Parsed) -> Result<Choice> {
+    fn choose(
+        self,
+        snapshot: Option<&CollectionSnapshot>,
+        parsed: &Parsed,
+        operation: &Operation,
+    ) -> Result<Choice> {
         let find = self.find;
         let Some(snapshot) = snapshot else {
             return Ok(Choice::of(Box::new(NoRows::EOF)));
@@ -341,7 +346,7 @@ impl<'a> Read<'a> {
             read: find.read,
             ..Wanted::default()
         };
-        let choice = plan_to_show(snapshot, parsed, wanted)?;
+        let choice = plan_to_show(snapshot, parsed, operation, wanted)?;
         Ok(Choice {
             winning: match self.above {
                 Above::Nothing | Above::Distinct(_) => choice.winning,

@@ -14,17 +14,23 @@ use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::plan::{Kept, Node, Parsed};
 use crate::planner::{
-    Choice, Missing, Wanted, choose, choose_distinct, choose_for_equalities, choose_to_show,
+    Choice, Ground, Missing, Wanted, choose, choose_distinct, choose_for_equalities, choose_to_show,
 };
 
-/// Chooses the plan of a read.
+/// Chooses the plan of a read. Without an operation no plans are tried.
 pub(super) fn plan(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
+    operation: Option<&Operation>,
     wanted: Wanted<'_>,
 ) -> Result<Node> {
     let _scope = phase(Phase::Plan);
-    let wanted = with_parsed(parsed, wanted);
+    let mut wanted = with_parsed(parsed, wanted);
+    wanted.ground = operation.map(|operation| Ground {
+        snapshot,
+        operation,
+        parsed,
+    });
     let catalog = snapshot.index_catalog()?;
     choose(&snapshot.collection, catalog, &parsed.matcher, wanted)
 }
@@ -33,10 +39,16 @@ pub(super) fn plan(
 pub(super) fn plan_to_show(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
+    operation: &Operation,
     wanted: Wanted<'_>,
 ) -> Result<Choice> {
     let _scope = phase(Phase::Plan);
-    let wanted = with_parsed(parsed, wanted);
+    let mut wanted = with_parsed(parsed, wanted);
+    wanted.ground = Some(Ground {
+        snapshot,
+        operation,
+        parsed,
+    });
     let catalog = snapshot.index_catalog()?;
     choose_to_show(&snapshot.collection, catalog, &parsed.matcher, wanted)
 }
@@ -98,7 +110,7 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
         Some(root) => root,
         None => match plan_of_groups(&snapshot, &parsed, request, false)? {
             Some(root) => root,
-            None => plan(&snapshot, &parsed, wanted)?,
+            None => plan(&snapshot, &parsed, Some(operation), wanted)?,
         },
     };
     let reading = Reading::new(root, parsed);

@@ -176,7 +176,7 @@ impl<'t> Target<'t> {
         };
         let ident = snapshot.collection.ident;
         let parsed = self.parsed()?;
-        let mut root = plan(&snapshot, parsed, self.wanted())?;
+        let mut root = plan(&snapshot, parsed, Some(self.operation), self.wanted())?;
         let purpose = effect.purpose(&*root);
         root.set_purpose(purpose);
         // Who names a sparse index means no documents but its own.
@@ -288,7 +288,7 @@ impl<'t> Target<'t> {
             limit: Some(1),
             ..self.wanted()
         };
-        let mut root = plan(&snapshot, parsed, wanted)?;
+        let mut root = plan(&snapshot, parsed, Some(self.operation), wanted)?;
         let mut found = None;
         run(&mut *root, &self.view(&snapshot, parsed), &mut |row| {
             found = Some(row.record.to_vec());
@@ -569,7 +569,7 @@ mod tests {
                 hint: Some(RawValue::from(hint)),
                 ..Wanted::default()
             };
-            plan(&snapshot, &parsed, wanted).unwrap()
+            plan(&snapshot, &parsed, None, wanted).unwrap()
         };
         assert_eq!(
             Effect::Update(&update).purpose(&*planned("a")),

@@ -40,6 +40,7 @@ mod skip;
 mod sort;
 mod sort_merge;
 mod subplan;
+mod trial_bound;
 mod write;
 
 pub(crate) use collection_scan::CollectionScan;
@@ -65,4 +66,5 @@ pub(crate) use skip::Skip;
 pub(crate) use sort::{Kept, Sort};
 pub(crate) use sort_merge::{MERGED_RANGES_MAX, MergedRange, SortMerge};
 pub(crate) use subplan::Subplan;
+pub(crate) use trial_bound::TrialBound;
 pub(crate) use write::Write;

@@ -1,7 +1,9 @@
 //! The choice between the indexes of a collection, by the shape of the bounds that a filter gives them: a whole
-//! unique key, then more fields of equality, then a range, then an order that is asked for; else the collection.
+//! unique key, then more fields of equality, then a range, then an order that is asked for; else the collection. Where
+//! two indexes do different things for the query, `contest` tries them.
 
 use std::cmp::Reverse;
+use std::hash::Hasher;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
@@ -11,6 +13,7 @@ use quarry_database::{
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
+use super::contest::{contenders, decide, remembered};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
@@ -23,8 +26,8 @@ use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
 use crate::plan::{
-    CollectionScan, Covering, Fetch, IdHack, IndexAccess, IndexScan, KeyDocument,
-    MERGED_RANGES_MAX, NoRows, Node, Or,
+    CollectionScan, Covering, Fetch, IdHack, IndexAccess, IndexScan, KeyDocument, Leaf,
+    MERGED_RANGES_MAX, NoRows, Node, Or, PlanNode,
 };
 use crate::sort::SortPattern;
 
@@ -111,7 +114,14 @@ pub fn choose(
         return Ok(above(natural, &wanted));
     }
     let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
-    let best = best(collection, index_catalog, &mut bounds, &wanted)?;
+    let found = best(collection, index_catalog, &mut bounds, &wanted)?;
+    let best = match found.is_contested {
+        false => found.scored,
+        true => {
+            let contenders = contenders(collection, index_catalog, &mut bounds, &wanted)?;
+            decide(index_catalog, contenders, &bounds, &wanted)?
+        }
+    };
     let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
     let merge = match is_bounded {
         true => None,
@@ -149,14 +159,35 @@ pub fn choose_to_show(
     if natural(collection, &wanted)?.is_none() {
         let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
         let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
-        // The first of the best is the one that was chosen.
         usable.sort_by_key(|scored| Reverse(scored.score));
-        for other in usable.iter().skip(1) {
+        let chosen = sole_index(&*winning);
+        let chosen = usable
+            .iter()
+            .position(|scored| Some(scored.ident()) == chosen);
+        // Where several indexes or none were chosen, the best one alone has had its turn.
+        let chosen = chosen.unwrap_or(0);
+        let others = usable.iter().enumerate();
+        for (_, other) in others.filter(|(number, _)| *number != chosen) {
             interrupts::work(UNITS_OF_A_BRANCH)?;
             rejected.push(above(other.solution(&bounds, collection, &wanted), &wanted));
         }
     }
     Ok(Choice { winning, rejected })
+}
+
+/// The index that a plan reads, if it is one.
+fn sole_index(root: &dyn PlanNode) -> Option<Ident> {
+    let mut idents = SmallVec::<[Ident; 4]>::new();
+    root.leaves(&mut |leaf| {
+        if let Leaf::Index(access) | Leaf::Count(access) | Leaf::Distinct(access) = leaf {
+            idents.push(access.ident);
+        }
+    });
+    idents.dedup();
+    match idents.as_slice() {
+        [only] => Some(*only),
+        _ => None,
+    }
 }
 
 /// The scan that a natural order asks for, of the sort or of the hint.
@@ -241,7 +272,7 @@ fn collect_branches(
             }
             interrupts::work(UNITS_OF_A_BRANCH)?;
             let mut bounds = FilterBounds::of_branch(child, root, &index_catalog.paths);
-            match best(collection, index_catalog, &mut bounds, wanted)? {
+            match best(collection, index_catalog, &mut bounds, wanted)?.scored {
                 Some(best) => {
                     // The union knows the records again.
                     let mut scan = best.scan(&bounds, wanted).node;
@@ -276,14 +307,22 @@ pub fn choose_for_equalities(
         return None;
     }
     let mut bounds = FilterBounds::of_equalities(filter, &index_catalog.paths)?;
-    let best = best(collection, index_catalog, &mut bounds, &wanted).ok()??;
+    let found = best(collection, index_catalog, &mut bounds, &wanted).ok()?;
+    let best = match found.is_contested {
+        false => found.scored?,
+        // A trial needs the parsed filter.
+        true => {
+            let contenders = contenders(collection, index_catalog, &mut bounds, &wanted);
+            remembered(index_catalog, &mut contenders.ok()?, &wanted)?
+        }
+    };
     let scan = best.scan(&bounds, &wanted);
     let is_clustered = collection.is_clustered();
     (scan.answers).then(|| above(best.access(scan, is_clustered, &wanted), &wanted))
 }
 
 /// All candidates that are of use, in the order of the indexes.
-fn usable<'c>(
+pub fn usable<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,
@@ -296,19 +335,41 @@ fn usable<'c>(
     Ok(usable)
 }
 
-/// The first of the best candidates that are of use.
+/// The outcome of scoring the candidates.
+struct Best<'c> {
+    /// The first of the best candidates that are of use.
+    scored: Option<Scored<'c>>,
+    /// The shapes of the bounds do not tell that it is the best.
+    is_contested: bool,
+}
+
+/// Finds the best candidate by the shape of its bounds.
 fn best<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,
     wanted: &Wanted<'_>,
-) -> Result<Option<Scored<'c>>> {
-    let mut best: Option<Scored<'_>> = None;
+) -> Result<Best<'c>> {
+    let mut best = Best {
+        scored: None,
+        is_contested: false,
+    };
     each_usable(collection, index_catalog, bounds, wanted, |scored| {
-        if best.as_ref().is_none_or(|best| scored.score > best.score) {
-            best = Some(scored);
+        let Some(held) = &best.scored else {
+            best.scored = Some(scored);
+            return;
+        };
+        best.is_contested |= !held.serves(&scored) && !scored.serves(held);
+        if scored.score > held.score {
+            best.scored = Some(scored);
         }
     })?;
+    // A client that names an index has decided, and a whole unique key finds one document at most.
+    if best.is_contested {
+        let is_sure = |best: &Scored<'_>| best.score.is_whole_unique_key;
+        let is_decided = wanted.hint.is_some() || wanted.follows;
+        best.is_contested = !is_decided && !best.scored.as_ref().is_some_and(is_sure);
+    }
     Ok(best)
 }
 
@@ -595,7 +656,7 @@ pub struct Scan {
     pub node: Box<IndexScan>,
     /// All that the keys lead to matches: no predicate asks more than the ranges say, and none of these was widened. Keys order
     /// as values compare, so that what lies between two keys lies between their values.
-    answers: bool,
+    pub answers: bool,
     /// Each range is the one key of a record.
     has_whole_keys: bool,
 }
@@ -617,6 +678,41 @@ impl Scored<'_> {
     /// Whether the filter keeps the scan from going through the whole index.
     pub fn is_bounded(&self) -> bool {
         self.score.equalities > 0 || self.score.has_range
+    }
+
+    /// The index that is read, or the records.
+    pub fn ident(&self) -> Ident {
+        self.candidate.ident
+    }
+
+    /// The paths of the fields that the filter bounds.
+    fn bounded_paths(&self) -> &[u16] {
+        &self.candidate.paths[..self.bounded.len()]
+    }
+
+    /// Whether the other one has nothing that this one has not: it bounds no other field, and gives no order and no documents
+    /// where this one does not.
+    pub fn serves(&self, other: &Scored<'_>) -> bool {
+        let has = |path: &u16| self.bounded_paths().contains(path);
+        other.bounded_paths().iter().all(has)
+            && self.score.gives_order >= other.score.gives_order
+            && self.score.is_covering >= other.score.is_covering
+    }
+
+    /// Adds what the candidate does for the query to a hash, without the values that it is asked for.
+    pub fn hash_shape(&self, hash: &mut impl Hasher) {
+        hash.write_usize(self.bounded.len());
+        hash.write_usize(self.score.equalities);
+        let flags = [
+            self.score.has_range,
+            self.score.gives_order,
+            self.score.is_covering,
+            self.order == Some(true),
+            self.is_merged,
+        ];
+        for flag in flags {
+            hash.write_u8(u8::from(flag));
+        }
     }
 
     /// A sparse index has no entry for a document that the filter may mean.

@@ -1,17 +1,18 @@
 //! Planning: from a parsed filter and a sort to the tree of nodes that finds the documents.
 //!
 //! The candidates are the indexes, and the records of a clustered collection by `_id`. Each is scored by the shape of the
-//! bounds that the filter gives it, and the best one becomes an access; where there is none, a union of accesses does for an
+//! bounds that the filter gives it, and the best one becomes an access, after a trial where the shapes do not tell (`contest.rs`); where there is none, a union of accesses does for an
 //! `$or`, or the collection is scanned. Above the access stand the nodes that the rest of the request asks for. Documents are
 //! not read where the keys of an index have all that is read of them (`covered.rs`), and of a field's different values one key
 //! each (`distinct.rs`). A partial index is a candidate where the filter implies its own (`implication.rs`). Ranges that are in the wanted order one by one are merged (`merged.rs`).
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
-//! each document, gives what a scan of the collection would. Leaves out: statistics and trial runs (a plan is
-//! chosen by the shape of its bounds).
+//! each document, gives what a scan of the collection would. Leaves out: statistics, and trials of anything
+//! but single indexes.
 
 mod bounds;
 mod choose;
+mod contest;
 mod covered;
 mod distinct;
 mod filter_bounds;
@@ -25,4 +26,4 @@ mod wanted;
 pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
 pub(crate) use distinct::{Missing, choose_distinct};
 pub use interval::Interval;
-pub(crate) use wanted::Wanted;
+pub(crate) use wanted::{Ground, Wanted};

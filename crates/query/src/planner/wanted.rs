@@ -1,10 +1,11 @@
 //! The wishes that a plan has to meet beside a filter.
 
 use quarry_bson::RawValue;
+use quarry_database::{CollectionSnapshot, Operation};
 
 use crate::field_path::FieldPath;
 use crate::matcher::MatchExpression;
-use crate::plan::Kept;
+use crate::plan::{Kept, Parsed};
 use crate::projection::Projection;
 use crate::sort::SortPattern;
 
@@ -32,8 +33,21 @@ pub struct Wanted<'w> {
     pub kept: Kept,
     /// The plan goes on at the end of a capped collection: it reads that forwards, whatever the filter.
     pub follows: bool,
+    /// The data on which plans are tried, where the shapes of their bounds do not tell which is the best. The planner sets it.
+    pub ground: Option<Ground<'w>>,
     /// Explain prints the bounds; a run has no use for their text.
     pub shows_bounds: bool,
+}
+
+/// The data on which plans are tried.
+#[derive(Clone, Copy)]
+pub struct Ground<'g> {
+    /// The collection in the snapshot that the query reads.
+    pub snapshot: &'g CollectionSnapshot,
+    /// The operation, which may end a trial.
+    pub operation: &'g Operation,
+    /// The filter that documents are held against.
+    pub parsed: &'g Parsed,
 }
 
 impl Default for Wanted<'_> {
@@ -49,6 +63,7 @@ impl Default for Wanted<'_> {
             stops_itself: false,
             kept: Kept::Document,
             follows: false,
+            ground: None,
             shows_bounds: false,
         }
     }

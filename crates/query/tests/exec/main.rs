@@ -10,6 +10,7 @@ mod plans;
 mod reads;
 mod sub_pipelines;
 mod transactions;
+mod trials;
 mod writes;
 mod written;
 

@@ -1,0 +1,238 @@
+//! The contest of indexes: where the shapes of their bounds do not tell which is the best, they are tried on the data.
+//!
+//! An index serves another's turn if it bounds all the fields that the other bounds, and gives the order and the documents if
+//! the other does. Where that leaves one index, nothing is tried and nothing is remembered. Else each of those that are left runs a bounded number
+//! of keys, in rounds, until one of them has read all that there is, all that is asked for, or a first batch; the one that
+//! needed the fewest keys wins, the better shape where they are equal. Trials are remembered with the indexes
+//! (`quarry_database::PlanChoices`), by the contenders and what each does for the query: queries that differ in their values
+//! only, or in predicates that no index serves, share a choice.
+//!
+//! Keeps true: any contender's plan gives what a scan of the collection would, so that a trial decides about speed alone.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use quarry_database::{Collection, IndexCatalog};
+
+use super::choose::{Scored, usable};
+use super::filter_bounds::FilterBounds;
+use super::wanted::{Ground, Wanted};
+use crate::error::Result;
+use crate::plan::{Fetch, Flow, Node, TrialBound, View};
+
+/// Indexes that are tried; those behind them have worse shapes.
+const CONTENDERS_MAX: usize = 16;
+
+/// The results of a first batch, with which a trial ends, as in MongoDB.
+const RESULTS_MAX: u64 = 101;
+
+/// The keys that each contender has read at the end of a round. The last is MongoDB's bound of a trial's works.
+const ROUNDS: [u64; 4] = [16, 128, 1024, 10_000];
+
+/// An index in a trial.
+struct Runner {
+    root: Node,
+    allowance: Arc<AtomicU64>,
+    /// The keys that it has read, and the documents that it has found.
+    works: u64,
+    results: u64,
+    /// It gives nothing before it has read all, because its documents have to be sorted.
+    sorts: bool,
+    state: State,
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum State {
+    Running,
+    Done,
+    /// Its documents end in an error, which may be no other plan's.
+    Failed,
+}
+
+/// The contender that an active choice names; none if there is none.
+pub fn remembered<'c>(
+    index_catalog: &'c IndexCatalog,
+    contenders: &mut Vec<Scored<'c>>,
+    wanted: &Wanted<'_>,
+) -> Option<Scored<'c>> {
+    let chosen = index_catalog
+        .plan_choices
+        .serve(shape(contenders, wanted))?;
+    let at = contenders
+        .iter()
+        .position(|scored| scored.ident() == chosen)?;
+    Some(contenders.swap_remove(at))
+}
+
+/// Decides between the contenders: by an active choice or by a trial; by their shapes where there is no ground for one.
+pub fn decide<'c>(
+    index_catalog: &'c IndexCatalog,
+    mut contenders: Vec<Scored<'c>>,
+    bounds: &FilterBounds<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<Option<Scored<'c>>> {
+    // Explain shows what a trial finds now, and changes nothing for others.
+    if !wanted.shows_bounds
+        && let Some(chosen) = remembered(index_catalog, &mut contenders, wanted)
+    {
+        return Ok(Some(chosen));
+    }
+    let Some(ground) = wanted.ground.filter(|_| contenders.len() > 1) else {
+        return Ok(contenders.into_iter().next());
+    };
+    let shape = shape(&contenders, wanted);
+    let (winner, works) = race(&contenders, bounds, wanted, ground)?;
+    let winner = contenders.swap_remove(winner);
+    if !wanted.shows_bounds {
+        index_catalog
+            .plan_choices
+            .note(shape, winner.ident(), works);
+    }
+    Ok(Some(winner))
+}
+
+/// The candidates that are of use and whose turn no other serves, the better shapes first.
+pub fn contenders<'c>(
+    collection: &'c Collection,
+    index_catalog: &'c IndexCatalog,
+    bounds: &mut FilterBounds<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<Vec<Scored<'c>>> {
+    let mut usable = usable(collection, index_catalog, bounds, wanted)?;
+    usable.sort_by_key(|scored| std::cmp::Reverse(scored.score));
+    let mut contenders: Vec<Scored<'c>> = Vec::new();
+    for scored in usable {
+        // Of two that serve each other's turn the better shape came before.
+        if contenders.len() < CONTENDERS_MAX && !contenders.iter().any(|held| held.serves(&scored))
+        {
+            contenders.push(scored);
+        }
+    }
+    Ok(contenders)
+}
+
+/// Hashes what tells queries apart for which different indexes may be the best: the contenders, and what each does.
+fn shape(contenders: &[Scored<'_>], wanted: &Wanted<'_>) -> u64 {
+    let mut hash = DefaultHasher::new();
+    hash.write_u8(u8::from(wanted.sort.is_some()) | u8::from(wanted.limit.is_some()) << 1);
+    for scored in contenders {
+        hash.write_u64(scored.ident().0);
+        scored.hash_shape(&mut hash);
+    }
+    hash.finish()
+}
+
+/// Runs the contenders side by side; the number of the winner, and the keys that it needed.
+fn race(
+    contenders: &[Scored<'_>],
+    bounds: &FilterBounds<'_>,
+    wanted: &Wanted<'_>,
+    ground: Ground<'_>,
+) -> Result<(usize, u64)> {
+    let operation = ground.operation;
+    let counters = [&operation.keys_examined, &operation.docs_examined];
+    let before = counters.map(|counter| counter.load(Relaxed));
+    let outcome = run_rounds(contenders, bounds, wanted, ground);
+    // A command counts what its own plan examines, as in MongoDB.
+    for (counter, before) in counters.into_iter().zip(before) {
+        counter.store(before, Relaxed);
+    }
+    let runners = outcome?;
+    let winner = (0..runners.len()).min_by(|&a, &b| runners[a].compare(&runners[b]));
+    let winner = winner.unwrap_or_default();
+    Ok((winner, runners[winner].works))
+}
+
+fn run_rounds(
+    contenders: &[Scored<'_>],
+    bounds: &FilterBounds<'_>,
+    wanted: &Wanted<'_>,
+    ground: Ground<'_>,
+) -> Result<Vec<Runner>> {
+    let asked = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
+    let results_max = asked.map_or(RESULTS_MAX, |asked| asked.clamp(1, RESULTS_MAX));
+    let view = View {
+        snapshot: ground.snapshot,
+        operation: ground.operation,
+        parsed: ground.parsed,
+        is_replay: false,
+    };
+    let runner = |scored: &Scored<'_>| Runner::new(scored, bounds, wanted);
+    let mut runners: Vec<Runner> = contenders.iter().map(runner).collect();
+    for works_max in ROUNDS {
+        for runner in &mut runners {
+            runner.run(&view, works_max, results_max)?;
+        }
+        if runners.iter().any(|runner| runner.state == State::Done) {
+            break;
+        }
+    }
+    Ok(runners)
+}
+
+impl Runner {
+    fn new(scored: &Scored<'_>, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Runner {
+        let allowance = Arc::new(AtomicU64::new(0));
+        let wanted = Wanted {
+            shows_bounds: false,
+            ..*wanted
+        };
+        let scan = scored.scan(bounds, &wanted);
+        let bound = TrialBound::new(scan.node, Arc::clone(&allowance));
+        Runner {
+            root: Box::new(Fetch::new(Box::new(bound), !scan.answers)),
+            allowance,
+            works: 0,
+            results: 0,
+            sorts: wanted.sort.is_some() && scored.order.is_none(),
+            state: State::Running,
+        }
+    }
+
+    /// Goes on until it has read `works_max` keys in all, or is done.
+    fn run(&mut self, view: &View<'_>, works_max: u64, results_max: u64) -> Result<()> {
+        if self.state != State::Running {
+            return Ok(());
+        }
+        let allowed = works_max - self.works;
+        self.allowance.store(allowed, Relaxed);
+        let (results, sorts) = (&mut self.results, self.sorts);
+        let outcome = self.root.next(view, &mut |_| {
+            *results += 1;
+            match !sorts && *results >= results_max {
+                true => Ok(Flow::Stop),
+                false => Ok(Flow::Continue),
+            }
+        });
+        self.works += allowed - self.allowance.load(Relaxed);
+        let has_enough = !self.sorts && self.results >= results_max;
+        self.state = match outcome {
+            Ok(more) if !more || has_enough => State::Done,
+            Ok(_) => State::Running,
+            Err(_) => {
+                view.operation.check()?;
+                State::Failed
+            }
+        };
+        Ok(())
+    }
+
+    /// Less is better: those that are done before the others, with fewer keys; then those that find more with theirs. Equal ones
+    /// stay in the order of their shapes.
+    fn compare(&self, other: &Runner) -> std::cmp::Ordering {
+        let rank = |runner: &Runner| match runner.state {
+            State::Done => 0,
+            State::Running => 1,
+            State::Failed => 2,
+        };
+        let found = |runner: &Runner| match runner.sorts {
+            true => 0,
+            false => runner.results,
+        };
+        rank(self).cmp(&rank(other)).then_with(|| match self.state {
+            State::Done => self.works.cmp(&other.works),
+            _ => (found(other) * self.works.max(1)).cmp(&(found(self) * other.works.max(1))),
+        })
+    }
+}
