@@ -5,11 +5,13 @@
 //! written is forgotten behind that, by the reaper: whoever ends sessions waits for no write.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::hash::BuildHasher;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::Mutex;
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::{Database, Operation};
@@ -22,7 +24,7 @@ use crate::sessions::participant::{OpenTransaction, Participant};
 /// Minutes that a session lives without being used, as `hello` announces it.
 pub const SESSION_TIMEOUT_MINUTES: i32 = 30;
 /// MongoDB's default bound on sessions.
-const SESSIONS_MAX: usize = 1_000_000;
+const SESSIONS_MAX: usize = if cfg!(test) { 2_000 } else { 1_000_000 };
 const SHARDS: usize = 16;
 /// Ended sessions whose records wait to be forgotten; those beyond it are found by the walk over all that is stored.
 const FORGOTTEN_LATER_MAX: usize = 100_000;
@@ -157,6 +159,10 @@ impl fmt::Display for SessionId {
 #[derive(Default)]
 pub struct Sessions {
     shards: [Mutex<Shard>; SHARDS],
+    /// Chooses the shard of an id. It is keyed, for clients choose the ids, and could make one shard hold them all.
+    shard_hash: DefaultHashBuilder,
+    /// The sessions of all shards, which one bound holds for. It changes under the lock of the shard that changes.
+    count: AtomicUsize,
     /// The sessions that have begun a transaction which may still be open.
     open: Mutex<HashMap<SessionId, Weak<Participant>>>,
     /// Sessions that have ended and may have written something.
@@ -186,11 +192,17 @@ impl Entry {
 
 impl Shard {
     /// Takes the session out unless a command uses it; returns the part of it that has used a txnNumber.
-    fn extract_unused(&mut self, session: SessionId) -> Option<Arc<Participant>> {
+    fn extract_unused(
+        &mut self,
+        session: SessionId,
+        count: &AtomicUsize,
+    ) -> Option<Arc<Participant>> {
         if self.get(&session).is_some_and(Entry::is_in_use) {
             return None;
         }
-        self.remove(&session)?.participant
+        let removed = self.entries.remove(&session)?;
+        count.fetch_sub(1, Relaxed);
+        removed.participant
     }
 }
 
@@ -199,12 +211,6 @@ impl Deref for Shard {
 
     fn deref(&self) -> &Self::Target {
         &self.entries
-    }
-}
-
-impl DerefMut for Shard {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.entries
     }
 }
 
@@ -254,7 +260,10 @@ impl Sessions {
     /// Ends the session, unless a command with a txnNumber has it, and the transaction that it has open. What it has written
     /// is forgotten later.
     pub fn remove(&self, session: SessionId) {
-        let removed = self.shard(session).lock().extract_unused(session);
+        let removed = self
+            .shard(session)
+            .lock()
+            .extract_unused(session, &self.count);
         if let Some(participant) = removed {
             self.end(session, &participant);
         }
@@ -316,7 +325,11 @@ impl Sessions {
         let participant = self.participant(session, None)?;
         participant.forget(session, database)?;
         drop(participant);
-        drop(self.shard(session).lock().extract_unused(session));
+        let removed = self
+            .shard(session)
+            .lock()
+            .extract_unused(session, &self.count);
+        drop(removed);
         Ok(())
     }
 
@@ -352,7 +365,7 @@ impl Sessions {
     }
 
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.count.load(Relaxed)
     }
 
     /// Ends the sessions unused since before `timeout` ago and names them.
@@ -360,11 +373,12 @@ impl Sessions {
         let now = Instant::now();
         let (mut ended, mut participants) = (Vec::new(), Vec::new());
         for shard in &self.shards {
-            shard.lock().retain(|session, entry| {
+            shard.lock().entries.retain(|session, entry| {
                 let keep = now.duration_since(entry.last_used) < timeout || entry.is_in_use();
                 if !keep {
                     ended.push(*session);
                     participants.extend(entry.participant.take().map(|found| (*session, found)));
+                    self.count.fetch_sub(1, Relaxed);
                 }
                 keep
             });
@@ -383,7 +397,7 @@ impl Sessions {
     ) -> Result<T> {
         let now = Instant::now();
         let mut shard = self.shard(session).lock();
-        if let Some(entry) = shard.get_mut(&session) {
+        if let Some(entry) = shard.entries.get_mut(&session) {
             match (&entry.owner, user) {
                 (Some(owner), Some(user)) if **owner != *user => return Err(of_another_user()),
                 (None, Some(user)) => entry.owner = Some(Box::new(*user)),
@@ -392,13 +406,14 @@ impl Sessions {
             entry.last_used = now;
             return Ok(using(entry));
         }
-        if shard.len() >= SESSIONS_MAX / SHARDS {
+        if self.count.fetch_add(1, Relaxed) >= SESSIONS_MAX {
+            self.count.fetch_sub(1, Relaxed);
             return Err(CommandError::new(
                 ErrorCode::TOO_MANY_LOGICAL_SESSIONS,
                 "cannot add session: too many sessions",
             ));
         }
-        let entry = shard.entry(session).or_insert(Entry {
+        let entry = shard.entries.entry(session).or_insert(Entry {
             last_used: now,
             owner: user.copied().map(Box::new),
             participant: None,
@@ -417,7 +432,7 @@ impl Sessions {
     }
 
     fn shard(&self, session: SessionId) -> &Mutex<Shard> {
-        &self.shards[usize::from(session.0[0]) % SHARDS]
+        &self.shards[self.shard_hash.hash_one(session) as usize % SHARDS]
     }
 }
 
@@ -430,6 +445,30 @@ fn of_another_user() -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ids that a client has chosen to be alike in all but their last bytes.
+    fn chosen(number: usize) -> SessionId {
+        SessionId((number as u128).to_be_bytes())
+    }
+
+    #[test]
+    fn one_bound_holds_for_all_sessions_whatever_their_ids() {
+        let sessions = Sessions::default();
+        for number in 0..SESSIONS_MAX {
+            sessions.touch(chosen(number), None).unwrap();
+        }
+        let error = sessions.touch(chosen(SESSIONS_MAX), None).unwrap_err();
+        assert_eq!(error.code, ErrorCode::TOO_MANY_LOGICAL_SESSIONS.0);
+        // Those that are there go on, and each that ends makes room for one.
+        sessions.touch(chosen(0), None).unwrap();
+        sessions.remove(chosen(0));
+        assert_eq!(sessions.len(), SESSIONS_MAX - 1);
+        sessions.touch(chosen(SESSIONS_MAX), None).unwrap();
+        sessions.touch(chosen(0), None).unwrap_err();
+        assert_eq!(sessions.reap(Duration::ZERO).len(), SESSIONS_MAX);
+        assert_eq!(sessions.len(), 0);
+        sessions.touch(chosen(0), None).unwrap();
+    }
 
     #[test]
     fn unused_sessions_end() {
