@@ -31,8 +31,10 @@ use crate::wakeups::Wakeups;
 /// When a segment that could not be made ahead of need is tried again.
 const PREPARE_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
 
-/// How far ahead of this machine's clock a cluster time may be that it takes over: MongoDB's bound, a year.
-const CLUSTER_TIME_AHEAD_MAX_SECS: u64 = 31_536_000;
+/// How far ahead of this machine's clock a cluster time may be that it takes over. MongoDB's bound is a year, for times that
+/// the cluster has signed; these are not signed, so that any client can make one up, and differ by what two machines' clocks
+/// may differ by.
+const CLUSTER_TIME_AHEAD_MAX_SECS: u64 = 300;
 
 /// An open write-ahead log. Dropping it closes it.
 pub struct Journal {
@@ -255,9 +257,10 @@ impl Journal {
     }
 
     /// Every record from here on has a later cluster time than `beyond`, which a client may have from another node. False,
-    /// and nothing changes, where that is further ahead of this machine's clock than `CLUSTER_TIME_AHEAD_MAX_SECS`.
+    /// and nothing changes, where that is further ahead of this machine's clock than `CLUSTER_TIME_AHEAD_MAX_SECS`. A time that
+    /// this journal has given a record or has taken over already is never too far, wherever the machine's clock was set since.
     pub fn advance_cluster_time(&self, beyond: u64) -> bool {
-        if beyond < self.pipeline.cluster_time() {
+        if beyond <= self.pipeline.cluster_time() || beyond < self.pipeline.cluster_time_min() {
             return true;
         }
         let now_secs = self.pipeline.clock.now_unix_ms() / 1000;
@@ -547,6 +550,37 @@ mod tests {
             files = files.crash(Crash::Kill, year);
         }
         assert_eq!(open(&files).last_lsn(), written);
+    }
+
+    /// Clients bring back what they were told.
+    #[test]
+    fn a_time_that_was_told_is_never_too_far_ahead() {
+        let journal = open(&SimulatedFiles::new());
+        // As far ahead as where the clock was set back by a lifetime since.
+        let ahead_secs = 130 * 365 * 86_400;
+        journal.pipeline.advance_cluster_time(ahead_secs << 32);
+        journal.commit(b"record", Level::Durable).unwrap();
+        let told = journal.cluster_time();
+        assert!(told >> 32 >= ahead_secs);
+        assert!(!journal.advance_cluster_time(told + (1 << 32)));
+        assert!(journal.advance_cluster_time(told));
+        let taken_over = told + (5 << 32);
+        journal.pipeline.advance_cluster_time(taken_over);
+        assert!(journal.advance_cluster_time(taken_over));
+        assert!(!journal.advance_cluster_time(taken_over + 1));
+    }
+
+    #[test]
+    fn times_are_taken_over_within_the_bound_alone() {
+        let journal = open(&SimulatedFiles::new());
+        let now_secs = journal.pipeline.clock.now_unix_ms() / 1000;
+        let within = (now_secs + CLUSTER_TIME_AHEAD_MAX_SECS) << 32;
+        // Room for a test that is held up for a minute.
+        let beyond = (now_secs + CLUSTER_TIME_AHEAD_MAX_SECS + 60) << 32;
+        assert!(!journal.advance_cluster_time(beyond));
+        assert!(journal.advance_cluster_time(within));
+        journal.commit(b"record", Level::Durable).unwrap();
+        assert!(journal.cluster_time() > within && journal.cluster_time() < beyond);
     }
 
     #[test]

@@ -291,7 +291,8 @@ impl Pipeline {
         self.cluster_time.store(last, Ordering::Release);
     }
 
-    fn cluster_time_min(&self) -> u64 {
+    /// No later record has a lower cluster time than this.
+    pub fn cluster_time_min(&self) -> u64 {
         self.cluster_time_min.load(Ordering::Relaxed)
     }
 

@@ -55,7 +55,8 @@ impl ClusterClock {
     /// Follows a time that a client has seen; no later write gets it or one before it.
     ///
     /// # Errors
-    /// A time that is far ahead of this machine's clock is refused: a single client could use the times up.
+    /// A time that is far ahead of this machine's clock is refused: no time is signed, so that a single client could use them
+    /// up. One that this server has told is never refused, wherever the machine's clock was set meanwhile.
     pub fn follow(&self, seen: Timestamp, journal: &Journal) -> Result<()> {
         if !journal.advance_cluster_time(seen.to_u64()) {
             let message = format!(
