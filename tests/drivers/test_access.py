@@ -6,7 +6,10 @@ import hashlib
 import itertools
 import signal
 import subprocess
+import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 from bson import Timestamp
@@ -382,6 +385,65 @@ def guess(client):
     start_guess(client)
     end_guess(client)
     return client.receive()["code"]
+
+
+def counted_failures(client):
+    return client.admin.command("serverStatus")["security"]["authentication"]
+
+
+def test_an_account_of_ones_own_makes_no_guess_faster(tmp_path):
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth"]).start()
+    with MongoClient(quarry.uri) as client:
+        client.admin.command("createUser", "root", pwd="geheim", roles=["root"])
+    with login(quarry, "root", "geheim") as root:
+        root.admin.command("createUser", "mine", pwd="mine", roles=[])
+        for _ in range(2):
+            for _ in range(2):
+                with WireClient(quarry.port) as guesser:
+                    assert guess(guesser) == AUTHENTICATION_FAILED
+            with login(quarry, "mine", "mine") as mine:
+                mine.admin.command("ping")
+        assert counted_failures(root)["delayed"] == 0
+        with WireClient(quarry.port) as guesser:
+            assert guess(guesser) == AUTHENTICATION_FAILED
+        assert counted_failures(root)["delayed"] == 1
+    assert quarry.stop() == 0
+
+
+def test_the_admin_port_looks_at_no_guess_before_its_wait(tmp_path):
+    quarry = Guarded(tmp_path / "data", "memory", ["--auth", "--adminPort", "0"]).start()
+    with MongoClient(quarry.uri) as client:
+        client.admin.command("createUser", "root", pwd="geheim", roles=["root"])
+
+    def ask(password):
+        header = "Basic " + base64.b64encode(f"root:{password}".encode()).decode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(quarry.admin_url + "metrics", headers={"Authorization": header}), timeout=30) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert [ask(f"guess {number}") for number in range(4)] == [401] * 4
+    begun = time.monotonic()
+    # The right one waits like the others.
+    assert ask("geheim") == 200
+    assert time.monotonic() - begun >= 0.1
+    with login(quarry, "root", "geheim") as root:
+        assert counted_failures(root)["delayed"] == 1
+        assert [ask(f"guess {number}") for number in range(5)] == [401] * 5
+        assert counted_failures(root)["delayed"] == 2
+        # What was right is remembered, and waits no more.
+        assert ask("geheim") == 200
+        assert counted_failures(root)["delayed"] == 2
+        # Who guesses on many connections at once is refused on most of them without a look.
+        guessers = [threading.Thread(target=ask, args=(f"guess {number}",)) for number in range(24)]
+        for guesser in guessers:
+            guesser.start()
+        for guesser in guessers:
+            guesser.join()
+        counted = counted_failures(root)
+        assert counted["refused"] >= 8, counted
+    assert quarry.stop() == 0
 
 
 def test_roles_inherit_and_change_at_once(guarded, root, names):

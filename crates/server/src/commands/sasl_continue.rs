@@ -31,9 +31,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let payload = payload(invocation.required("payload")?.value())?;
     let login = &invocation.connection.login;
     let attempts = &server.access.attempts;
-    let Some(admission) = attempts.admit(invocation.connection.peer.ip()) else {
+    let wanted = {
+        let login = login.lock();
+        let pending = login.pending.as_ref();
+        pending.map(|pending| (pending.name.clone(), pending.mechanism))
+    };
+    let name = wanted.as_ref().map(|(name, _)| name);
+    let Some(admission) = attempts.admit(invocation.connection.peer.ip(), name) else {
         login.lock().pending = None;
-        note_failure(invocation, None, "too many attempts of this address wait");
+        let why = "too many attempts of this address wait";
+        note_failure(invocation, wanted.as_ref(), why);
         return Err(failed());
     };
     if !wait_as(&admission, invocation) {
@@ -52,7 +59,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let step = match gone_on {
         Ok(step) => step,
         Err(error) => {
-            note_failure(invocation, who, &error.message);
+            note_failure(invocation, who.as_ref(), &error.message);
             return Err(error);
         }
     };

@@ -126,11 +126,11 @@ pub fn ends(invocation: &Invocation<'_>) -> Ends {
     }
 }
 
-/// Logs a login that succeeded; its address begins anew.
+/// Logs a login that succeeded; its user begins anew at its address.
 pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) {
     let server = invocation.server;
     let peer = invocation.connection.peer;
-    server.access.attempts.succeed(peer.ip());
+    server.access.attempts.succeed(peer.ip(), name);
     if !server.is_quiet() {
         let line = [
             ("client", peer.to_string().into()),
@@ -141,17 +141,20 @@ pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) {
     }
 }
 
-/// Logs a login that failed, and makes the next ones from its address slower.
-pub fn note_failure(invocation: &Invocation<'_>, who: Option<(Name, Mechanism)>, why: &str) {
+/// Logs a login that failed, and makes the next ones for its user from its address slower.
+pub fn note_failure(invocation: &Invocation<'_>, who: Option<&(Name, Mechanism)>, why: &str) {
     let server = invocation.server;
     let peer = invocation.connection.peer;
     let mut line = vec![("client", peer.to_string().into()), ("error", why.into())];
-    if let Some((name, mechanism)) = &who {
+    if let Some((name, mechanism)) = who {
         line.push(("user", log::Attribute::Owned(name.to_string())));
         line.push(("mechanism", mechanism.name().into()));
     }
     log::info("access", "Authentication failed", &line);
-    server.access.attempts.fail(peer.ip());
+    server
+        .access
+        .attempts
+        .fail(peer.ip(), who.map(|(name, _)| name));
 }
 
 /// Lets an attempt to log in wait as its address has to; false where the client has gone or the server stops. The wait is this

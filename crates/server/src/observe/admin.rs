@@ -302,14 +302,10 @@ impl Admin {
         };
         let (status, reason) = match verdict {
             Verdict::Granted => return None,
-            Verdict::Unknown(delay) => {
-                // Only this connection waits.
-                time::sleep(delay).await;
-                (
-                    StatusCode::UNAUTHORIZED,
-                    "a user of `admin` with the role clusterMonitor, or the token, is needed\n",
-                )
-            }
+            Verdict::Unknown => (
+                StatusCode::UNAUTHORIZED,
+                "a user of `admin` with the role clusterMonitor, or the token, is needed\n",
+            ),
             Verdict::Forbidden => (
                 StatusCode::FORBIDDEN,
                 "the user may not see this: the role clusterMonitor is needed\n",
@@ -322,10 +318,24 @@ impl Admin {
         Some(Page::refused(status, reason))
     }
 
-    /// Checks a password on another thread.
+    /// Checks a token or a password on another thread, after the wait that earlier failures ask for. Only this connection
+    /// waits, and gives up where its client goes.
     async fn check(&self, header: &str, origin: Origin) -> Verdict {
-        let Ok(permit) = Arc::clone(&self.writers).acquire_owned().await else {
-            return Verdict::Unknown(Duration::ZERO);
+        let attempts = &self.server.access.attempts;
+        let name = AdminAccess::name_in(header);
+        let permit = loop {
+            let Some(admission) = attempts.admit(origin.address, name.as_ref()) else {
+                attempts.fail(origin.address, name.as_ref());
+                return Verdict::Unknown;
+            };
+            time::sleep(admission.delay).await;
+            let Ok(permit) = Arc::clone(&self.writers).acquire_owned().await else {
+                return Verdict::Unknown;
+            };
+            // Those that came at once were all admitted before the first of them had failed.
+            if attempts.delay(origin.address, name.as_ref()) <= admission.delay {
+                break permit;
+            }
         };
         let (access, server) = (Arc::clone(&self.access), self.server);
         let header = header.to_owned();
@@ -334,7 +344,7 @@ impl Admin {
             drop(permit);
             verdict
         });
-        checked.await.unwrap_or(Verdict::Unknown(Duration::ZERO))
+        checked.await.unwrap_or(Verdict::Unknown)
     }
 
     /// Writes an answer on another thread.

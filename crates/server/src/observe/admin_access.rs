@@ -3,10 +3,10 @@
 //!
 //! A user logs in with each request (HTTP Basic), where the connection is encrypted or does not leave the machine. Checking a
 //! password takes milliseconds of a processor, as it is meant to, so that what was right is remembered until a user or role
-//! changes. What is remembered is not the password but a keyed hash of it. A wrong one costs its address time, as in a login.
+//! changes. What is remembered is not the password but a keyed hash of it. What is not remembered waits before it is looked
+//! at as a login does, after failures (`attempts`): whoever guesses learns nothing from an answer that comes late.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -21,6 +21,10 @@ use crate::access::restrictions::Ends;
 use crate::observe::log;
 use crate::server::Server;
 
+/// The beginning of a header with a user and a password.
+const BASIC: &str = "Basic ";
+/// The beginning of a header with the token.
+const BEARER: &str = "Bearer ";
 /// A longer header is no user's.
 const HEADER_BYTES_MAX: usize = 4 << 10;
 /// Headers that are remembered: a monitor has one.
@@ -54,8 +58,8 @@ pub struct Origin {
 pub enum Verdict {
     /// It is answered.
     Granted,
-    /// It carries nobody, or somebody who is not known; the answer waits for so long.
-    Unknown(Duration),
+    /// It carries nobody, or somebody who is not known.
+    Unknown,
     /// Its user may not see this.
     Forbidden,
     /// A password would cross the network for everybody to read.
@@ -73,28 +77,32 @@ impl AdminAccess {
         }
     }
 
-    /// The decision where no password has to be checked; none where one has (`check`).
+    /// The decision where nothing has to be checked; none where a password or a token has (`check`).
     pub fn look(&self, server: &Server, header: Option<&str>, origin: Origin) -> Option<Verdict> {
         if !server.access.is_enabled() {
             return Some(Verdict::Granted);
         }
         let Some(header) = header.filter(|header| header.len() <= HEADER_BYTES_MAX) else {
-            return Some(Verdict::Unknown(Duration::ZERO));
+            return Some(Verdict::Unknown);
         };
-        if let Some(given) = header.strip_prefix("Bearer ") {
-            return Some(self.look_at_token(server, given, origin));
+        let is_password = header.starts_with(BASIC);
+        if !is_password && !header.starts_with(BEARER) {
+            return Some(Verdict::Unknown);
         }
-        if !header.starts_with("Basic ") {
-            return Some(Verdict::Unknown(Duration::ZERO));
-        }
-        if !origin.is_encrypted && !origin.address.to_canonical().is_loopback() {
+        if is_password && !origin.is_encrypted && !origin.address.to_canonical().is_loopback() {
             return Some(Verdict::NotEncrypted);
         }
         self.is_remembered(server.access.generation(), &self.hash(header))
             .then_some(Verdict::Granted)
     }
 
-    fn look_at_token(&self, server: &Server, given: &str, origin: Origin) -> Verdict {
+    /// Whom a header says that it is of, for the waits of that user; none for a token, and for what cannot be read.
+    pub fn name_in(header: &str) -> Option<Name> {
+        let (user, _) = parse_basic(header)?;
+        Some(Name::new(&user, "admin"))
+    }
+
+    fn check_token(&self, server: &Server, given: &str, origin: Origin) -> Verdict {
         let token = server.config.admin_token.as_ref();
         // Of equal length, so that the comparison tells nothing of it.
         let is_right = token.is_some_and(|token| {
@@ -104,16 +112,23 @@ impl AdminAccess {
         });
         match is_right {
             true => Verdict::Granted,
-            false => refuse(server, origin, "a token"),
+            false => refuse(server, origin, None, "a token"),
         }
     }
 
-    /// Checks the password of a request. Takes milliseconds of a processor.
+    /// Checks the token or the password of a request, which was admitted (`attempts`). Takes milliseconds of a processor.
     pub fn check(&self, server: &Server, header: &str, origin: Origin) -> Verdict {
         // Before the user is read: what changes meanwhile makes what is remembered here worthless.
         let generation = server.access.generation();
+        if let Some(given) = header.strip_prefix(BEARER) {
+            let verdict = self.check_token(server, given, origin);
+            if verdict == Verdict::Granted {
+                self.remember(generation, self.hash(header));
+            }
+            return verdict;
+        }
         let Some((user, password)) = parse_basic(header) else {
-            return refuse(server, origin, "a header that cannot be read");
+            return refuse(server, origin, None, "a header that cannot be read");
         };
         let name = Name::new(&user, "admin");
         let iterations = |mechanism: Mechanism| server.parameters.scram_iterations(mechanism);
@@ -122,20 +137,20 @@ impl AdminAccess {
             .check_password(&server.database, &name, &password, iterations);
         let user = match proven {
             Ok(Some(user)) => user,
-            Ok(None) => return refuse(server, origin, &name.to_string()),
+            Ok(None) => return refuse(server, origin, Some(&name), &name.to_string()),
             Err(error) => {
                 let reason = [("error", error.message.into())];
                 log::warning("access", "a user of the admin port cannot be read", &reason);
-                return Verdict::Unknown(Duration::ZERO);
+                return Verdict::Unknown;
             }
         };
-        server.access.attempts.succeed(origin.address);
+        server.access.attempts.succeed(origin.address, &name);
         let from = Ends {
             client: origin.address,
             server: None,
         };
         if !user.may_come_by(from) {
-            return refuse(server, origin, &name.to_string());
+            return refuse(server, origin, Some(&name), &name.to_string());
         }
         let needed = [Action::ServerStatus, Action::Top];
         if !needed
@@ -173,19 +188,20 @@ impl AdminAccess {
     }
 }
 
-fn refuse(server: &Server, origin: Origin, who: &str) -> Verdict {
+fn refuse(server: &Server, origin: Origin, user: Option<&Name>, who: &str) -> Verdict {
     let line = [
         ("client", log::Attribute::Owned(origin.address.to_string())),
         ("user", who.into()),
         ("mechanism", "HTTP".into()),
     ];
     log::info("access", "Authentication failed", &line);
-    Verdict::Unknown(server.access.attempts.fail(origin.address))
+    server.access.attempts.fail(origin.address, user);
+    Verdict::Unknown
 }
 
 /// The user and the password of `Basic BASE64(user:password)`.
 fn parse_basic(header: &str) -> Option<(String, String)> {
-    let encoded = header.strip_prefix("Basic ")?.trim();
+    let encoded = header.strip_prefix(BASIC)?.trim();
     let text = String::from_utf8(BASE64.decode(encoded).ok()?).ok()?;
     let (user, password) = text.split_once(':')?;
     Some((user.to_owned(), password.to_owned()))
