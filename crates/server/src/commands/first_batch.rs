@@ -101,11 +101,14 @@ pub fn answer(
         cursor.save(invocation.operation)?;
         cursor.owner = invocation.user.and_then(|user| user.name.clone());
         if invocation.user.is_some() {
-            cursor.needs = invocation.command.requires.needs(
+            // Beside what the command has found out that it needs.
+            let mut needs = std::mem::take(&mut cursor.needs).into_vec();
+            needs.extend(invocation.command.requires.needs(
                 invocation.body,
                 invocation.sequences,
                 invocation.generic.database,
-            );
+            ));
+            cursor.needs = needs.into();
         }
         cursor.read_concern = invocation.generic.read_concern;
         cursor.pinned = invocation.pinned.take();

@@ -6,6 +6,7 @@ use quarry_bson::{Document, DocumentBuilder, Value, doc};
 use quarry_database::{Collection, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
+use crate::access::resource::Need;
 use crate::access::user::User;
 use crate::catalog::Catalog;
 use crate::commands::first_batch::{FirstBatch, answer};
@@ -59,13 +60,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         last: None,
     };
     let shown = format!("{name}.{NAMESPACE}");
+    let lists_all = listing.user.is_none();
     let source = Source::Stream(Box::new(listing));
-    answer(
-        ClientCursor::new(shown, invocation.generic.session, source),
-        invocation,
-        batch,
-        reply,
-    )
+    let mut cursor = ClientCursor::new(shown, invocation.generic.session, source);
+    if lists_all {
+        let need = Need::of(Action::ListCollections, Resource::Database(name));
+        cursor.needs = [need].into();
+    }
+    answer(cursor, invocation, batch, reply)
 }
 
 /// The user whose collections alone are listed; none where all are. Names of its own every user may list that has any right

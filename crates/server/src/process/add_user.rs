@@ -89,6 +89,11 @@ fn name(text: &str, kind: Kind) -> Result<Name, String> {
             "`{text}`: whoever is proven elsewhere has no password"
         ));
     }
+    if kind == Kind::User && database == "local" {
+        return Err(format!(
+            "`{text}`: there are no users in the local database"
+        ));
+    }
     let name = Name::new(name, database).check();
     name.map_err(|error| {
         format!(
