@@ -779,12 +779,20 @@ def test_secrets_stand_in_no_log(guarded, root, names):
                 client[database].command("explain", {"createUser": "other", "pwd": "hunter2hunter2"})
         with pytest.raises(OperationFailure, match="frobnicate"):
             root[database].command("createUser", "other", pwd="hunter2hunter2", roles=[], frobnicate=1)
+        # Whoever mistypes a name gives the password all the same.
+        with pytest.raises(OperationFailure, match="no such command"):
+            root[database].command("creatUser", "other", pwd="hunter2hunter2", roles=[])
+        payload = b"n,,n=hunter2hunter2,r=abcdefgh"
+        start = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload, "db": database}
+        for name in ("hello", "isMaster"):
+            root[database].command(name, speculativeAuthenticate=start)
         for explained in ({"createUser": "other", "pwd": "hunter2hunter2"}, {"explain": {"createUser": "other", "pwd": "hunter2hunter2"}}):
             with pytest.raises(OperationFailure):
                 root[database].command("explain", explained)
     finally:
         root.admin.command("setParameter", 1, slowOpThresholdMs=100)
     text = guarded.log.read_text()
+    assert base64.b64encode(payload).decode() not in text
     assert "createUser" in text and "Authentication succeeded" in text
     assert "hunter2hunter2" not in text
 
@@ -937,3 +945,17 @@ def test_a_role_that_cannot_be_read_grants_nothing_and_locks_nobody_out(guarded,
         root[database].command("dropRole", "strange")
     with pytest.raises(OperationFailure, match="built-in"):
         root[database].command("dropRole", "read")
+
+
+def test_a_list_of_collections_ends_with_its_privilege(guarded, root, names):
+    database, user = names
+    root[database].command("createUser", user, pwd="x", roles=["read"])
+    for number in range(5):
+        root[database].create_collection(f"c{number}")
+    with login(guarded, user, "x", database) as client:
+        opened = client[database].command("listCollections", cursor={"batchSize": 1})["cursor"]
+        more = {"getMore": Int64(opened["id"]), "collection": "$cmd.listCollections", "batchSize": 1}
+        assert len(client[database].command(more)["cursor"]["nextBatch"]) == 1
+        root[database].command("revokeRolesFromUser", user, roles=["read"])
+        with refused(UNAUTHORIZED):
+            client[database].command(more)

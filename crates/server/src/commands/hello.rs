@@ -27,6 +27,8 @@ use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 100_000;
 /// The bytes that a client may say of itself.
 const METADATA_BYTES_MAX: usize = 512;
+/// The field that begins a login.
+const LOGIN_FIELD: &str = "speculativeAuthenticate";
 /// A longer wait ends here; no `maxTimeMS` is longer either.
 const AWAIT_MS_MAX: u64 = i32::MAX as u64;
 const WIRE_VERSION_MIN: i32 = 0;
@@ -35,6 +37,7 @@ const WIRE_VERSION_MAX: i32 = 25;
 
 pub static COMMAND: Command = Command {
     fields: Fields::ANY,
+    secret_field: Some(LOGIN_FIELD),
     is_in_api_1: true,
     ..Command::new(
         "hello",
@@ -47,6 +50,7 @@ pub static COMMAND: Command = Command {
 pub static IS_MASTER: Command = Command {
     aliases: &["ismaster"],
     fields: Fields::ANY,
+    secret_field: Some(LOGIN_FIELD),
     ..Command::new(
         "isMaster",
         "tells who the server is",
@@ -138,7 +142,7 @@ fn append_mechanisms(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_
 /// Begins the login that the client sends along, to save a round trip. One that cannot begin is left out of the answer, and
 /// the client begins anew.
 fn append_login(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    let Some(start) = invocation.document("speculativeAuthenticate")? else {
+    let Some(start) = invocation.document(LOGIN_FIELD)? else {
         return Ok(());
     };
     let Some(first) = start.first() else {
@@ -149,7 +153,7 @@ fn append_login(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_>) ->
         && let Some(database) = database
         && let Ok(step) = sasl_start::start(invocation, start, database, true)
     {
-        let mut shown = reply.document("speculativeAuthenticate");
+        let mut shown = reply.document(LOGIN_FIELD);
         sasl_start::append(&step, &mut shown);
         shown.finish();
     } else if first.name() == "authenticate"
@@ -157,7 +161,7 @@ fn append_login(invocation: &Invocation<'_>, reply: &mut DocumentBuilder<'_>) ->
         && let Ok(name) =
             authenticate::log_in(invocation, start, database.unwrap_or(EXTERNAL), true)
     {
-        let mut shown = reply.document("speculativeAuthenticate");
+        let mut shown = reply.document(LOGIN_FIELD);
         authenticate::append(&name, &mut shown);
         shown.finish();
     }

@@ -62,6 +62,8 @@ pub struct Command {
     pub is_for_tests: bool,
     /// Its fields hold what only the client and the server may see: only its name is shown anywhere.
     pub has_secrets: bool,
+    /// Calls with this field have secrets, others have none.
+    pub secret_field: Option<&'static str>,
     pub run: fn(&mut Invocation<'_>, &mut DocumentBuilder<'_>) -> Result<()>,
 }
 
@@ -89,6 +91,7 @@ impl Command {
             is_in_api_1: false,
             is_for_tests: false,
             has_secrets: false,
+            secret_field: None,
             run,
         }
     }

@@ -104,11 +104,13 @@ fn run<'a>(
     outcome: &mut Outcome<'a>,
     reply: &mut DocumentBuilder<'_>,
 ) -> Result<()> {
+    // Whoever mistypes the name of a command may have given it a password.
+    outcome.has_secrets = true;
     let command = find(call.body)?;
     outcome.kind = command.kind;
     outcome.command_name = command.name;
     // Before the arguments are looked at: a wrong one ends here, and the line that tells of it hides the others.
-    outcome.has_secrets = command.has_secrets || explains_secrets(command, call.body);
+    outcome.has_secrets = holds_secrets(command, call.body);
     if let Some(counter) = counter_of(command.kind) {
         server.counters.add(connection.id, counter, 1);
     }
@@ -380,6 +382,15 @@ fn new_operation(
             && connection.transport.is_gone()
             && !server.shutdown.is_requested()
     }))
+}
+
+/// Whether only the name of the command may be shown.
+fn holds_secrets(command: &Command, body: RawDocument<'_>) -> bool {
+    command.has_secrets
+        || command
+            .secret_field
+            .is_some_and(|field| body.get(field).is_some())
+        || explains_secrets(command, body)
 }
 
 /// Whether the command is an explain of one whose fields are secret, or of another explain, into which nobody looks. It is
