@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quarry_bson::{Document, doc};
+use quarry_bson::{Document, RawDocument, doc};
 use quarry_database::{Database, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Memory};
+
+const EMPTY: RawDocument<'static> = RawDocument::EMPTY;
 
 fn namespace() -> Namespace {
     Namespace::parse("db.c").unwrap()
@@ -53,7 +55,11 @@ fn a_replacement_takes_name_and_options_and_the_old_one_goes() {
         .unwrap();
     index(&database, &namespace(), "a");
     let expected = database.definition(&namespace()).unwrap().unwrap();
-    let temporary = database.create_temporary("db", &operation).unwrap();
+    let temporary = database
+        .create_temporary("db", options.as_raw(), &operation)
+        .unwrap();
+    let made = database.definition(&temporary).unwrap().unwrap();
+    assert!(made.options.get("changeStreamPreAndPostImages").is_some());
     index(&database, &temporary, "a");
     insert(&database, &temporary, &doc! { "_id": 1, "a": 1 });
     let replace = |temporary: &Namespace, expected| {
@@ -72,7 +78,7 @@ fn a_replacement_takes_name_and_options_and_the_old_one_goes() {
     assert_eq!(report.errors, Vec::<String>::new());
 
     // An index more, and a collection that was not there: nothing is replaced.
-    let temporary = database.create_temporary("db", &operation).unwrap();
+    let temporary = database.create_temporary("db", EMPTY, &operation).unwrap();
     index(&database, &namespace(), "b");
     assert_eq!(
         replace(&temporary, Some(&expected)).unwrap_err().code(),
@@ -97,14 +103,14 @@ fn a_crash_leaves_no_temporary_collection_and_takes_no_other_of_such_a_name() {
     }
     for database_name in ["db", "db", "other"] {
         database
-            .create_temporary(database_name, &operation)
+            .create_temporary(database_name, EMPTY, &operation)
             .unwrap();
     }
     assert_eq!(names(&database).len(), 4);
     drop(database);
 
     let database = open(&engine, &files);
-    let younger = database.create_temporary("db", &operation).unwrap();
+    let younger = database.create_temporary("db", EMPTY, &operation).unwrap();
     let began = Instant::now();
     let is_left =
         || names(&database).len() != 3 || !database.list_collections("other").unwrap().is_empty();

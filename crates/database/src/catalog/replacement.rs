@@ -4,6 +4,7 @@
 //! the indexes of what it replaces; where those have changed meanwhile nothing is replaced. A temporary collection has the
 //! option `temp`, so that what a crash leaves of one is told from a client's own and dropped after the next start.
 
+use quarry_bson::RawDocument;
 use quarry_journal::Level;
 
 use crate::catalog::collection::{Collection, CollectionDefinition};
@@ -63,11 +64,17 @@ impl Definitions {
         Err(Error::invalid(ErrorCode::COMMAND_FAILED, message))
     }
 
-    /// Makes an empty collection under a temporary name in a database.
-    pub fn create_temporary(&self, database: &str, operation: &Operation) -> Result<Namespace> {
+    /// Makes an empty collection under a temporary name in a database, with these options, which rule what may be inserted.
+    pub fn create_temporary(
+        &self,
+        database: &str,
+        options: RawDocument<'_>,
+        operation: &Operation,
+    ) -> Result<Namespace> {
         let uuid = new_uuid().map(|byte| format!("{byte:02x}")).concat();
         let namespace = Namespace::new(database, &format!("{PREFIX}{uuid}"))?;
-        let options = quarry_bson::doc! { TEMPORARY: true };
+        let mut options = options.to_owned_document();
+        options.append(TEMPORARY, true);
         self.create_collection(&namespace, options.as_raw(), operation, Level::Written)?;
         Ok(namespace)
     }

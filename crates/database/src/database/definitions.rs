@@ -80,9 +80,15 @@ impl Database {
         self.definitions.definition(namespace)
     }
 
-    /// Makes an empty collection in a database, under a name of its own, which is dropped after a crash.
-    pub fn create_temporary(&self, database: &str, operation: &Operation) -> Result<Namespace> {
-        self.definitions.create_temporary(database, operation)
+    /// Makes an empty collection in a database, with these options and under a name of its own, which is dropped after a crash.
+    pub fn create_temporary(
+        &self,
+        database: &str,
+        options: RawDocument<'_>,
+        operation: &Operation,
+    ) -> Result<Namespace> {
+        self.definitions
+            .create_temporary(database, options, operation)
     }
 
     /// Has a temporary collection take the place of another at once, with its options. Fails where that one is no longer as

@@ -90,7 +90,9 @@ impl ResultWriter<'_> {
             let text = format!("namespace '{target}' is capped so it can't be used for $out");
             return Err(Error::location(17152, text));
         }
-        let temporary = database.create_temporary(target.database(), self.operation)?;
+        let options = replaced.as_ref().map(|replaced| replaced.options.as_raw());
+        let options = options.unwrap_or(RawDocument::EMPTY);
+        let temporary = database.create_temporary(target.database(), options, self.operation)?;
         let filled = self.fill(
             &temporary,
             replaced.as_ref().map(|it| &*it.indexes),
