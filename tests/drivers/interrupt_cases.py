@@ -93,6 +93,13 @@ CASES = {
     "$sort of many": lambda: pipeline({"$unwind": "$n"}, {"$project": {"n": 1}}, *[{"$sort": {"n": (-1) ** n}} for n in range(20)],
         collection="sorted"),
     "$lookup": lambda: pipeline({"$lookup": {"from": "many", "localField": "n", "foreignField": "g", "as": "x"}}),
+    "$setWindowFields": lambda: pipeline({"$setWindowFields": {"sortBy": {"g": 1}, "output": {
+        f"w{n}": {"$max": "$n", "window": {"documents": [-5000, 5000]}} for n in range(10)}}}, NONE),
+    "$setWindowFields over ranges": lambda: pipeline({"$setWindowFields": {"sortBy": {"n": 1}, "output": {
+        "w": {"$covariancePop": ["$n", "$g"], "window": {"range": [-10_000, 10_000]}}}}}, NONE),
+    "$redact": lambda: pipeline(*[{"$redact": {"$cond": [{"$gte": ["$n", -n]}, "$$DESCEND", "$$PRUNE"]}} for n in range(300)], NONE),
+    "$merge": lambda: pipeline({"$unwind": "$n"}, {"$project": {"_id": "$n"}}, {"$merge": {"into": "merged"}}, collection="arrays"),
+    "$out": lambda: pipeline({"$unwind": "$n"}, {"$project": {"_id": 0, "n": 1}}, {"$out": "replaced"}, collection="arrays"),
     "$sample": lambda: pipeline({"$project": {"n": 1}}, {"$unwind": "$n"}, {"$sample": {"size": 1000}}, collection="arrays"),
     "$addFields": lambda: pipeline(*[{"$addFields": {f"a{n}": {"$concat": ["$s", str(n)]}}} for n in range(400)], NONE),
     "$range through 400 stages": lambda: pipeline(
@@ -106,6 +113,8 @@ CASES = {
         "$$value", {"$reduce": {"input": RANGE, "initialValue": 0, "in": "$$this"}}]}}}),
     "expression $map": lambda: computed({"$size": {"$map": {"input": RANGE, "in": {"$size": "$n"}}}}),
     "expression $filter": lambda: computed({"$size": {"$filter": {"input": RANGE, "cond": {"$in": ["$$this", [-1] * 1000]}}}}),
+    "expression $regexFindAll": lambda: computed({"$size": {"$map": {"input": RANGE, "in": {"$size": {"$regexFindAll": {
+        "input": {"$reduce": {"input": {"$range": [0, 200]}, "initialValue": "", "in": {"$concat": ["$$value", "ab"]}}}, "regex": "(a)|(b)"}}}}}}),
     "expression $in": lambda: computed({"$size": {"$filter": {"input": "$n", "cond": {"$in": ["$$this", {"$reverseArray": "$n"}]}}}}),
     "expression $in of an array": lambda: looped({"$cond": [{"$in": [-1, "$n"]}, 1, 0]}),
     "expression $indexOfArray": lambda: looped({"$indexOfArray": ["$n", -1]}),
