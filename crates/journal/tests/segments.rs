@@ -238,7 +238,10 @@ fn a_segment_that_is_waited_for_is_reserved_and_one_made_ahead_has_zeros() {
     let made_late = segments(&files) as u64 - 1;
     assert!(made_late >= 3);
     // The ends of pages behind the records, and no zeros in their place before.
-    assert!(beside_records < made_late * segment_bytes, "{beside_records}");
+    assert!(
+        beside_records < made_late * segment_bytes,
+        "{beside_records}"
+    );
     for entry in files.list().unwrap() {
         assert_eq!(entry.bytes, segment_bytes, "{}", entry.name);
     }

@@ -312,6 +312,8 @@ impl Life {
             lsn: lsns[index],
             directory: self.images.directory(index).expect("an engine of files"),
         }));
+        let rise = points.windows(2).all(|pair| pair[0].lsn <= pair[1].lsn);
+        assert!(rise, "a durable point of another life: {points:?}");
         points
     }
 

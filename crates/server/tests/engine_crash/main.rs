@@ -217,16 +217,18 @@ fn run(subject: Subject, seed: u64, tally: &mut Tally) {
     for number in 0..LIVES {
         let crashes = life.live(&mut random, &mut history);
         drop(life);
-        let mut next = None;
+        let mut next: Option<(Life, History)> = None;
         for (at, crash) in crashes.iter().enumerate() {
+            // The crash before this one was only looked at. Its life ends here: a durable point that its own threads make would
+            // be taken for one of the next life.
+            if let Some((abandoned, _)) = next.take() {
+                Life::remove(abandoned);
+            }
             let place = scratch.path().join(format!("crash-{number}-{at}"));
             let fallen = crash.fall(&mut random, &place, subject.may_lose_pages);
             let (reborn, kept, outcome) = Life::after(&images, &place, &fallen, &history, writers);
             tally.add(&outcome);
-            // The crash before this one was only looked at.
-            if let Some((abandoned, _)) = next.replace((reborn, kept)) {
-                Life::remove(abandoned);
-            }
+            next = Some((reborn, kept));
         }
         let (reborn, kept) = next.expect("every life ends in a crash");
         (life, history) = (reborn, kept);
