@@ -959,3 +959,12 @@ def test_a_list_of_collections_ends_with_its_privilege(guarded, root, names):
         root[database].command("revokeRolesFromUser", user, roles=["read"])
         with refused(UNAUTHORIZED):
             client[database].command(more)
+
+
+def test_an_explain_and_what_it_explains_are_of_one_database(root, names):
+    database, _ = names
+    for explained in ({"find": "c", "$db": "elsewhere"}, {"aggregate": "c", "pipeline": [], "cursor": {}, "$db": "elsewhere"}):
+        with pytest.raises(OperationFailure, match="Mismatched") as failure:
+            root[database].command("explain", explained)
+        assert failure.value.code == INVALID_NAMESPACE
+    root[database].command("explain", {"find": "c", "$db": database})

@@ -52,6 +52,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let first = body
         .first()
         .ok_or_else(|| CommandError::failed_to_parse("explain of an empty command"))?;
+    let database = invocation.generic.database;
+    if let Some(named) = body.get_str("$db").filter(|&named| named != database) {
+        let message =
+            format!("Mismatched $db in explain command. Expected {database} but got {named}");
+        return Err(CommandError::new(
+            quarry_query::ErrorCode::INVALID_NAMESPACE,
+            message,
+        ));
+    }
     let name = first.name().as_str()?;
     // An aggregate may be over no collection.
     if name == super::aggregate::COMMAND.name {
