@@ -49,7 +49,7 @@ pub use commit::refusals::{RefusedWrites, WritesNow};
 pub use commit::session_section::RecordSession;
 pub use commit::watches::CommitWatch;
 pub use commit::{Counts, payload};
-pub use database::{Database, Options, PinnedSnapshot, Scope, Shortcuts};
+pub use database::{Copied, Database, Options, PinnedSnapshot, Scope, Shortcuts};
 pub use error::{DuplicateKey, Error, Result};
 pub use error_code::ErrorCode;
 pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 use crate::backlog::Backlog;
+use crate::copy::Pin;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::hooks::Hooks;
@@ -315,6 +316,21 @@ impl Journal {
         local
             .segments
             .free_through(lsn, self.pipeline.clock.now_unix_ms())
+    }
+
+    /// Keeps what comes after `lsn`, which the engine holds durably, until the pin is dropped: whatever the engine makes durable
+    /// meanwhile.
+    pub fn pin(&self, lsn: u64) -> Pin {
+        let segments = self.local.as_ref().map(|local| &local.segments);
+        Pin::new(segments.map(Arc::clone), lsn)
+    }
+
+    /// Makes what is accepted durable, and writes all of it that is pinned into `target`, whose files are those of a journal
+    /// then, for an engine that holds what was applied when the pin was made. Returns the last LSN.
+    pub fn copy_pinned(&self, pin: &Pin, target: &dyn Files) -> Result<u64> {
+        let durable_lsn = self.sync()?;
+        pin.copy(durable_lsn, target)?;
+        Ok(durable_lsn)
     }
 
     /// Why the next segment could not be made ahead of need, if that has failed and not succeeded since. No write is refused

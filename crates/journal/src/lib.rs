@@ -46,6 +46,7 @@ mod backlog;
 mod chain;
 mod clock;
 mod compression;
+mod copy;
 mod error;
 pub mod files;
 mod group;
@@ -75,6 +76,7 @@ mod tail;
 mod ticket;
 mod wakeups;
 
+pub use copy::Pin;
 pub use error::{Error, HookError, HookErrorKind, Result};
 pub use files::real::RealFiles;
 pub use files::simulated::SimulatedFiles;

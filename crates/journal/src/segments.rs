@@ -60,14 +60,19 @@ struct Table {
     spare: Vec<String>,
     next_sequence: u64,
     checkpointed_lsn: u64,
+    /// Segments that end at one of these LSNs or behind it stay, once for each copy that is being made.
+    pinned: Vec<u64>,
 }
 
 impl Table {
-    /// Whether the oldest segment holds nothing above `lsn`, and a start without it knows where the journal goes on.
+    /// Whether the oldest segment holds nothing above `lsn` and nothing pinned, and a start without it knows where the journal
+    /// goes on.
     fn holds_unneeded(&self, lsn: u64) -> bool {
         let [oldest, next, ..] = &self.live[..] else {
             return false;
         };
+        let before_pins = self.pinned.iter().map(|pinned| pinned.saturating_sub(1));
+        let lsn = before_pins.fold(lsn, u64::min);
         // Segments without groups end where the next one begins.
         oldest.last_lsn.load(Ordering::Acquire) <= lsn && says_where_it_begins(next)
     }
@@ -91,6 +96,7 @@ impl Segments {
             spare,
             next_sequence,
             checkpointed_lsn: 0,
+            pinned: Vec::new(),
         };
         Ok(Segments {
             files,
@@ -249,6 +255,20 @@ impl Segments {
             freed += self.free_leaving(&segment)?;
         }
         Ok(freed)
+    }
+
+    /// Keeps segments that end at `lsn` or behind it, until `unpin`.
+    pub fn pin(&self, lsn: u64) {
+        self.table.lock().pinned.push(lsn);
+    }
+
+    /// Gives up one pin at `lsn`.
+    pub fn unpin(&self, lsn: u64) {
+        let mut table = self.table.lock();
+        let position = table.pinned.iter().position(|&pinned| pinned == lsn);
+        table
+            .pinned
+            .swap_remove(position.expect("it was pinned before"));
     }
 
     /// The segment that could not be freed before, or the oldest one if it is not needed any more.

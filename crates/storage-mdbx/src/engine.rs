@@ -102,6 +102,10 @@ impl Engine for Mdbx {
         self.store.durable_lsn()
     }
 
+    fn copy_to(&self, directory: &Path) -> Result<()> {
+        self.store.copy_to(directory)
+    }
+
     fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {
         let reclaimed = self.store.reclaim(&range, step_bytes)?;
         self.wake_when_needed();

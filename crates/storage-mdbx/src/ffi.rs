@@ -155,6 +155,17 @@ impl Env {
         check("make a steady point", code)
     }
 
+    /// Writes the last commit into a new file, which is synced; there it is a steady point.
+    pub(crate) fn copy_to(&self, file: &Path) -> Result<()> {
+        let path = path_of(file)?;
+        // SAFETY: the environment is open, and needs no thread of its own for the transaction that this call begins and ends;
+        // `path` ends in NUL and outlives the call.
+        let code = unsafe {
+            mdbx_sys::mdbx_env_copy(self.as_ptr(), path.as_ptr(), mdbx_sys::MDBX_CP_DEFAULTS)
+        };
+        check(&format!("copy into `{}`", file.display()), code)
+    }
+
     /// Writes the file's dirty pages without making a steady point.
     pub(crate) fn sync_pages(&self) -> Result<()> {
         let synced = rustix::fs::fdatasync(self.file()?);

@@ -139,6 +139,14 @@ impl Store {
         Ok(())
     }
 
+    /// Copies the last commit, page by page, into a directory that is made for it. It is a reader like others: the pages that
+    /// writers give up meanwhile are used again only after it.
+    pub(crate) fn copy_to(&self, directory: &Path) -> Result<()> {
+        self.check_open()?;
+        fs::create_dir(directory)?;
+        self.env.copy_to(&directory.join(DATA_FILE))
+    }
+
     /// Deletes about `step_bytes` of a range in one transaction.
     pub(crate) fn reclaim(&self, range: &KeyRange, step_bytes: u64) -> Result<Reclaimed> {
         let _alone = self.writes.lock();

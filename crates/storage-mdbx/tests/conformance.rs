@@ -89,3 +89,14 @@ fn mdbx_conforms_with_images() {
         images.open().unwrap()
     });
 }
+
+#[test]
+fn copies_conform() {
+    for sync_mode in [SyncMode::SafeNoSync, SyncMode::Durable] {
+        let root = tempfile::tempdir().unwrap();
+        let open = |path: &Path| -> Arc<dyn Engine> {
+            Arc::new(Mdbx::open(path, &options(sync_mode)).unwrap())
+        };
+        conformance::run_copying(&open, root.path());
+    }
+}

@@ -1,6 +1,7 @@
 //! RocksDB under the suite that every engine passes: bare, mirrored with the engine in memory, and
 //! reopened.
 
+use std::path::Path;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -73,4 +74,12 @@ fn rocksdb_conforms_with_images() {
         });
         images.open().unwrap()
     });
+}
+
+#[test]
+fn copies_conform() {
+    let root = tempfile::tempdir().unwrap();
+    let open =
+        |path: &Path| -> Arc<dyn Engine> { Arc::new(RocksDb::open(path, &options()).unwrap()) };
+    conformance::run_copying(&open, root.path());
 }

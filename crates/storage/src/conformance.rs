@@ -1,7 +1,7 @@
 //! The conformance suite: everything that an engine must do. The tests of each engine run it.
 //!
 //! [`run`] asks for fresh, empty engines; [`run_reopening`] for the same files opened again and
-//! again, which an engine in memory has none of. A failed check panics and says which. The suite
+//! again, [`run_copying`] for files copied, both of which an engine in memory has none of. A failed check panics and says which. The suite
 //! keeps its own model of the answers (an ordered map), so it needs no engine to compare with.
 
 mod basics;
@@ -11,6 +11,7 @@ mod durability;
 mod model;
 mod snapshots;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::Engine;
@@ -79,6 +80,11 @@ pub fn run_reopening(open: &dyn Fn() -> Arc<dyn Engine>) {
     durability::closed_engines_keep_everything(open);
     durability::dropped_engines_keep_what_was_durable(open);
     durability::closed_engines_have_all_of_it_durable(open);
+}
+
+/// Runs the check of copies; `open` opens the files in a directory, and makes them where there are none. `root` is empty.
+pub fn run_copying(open: &dyn Fn(&Path) -> Arc<dyn Engine>, root: &Path) {
+    durability::copies_open_beside_the_engine(open, root);
 }
 
 #[cfg(test)]

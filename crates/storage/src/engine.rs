@@ -7,6 +7,8 @@
 //! Calls block and may come from any thread. Writes come from one thread at a time: the commit
 //! path has a single leader. An engine still stays correct when they do not.
 
+use std::path::Path;
+
 use crate::{Error, KeyRange, Result, WriteBatch};
 
 /// Called with the highest LSN that is about to become durable, before it does.
@@ -76,6 +78,17 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The applied LSN as of the last durable point: what a reopened engine shows at least.
     fn durable_lsn(&self) -> Result<u64>;
+
+    /// Makes `directory`, which does not exist yet, hold what an engine needs that is opened there: everything written before
+    /// the call, and perhaps later batches, each as a whole. Writes go on meanwhile. It is for the same device: files that
+    /// never change may be shared by name. What is left behind by a failure is the caller's to remove.
+    fn copy_to(&self, directory: &Path) -> Result<()> {
+        let _ = directory;
+        let name = self.name();
+        Err(Error::Engine(format!(
+            "the engine `{name}` has no files to copy"
+        )))
+    }
 
     /// Removes about `step_bytes` of what is in `range` and gives the space back; again until
     /// `done`. Restartable at any point.

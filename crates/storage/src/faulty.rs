@@ -4,6 +4,7 @@
 //! check passes and the write then fails, or stands still until released, or the space runs out.
 //! Reads go through, unless gets are told to fail.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -285,6 +286,10 @@ impl Engine for Faulty {
 
     fn durable_lsn(&self) -> Result<u64> {
         self.inner.durable_lsn()
+    }
+
+    fn copy_to(&self, directory: &Path) -> Result<()> {
+        self.inner.copy_to(directory)
     }
 
     fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {

@@ -263,6 +263,11 @@ impl Engine for ImagedEngine {
         self.inner.durable_lsn()
     }
 
+    fn copy_to(&self, directory: &Path) -> Result<()> {
+        let _whole = self.writes.write();
+        self.inner.copy_to(directory)
+    }
+
     fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {
         let _shared = self.writes.read();
         self.inner.reclaim(range, step_bytes)

@@ -22,6 +22,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -385,6 +386,11 @@ impl Engine for LateWrites {
 
     fn durable_lsn(&self) -> Result<u64> {
         self.engine.durable_lsn()
+    }
+
+    fn copy_to(&self, directory: &Path) -> Result<()> {
+        self.catch_up()?;
+        self.engine.copy_to(directory)
     }
 
     fn reclaim(&self, range: KeyRange, step_bytes: u64) -> Result<Reclaimed> {

@@ -1,5 +1,6 @@
 //! The database: opened on an engine, with its journal, catalog, locks and background threads.
 
+mod copy;
 mod data;
 mod definitions;
 mod identity;
@@ -41,6 +42,7 @@ use crate::upkeep::temporary_cleaner;
 use crate::write::{WriteParts, Writer};
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
+pub use copy::Copied;
 pub use options::{Options, Shortcuts};
 pub use pinned_snapshots::PinnedSnapshot;
 use pinned_snapshots::PinnedSnapshots;

@@ -1,6 +1,7 @@
 //! Durable points, the write-ahead hook, reclaiming, closing and opening again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -266,4 +267,77 @@ pub fn dropped_engines_keep_what_was_durable(open: &dyn Fn() -> Arc<dyn Engine>)
         "half of a batch came back"
     );
     engine.close().expect("an engine closes");
+}
+
+/// Copies are made while somebody writes batches of two keys: a copy has what was written before it, and whole batches.
+pub fn copies_open_beside_the_engine(open: &dyn Fn(&Path) -> Arc<dyn Engine>, root: &Path) {
+    const COPIES: u64 = 3;
+    let engine = open(&root.join("engine"));
+    let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    let copies: Vec<(std::path::PathBuf, u64)> = std::thread::scope(|scope| {
+        let (engine, written, ends) = (&engine, &written, &ends);
+        scope.spawn(move || {
+            let mut lsn = 1;
+            while !ends.load(Ordering::Acquire) {
+                let mut batch = WriteBatch::new();
+                batch.put(&key(b'a', lsn), b"first");
+                batch.put(&key(b'b', lsn), b"second");
+                batch.put_applied_lsn(lsn);
+                engine.write(&batch).expect("a batch is taken");
+                written.store(lsn, Ordering::Release);
+                lsn += 1;
+            }
+        });
+        let copies = (0..COPIES).map(|number| {
+            // Each copy has batches of its own to be made of.
+            while written.load(Ordering::Acquire) < 50 * (number + 1) {
+                std::thread::yield_now();
+            }
+            let copy = root.join(format!("copy{number}"));
+            let before = written.load(Ordering::Acquire);
+            engine.copy_to(&copy).expect("a copy is made");
+            (copy, before)
+        });
+        let copies = copies.collect();
+        ends.store(true, Ordering::Release);
+        copies
+    });
+    for (directory, before) in copies {
+        let copy = open(&directory);
+        let last = copy.durable_lsn().expect("an LSN is known");
+        assert!(
+            last >= before,
+            "a copy ends at {last}, {before} was written"
+        );
+        for lsn in 1..=last + 1 {
+            let found = [get(&*copy, &key(b'a', lsn)), get(&*copy, &key(b'b', lsn))];
+            let is_there = found.iter().filter(|value| value.is_some()).count();
+            assert_eq!(
+                is_there,
+                if lsn <= last { 2 } else { 0 },
+                "batch {lsn} of {last}"
+            );
+        }
+        write_with_lsn(&*copy, b"c", last + 1);
+        copy.close().expect("a copy closes");
+        assert_eq!(
+            get(&*engine, b"c"),
+            None,
+            "the engine has what its copy was given"
+        );
+    }
+    let taken = root.join("copy0");
+    engine
+        .copy_to(&taken)
+        .expect_err("a directory that is there is not copied into");
+    engine.close().expect("the engine closes");
+    engine
+        .copy_to(&root.join("late"))
+        .expect_err("a closed engine is not copied");
+}
+
+fn key(kind: u8, lsn: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&lsn.to_be_bytes());
+    key
 }
