@@ -159,8 +159,9 @@ torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of re
 	@QUARRY_TORTURE=$${MODEL_TIMES:-100} $(MODEL_TESTS)
 	@QUARRY_TORTURE=$${SEEDS:-5000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
 	@QUARRY_TORTURE=$${ENGINE_SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
-	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} QUARRY_SESSION_KILLS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s \
-		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py tests/drivers/test_sessions.py
+	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} QUARRY_SESSION_KILLS=$${ROUNDS:-100} QUARRY_BACKUP_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s \
+		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py tests/drivers/test_sessions.py \
+		tests/drivers/test_backup.py
 	@$(MAKE) --no-print-directory one-of-each
 	@cargo run -q --release -p quarry-journal --example order_matching -- power $${SEEDS:-5000}
 	@cargo run -q --release -p quarry-journal --example order_matching -- kill $${ROUNDS:-100}

@@ -200,7 +200,7 @@ run_own() {
 }
 
 # What suites of their own run.
-elsewhere=(--ignore=pymongo_suite --ignore=test_crash.py --ignore=test_history.py --ignore=test_interrupts.py --ignore=test_memory.py
+elsewhere=(--ignore=pymongo_suite --ignore=test_backup.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_interrupts.py --ignore=test_memory.py
     --ignore=monitoring --ignore=packages)
 
 cd "$here"
@@ -212,7 +212,7 @@ for suite in $suites; do
         node) run_node ;;
         mongosh) run_mongosh ;;
         examples) run_examples ;;
-        crash) run_pytest "$suite" newest -s test_crash.py test_history.py ;;
+        crash) run_pytest "$suite" newest -s test_crash.py test_history.py test_backup.py ;;
         hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         packages) run_pytest "$suite" newest packages/test_packages.py ;;

@@ -6,6 +6,7 @@ use xtask::style::Repository;
 /// Commands that ask the database itself, and why.
 const ASK_IT: &[(&str, &str)] = &[
     ("authenticate", "a login asks for users"),
+    ("backup_cursor", "a copy is made of this node's files"),
     ("change_stream", "a stream is made of this node's journal"),
     ("commit_transaction", "a transaction is this node's"),
     ("connection_status", "users and roles: `access`"),

@@ -9,6 +9,7 @@ use quarry_database::{Database, Scope};
 use quarry_storage::Engine;
 
 use crate::access::control::AccessControl;
+use crate::backup::live_copy::LiveCopies;
 use crate::catalog::Catalog;
 use crate::data::Data;
 use crate::dispatch::fail_points::FailPoints;
@@ -40,6 +41,7 @@ pub struct Server {
     pub connections: Connections,
     pub sessions: Sessions,
     pub cursors: Cursors,
+    pub backups: LiveCopies,
     pub counters: Counters,
     pub errors: ErrorCounts,
     pub profiler: Profiler,
@@ -69,6 +71,7 @@ impl Server {
         );
         let profiler = Profiler::default();
         profiler.set_sample_rate(config.slow_op_sample_rate);
+        let backups = LiveCopies::new(&config.data_directory, config.engine.as_str());
         let server = Server {
             config,
             parameters,
@@ -81,6 +84,7 @@ impl Server {
             connections: Connections::default(),
             sessions: Sessions::default(),
             cursors: Cursors::default(),
+            backups,
             counters: Counters::default(),
             errors: ErrorCounts::default(),
             profiler,

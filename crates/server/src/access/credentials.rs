@@ -93,7 +93,21 @@ impl Mechanism {
         }
     }
 
-    fn salted_password(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+    /// The text that stands for a password in an exchange.
+    pub fn prepare(self, user: &str, password: &str) -> Result<String> {
+        match self {
+            Mechanism::Sha1 => Ok(hex(&Md5::digest(format!("{user}:mongo:{password}")))),
+            Mechanism::Sha256 => match stringprep::saslprep(password) {
+                Ok(prepared) => Ok(prepared.into_owned()),
+                Err(error) => Err(CommandError::bad_value(format!(
+                    "Error preflighting UTF-8 conversion: {error}"
+                ))),
+            },
+        }
+    }
+
+    /// The key that is derived of a prepared password.
+    pub fn salted_password(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         match self {
             Mechanism::Sha1 => {
                 let mut salted = vec![0; 20];
@@ -136,14 +150,7 @@ impl Credentials {
             let message = format!("a password has at most {PASSWORD_BYTES_MAX} bytes");
             return Err(CommandError::bad_value(message));
         }
-        let prepared = match mechanism {
-            Mechanism::Sha1 => hex(&Md5::digest(format!("{user}:mongo:{password}"))),
-            Mechanism::Sha256 => stringprep::saslprep(password)
-                .map_err(|error| {
-                    CommandError::bad_value(format!("Error preflighting UTF-8 conversion: {error}"))
-                })?
-                .into_owned(),
-        };
+        let prepared = mechanism.prepare(user, password)?;
         Ok(Credentials::derive_prepared(
             mechanism, &prepared, iterations, salt,
         ))

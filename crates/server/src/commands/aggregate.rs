@@ -12,7 +12,7 @@ use quarry_timing::OperationKind;
 
 use super::find::some_hint;
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::{change_stream, list_sessions, own_views, writes};
+use crate::commands::{backup_cursor, change_stream, list_sessions, own_views, writes};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::concerns::ReadLevel;
@@ -26,6 +26,7 @@ use crate::sessions::client_cursor::ClientCursor;
 const COLLECTIONLESS: &str = "$cmd.aggregate";
 /// First stages that make their documents of what is now, not of a collection at one moment.
 pub(super) const STAGES_OF_NOW: &[&str] = &[
+    backup_cursor::STAGE,
     change_stream::STAGE,
     "$collStats",
     "$currentOp",
@@ -72,11 +73,17 @@ pub static COMMAND: Command = Command {
                 On::Collection,
                 // The others ask for what they need themselves.
                 When::OtherFirstStage(&[
+                    backup_cursor::STAGE,
                     "$collStats",
                     "$currentOp",
                     "$listLocalSessions",
                     "$listSessions",
                 ]),
+            ),
+            need_when(
+                Action::Fsync,
+                On::Cluster,
+                When::FirstStage(backup_cursor::STAGE),
             ),
             need_when(
                 Action::CollStats,
@@ -140,6 +147,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         let namespace = namespace(invocation, invocation.body)?;
         let opened = change_stream::open(invocation, specification, namespace, reply);
         return opened.map_err(change_stream::label_error);
+    }
+    if backup_cursor::is_first(invocation.body) {
+        return backup_cursor::open(invocation, reply);
     }
     let batch = FirstBatch::parse(invocation)?;
     let shared: &Invocation<'_> = invocation;

@@ -9,6 +9,7 @@ use crate::dispatch::command::Command;
 mod abort_transaction;
 mod aggregate;
 mod authenticate;
+mod backup_cursor;
 pub mod build_info;
 mod bulk_operation;
 mod bulk_replies;

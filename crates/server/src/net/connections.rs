@@ -261,6 +261,10 @@ impl Connections {
         }
     }
 
+    pub fn is_open(&self, id: i64) -> bool {
+        self.open.lock().contains_key(&id)
+    }
+
     pub fn len(&self) -> usize {
         self.open.lock().len()
     }

@@ -12,7 +12,10 @@ use rustix::fs::{FlockOperation, flock};
 
 /// The locked file, which names the process that holds it.
 pub const LOCK_FILE: &str = "quarry.lock";
-const PORT_FILE: &str = "quarry.port";
+/// Holds the server's port, as text, while it serves.
+pub const PORT_FILE: &str = "quarry.port";
+/// Stands in a directory that a backup is being restored into.
+pub const RESTORING_FILE: &str = "quarry.restoring";
 
 /// A directory that this process alone uses, until drop.
 pub struct DataDirectory {
@@ -42,6 +45,11 @@ impl DataDirectory {
                 }
                 error => bad(&format!("cannot lock it: {error}")),
             });
+        }
+        if path.join(RESTORING_FILE).exists() {
+            return Err(bad(
+                &"a backup was being restored into it, and that has not ended: remove it and restore again",
+            ));
         }
         let note = |lock: &mut File| -> io::Result<()> {
             lock.set_len(0)?;

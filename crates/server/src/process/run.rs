@@ -13,6 +13,7 @@ use quarry_database::{Database, WritesNow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use crate::backup::live_copy;
 use crate::net::certificates::Certificates;
 use crate::net::listener::Listener;
 use crate::observe::log;
@@ -94,6 +95,8 @@ pub fn from_command_line() -> ExitCode {
         Command::Serve(options) => (Face::Quarry, options),
         Command::Mongod(options) => (Face::Mongod, options),
         Command::Top(options) => return crate::tools::top::run(&options),
+        Command::Backup(command) => return crate::tools::backup::run(&command),
+        Command::Restore(options) => return crate::tools::restore::run(&options),
         Command::Journal(command) => return crate::tools::journal::run(&command),
         Command::Completions { shell } => return crate::tools::manual::print_completions(shell),
         Command::Man { directory } => return crate::tools::manual::write_pages(&directory),
@@ -340,6 +343,7 @@ fn open(
             config.data_directory.display()
         ))
     };
+    live_copy::remove_leftovers(&config.data_directory).map_err(|error| bad(&error))?;
     let engine = engine::open(&config, tables_max).map_err(|error| bad(&error))?;
     let options = quarry_database::Options {
         give_up: shutdown.flag(),

@@ -42,6 +42,11 @@ pub trait DocumentStream: Send {
 
     /// Gives up what is not needed between two batches.
     fn save(&mut self);
+
+    /// Whether the cursor ends with the last document. One that does not keeps something for its client until that closes it.
+    fn is_dead(&self) -> bool {
+        true
+    }
 }
 
 /// One cursor.
@@ -240,7 +245,8 @@ impl ClientCursor {
         match &self.source {
             Source::Changes(stream) => stream.is_dead(),
             Source::Executor(executor) => executor.is_dead(),
-            _ => true,
+            Source::Stream(stream) => stream.is_dead(),
+            Source::Documents(_) => true,
         }
     }
 

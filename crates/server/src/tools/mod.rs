@@ -1,6 +1,12 @@
 //! The subcommands of `quarry` that are no server: `journal` works on a data directory at rest, `top` watches a running
-//! server as one of its clients. This wing must not know the server's state.
+//! server as one of its clients, `backup` reads the files that one names, and `restore` makes a data directory. This wing must not
+//! know the server's state.
 
+pub mod backup;
 pub mod journal;
+mod link;
+mod login;
 pub mod manual;
+mod progress;
+pub mod restore;
 pub mod top;

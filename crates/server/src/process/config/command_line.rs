@@ -34,6 +34,11 @@ pub enum Command {
     /// Make users in a data directory that no server uses
     #[command(subcommand)]
     User(UserCommand),
+    /// Back up a running server into a repository, and look after what is there
+    #[command(subcommand)]
+    Backup(BackupCommand),
+    /// Make a data directory of a backup
+    Restore(Restore),
     /// Watch a running server: rates, quantiles and phases by kind of operation, live
     Top(Top),
     /// Print what a shell needs to complete this program's flags
@@ -77,6 +82,83 @@ pub struct AddUser {
     pub password_file: Option<PathBuf>,
 }
 
+/// The user that a client of a server logs in as.
+#[derive(Debug, Default, Args)]
+pub struct LoginOptions {
+    /// User to log in as, of the database `admin` where none is named
+    #[arg(long, value_name = "NAME[@DATABASE]")]
+    pub user: Option<String>,
+    /// File whose first line is the user's password; without it the standard input
+    #[arg(long = "passwordFile", value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+}
+
+/// The subcommands of `quarry backup`.
+#[derive(Debug, Subcommand)]
+pub enum BackupCommand {
+    /// Copy the data of a running server, on the server's machine; what the last backup has is not copied again
+    Create(CreateBackup),
+    /// List the backups of a repository
+    List {
+        /// The repository
+        #[arg(long, value_name = "DIRECTORY")]
+        from: PathBuf,
+    },
+    /// Read every byte of a backup, or of all, and check it
+    Verify {
+        /// The repository
+        #[arg(long, value_name = "DIRECTORY")]
+        from: PathBuf,
+        /// The backup; all without it
+        id: Option<String>,
+    },
+    /// Remove backups, and what only they needed
+    Remove {
+        /// The repository
+        #[arg(long, value_name = "DIRECTORY")]
+        from: PathBuf,
+        /// The backups
+        #[arg(required_unless_present = "keep")]
+        ids: Vec<String>,
+        /// Instead: all but this many, the latest ones
+        #[arg(long, value_name = "COUNT", conflicts_with = "ids", value_parser = clap::value_parser!(u32).range(1..))]
+        keep: Option<u32>,
+    },
+}
+
+/// The flags of `quarry backup create`.
+#[derive(Debug, Args)]
+pub struct CreateBackup {
+    /// The repository; made when it is missing
+    #[arg(long, value_name = "DIRECTORY")]
+    pub to: PathBuf,
+    /// Data directory of the server, whose port is found there
+    #[arg(long, value_name = "DIRECTORY", default_value = "data")]
+    pub dbpath: PathBuf,
+    /// The server's host, if it does not listen on this address
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    #[command(flatten)]
+    pub login: LoginOptions,
+    /// Read at most this many MB a second
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: Option<u32>,
+}
+
+/// The flags of `quarry restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The repository
+    #[arg(long, value_name = "DIRECTORY")]
+    pub from: PathBuf,
+    /// The backup; the latest without it
+    #[arg(long)]
+    pub id: Option<String>,
+    /// Data directory to make; it may be there, but empty
+    #[arg(long, value_name = "DIRECTORY")]
+    pub dbpath: PathBuf,
+}
+
 /// The flags of `quarry top`.
 #[derive(Debug, Args)]
 pub struct Top {
@@ -86,6 +168,8 @@ pub struct Top {
     /// The server's port
     #[arg(long, default_value_t = 27017)]
     pub port: u16,
+    #[command(flatten)]
+    pub login: LoginOptions,
     /// Seconds between two pictures
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub interval: f64,

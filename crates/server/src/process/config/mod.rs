@@ -19,7 +19,8 @@ use crate::replication::address::Address;
 use file::ConfigFile;
 
 pub use command_line::{
-    AddUser, Command, CommandLine, JournalCommand, JournalPlace, Serve, Top, UserCommand,
+    AddUser, BackupCommand, Command, CommandLine, CreateBackup, JournalCommand, JournalPlace,
+    LoginOptions, Restore, Serve, Top, UserCommand,
 };
 pub use journal_settings::JournalSettings;
 pub use options::Notice;

@@ -1,7 +1,6 @@
 //! `quarry top`: a running server on the terminal, live: operations a second, quantiles and phases by kind, the busiest
 //! collections, and what runs now. It is a client like any other and asks with `getOpTiming` and `currentOp`.
 
-mod link;
 mod picture;
 mod screen;
 
@@ -14,7 +13,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
 use crate::process::config::Top;
-use link::Link;
+use crate::tools::link::{Link, REPLY_TIME_MAX};
+use crate::tools::login;
 use picture::Watcher;
 
 /// The screen of `--once`.
@@ -40,9 +40,15 @@ fn address(options: &Top) -> String {
     format!("{}:{}", options.host, options.port)
 }
 
+fn connect(options: &Top) -> io::Result<Link> {
+    let mut link = Link::open(&options.host, options.port, REPLY_TIME_MAX)?;
+    login::log_in(&mut link, &options.login)?;
+    Ok(link)
+}
+
 /// One picture on the output, for those who are no terminal.
 fn once(options: &Top) -> io::Result<()> {
-    let mut link = Link::open(&options.host, options.port)?;
+    let mut link = connect(options)?;
     let picture = Watcher::default().look(&mut link)?;
     let backend = TestBackend::new(ONCE_CHARS.0, ONCE_CHARS.1);
     let Ok(mut terminal) = Terminal::new(backend);
@@ -58,7 +64,7 @@ fn once(options: &Top) -> io::Result<()> {
 }
 
 fn watch(options: &Top) -> io::Result<()> {
-    let mut link = Link::open(&options.host, options.port)?;
+    let mut link = connect(options)?;
     let mut watcher = Watcher::default();
     let mut picture = watcher.look(&mut link)?;
     let mut terminal = ratatui::try_init()?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 
-use super::link::Link;
+use crate::tools::link::Link;
 
 /// Lines of the lists below the table.
 const LINES_MAX: usize = 10;

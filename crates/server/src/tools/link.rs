@@ -7,8 +7,8 @@ use std::time::Duration;
 use quarry_bson::{Document, DocumentBuilder};
 use quarry_wire::{HEADER_BYTES, Header, ReplyBuilder, Request};
 
-/// A server that says nothing for so long is taken for gone.
-const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long `quarry top` waits for a picture.
+pub const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 
 pub struct Link {
     stream: TcpStream,
@@ -16,9 +16,10 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn open(host: &str, port: u16) -> io::Result<Link> {
+    /// A server that says nothing for `reply_time_max` is taken for gone.
+    pub fn open(host: &str, port: u16, reply_time_max: Duration) -> io::Result<Link> {
         let stream = TcpStream::connect((host, port))?;
-        stream.set_read_timeout(Some(REPLY_TIME_MAX))?;
+        stream.set_read_timeout(Some(reply_time_max))?;
         stream.set_nodelay(true)?;
         Ok(Link {
             stream,
@@ -28,8 +29,14 @@ impl Link {
 
     /// Runs a command on `admin`; an error reply is an error.
     pub fn run(&mut self, command: &Document) -> io::Result<Document> {
+        self.run_on("admin", command)
+    }
+
+    /// Like `run`, on another database.
+    pub fn run_on(&mut self, database: &str, command: &Document) -> io::Result<Document> {
         self.request_id += 1;
-        self.stream.write_all(&message(command, self.request_id))?;
+        self.stream
+            .write_all(&message(command, database, self.request_id))?;
         let reply = self.reply()?;
         if reply.get_f64("ok") == Some(1.0) {
             return Ok(reply);
@@ -56,14 +63,14 @@ impl Link {
     }
 }
 
-fn message(command: &Document, request_id: i32) -> Vec<u8> {
+fn message(command: &Document, database: &str, request_id: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut message = ReplyBuilder::new(&mut bytes, request_id, 0);
     let mut body = DocumentBuilder::new(message.body());
     for element in command {
         body.append_element(element);
     }
-    body.append("$db", "admin");
+    body.append("$db", database);
     body.finish();
     message.finish();
     bytes

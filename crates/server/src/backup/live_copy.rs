@@ -1,0 +1,165 @@
+//! The copy of the data that an open backup cursor keeps: a directory within the data directory, which is one itself.
+//!
+//! Keeps true: one copy is open at a time; its files do not change as long as its cursor is open, and go with it. A copy whose
+//! connection has gone without closing the cursor gives way to the next one. What a killed server leaves goes at the next start.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use quarry_database::{Copied, Database, Error};
+use quarry_query::ErrorCode;
+
+use crate::dispatch::error::{CommandError, Result};
+use crate::process::engine::JOURNAL;
+
+/// Where copies stand in the data directory.
+const DIRECTORY: &str = "quarry.backup";
+
+/// The server's copies, of which one is open at most.
+pub struct LiveCopies {
+    /// Where the copies stand, each in a directory of its own.
+    directory: PathBuf,
+    /// The name of the engine's directory.
+    engine: &'static str,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<Owned>,
+    /// Each copy has a directory of its own: one that has to give way may still be being made.
+    last_number: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owned {
+    number: u64,
+    connection: i64,
+}
+
+/// One copy. Dropping it removes the files.
+pub struct LiveCopy {
+    state: Arc<Mutex<State>>,
+    owned: Owned,
+    /// The directory of the copy: a data directory with the engine's and the journal's within it.
+    pub directory: PathBuf,
+    /// Where the copy ends.
+    pub copied: Copied,
+    /// The files with their lengths, by name.
+    pub files: Vec<(PathBuf, u64)>,
+}
+
+/// Removes what a server left that was killed while a copy was open. Called with the data directory locked.
+pub fn remove_leftovers(data_directory: &Path) -> io::Result<()> {
+    remove(&data_directory.join(DIRECTORY))
+}
+
+impl LiveCopies {
+    pub fn new(data_directory: &Path, engine: &'static str) -> LiveCopies {
+        LiveCopies {
+            directory: data_directory.join(DIRECTORY),
+            engine,
+            state: Arc::default(),
+        }
+    }
+
+    /// Makes a copy for a cursor of this connection; `is_connected` tells of others whether they are still there.
+    pub fn open(
+        &self,
+        database: &Database,
+        connection: i64,
+        is_connected: &dyn Fn(i64) -> bool,
+    ) -> Result<LiveCopy> {
+        let (owned, abandoned) = self.begin(connection, is_connected)?;
+        let mut copy = LiveCopy {
+            state: Arc::clone(&self.state),
+            owned,
+            directory: self.directory_of(owned),
+            copied: Copied {
+                lsn: 0,
+                cluster_time: 0,
+            },
+            files: Vec::new(),
+        };
+        if let Some(abandoned) = abandoned {
+            remove(&self.directory_of(abandoned)).map_err(failed)?;
+        }
+        fs::create_dir_all(&copy.directory).map_err(failed)?;
+        // Whoever reads the files may stand elsewhere.
+        copy.directory = copy.directory.canonicalize().map_err(failed)?;
+        let engine = copy.directory.join(self.engine);
+        let journal = copy.directory.join(JOURNAL);
+        copy.copied = database.copy_to(&engine, &journal)?;
+        for directory in [&engine, &journal] {
+            list(directory, &mut copy.files).map_err(failed)?;
+        }
+        copy.files.sort();
+        Ok(copy)
+    }
+
+    fn directory_of(&self, copy: Owned) -> PathBuf {
+        self.directory.join(copy.number.to_string())
+    }
+
+    /// Takes the place of the one open copy; the copy that has lost it, if its connection has gone.
+    fn begin(
+        &self,
+        connection: i64,
+        is_connected: &dyn Fn(i64) -> bool,
+    ) -> Result<(Owned, Option<Owned>)> {
+        let mut state = self.state.lock();
+        let open = state.open;
+        if open.is_some_and(|open| is_connected(open.connection)) {
+            return Err(CommandError::new(
+                ErrorCode(50_886),
+                "The existing backup cursor must be closed before $backupCursor can succeed.",
+            ));
+        }
+        state.last_number += 1;
+        let owned = Owned {
+            number: state.last_number,
+            connection,
+        };
+        state.open = Some(owned);
+        Ok((owned, open))
+    }
+}
+
+impl Drop for LiveCopy {
+    fn drop(&mut self) {
+        // What stays goes at the next start.
+        let _ = remove(&self.directory);
+        // It stays where another copy stands in it.
+        let _ = self.directory.parent().map(fs::remove_dir);
+        let mut state = self.state.lock();
+        if state.open == Some(self.owned) {
+            state.open = None;
+        }
+    }
+}
+
+/// Adds the files of a directory, which has no others within it.
+fn list(directory: &Path, files: &mut Vec<(PathBuf, u64)>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_lock = entry.path().extension().is_some_and(|end| end == "lock");
+        if entry.file_type()?.is_file() && !is_lock {
+            files.push((entry.path(), entry.metadata()?.len()));
+        }
+    }
+    Ok(())
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn failed(error: io::Error) -> CommandError {
+    Error::from(quarry_storage::Error::from(error)).into()
+}

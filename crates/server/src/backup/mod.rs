@@ -1,0 +1,10 @@
+//! Copies of the data: the one that a backup cursor keeps while somebody reads it, and the repository that `quarry backup` puts it
+//! into.
+//!
+//! A server makes the copy (`live_copy`) within its data directory and names the files; it writes nowhere else, and whoever
+//! asked reads them with their own rights. The repository (`repository`, `manifest`) knows no server. Leaves out: how a copy is
+//! made of engine and journal, which is the database's.
+
+pub mod live_copy;
+pub mod manifest;
+pub mod repository;

@@ -1,0 +1,346 @@
+//! `quarry backup create | list | verify | remove`: copies of a running server's data in a repository.
+//!
+//! `create` asks the server for a backup cursor and reads the files that it names, with its own rights and at its own pace; the server
+//! serves on. Exits with 0, with 1 when something failed or a backup is damaged.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use quarry_bson::{Document, RawDocument, RawValue, doc};
+
+use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
+use crate::backup::repository::{Access, Repository};
+use crate::process::config::{BackupCommand, CreateBackup};
+use crate::process::data_directory::PORT_FILE;
+use crate::tools::link::Link;
+use crate::tools::login;
+use crate::tools::progress::Progress;
+
+/// The server copies what cannot be shared by name before it replies: libmdbx's whole file.
+const REPLY_TIME_MAX: Duration = Duration::from_secs(3600);
+/// The server closes a cursor that nobody asked for ten minutes.
+const BETWEEN_SIGNS_OF_LIFE: Duration = Duration::from_secs(30);
+const MB: f64 = 1e6;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Runs the command; the exit code of the process.
+pub fn run(command: &BackupCommand) -> ExitCode {
+    let done = match command {
+        BackupCommand::Create(options) => create(options),
+        BackupCommand::List { from } => list(from),
+        BackupCommand::Verify { from, id } => verify(from, id.as_deref()),
+        BackupCommand::Remove { from, ids, keep } => remove(from, ids, *keep),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("quarry backup: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn create(options: &CreateBackup) -> Result<()> {
+    let repository = Repository::open(&options.to, Access::Change)?;
+    let begun = Instant::now();
+    let mut copy = OpenCopy::open(options)?;
+    let mut manifest = copy.manifest();
+    let mut reading = Reading {
+        repository: &repository,
+        progress: Progress::new("backing up", copy.bytes()),
+        bytes_a_second_max: options.rate.map(|rate| f64::from(rate) * MB),
+        new_bytes: 0,
+    };
+    for (path, bytes) in copy.files.clone() {
+        let file = reading.read(&mut copy, &path, bytes)?;
+        manifest.files.push(file);
+    }
+    let new_bytes = reading.new_bytes;
+    drop(reading);
+    // As long as the cursor is open its files are those that were read.
+    copy.stay_open()?;
+    let added = repository.add(&manifest);
+    added.map_err(|error| format!("`{}`: {error}", options.to.display()))?;
+    copy.close();
+    println!(
+        "{}: {} files, {:.1} MB, {:.1} MB of them new, in {:.1} s",
+        manifest.id,
+        manifest.files.len(),
+        manifest.bytes() as f64 / MB,
+        new_bytes as f64 / MB,
+        begun.elapsed().as_secs_f64(),
+    );
+    Ok(())
+}
+
+/// The backup cursor of a server, and what it has told.
+struct OpenCopy {
+    link: Link,
+    cursor: i64,
+    metadata: Document,
+    files: Vec<(String, u64)>,
+    last_sign: Instant,
+}
+
+impl OpenCopy {
+    fn open(options: &CreateBackup) -> Result<OpenCopy> {
+        let port = port(&options.dbpath)?;
+        let place = format!("{}:{port}", options.host);
+        let failed = |error: io::Error| format!("{place}: {error}");
+        let mut link = Link::open(&options.host, port, REPLY_TIME_MAX).map_err(failed)?;
+        login::log_in(&mut link, &options.login).map_err(failed)?;
+        let command = doc! {
+            "aggregate": 1, "pipeline": [doc! { "$backupCursor": doc! {} }], "cursor": doc! {},
+        };
+        let reply = link.run(&command).map_err(failed)?;
+        let mut copy = OpenCopy {
+            link,
+            cursor: 0,
+            metadata: Document::default(),
+            files: Vec::new(),
+            last_sign: Instant::now(),
+        };
+        let mut documents = copy.take(&reply, "firstBatch")?;
+        while documents > 0 {
+            documents = copy.get_more()?;
+        }
+        if copy.metadata.is_empty() {
+            return Err(format!("{place}: the server told nothing of its copy"));
+        }
+        Ok(copy)
+    }
+
+    /// Takes what a batch tells; how many documents that were.
+    fn take(&mut self, reply: &Document, batch: &str) -> Result<usize> {
+        let cursor = reply
+            .get_document("cursor")
+            .ok_or("the reply has no cursor")?;
+        self.cursor = cursor.get_i64("id").unwrap_or_default();
+        let mut documents = 0;
+        for value in cursor.get_array(batch).into_iter().flatten() {
+            documents += 1;
+            let RawValue::Document(document) = value else {
+                return Err("a batch holds no document".into());
+            };
+            match document.get_document("metadata") {
+                Some(metadata) => self.metadata = metadata.to_owned_document(),
+                None => self.files.push(named_file(document)?),
+            }
+        }
+        Ok(documents)
+    }
+
+    fn get_more(&mut self) -> Result<usize> {
+        self.last_sign = Instant::now();
+        let command = doc! { "getMore": (self.cursor), "collection": "$cmd.aggregate" };
+        let reply = self.link.run(&command).map_err(|error| error.to_string())?;
+        self.take(&reply, "nextBatch")
+    }
+
+    /// Says that the files are still wanted; an error where they are gone.
+    fn stay_open(&mut self) -> Result<()> {
+        self.get_more()?;
+        match self.cursor {
+            0 => Err("the server has closed the cursor: the backup is given up".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn stay_open_when_due(&mut self) -> Result<()> {
+        match self.last_sign.elapsed() >= BETWEEN_SIGNS_OF_LIFE {
+            true => self.stay_open(),
+            false => Ok(()),
+        }
+    }
+
+    /// The server removes the copy in any case, once it sees that nobody wants it.
+    fn close(mut self) {
+        let command = doc! { "killCursors": "$cmd.aggregate", "cursors": [self.cursor] };
+        let _ = self.link.run(&command);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The manifest without its files.
+    fn manifest(&self) -> Manifest {
+        let own = self
+            .metadata
+            .get_document("quarry")
+            .unwrap_or(RawDocument::EMPTY);
+        let text = |name| own.get_str(name).unwrap_or_default().to_owned();
+        let time = match self.metadata.get("checkpointTimestamp") {
+            Some(RawValue::Timestamp(time)) => {
+                u64::from(time.time) << 32 | u64::from(time.increment)
+            }
+            _ => 0,
+        };
+        let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let made_unix_ms = made.map_or(0, |since| since.as_millis() as u64);
+        Manifest {
+            id: new_id(made_unix_ms),
+            version: text("version"),
+            engine: text("engine"),
+            made_unix_ms,
+            lsn: own.get_i64("lsn").map_or(0, |lsn| lsn.max(0) as u64),
+            cluster_time: time,
+            files: Vec::new(),
+        }
+    }
+}
+
+/// Sorted by name, backups are sorted by time.
+fn new_id(unix_ms: u64) -> String {
+    let mut random = [0; 4];
+    // Two backups of one second have other digits, or the second one says that its name is taken.
+    let _ = getrandom::fill(&mut random);
+    let time = jiff::Timestamp::from_millisecond(i64::try_from(unix_ms).unwrap_or(i64::MAX));
+    let time = time
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        .strftime("%Y%m%dT%H%M%S%3fZ");
+    format!("{time}-{:08x}", u32::from_be_bytes(random))
+}
+
+/// The port that the server of this data directory has written there.
+fn port(dbpath: &Path) -> Result<u16> {
+    let path = dbpath.join(PORT_FILE);
+    let text = fs::read_to_string(&path).map_err(|error| {
+        format!(
+            "no server serves `{}` ({PORT_FILE}: {error})",
+            dbpath.display()
+        )
+    })?;
+    let port = text.trim().parse();
+    port.map_err(|_| format!("`{}` holds no port", path.display()))
+}
+
+fn named_file(document: RawDocument<'_>) -> Result<(String, u64)> {
+    let name = document.get_str("filename").ok_or("a file has no name")?;
+    let bytes = document
+        .get_i64("fileSize")
+        .and_then(|bytes| u64::try_from(bytes).ok());
+    Ok((name.to_owned(), bytes.ok_or("a file has no length")?))
+}
+
+/// Reads files of a copy into a repository.
+struct Reading<'r> {
+    repository: &'r Repository,
+    progress: Progress,
+    bytes_a_second_max: Option<f64>,
+    new_bytes: u64,
+}
+
+impl Reading<'_> {
+    fn read(&mut self, copy: &mut OpenCopy, path: &str, bytes: u64) -> Result<BackedUpFile> {
+        let failed = |error: io::Error| format!("`{path}`: {error}");
+        let directory = copy.metadata.get_str("dbpath").unwrap_or_default();
+        let name = Path::new(path).strip_prefix(directory);
+        let name = name.map_err(|_| format!("`{path}` is not in the copy"))?;
+        let mut file = BackedUpFile {
+            name: name.to_string_lossy().into_owned(),
+            bytes,
+            chunks: Vec::new(),
+        };
+        let mut from = File::open(path).map_err(failed)?.take(bytes);
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        let mut read = 0;
+        while read < bytes {
+            chunk.clear();
+            let part = (&mut from).take(CHUNK_BYTES as u64).read_to_end(&mut chunk);
+            if part.map_err(failed)? == 0 {
+                return Err(format!("`{path}` is shorter than the server said"));
+            }
+            let (name, is_new) = self.repository.put_chunk(&chunk).map_err(failed)?;
+            file.chunks.push(name);
+            read += chunk.len() as u64;
+            self.new_bytes += if is_new { chunk.len() as u64 } else { 0 };
+            self.progress.add(chunk.len() as u64);
+            copy.stay_open_when_due()?;
+            self.keep_pace(chunk.len());
+        }
+        Ok(file)
+    }
+
+    /// Rests for as long as reading these bytes should have taken at the rate that was asked for.
+    fn keep_pace(&self, bytes: usize) {
+        if let Some(max) = self.bytes_a_second_max
+            && self.progress.bytes_a_second() > max
+        {
+            thread::sleep(Duration::from_secs_f64(bytes as f64 / max));
+        }
+    }
+}
+
+fn list(from: &Path) -> Result<()> {
+    let repository = Repository::open(from, Access::Read)?;
+    for id in repository.ids()? {
+        match repository.manifest(&id) {
+            Ok(manifest) => println!(
+                "{id}  {}  {} files  {:.1} MB",
+                manifest.engine,
+                manifest.files.len(),
+                manifest.bytes() as f64 / MB
+            ),
+            Err(why) => println!("{why}"),
+        }
+    }
+    Ok(())
+}
+
+fn verify(from: &Path, id: Option<&str>) -> Result<()> {
+    let repository = Repository::open(from, Access::Read)?;
+    let ids = match id {
+        Some(id) => vec![id.to_owned()],
+        None => repository.ids()?,
+    };
+    let mut damages = 0;
+    for id in &ids {
+        let manifest = match repository.manifest(id) {
+            Ok(manifest) => manifest,
+            Err(why) => {
+                damages += 1;
+                println!("{why}");
+                continue;
+            }
+        };
+        let mut progress = Progress::new("verifying", manifest.bytes());
+        let found = repository.verify(&manifest, &mut |bytes| progress.add(bytes));
+        drop(progress);
+        for damage in &found {
+            println!("{}: `{}`: {}", damage.id, damage.file, damage.why);
+        }
+        if found.is_empty() {
+            println!(
+                "{id}: whole, {} files, {:.1} MB",
+                manifest.files.len(),
+                manifest.bytes() as f64 / MB
+            );
+        }
+        damages += found.len();
+    }
+    match damages {
+        0 => Ok(()),
+        count => Err(format!("{count} damaged")),
+    }
+}
+
+fn remove(from: &Path, ids: &[String], keep: Option<u32>) -> Result<()> {
+    let repository = Repository::open(from, Access::Change)?;
+    let all = repository.ids()?;
+    let ids = match keep {
+        Some(keep) => all[..all.len().saturating_sub(keep as usize)].to_vec(),
+        None => ids.to_vec(),
+    };
+    if let Some(missing) = ids.iter().find(|id| !all.contains(id)) {
+        return Err(format!("backup `{missing}`: there is none"));
+    }
+    let freed = repository.remove(&ids)?;
+    println!("{} removed, {:.1} MB free", ids.len(), freed as f64 / MB);
+    Ok(())
+}

@@ -1,0 +1,315 @@
+"""`quarry backup` and `quarry restore`: under load, killed at any moment, damaged, and by whom they are allowed."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import ConnectionFailure, OperationFailure
+from quarry_process import Quarry, binary
+from validation import validate_everything
+
+ENGINES = [engine for engine in os.environ.get("QUARRY_ENGINES", "rocksdb,mdbx").split(",") if engine != "memory"]
+# `make torture` asks for more.
+ROUNDS = int(os.environ.get("QUARRY_BACKUP_ROUNDS", "3"))
+WRITERS = 3
+PATIENCE_SECONDS = 60
+
+
+def quarry(*arguments, text=None):
+    """The ended process of a subcommand."""
+    command = [binary(), *map(str, arguments)]
+    return subprocess.run(command, input=text or "", capture_output=True, text=True, timeout=300, check=False)
+
+
+def succeed(*arguments, text=None):
+    """What a subcommand that succeeds says."""
+    ended = quarry(*arguments, text=text)
+    assert ended.returncode == 0, (arguments, ended.stdout, ended.stderr)
+    return ended.stdout
+
+
+def create(server, repository, *arguments):
+    """The name of a new backup, and how many MB of how many were new."""
+    said = succeed("backup", "create", "--dbpath", server.directory, "--to", repository, *arguments)
+    name, all_mb, new_mb = re.match(r"(\S+): \d+ files, ([\d.]+) MB, ([\d.]+) MB of them new", said).groups()
+    return name, float(all_mb), float(new_mb)
+
+
+def restored(repository, directory, engine, *arguments):
+    """A server over what a backup restores."""
+    succeed("restore", "--from", repository, "--dbpath", directory, *arguments)
+    return Quarry(directory, engine).start()
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class Writer(threading.Thread):
+    """Inserts numbered documents, and in the same transaction counts them: a copy has both or none."""
+
+    def __init__(self, uri, name):
+        super().__init__(daemon=True)
+        self.client = MongoClient(uri, serverSelectionTimeoutMS=5000, retryWrites=False)
+        self.name = name
+        self.acknowledged = 0
+        self.failure = None
+        self.is_over = False
+
+    def run(self):
+        things, counts = self.client.load.things, self.client.load.counts
+        filler = "x" * 500
+        try:
+            while not self.is_over:
+                number = self.acknowledged
+                with self.client.start_session() as session, session.start_transaction():
+                    things.insert_one({"_id": f"{self.name} {number}", "w": self.name, "f": filler}, session=session)
+                    count = {"$set": {"n": number + 1}}
+                    counts.update_one({"_id": self.name}, count, upsert=True, session=session)
+                self.acknowledged += 1
+        except ConnectionFailure:
+            pass
+        except Exception as failure:  # told to the test, which ends with it
+            self.failure = failure
+
+    def end(self):
+        self.is_over = True
+        self.join(PATIENCE_SECONDS)
+        assert not self.is_alive() and self.failure is None, self.failure
+        self.client.close()
+
+
+@pytest.fixture
+def writers(durable):
+    # Transactions do not make collections side by side.
+    with MongoClient(durable.uri) as client:
+        client.load.things.create_index("w")
+        client.load.create_collection("counts")
+    writers = [Writer(durable.uri, f"writer {number}") for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    yield writers
+    for writer in writers:
+        writer.end()
+
+
+def check_load(port, at_least, at_most):
+    """Of each writer everything up to one of its commits is there, and nothing else."""
+    validate_everything(port)
+    with MongoClient(f"mongodb://127.0.0.1:{port}/") as client:
+        for name, least in at_least.items():
+            counted = (client.load.counts.find_one({"_id": name}) or {"n": 0})["n"]
+            assert least <= counted <= at_most[name], (name, least, counted, at_most[name])
+            found = {document["_id"] for document in client.load.things.find({"w": name}, {"_id": 1})}
+            assert found == {f"{name} {number}" for number in range(counted)}
+
+
+def acknowledged(writers):
+    return {writer.name: writer.acknowledged for writer in writers}
+
+
+def test_a_backup_under_load_holds_what_was_acknowledged_before_and_no_part_of_a_transaction(durable, writers, tmp_path):
+    repository = tmp_path / "repository"
+    backups = []
+    for number in range(ROUNDS):
+        wait_until(lambda: min(acknowledged(writers).values()) >= 20 * (number + 1))
+        before = acknowledged(writers)
+        name, all_mb, new_mb = create(durable, repository)
+        # One that was not acknowledged yet may be in the copy.
+        after = {writer: count + 1 for writer, count in acknowledged(writers).items()}
+        assert number == 0 or new_mb < all_mb
+        backups.append((name, before, after))
+    for writer in writers:
+        writer.end()
+    assert [line.split()[0] for line in succeed("backup", "list", "--from", repository).splitlines()] == [
+        name for name, _, _ in backups
+    ]
+    assert succeed("backup", "verify", "--from", repository).count(": whole") == ROUNDS
+    for name, before, after in backups:
+        server = restored(repository, tmp_path / name, durable.engine, "--id", name)
+        try:
+            check_load(server.port, before, after)
+        finally:
+            assert server.stop() == 0
+    # The latest one without a name; the others go, and what they shared stays.
+    succeed("backup", "remove", "--from", repository, "--keep", 1)
+    server = restored(repository, tmp_path / "latest", durable.engine)
+    try:
+        check_load(server.port, *backups[-1][1:])
+    finally:
+        server.kill()
+
+
+def begin_slowly(server, repository):
+    """A backup that takes long, begun: some of its chunks are there."""
+    command = [binary(), "backup", "create", "--dbpath", server.directory, "--to", repository, "--rate", "1"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    chunks = pathlib.Path(repository) / "chunks"
+    wait_until(lambda: any(chunks.glob("*/*")) or process.poll() is not None)
+    assert process.poll() is None, process.stdout.read()
+    return process
+
+
+def fill(server, count=20_000):
+    """More than a backup at the slowest rate reads in the time of a test."""
+    with MongoClient(server.uri) as client:
+        documents = [{"_id": number, "f": os.urandom(400)} for number in range(count)]
+        client.load.filler.insert_many(documents)
+
+
+def test_a_killed_backup_leaves_nothing_in_the_way(durable, tmp_path):
+    repository = tmp_path / "repository"
+    fill(durable)
+    for _ in range(ROUNDS):
+        begun = begin_slowly(durable, repository)
+        begun.kill()
+        begun.wait()
+        assert succeed("backup", "list", "--from", repository) == ""
+    copies = durable.directory / "quarry.backup"
+    assert len(list(copies.iterdir())) == 1, "the last copy stands until somebody wants another"
+    # The server sees that whoever wanted it has gone as soon as it hears of the closed connection.
+    def is_made():
+        return quarry("backup", "create", "--dbpath", durable.directory, "--to", repository).returncode == 0
+    wait_until(is_made)
+    assert succeed("backup", "verify", "--from", repository).count(": whole") == 1
+    assert not copies.exists()
+
+
+def test_a_backup_of_a_killed_server_is_none(durable, tmp_path):
+    repository = tmp_path / "repository"
+    fill(durable)
+    begun = begin_slowly(durable, repository)
+    durable.kill()
+    said, _ = begun.communicate(timeout=PATIENCE_SECONDS)
+    assert begun.returncode == 1, said
+    assert succeed("backup", "list", "--from", repository) == ""
+    durable.start()
+    assert not (durable.directory / "quarry.backup").exists()
+    create(durable, repository)
+
+
+def test_damage_is_found_named_and_not_restored(durable, tmp_path):
+    repository = tmp_path / "repository"
+    fill(durable, 2_000)
+    create(durable, repository)
+    chunk = max(repository.glob("chunks/*/*"), key=lambda path: (path.read_bytes().strip(b"\0") != b"", path.stat().st_size))
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    found = quarry("backup", "verify", "--from", repository)
+    assert found.returncode == 1
+    assert f"chunk {chunk.name} is damaged" in found.stdout
+    refused = quarry("restore", "--from", repository, "--dbpath", tmp_path / "new")
+    assert refused.returncode == 1
+    assert "is damaged" in refused.stderr
+    with pytest.raises(RuntimeError, match="was being restored into it"):
+        Quarry(tmp_path / "new", durable.engine).start()
+    # A later backup that shares the chunk does not believe it.
+    later, _, _ = create(durable, repository)
+    assert succeed("backup", "verify", "--from", repository, later).count(": whole") == 1
+
+
+def test_nothing_is_restored_over_what_is_there(durable, tmp_path):
+    repository = tmp_path / "repository"
+    create(durable, repository)
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "letter").write_text("dear")
+    refused = quarry("restore", "--from", repository, "--dbpath", taken)
+    assert refused.returncode == 1
+    assert "is not empty" in refused.stderr
+    assert [path.name for path in taken.iterdir()] == ["letter"]
+    assert "there is none" in quarry("backup", "remove", "--from", repository, "another").stderr
+
+
+CURSOR = {"aggregate": 1, "pipeline": [{"$backupCursor": {}}], "cursor": {"batchSize": 1}}
+
+
+def test_one_backup_cursor_is_open_and_keeps_its_files(durable):
+    copies = durable.directory / "quarry.backup"
+    with MongoClient(durable.uri) as client, MongoClient(durable.uri) as other:
+        cursor = client.admin.command(CURSOR)["cursor"]
+        metadata = cursor["firstBatch"][0]["metadata"]
+        assert metadata["quarry"]["engine"] == durable.engine
+        with pytest.raises(OperationFailure) as refused:
+            other.admin.command(CURSOR)
+        assert refused.value.code == 50886
+        more = {"getMore": cursor["id"], "collection": "$cmd.aggregate"}
+        files = client.admin.command(more)["cursor"]["nextBatch"]
+        assert all(pathlib.Path(file["filename"]).stat().st_size == file["fileSize"] for file in files)
+        # It stays open behind its last file.
+        behind = client.admin.command(more)["cursor"]
+        assert (behind["nextBatch"], behind["id"]) == ([], cursor["id"])
+        client.admin.command("killCursors", "$cmd.aggregate", cursors=[cursor["id"]])
+        assert not copies.exists()
+        cursor = other.admin.command(CURSOR)["cursor"]
+        other.admin.command("killCursors", "$cmd.aggregate", cursors=[cursor["id"]])
+
+
+@pytest.mark.parametrize(
+    ("database", "command", "code"),
+    [
+        ("load", CURSOR, 73),
+        ("admin", CURSOR | {"aggregate": "things"}, 73),
+        ("admin", CURSOR | {"pipeline": [{"$backupCursor": 1}]}, 9),
+        ("admin", CURSOR | {"pipeline": [{"$backupCursor": {"incrementalBackup": True}}]}, 238),
+        ("admin", CURSOR | {"pipeline": [{"$backupCursor": {}}, {"$limit": 1}]}, 238),
+        ("admin", CURSOR | {"pipeline": [{"$limit": 1}, {"$backupCursor": {}}]}, None),
+    ],
+)
+def test_a_backup_cursor_elsewhere_is_refused(durable, database, command, code):
+    with MongoClient(durable.uri) as client:
+        with pytest.raises(OperationFailure) as refused:
+            client[database].command(command)
+        assert code is None or refused.value.code == code
+    assert not (durable.directory / "quarry.backup").exists()
+
+
+def test_an_engine_in_memory_has_nothing_to_back_up(tmp_path):
+    server = Quarry(tmp_path / "data", "memory").start()
+    try:
+        refused = quarry("backup", "create", "--dbpath", server.directory, "--to", tmp_path / "repository")
+        assert refused.returncode == 1
+        assert "no files to copy" in refused.stderr
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES[:1])
+def test_under_access_control_a_backup_takes_a_user_who_may(tmp_path, engine):
+    for name, role in [("keeper", "hostManager"), ("reader", "read"), ("od=d,one", "root")]:
+        given = ["user", "add", name, "--role", role, "--dbpath", tmp_path / "data", "--engine", engine]
+        succeed(*given, text="pass of it\n")
+    server = Quarry(tmp_path / "data", engine, ["--auth"]).start()
+    try:
+        password = tmp_path / "password"
+        password.write_text("pass of it\n")
+        wrong = tmp_path / "wrong"
+        wrong.write_text("another\n")
+        flags = ["backup", "create", "--dbpath", server.directory, "--to", tmp_path / "repository"]
+        for user, file, expected in [
+            (None, None, "requires authentication"),
+            ("reader", password, "not authorized"),
+            ("keeper", wrong, "Authentication failed"),
+            ("keeper", password, None),
+            ("od=d,one", password, None),
+        ]:
+            login = ["--user", user, "--passwordFile", file] if user else []
+            ended = quarry(*flags, *login)
+            assert (ended.returncode == 0) == (expected is None), (user, ended.stderr)
+            assert expected is None or expected in ended.stderr, (user, ended.stderr)
+        shown = quarry("top", "--once", "--port", server.port, "--user", "od=d,one", "--passwordFile", password)
+        assert shown.returncode == 0, shown.stderr
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
