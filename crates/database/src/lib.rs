@@ -40,6 +40,7 @@ pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::Dropped;
 pub use catalog::listing::ExpiringIndex;
+pub use catalog::view::{VIEW_ON, VIEW_PIPELINE, View};
 pub use collation::Collation;
 pub use commit::changes::ChangeKind;
 pub use commit::commits::take_commit_time;

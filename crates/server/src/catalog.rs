@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawValue};
+use quarry_bson::{Document, RawArray, RawValue};
 use quarry_database::{
     CollStats, Collection, Database, DbStats, Dropped, IndexChange, Namespace, Operation, Result,
     ValidateReport,
@@ -30,12 +30,12 @@ pub trait Catalog: Sync {
         take: &mut dyn FnMut(Collection),
     ) -> Result<Option<String>>;
 
-    /// Like `list_collections_behind`, but hands over the names alone.
+    /// Like `list_collections_behind`, but hands over the names alone, and whether they are of views.
     fn list_names_behind(
         &self,
         database: &str,
         behind: Option<&str>,
-        take: &mut dyn FnMut(&str),
+        take: &mut dyn FnMut(&str, bool),
     ) -> Result<Option<String>>;
 
     /// The specifications of a collection's indexes, `_id_` first.
@@ -88,6 +88,16 @@ pub trait Catalog: Sync {
         operation: &Operation,
         level: Level,
     ) -> Result<IndexChange>;
+
+    /// Gives a view another definition, which `Data::check_view` has let through.
+    fn modify_view(
+        &self,
+        namespace: &Namespace,
+        on: &str,
+        pipeline: RawArray<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
 
     /// Has documents kept as they were before a change, or not any more; returns whether they were.
     fn set_pre_images(
@@ -149,7 +159,7 @@ impl Catalog for Database {
         &self,
         database: &str,
         behind: Option<&str>,
-        take: &mut dyn FnMut(&str),
+        take: &mut dyn FnMut(&str, bool),
     ) -> Result<Option<String>> {
         Database::list_names_behind(self, database, behind, take)
     }
@@ -210,6 +220,17 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<IndexChange> {
         Database::modify_index(self, namespace, which, change, operation, level)
+    }
+
+    fn modify_view(
+        &self,
+        namespace: &Namespace,
+        on: &str,
+        pipeline: RawArray<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::modify_view(self, namespace, on, pipeline, operation, level)
     }
 
     fn set_pre_images(

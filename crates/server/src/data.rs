@@ -5,7 +5,7 @@
 //! being written again; its cursors are a [`Source::Stream`]. What defines collections and indexes goes through `catalog`,
 //! but for what a transaction may make.
 
-use quarry_bson::{Document, DocumentBuilder, RawDocument, Value};
+use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, Value};
 use quarry_database::{
     CommitWatch, Ident, IndexesCreated, Namespace, Operation, RecordedStatement, RetryableWrite,
     Scope,
@@ -80,6 +80,15 @@ pub trait Data: Sync {
 
     /// Looks out for commits to a collection from now on.
     fn watch_commits(&self, collection: Ident) -> CommitWatch<'_>;
+
+    /// Refuses the definition of a view that cannot be read.
+    fn check_view(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        on: &str,
+        pipeline: RawArray<'_>,
+    ) -> Result<()>;
 
     /// Creates a collection; the same options again are no error.
     fn create_collection(
@@ -188,6 +197,16 @@ impl Data for Scope<'_> {
 
     fn watch_commits(&self, collection: Ident) -> CommitWatch<'_> {
         Scope::watch_commits(self, collection)
+    }
+
+    fn check_view(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        on: &str,
+        pipeline: RawArray<'_>,
+    ) -> Result<()> {
+        exec::check_view(*self, operation, namespace, on, pipeline)
     }
 
     fn create_collection(

@@ -127,6 +127,7 @@ impl IndexBuilder {
                 "collection `{namespace}` was dropped"
             )));
         };
+        collection.refuse_view()?;
         let index_catalog = self.parts.catalog.index_catalog(&collection)?;
         // What nobody builds any more makes room.
         let is_left = |index: &&Index| index.building && !self.parts.builds.is_running(index.ident);

@@ -7,7 +7,9 @@ use std::sync::OnceLock;
 
 use quarry_bson::{Document, RawDocument, RawValue};
 
+use crate::catalog::view::View;
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
 use crate::index::document_filter::FilterLanguage;
 use crate::index::key_buffer::KeyBuffer;
@@ -54,6 +56,8 @@ pub struct Collection {
     pub capped: Option<Capped>,
     /// Whether the journal keeps each changed or deleted document as it was before (`changeStreamPreAndPostImages`).
     pub keeps_pre_images: bool,
+    /// The definition, if the name means a view.
+    pub view: Option<View>,
     pub(crate) entry: Document,
     pub(crate) index_catalog: OnceLock<IndexCatalog>,
 }
@@ -99,6 +103,7 @@ impl Collection {
             uuid,
             capped,
             keeps_pre_images,
+            view: options.and_then(View::of),
             entry,
             index_catalog: OnceLock::new(),
         })
@@ -111,6 +116,17 @@ impl Collection {
             .get("options")
             .and_then(|value| value.as_document())
             .unwrap_or(RawDocument::EMPTY)
+    }
+
+    /// Refuses a view, to which nobody writes and which has no indexes.
+    pub fn refuse_view(&self) -> Result<()> {
+        match &self.view {
+            None => Ok(()),
+            Some(_) => Err(Error::invalid(
+                ErrorCode::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                format!("Namespace {} is a view, not a collection", self.namespace),
+            )),
+        }
     }
 
     /// Whether its records are ordered by `_id`: all are but capped ones.

@@ -68,7 +68,10 @@ impl Sizes {
     /// The sizes of one collection; none if it does not exist.
     pub fn coll_stats(&self, namespace: &Namespace) -> Result<Option<CollStats>> {
         match self.catalog.get(namespace)? {
-            Some(collection) => self.stats_of(&collection).map(Some),
+            Some(collection) => {
+                collection.refuse_view()?;
+                self.stats_of(&collection).map(Some)
+            }
             None => Ok(None),
         }
     }

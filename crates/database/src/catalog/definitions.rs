@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, RawValue, Value};
+use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
@@ -15,6 +15,7 @@ use crate::build::builds::{stage_mark, unstage_mark};
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, CollectionDefinition, PRE_IMAGES, new_entry};
 use crate::catalog::collection_holds::CollectionHolds;
+use crate::catalog::view::{VIEW_ON, VIEW_PIPELINE};
 use crate::commit::commits::Commits;
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
@@ -177,6 +178,7 @@ impl Definitions {
                 "source namespace `{from}` does not exist"
             )));
         };
+        source.refuse_view()?;
         let mut batch = WriteBatch::new();
         let mut event =
             DefinitionEvent::new(DefinitionKind::Rename, from.as_str(), Some(source.uuid))
@@ -220,6 +222,7 @@ impl Definitions {
     /// The specifications of a collection's indexes, `_id_` first.
     pub fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
         let collection = self.existing(namespace)?;
+        collection.refuse_view()?;
         let index_catalog = self.catalog.index_catalog(&collection)?;
         let mut specs = Vec::with_capacity(index_catalog.indexes.len() + 1);
         if collection.is_clustered() {
@@ -241,6 +244,7 @@ impl Definitions {
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
+        collection.refuse_view()?;
         let index_catalog = self.catalog.index_catalog(&collection)?;
         let mut dropped: Vec<Ident> = Vec::new();
         for value in which {
@@ -287,6 +291,7 @@ impl Definitions {
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
+        collection.refuse_view()?;
         let before = self.catalog.index_catalog(&collection)?.indexes.len()
             + usize::from(collection.is_clustered());
         let lsn = self.replace_indexes(&collection, |index| index.name == "_id_")?;
@@ -308,6 +313,7 @@ impl Definitions {
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
+        collection.refuse_view()?;
         let index_catalog = self.catalog.index_catalog(&collection)?;
         let chosen = index_to_modify(&collection, &index_catalog.indexes, which, &change)?;
         let was = IndexChange {
@@ -407,6 +413,7 @@ impl Definitions {
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
+        collection.refuse_view()?;
         let was = collection.keeps_pre_images;
         if was == enabled {
             drop((hold, ddl));
@@ -452,12 +459,49 @@ impl Definitions {
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
+        collection.refuse_view()?;
         let kind = DefinitionKind::Modify;
         let event = DefinitionEvent::new(kind, namespace.as_str(), Some(collection.uuid));
         let event = event
             .with("o", Document::new())
             .with("was", Document::new());
         let lsn = self.commit_definitions(0, &[event], &WriteBatch::new())?;
+        drop((hold, ddl));
+        self.commits.settle(Some(lsn), level)
+    }
+
+    /// Gives a view another definition.
+    pub fn modify_view(
+        &self,
+        namespace: &Namespace,
+        on: &str,
+        pipeline: RawArray<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            return Err(not_found(namespace));
+        };
+        if collection.view.is_none() {
+            return Err(Error::invalid(
+                ErrorCode::INVALID_OPTIONS,
+                "option only supported on a view: viewOn",
+            ));
+        }
+        let mut options = Document::new();
+        options.append(VIEW_ON, on);
+        options.append(VIEW_PIPELINE, pipeline);
+        let event = DefinitionEvent::new(
+            DefinitionKind::Modify,
+            namespace.as_str(),
+            Some(collection.uuid),
+        );
+        let event = event
+            .with("o", options.as_raw())
+            .with("was", collection.options());
+        let batch = WriteBatch::new();
+        let lsn = self.put_entry_with(&collection, options.as_raw(), &[], 0, &[event], batch)?;
         drop((hold, ddl));
         self.commits.settle(Some(lsn), level)
     }

@@ -6,6 +6,7 @@ use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
 use crate::catalog::collection::Collection;
+use crate::catalog::view::VIEW_ON;
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
@@ -167,15 +168,19 @@ pub fn list_collections_behind_while(
     })
 }
 
-/// Like `list_collections_behind`, but hands over the names alone, and reads of each entry no more than its ident.
+/// Like `list_collections_behind`, but hands over the names alone, and whether they are of views.
 pub fn list_names_behind(
     reads: &Reads,
     database: &str,
     behind: Option<&str>,
-    take: &mut dyn FnMut(&str),
+    take: &mut dyn FnMut(&str, bool),
 ) -> Result<Option<String>> {
     walk_behind(reads, database, behind, &mut |entry| {
-        take(entry.name);
+        let options = entry.document.get_document("options");
+        take(
+            entry.name,
+            options.is_some_and(|options| options.contains(VIEW_ON)),
+        );
         Ok(true)
     })
 }

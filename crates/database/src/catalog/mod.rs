@@ -13,3 +13,4 @@ pub(crate) mod database_stats;
 pub(crate) mod definitions;
 pub(crate) mod listing;
 pub(crate) mod replacement;
+pub(crate) mod view;

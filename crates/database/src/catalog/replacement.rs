@@ -25,6 +25,9 @@ impl Definitions {
     /// The definition of the collection that the name means, if there is one.
     pub fn definition(&self, namespace: &Namespace) -> Result<Option<CollectionDefinition>> {
         let collection = self.catalog().get(namespace)?;
+        if let Some(collection) = &collection {
+            collection.refuse_view()?;
+        }
         let definition = collection.map(|collection| self.definition_of(&collection));
         definition.transpose()
     }

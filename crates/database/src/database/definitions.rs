@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_journal::Level;
 
 use super::Database;
@@ -158,6 +158,19 @@ impl Database {
             .modify_index(namespace, which, change, operation, level)
     }
 
+    /// Gives a view another definition. Whether the pipeline can be run is for the caller to say.
+    pub fn modify_view(
+        &self,
+        namespace: &Namespace,
+        on: &str,
+        pipeline: RawArray<'_>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .modify_view(namespace, on, pipeline, operation, level)
+    }
+
     /// Has the journal keep each changed or deleted document of a collection as it was before, or not any more; returns
     /// whether it did. A reader of changes (`read_changes`) is then handed both.
     pub fn set_pre_images(
@@ -209,12 +222,12 @@ impl Database {
         listing::list_collections_behind(&self.reads, database, behind, take)
     }
 
-    /// Like `list_collections_behind`, but hands over the names alone, and reads of each entry no more than its ident.
+    /// Like `list_collections_behind`, but hands over the names alone, and whether they are of views.
     pub fn list_names_behind(
         &self,
         database: &str,
         behind: Option<&str>,
-        take: &mut dyn FnMut(&str),
+        take: &mut dyn FnMut(&str, bool),
     ) -> Result<Option<String>> {
         listing::list_names_behind(&self.reads, database, behind, take)
     }

@@ -61,6 +61,7 @@ pub fn validate(
             "collection `{namespace}` does not exist to validate."
         )));
     };
+    collection.refuse_view()?;
     let index_catalog = catalog.index_catalog(&collection)?;
     let snapshot = reads.snapshot()?;
     let mut check = Check {

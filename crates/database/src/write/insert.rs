@@ -149,6 +149,7 @@ impl Writer {
                 );
                 continue;
             };
+            collection.refuse_view()?;
             let (hold, turn) = if collection.is_clustered() {
                 (holds.shared(collection.ident, operation)?, None)
             } else {

@@ -91,6 +91,7 @@ impl Writer {
             .hold_shared(namespace, operation)?
             .filter(|(held, _)| held.ident == expected)
             .ok_or_else(|| has_gone(namespace))?;
+        collection.refuse_view()?;
         unit.locks.keep(hold);
         let index_catalog = self.parts.catalog.index_catalog(&collection)?;
         let mut change = ModifyPiece::new(&collection, index_catalog, record_keys);

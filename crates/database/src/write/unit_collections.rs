@@ -21,6 +21,7 @@ use super::unit::WriteUnit;
 use crate::build::index_build::{IndexesCreated, known};
 use crate::catalog::collection::{Collection, new_entry};
 use crate::catalog::definitions::stage_expiring;
+use crate::catalog::view::VIEW_ON;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};
@@ -96,6 +97,7 @@ impl Writer {
             Some(collection) => collection,
             None => self.make_in(unit, namespace, RawDocument::EMPTY, operation)?,
         };
+        collection.refuse_view()?;
         if namespace.collection().starts_with("system.") {
             return Err(not_in_a_transaction(format!(
                 "Cannot write to the system collection '{namespace}' in a transaction."
@@ -141,6 +143,11 @@ impl Writer {
                 "Cannot create the capped collection '{namespace}' in a transaction."
             )));
         }
+        if options.contains(VIEW_ON) {
+            return Err(not_in_a_transaction(format!(
+                "Cannot create a view in a multi-document transaction: '{namespace}'"
+            )));
+        }
         unit.hold_name(namespace, operation)?;
         let catalog = &self.parts.catalog;
         // Another one may have made it before the hold. What a dropped database has left under the name goes soon, and
@@ -176,6 +183,7 @@ impl Writer {
             Some(collection) => collection,
             None => self.make_in(unit, namespace, RawDocument::EMPTY, operation)?,
         };
+        collection.refuse_view()?;
         let stand = &self.parts.catalog.index_catalog(&collection)?.indexes;
         let before = stand.len() + usize::from(collection.is_clustered());
         let mut new: Vec<Index> = Vec::new();

@@ -5,8 +5,8 @@ use quarry_database::{Namespace, Operation, Scope};
 
 use super::collections::OtherCollections;
 use super::executor::Executor;
-use super::find::find;
 use super::request::{AggregateRequest, FindRequest, Over};
+use super::view::find;
 use super::written::ResultWriter;
 use crate::error::Error;
 use crate::error::Result;

@@ -3,19 +3,28 @@
 //! A batch of the pipeline sees one snapshot of each collection, taken when the batch begins. A read that a stage leaves open
 //! behind a batch goes on from the next batch's snapshot, as the pipeline's own read does.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
-use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope};
+use quarry_bson::{RawArray, RawDocument};
+use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope, View};
 
 use super::executor::Reading;
 use super::find::plan;
-use crate::error::Result;
+use super::view_stages::{VIEWS_MAX, stages_of_sub_find};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::interrupts;
-use crate::pipeline::{Collections, ReadId, SubFind};
+use crate::pipeline::{Collections, Execution, Pipeline, ReadId, Run, SubFind, collections_named};
 use crate::plan::Parsed;
 use crate::planner::Wanted;
 
 /// The work of taking a snapshot.
 const UNITS_OF_A_SNAPSHOT: usize = 200;
+
+/// The depth of the pipelines of views that are read within each other, all together. Each stage of theirs stands on the
+/// stack of the operation.
+const VIEWS_DEPTH_MAX: usize = 200;
 
 #[derive(Default)]
 pub(super) struct OtherCollections {
@@ -25,6 +34,9 @@ pub(super) struct OtherCollections {
     reads: Vec<Option<OpenRead>>,
     /// The places of `reads` that are empty.
     free: Vec<usize>,
+    /// The views that are being read within each other now, and the depth of their pipelines together.
+    running: usize,
+    depth: usize,
 }
 
 struct Other {
@@ -42,6 +54,12 @@ enum OpenRead {
         ident: Ident,
         reading: Box<Reading>,
     },
+    /// There is a view: its stages, and those of the read, over a read of what it is on.
+    OfView {
+        input: ReadId,
+        execution: Execution,
+        depth: usize,
+    },
 }
 
 /// The collections as one request lends them to the stages.
@@ -58,13 +76,20 @@ impl OtherCollections {
         names: impl IntoIterator<Item = &'n str>,
     ) -> Result<OtherCollections> {
         let mut others = OtherCollections::default();
-        for name in names {
+        let mut names: Vec<Cow<'n, str>> = names.into_iter().map(Cow::Borrowed).collect();
+        names.reverse();
+        while let Some(name) = names.pop() {
+            let name = &*name;
             if others.collections.contains_key(name) {
                 continue;
             }
             interrupts::work(UNITS_OF_A_SNAPSHOT)?;
             let namespace = Namespace::new(database_name, name)?;
             let snapshot = scope.snapshot(&namespace, operation)?;
+            // What a view reads is read with it.
+            if let Some(view) = snapshot.as_ref().and_then(view_of) {
+                names.extend(read_by(view).map(|name| Cow::Owned(name.to_owned())));
+            }
             let other = Other {
                 namespace,
                 snapshot,
@@ -102,6 +127,7 @@ impl OtherCollections {
         for other in self.collections.values_mut() {
             other.snapshot = scope.snapshot(&other.namespace, operation)?;
         }
+        self.check_views()?;
         for read in self.reads.iter_mut().flatten() {
             if let OpenRead::Of {
                 collection,
@@ -123,11 +149,41 @@ impl OtherCollections {
         Ok(())
     }
 
+    /// Fails if a view has changed meanwhile and reads what was not named when the pipeline began.
+    fn check_views(&self) -> Result<()> {
+        for other in self.collections.values() {
+            let Some(view) = other.snapshot.as_ref().and_then(view_of) else {
+                continue;
+            };
+            if !read_by(view).all(|name| self.collections.contains_key(name)) {
+                let text = format!("the view {} was changed", other.namespace);
+                return Err(quarry_database::Error::QueryPlanKilled(text).into());
+            }
+        }
+        Ok(())
+    }
+
     pub fn lend<'l>(&'l mut self, operation: &'l Operation) -> Lent<'l> {
         Lent {
             others: self,
             operation,
         }
+    }
+
+    fn enter_view(&mut self, depth: usize) {
+        self.running += 1;
+        self.depth += depth;
+    }
+
+    fn leave_view(&mut self, depth: usize) {
+        self.running -= 1;
+        self.depth -= depth;
+    }
+
+    /// The view that the name means, if it means one.
+    fn view(&self, name: &str) -> Option<View> {
+        let other = self.collections.get(name)?;
+        other.snapshot.as_ref()?.collection.view.clone()
     }
 
     fn begin(&self, name: &str, find: SubFind<'_>) -> Result<OpenRead> {
@@ -155,9 +211,77 @@ impl OtherCollections {
     }
 }
 
+/// The view that the collection of a snapshot is, if it is one.
+fn view_of(snapshot: &CollectionSnapshot) -> Option<&View> {
+    snapshot.collection.view.as_ref()
+}
+
+/// The collections that a view reads: the one that it is on, and those that its stages name.
+fn read_by(view: &View) -> impl Iterator<Item = &str> {
+    let named = collections_named(view.pipeline()).into_iter();
+    named.chain([&*view.on])
+}
+
+impl Lent<'_> {
+    /// Begins a read of a view: a run of its stages, with those of the find behind them, over a read of what it is on.
+    fn begin_view(&mut self, view: &View, find: SubFind<'_>) -> Result<OpenRead> {
+        interrupts::work(UNITS_OF_A_SNAPSHOT)?;
+        let stages = stages_of_sub_find(view.pipeline(), find)?;
+        let stages = RawArray::from_document(RawDocument::new(&stages)?);
+        let pipeline = Pipeline::parse(stages, find.context)?;
+        let depth = pipeline.depth();
+        if self.others.running == VIEWS_MAX || self.others.depth + depth > VIEWS_DEPTH_MAX {
+            let text = "View depth too deep: too many views are read within each other, or their pipelines have too many stages";
+            return Err(Error::new(ErrorCode::VIEW_DEPTH_LIMIT_EXCEEDED, text));
+        }
+        let leading = pipeline.leading();
+        let beneath = SubFind {
+            filter: leading.filter.unwrap_or(RawDocument::EMPTY),
+            sort: leading.sort_specification,
+            skip: leading.skip.unwrap_or(0),
+            limit: leading.limit,
+            context: find.context,
+        };
+        self.others.enter_view(depth);
+        let input = self.open(&view.on, beneath);
+        self.others.leave_view(depth);
+        Ok(OpenRead::OfView {
+            input: input?,
+            execution: pipeline.start_at(leading.stages),
+            depth,
+        })
+    }
+
+    /// Runs the stages of a view until they give a document. The read is taken out of its place meanwhile, because the stages
+    /// open and close others.
+    fn next_of_view(&mut self, read: ReadId, out: &mut Vec<u8>) -> Result<bool> {
+        let place = self.others.reads.get_mut(read.0);
+        let Some(slot) = place else {
+            return Ok(false);
+        };
+        let mut view = slot.replace(OpenRead::OfNothing);
+        let mut found = Ok(false);
+        if let Some(OpenRead::OfView {
+            input,
+            execution,
+            depth,
+        }) = &mut view
+        {
+            self.others.enter_view(*depth);
+            found = execution.next(&mut Run::of_read(*input, self), out);
+            self.others.leave_view(*depth);
+        }
+        self.others.reads[read.0] = view;
+        found
+    }
+}
+
 impl Collections for Lent<'_> {
     fn open(&mut self, collection: &str, find: SubFind<'_>) -> crate::Result<ReadId> {
-        let read = Some(self.others.begin(collection, find)?);
+        let read = Some(match self.others.view(collection) {
+            Some(view) => self.begin_view(&view, find)?,
+            None => self.others.begin(collection, find)?,
+        });
         let OtherCollections { reads, free, .. } = &mut *self.others;
         let place = match free.pop() {
             Some(place) => {
@@ -178,6 +302,9 @@ impl Collections for Lent<'_> {
     }
 
     fn next(&mut self, read: ReadId, out: &mut Vec<u8>) -> crate::Result<bool> {
+        if let Some(Some(OpenRead::OfView { .. })) = self.others.reads.get(read.0) {
+            return self.next_of_view(read, out);
+        }
         let OtherCollections {
             collections, reads, ..
         } = &mut *self.others;
@@ -199,10 +326,18 @@ impl Collections for Lent<'_> {
 
     fn close(&mut self, read: ReadId) {
         let OtherCollections { reads, free, .. } = &mut *self.others;
-        if let Some(open) = reads.get_mut(read.0)
-            && open.take().is_some()
+        let Some(open) = reads.get_mut(read.0).and_then(Option::take) else {
+            return;
+        };
+        free.push(read.0);
+        if let OpenRead::OfView {
+            input,
+            mut execution,
+            ..
+        } = open
         {
-            free.push(read.0);
+            execution.close(self);
+            self.close(input);
         }
     }
 }

@@ -4,6 +4,7 @@ use quarry_database::{Operation, PlanSummary, Scope};
 
 use super::find::plan;
 use super::request::CountRequest;
+use super::view;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::plan::{Count, Flow, Parsed, View, run};
@@ -17,6 +18,9 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
         let Some(collection) = scope.collection(request.namespace, operation)? else {
             return Ok(0);
         };
+        if collection.view.is_some() {
+            return view::count(scope, operation, &collection, request);
+        }
         let all = scope.count(&collection)?;
         operation.plan.get_or_init(|| PlanSummary::RecordStoreCount);
         return Ok(all.saturating_sub(request.skip).min(limit));
@@ -24,6 +28,9 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
     let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
         return Ok(0);
     };
+    if snapshot.collection.view.is_some() {
+        return view::count(scope, operation, &snapshot.collection, request);
+    }
     let wanted = Wanted {
         hint: request.hint,
         // Documents are counted, and nobody looks at them.

@@ -7,6 +7,7 @@ use quarry_keystring::encode_id;
 
 use super::find::{plan, plan_of_values};
 use super::request::DistinctRequest;
+use super::view;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::{FieldPath, PathPart};
@@ -31,6 +32,17 @@ pub fn distinct(
     let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
         return Ok(Vec::new());
     };
+    let mut found = Found::default();
+    if snapshot.collection.view.is_some() {
+        view::each_match(
+            scope,
+            operation,
+            &snapshot.collection,
+            request,
+            &mut |document| found.collect(RawValue::Document(document), path.parts()),
+        )?;
+        return Ok(found.values);
+    }
     let mut root = match plan_of_values(
         &snapshot,
         &parsed,
@@ -54,7 +66,6 @@ pub fn distinct(
         parsed: &parsed,
         is_replay: false,
     };
-    let mut found = Found::default();
     run(&mut *root, &view, &mut |row| {
         let document = row.document.unwrap_or(RawDocument::EMPTY);
         found.collect(RawValue::Document(document), path.parts())?;

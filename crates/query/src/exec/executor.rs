@@ -44,6 +44,8 @@ enum Input {
         position: usize,
     },
     Reading(Box<Viewed>),
+    /// The documents that another executor makes: those of a view, before the stages of an aggregation over it.
+    Made(Box<Executor>),
 }
 
 struct Viewed {
@@ -117,6 +119,13 @@ impl Executor {
         execution: Execution,
         others: OtherCollections,
     ) -> Executor {
+        if self.rest.is_some() {
+            self = Executor {
+                input: Input::Made(Box::new(self)),
+                rest: None,
+                held: Account::default(),
+            };
+        }
         self.rest = Some(Box::new(Rest { execution, others }));
         self.begin_small();
         self
@@ -152,6 +161,7 @@ impl Executor {
         match &mut self.input {
             Input::Documents { position, .. } => *position -= bytes,
             Input::Reading(viewed) => viewed.reading.ahead.put_back(bytes),
+            Input::Made(executor) => return executor.put_back(bytes),
         }
         true
     }
@@ -179,6 +189,9 @@ impl Executor {
             viewed.reading.give_back(&snapshot, operation)?;
             viewed.reading.shrink();
         }
+        if let Input::Made(executor) = &mut self.input {
+            executor.save(operation)?;
+        }
         if let Some(rest) = &mut self.rest {
             rest.others.save(operation)?;
         }
@@ -192,6 +205,9 @@ impl Executor {
         if let Input::Reading(viewed) = &mut self.input {
             viewed.restore(scope, operation)?;
         }
+        if let Input::Made(executor) = &mut self.input {
+            executor.restore(scope, operation)?;
+        }
         if let Some(rest) = &mut self.rest {
             rest.others.restore(scope, operation)?;
             self.begin_small();
@@ -204,6 +220,7 @@ impl Executor {
         match &self.input {
             Input::Documents { .. } => None,
             Input::Reading(viewed) => Some(viewed.ident),
+            Input::Made(executor) => executor.collection(),
         }
     }
 
@@ -219,6 +236,7 @@ impl Executor {
         match &self.input {
             Input::Documents { bytes, position } => *position == bytes.len(),
             Input::Reading(viewed) => viewed.is_dead(),
+            Input::Made(executor) => executor.is_dead(),
         }
     }
 }
@@ -241,6 +259,7 @@ impl Input {
         match self {
             Input::Documents { bytes, position } => Ok(take(bytes, position, out)),
             Input::Reading(viewed) => viewed.next(operation, out),
+            Input::Made(executor) => executor.next(operation, out),
         }
     }
 }

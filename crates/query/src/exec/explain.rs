@@ -12,8 +12,9 @@ use super::aggregate::{head, input};
 use super::find::{plan_of_groups, plan_of_values, plan_to_show};
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
-    FindRequest, UpdateRequest,
+    FindRequest, Over, UpdateRequest,
 };
+use super::view_stages as view;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -98,6 +99,11 @@ pub fn explain(
     verbosity: Verbosity,
     reply: &mut DocumentBuilder<'_>,
 ) -> Result<()> {
+    if let Some((shown, context)) = over_view(scope, operation, &explained)? {
+        let mut request = shown.request()?;
+        request.context = context;
+        return explain_aggregate(scope, operation, request, verbosity, reply);
+    }
     let read = match explained {
         Explained::Aggregate(request) => {
             return explain_aggregate(scope, operation, request, verbosity, reply);
@@ -114,6 +120,42 @@ pub fn explain(
         Explained::FindAndModify(request) => Read::of_find_and_modify(request)?,
     };
     read.explain(scope, operation, verbosity, reply)
+}
+
+/// The read of a view as the aggregate that it is; none if the command reads no view.
+fn over_view<'a>(
+    scope: Scope<'_>,
+    operation: &Operation,
+    explained: &Explained<'a>,
+) -> Result<Option<(view::Shown, Option<&'a ExpressionContext>)>> {
+    let (namespace, context) = match explained {
+        Explained::Find(find) => (find.namespace, find.context),
+        Explained::Count(count) => (count.namespace, None),
+        Explained::Distinct(distinct) => (distinct.namespace, None),
+        Explained::Aggregate(AggregateRequest {
+            over: Over::Collection(namespace),
+            context,
+            ..
+        }) => (*namespace, *context),
+        _ => return Ok(None),
+    };
+    let Some(collection) = view::view(scope, operation, namespace)? else {
+        return Ok(None);
+    };
+    let shown = match explained {
+        Explained::Count(count) => view::Shown::of_count(scope, operation, &collection, count)?,
+        Explained::Aggregate(request) => {
+            view::Shown::of_aggregate(scope, operation, &collection, request.pipeline)?
+        }
+        Explained::Find(find) => view::Shown::of_find(scope, operation, &collection, find)?,
+        Explained::Distinct(distinct) => {
+            let mut find = FindRequest::new(distinct.namespace);
+            find.filter = distinct.filter;
+            view::Shown::of_find(scope, operation, &collection, &find)?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some((shown, context)))
 }
 
 /// The find that the head of a pipeline is, and the stages above it.

@@ -1,9 +1,10 @@
 //! `find`: parses, plans and starts a read. A whole `_id` needs neither a plan nor a snapshot.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{CollectionSnapshot, Operation, PlanSummary, Scope};
+use quarry_database::{Collection, CollectionSnapshot, Operation, PlanSummary, Scope};
 use quarry_timing::{Phase, phase};
 
 use super::error::stored;
@@ -69,8 +70,20 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
     }
 }
 
-/// Plans and begins a find. The executor that is returned gives its documents.
-pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -> Result<Executor> {
+/// The outcome of beginning a find.
+pub(super) enum Found {
+    /// The executor that gives the documents.
+    Documents(Executor),
+    /// The name means a view, whose documents are made.
+    View(Arc<Collection>),
+}
+
+/// Plans and begins a find over a collection.
+pub(super) fn find_stored(
+    scope: Scope<'_>,
+    operation: &Operation,
+    request: FindRequest<'_>,
+) -> Result<Found> {
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
     let is_whole = request.projection.is_none() && request.grouped.is_none();
     let is_bare = is_plain && request.sort.is_none() && is_whole;
@@ -82,6 +95,11 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
         return by_id(scope, operation, request, parsed.as_ref(), id);
     }
     let snapshot = scope.snapshot(request.namespace, operation)?;
+    if let Some(view) = &snapshot
+        && view.collection.view.is_some()
+    {
+        return Ok(Found::View(Arc::clone(&view.collection)));
+    }
     let wanted = Wanted {
         hint: request.hint,
         skip: request.skip,
@@ -101,7 +119,7 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
     };
     operation.check()?;
     let Some(snapshot) = snapshot else {
-        return Ok(Executor::empty());
+        return Ok(Found::Documents(Executor::empty()));
     };
     if request.is_tailable {
         check_tailable(&snapshot, &parsed)?;
@@ -114,7 +132,8 @@ pub fn find(scope: Scope<'_>, operation: &Operation, request: FindRequest<'_>) -
         },
     };
     let reading = Reading::new(root, parsed);
-    Ok(Executor::reading(snapshot, reading, request.is_tailable))
+    let executor = Executor::reading(snapshot, reading, request.is_tailable);
+    Ok(Found::Documents(executor))
 }
 
 /// The plan that reads one key for each value of the path that is grouped by, if one is and there is an index for it.
@@ -181,10 +200,13 @@ fn by_id(
     request: FindRequest<'_>,
     parsed: Option<&Parsed>,
     id: RawValue<'_>,
-) -> Result<Executor> {
+) -> Result<Found> {
     let Some(collection) = scope.collection(request.namespace, operation)? else {
-        return Ok(Executor::empty());
+        return Ok(Found::Documents(Executor::empty()));
     };
+    if collection.view.is_some() {
+        return Ok(Found::View(collection));
+    }
     operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
     if collection.is_clustered() {
@@ -196,7 +218,7 @@ fn by_id(
         snapshot.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;
     }
     if found.is_empty() {
-        return Ok(Executor::empty());
+        return Ok(Found::Documents(Executor::empty()));
     }
     operation.keys_examined.fetch_add(1, Relaxed);
     operation.docs_examined.fetch_add(1, Relaxed);
@@ -209,7 +231,7 @@ fn by_id(
         projection.project(document, &details.unwrap_or_default(), &mut projected)?;
         found = projected;
     }
-    Ok(Executor::documents(found))
+    Ok(Found::Documents(Executor::documents(found)))
 }
 
 fn plan_for_equalities(

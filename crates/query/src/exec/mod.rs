@@ -20,6 +20,8 @@ mod modify;
 mod recorded;
 mod request;
 mod update;
+mod view;
+mod view_stages;
 mod written;
 
 pub use crate::error::Result;
@@ -31,7 +33,6 @@ pub(crate) use error::{broken_entry, memory_exceeded, stored};
 pub use executor::Executor;
 pub use expire::{Expired, expire};
 pub use explain::{Explained, Verbosity, explain};
-pub use find::find;
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
 pub use recorded::{find_and_modify_again, update_again};
@@ -41,3 +42,5 @@ pub use request::{
     UpdateRequest,
 };
 pub use update::update;
+pub use view::find;
+pub use view_stages::check_view;

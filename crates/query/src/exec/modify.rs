@@ -142,6 +142,7 @@ impl<'t> Target<'t> {
             let Some(collection) = self.scope.collection(self.namespace, self.operation)? else {
                 return Ok(totals);
             };
+            collection.refuse_view()?;
             if collection.is_clustered() {
                 let key = collection.record_key(id);
                 self.operation.plan.get_or_init(|| PlanSummary::IdHack);
@@ -174,6 +175,7 @@ impl<'t> Target<'t> {
         let Some(snapshot) = self.scope.snapshot(self.namespace, self.operation)? else {
             return Ok(totals);
         };
+        snapshot.collection.refuse_view()?;
         let ident = snapshot.collection.ident;
         let parsed = self.parsed()?;
         let mut root = plan(&snapshot, parsed, Some(self.operation), self.wanted())?;
@@ -283,6 +285,7 @@ impl<'t> Target<'t> {
         let Some(snapshot) = self.scope.snapshot(self.namespace, self.operation)? else {
             return Ok(None);
         };
+        snapshot.collection.refuse_view()?;
         let parsed = self.parsed()?;
         let wanted = Wanted {
             limit: Some(1),

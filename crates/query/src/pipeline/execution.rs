@@ -91,6 +91,14 @@ impl<'r> Run<'r> {
         }
     }
 
+    /// Like `new`, over what an open read gives.
+    pub fn of_read(read: ReadId, collections: &'r mut dyn Collections) -> Run<'r> {
+        Run {
+            input: RunInput::Read(read),
+            collections,
+        }
+    }
+
     fn next_input(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         match &mut self.input {
             RunInput::Source(source) => source.next(out),
@@ -145,7 +153,7 @@ impl Execution {
 
     /// Ends the reads that its stages have left open. Whoever runs a pipeline within a pipeline calls it when the run is over:
     /// a `$limit` stops pulling from the stages before it, and so they never learn that they are at their end.
-    pub(super) fn close(&mut self, collections: &mut dyn Collections) {
+    pub(crate) fn close(&mut self, collections: &mut dyn Collections) {
         for stage in &mut self.stages {
             stage.close(collections);
         }

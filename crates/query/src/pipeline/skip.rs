@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawValue, doc};
 
 use super::execution::{Running, Upstream};
 use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
@@ -38,6 +38,12 @@ fn parse_count(value: RawValue<'_>) -> Result<u64> {
             format!("invalid argument to $skip stage: Expected {kind} in: $skip: {value}"),
         )
     })
+}
+
+/// The specification of a stage that leaves out so many documents.
+pub fn specification(count: u64) -> Document {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    doc! { "$skip": count }
 }
 
 impl Stage for Skip {

@@ -11,6 +11,7 @@ mod reads;
 mod sub_pipelines;
 mod transactions;
 mod trials;
+mod views;
 mod writes;
 mod written;
 

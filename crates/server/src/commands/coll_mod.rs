@@ -1,12 +1,12 @@
-//! `collMod`: changes a collection after its creation. What applies so far: hiding and unhiding an index, when its documents
+//! `collMod`: changes a collection after its creation. What applies so far: the definition of a view, hiding and unhiding an index, when its documents
 //! expire, and whether the journal keeps documents as they were before a change.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_database::IndexChange;
+use quarry_database::{IndexChange, Namespace, VIEW_ON, VIEW_PIPELINE};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
-use crate::commands::create::keeps_pre_images;
+use crate::commands::create::{check_view, keeps_pre_images};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -20,8 +20,8 @@ pub static COMMAND: Command = Command {
         object("validator").not_served(),
         text("validationLevel").not_served(),
         text("validationAction").not_served(),
-        text("viewOn").not_served(),
-        array("pipeline").not_served(),
+        text("viewOn"),
+        array("pipeline"),
         number("cappedSize").not_served(),
         number("cappedMax").not_served(),
         any("expireAfterSeconds").not_served(),
@@ -34,7 +34,11 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "collMod",
         "changes a collection",
-        Requires::Each(&[need(Action::CollMod, On::Collection)]),
+        Requires::Each(&[
+            need(Action::CollMod, On::Collection),
+            need(Action::Find, On::CollectionNamed("viewOn")),
+            need(Action::Find, On::CollectionsOfStages),
+        ]),
         run,
     )
 };
@@ -51,6 +55,9 @@ static INDEX: Fields = Fields::named(&[
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
+    if modify_view(invocation, &namespace)? {
+        return Ok(());
+    }
     if let Some(images) = invocation.argument("changeStreamPreAndPostImages") {
         let enabled = keeps_pre_images(&images)?;
         let level = writes::level(invocation);
@@ -90,6 +97,26 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         reply.append("expireAfterSeconds_new", i64::from(seconds));
     }
     Ok(())
+}
+
+/// Gives a view another definition, if one is asked for.
+fn modify_view(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<bool> {
+    let on = invocation.get(VIEW_ON).and_then(|on| on.as_str());
+    let (on, pipeline) = match (on, invocation.body.get_array(VIEW_PIPELINE)) {
+        (None, None) => return Ok(false),
+        (Some(on), Some(pipeline)) => (on, pipeline),
+        _ => {
+            return Err(CommandError::new(
+                ErrorCode::INVALID_OPTIONS,
+                "Must specify both 'viewOn' and 'pipeline' when modifying a view",
+            ));
+        }
+    };
+    check_view(invocation, namespace, on, pipeline)?;
+    let level = writes::level(invocation);
+    let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+    catalog.modify_view(namespace, on, pipeline, operation, level)?;
+    Ok(true)
 }
 
 /// The index, by name or key pattern, and what is to be changed of it.

@@ -1,6 +1,7 @@
-//! `create`: makes a collection, capped when asked.
+//! `create`: makes a collection, capped when asked, or a view.
 
-use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
+use quarry_database::{Namespace, VIEW_ON, VIEW_PIPELINE};
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
@@ -23,8 +24,8 @@ pub static COMMAND: Command = Command {
         text("validationLevel").ignored(),
         text("validationAction").ignored(),
         object("collation"),
-        text("viewOn").not_served(),
-        array("pipeline").not_served_unless_empty(),
+        text("viewOn"),
+        array("pipeline"),
         object("timeseries").not_served(),
         any("expireAfterSeconds").not_served(),
         any("clusteredIndex").not_served(),
@@ -42,7 +43,12 @@ pub static COMMAND: Command = Command {
     ..Command::new(
         "create",
         "creates a collection",
-        Requires::Each(&[need(Action::CreateCollection, On::Collection)]),
+        // A view shows what its maker may read.
+        Requires::Each(&[
+            need(Action::CreateCollection, On::Collection),
+            need(Action::Find, On::CollectionNamed("viewOn")),
+            need(Action::Find, On::CollectionsOfStages),
+        ]),
         run,
     )
 };
@@ -53,7 +59,16 @@ static IMAGES: Fields = Fields::named(&[flag("enabled").required()]);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let options = options(invocation.body)?;
+    let options = match invocation.get(VIEW_ON) {
+        Some(on) => view_options(invocation, &namespace, on)?,
+        None if invocation.get(VIEW_PIPELINE).is_some() => {
+            return Err(CommandError::new(
+                quarry_query::ErrorCode::INVALID_OPTIONS,
+                "'pipeline' requires 'viewOn' to also be specified",
+            ));
+        }
+        None => options(invocation.body)?,
+    };
     let level = writes::level(invocation);
     invocation.data().create_collection(
         invocation.operation,
@@ -62,6 +77,51 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         level,
     )?;
     Ok(())
+}
+
+/// The options of a view, whose definition can be read.
+fn view_options(
+    invocation: &Invocation<'_>,
+    namespace: &Namespace,
+    on: RawValue<'_>,
+) -> Result<Document> {
+    let others = [
+        "capped",
+        "size",
+        "max",
+        "changeStreamPreAndPostImages",
+        "idIndex",
+        "autoIndexId",
+    ];
+    if let Some(other) = others.iter().find(|other| invocation.get(other).is_some()) {
+        let message = format!("cannot specify '{other}' with 'viewOn'");
+        return Err(CommandError::new(
+            quarry_query::ErrorCode::INVALID_OPTIONS,
+            message,
+        ));
+    }
+    let on = on.as_str().unwrap_or_default();
+    let pipeline = invocation.body.get_array(VIEW_PIPELINE);
+    let pipeline = pipeline.unwrap_or(RawArray::EMPTY);
+    check_view(invocation, namespace, on, pipeline)?;
+    let mut options = Document::new();
+    options.append(VIEW_ON, on);
+    options.append(VIEW_PIPELINE, pipeline);
+    Ok(options)
+}
+
+/// Refuses the definition of a view that cannot be read; create and collMod take it alike.
+pub(super) fn check_view(
+    invocation: &Invocation<'_>,
+    namespace: &Namespace,
+    on: &str,
+    pipeline: RawArray<'_>,
+) -> Result<()> {
+    if on.is_empty() {
+        return Err(CommandError::bad_value("'viewOn' cannot be empty"));
+    }
+    let data = invocation.data();
+    Ok(data.check_view(invocation.operation, namespace, on, pipeline)?)
 }
 
 /// The options that are kept with the collection; the others change nothing or are refused.

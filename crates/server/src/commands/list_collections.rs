@@ -168,9 +168,9 @@ impl Listing {
         let (filter, ready) = (self.filter.as_ref(), &mut self.ready);
         let next = if self.is_name_only {
             let (user, database) = (self.user.as_ref(), self.name.as_str());
-            let mut take = |name: &str| {
+            let mut take = |name: &str, is_view: bool| {
                 if is_seen(user, database, name) {
-                    keep(filter, ready, describe_name(name));
+                    keep(filter, ready, describe_name(name, is_view));
                 }
             };
             (self.catalog).list_names_behind(&self.name, behind, &mut take)?
@@ -196,13 +196,14 @@ fn keep(filter: Option<&Matcher>, ready: &mut VecDeque<Document>, entry: Documen
     }
 }
 
-fn describe_name(name: &str) -> Document {
-    doc! { "name": name, "type": "collection" }
+fn describe_name(name: &str, is_view: bool) -> Document {
+    let kind = if is_view { "view" } else { "collection" };
+    doc! { "name": name, "type": kind }
 }
 
 /// The entry of `local.oplog.rs`, which can only be read.
 fn describe_view(is_name_only: bool) -> Document {
-    let mut entry = describe_name(oplog_view::COLLECTION);
+    let mut entry = describe_name(oplog_view::COLLECTION, false);
     if !is_name_only {
         entry.append("options", doc! { "capped": true });
         entry.append("info", doc! { "readOnly": true });
@@ -211,15 +212,21 @@ fn describe_view(is_name_only: bool) -> Document {
 }
 
 fn describe(collection: &Collection, is_name_only: bool) -> Document {
-    let mut entry = describe_name(collection.namespace.collection());
-    if !is_name_only {
-        entry.append("options", collection.options());
-        entry.append(
-            "info",
-            doc! { "readOnly": false, "uuid": (Value::binary(UUID_SUBTYPE, &collection.uuid)) },
-        );
-        entry.append("idIndex", id_index());
+    let is_view = collection.view.is_some();
+    let mut entry = describe_name(collection.namespace.collection(), is_view);
+    if is_name_only {
+        return entry;
     }
+    entry.append("options", collection.options());
+    if is_view {
+        entry.append("info", doc! { "readOnly": true });
+        return entry;
+    }
+    entry.append(
+        "info",
+        doc! { "readOnly": false, "uuid": (Value::binary(UUID_SUBTYPE, &collection.uuid)) },
+    );
+    entry.append("idIndex", id_index());
     entry
 }
 

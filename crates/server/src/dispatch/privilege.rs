@@ -31,6 +31,8 @@ pub enum On {
     DatabaseIn(&'static str),
     /// The collection whose namespace the field spells out.
     CollectionIn(&'static str),
+    /// The collection of that database which the field names, where the field is there.
+    CollectionNamed(&'static str),
     /// Each of the collections that the stages of the pipeline read beside the command's own.
     CollectionsOfStages,
     /// Each of the collections that the pipeline writes into in this way.
@@ -189,6 +191,9 @@ impl Requirement {
                 .collect(),
             On::CollectionIn(field) => spelled_out(field)
                 .map(|(database, collection)| Resource::Collection(database, collection))
+                .collect(),
+            On::CollectionNamed(field) => values(body, field)
+                .map(|value| Resource::Collection(database, value.as_str().unwrap_or_default()))
                 .collect(),
             On::CollectionsOfStages => values(body, "pipeline")
                 .filter_map(|value| value.as_array())
