@@ -14,6 +14,7 @@ use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, Over, UpdateRequest,
 };
+use super::update::check_multi;
 use super::view_stages as view;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -241,8 +242,10 @@ impl<'a> Read<'a> {
             array_filters: request.array_filters,
             constants: request.constants,
         };
+        let update = Update::parse_in(request.update, beside, request.context.unwrap_or(&own))?;
+        check_multi(&request, &update)?;
         let above = Above::Update {
-            update: Update::parse_in(request.update, beside, request.context.unwrap_or(&own))?,
+            update,
             is_multi: request.is_multi,
             is_upsert: request.is_upsert,
             gives_document: false,

@@ -39,10 +39,6 @@ pub fn update(
         request.context,
     );
     if request.sort.is_some() {
-        if request.is_multi {
-            let text = "Cannot specify sort with multi=true";
-            return Err(QueryError::failed_to_parse(text));
-        }
         let parsed = Parsed::parse(request.filter, request.sort, None, target.context())?;
         target.set_parsed(Box::new(parsed));
     }
@@ -58,10 +54,7 @@ pub fn update(
     if !request.keeps_empty_timestamps {
         update.fill_empty_timestamps();
     }
-    if request.is_multi && update.is_replacement() {
-        let text = "multi update is not supported for replacement-style update";
-        return Err(QueryError::failed_to_parse(text));
-    }
+    check_multi(&request, &update)?;
     let mut apply = applying(&update);
     for _ in 0..UPSERT_ATTEMPTS_MAX {
         recorded::note(operation, StatementKind::Update);
@@ -185,4 +178,17 @@ fn equality<'m>(expression: &'m MatchExpression, path: &str) -> Option<RawValue<
 
 pub(super) fn id_of(document: &Document) -> Option<Value> {
     document.get("_id").map(|id| id.to_value())
+}
+
+/// Refuses what an update of many documents cannot do; explain asks, too.
+pub(super) fn check_multi(request: &UpdateRequest<'_>, update: &Update) -> Result<()> {
+    if request.is_multi && request.sort.is_some() {
+        let text = "Cannot specify sort with multi=true";
+        return Err(QueryError::failed_to_parse(text));
+    }
+    if request.is_multi && update.is_replacement() {
+        let text = "multi update is not supported for replacement-style update";
+        return Err(QueryError::failed_to_parse(text));
+    }
+    Ok(())
 }

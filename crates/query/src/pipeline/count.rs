@@ -24,6 +24,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         "" => Some((40157, "the count field must be a non-empty string")),
         _ if name.starts_with('$') => Some((40158, "the count field cannot be a $-prefixed path")),
         _ if name.contains('\0') => Some((40159, "the count field cannot contain a null byte")),
+        "_id" => Some((9_039_800, "the count field cannot be '_id'")),
         _ if name.contains('.') => Some((40160, "the count field cannot contain '.'")),
         _ => None,
     };

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quarry_bson::{
-    ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value,
+    ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc,
 };
 
 use super::equality::{any_of, both, each_at};
@@ -139,6 +139,10 @@ fn depth_max(value: RawValue<'_>) -> Result<u64> {
 
 impl GraphLookup {
     fn new(options: Options<'_>, specification: Specification<'_>) -> Result<GraphLookup> {
+        if options.from.is_none() {
+            let text = "missing 'from' option to $graphLookup stage specification";
+            return Err(Error::failed_to_parse(text));
+        }
         let (
             Some(collection),
             Some(output),
@@ -265,7 +269,14 @@ impl Search {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let filter = any_of(field, wanted.iter().map(Value::as_raw))?;
+        let mut filter = any_of(field, wanted.iter().map(Value::as_raw))?;
+        // Null leads to null alone, not to what lacks the field.
+        if wanted.iter().any(|value| value.as_raw() == RawValue::Null) {
+            let is_there = doc! { field: doc! { "$exists": true } };
+            let found = RawDocument::new(&filter.bytes)?;
+            filter.bytes = both(Some(found), Some(is_there.as_raw())).into_bytes();
+            filter.charge.cover(filter.bytes.len())?;
+        }
         self.asked = self.values.values().len();
         Ok(Some(filter))
     }

@@ -291,12 +291,11 @@ impl Stage for Lookup {
     }
 }
 
-/// The distinct values at a local path; Null where it leads to nothing.
+/// The distinct values at a local path; Null where it leads to none, be it because a field is missing or because an array has no
+/// elements.
 #[derive(Default)]
 struct LocalValues<'a> {
     values: Vec<RawValue<'a>>,
-    /// The path leads to an array without elements, which equals nothing.
-    is_empty_array: bool,
     held: Charge,
 }
 
@@ -307,10 +306,9 @@ impl<'a> LocalValues<'a> {
             let RawValue::Array(array) = value else {
                 return local.add(value);
             };
-            local.is_empty_array |= array.is_empty();
             array.iter().try_for_each(|item| local.add(item))
         })?;
-        if local.values.is_empty() && !local.is_empty_array {
+        if local.values.is_empty() {
             local.values.push(RawValue::Null);
         }
         Ok(local)

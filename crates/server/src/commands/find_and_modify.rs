@@ -143,6 +143,9 @@ pub fn parse<'a>(
         (true, _) if request.returns_new => Err(CommandError::failed_to_parse(
             "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
         )),
+        (true, _) if request.array_filters.is_some() => Err(CommandError::failed_to_parse(
+            "Cannot specify arrayFilters and remove=true",
+        )),
         _ => Ok(request),
     }
 }
