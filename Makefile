@@ -48,7 +48,7 @@ RUN_STEP := release build without RocksDB
 endif
 
 .PHONY: help build run package package-test test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-concurrent bench-collections \
-	bench-durability bench-security bench-sessions bench-shortcuts bench-timing report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
+	bench-durability bench-security bench-sessions bench-shortcuts bench-timing bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -136,6 +136,10 @@ bench-timing: build ## what always-on timing costs: on, off and compiled out, in
 	@scripts/step.sh "release build without timing" \
 		cargo build --release -p quarry-server --features untimed --bin quarry-untimed
 	@QUARRY=$(QUARRY) $(BENCH) timing
+
+bench-instructions: build ## instructions of each operation and memory of an idle connection; BEFORE=path/to/quarry beside an earlier build
+	@scripts/bootstrap.sh valgrind
+	@QUARRY=$(QUARRY) $(BENCH) instructions $(if $(BEFORE),--before $(BEFORE))
 
 report-layers: build ## where the time of inserts and point queries goes, by layer: a table and a picture
 	@QUARRY=$(QUARRY) $(BENCH) layers

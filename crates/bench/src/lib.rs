@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod callgrind;
 pub mod canned;
 pub mod collections;
 pub mod concurrent;
@@ -16,6 +17,7 @@ pub mod documents;
 pub mod driver_client;
 pub mod durability;
 pub mod engine_work;
+pub mod instructions;
 pub mod layers;
 pub mod message;
 pub mod peers;

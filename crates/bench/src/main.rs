@@ -2,14 +2,15 @@
 #![forbid(unsafe_code)]
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
 use quarry_bench::{
-    canned, collections, concurrent, crud, durability, layers, security, sessions, shortcuts,
-    timing,
+    canned, collections, concurrent, crud, durability, instructions, layers, security, sessions,
+    shortcuts, timing,
 };
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
@@ -128,6 +129,17 @@ enum Command {
         /// NAME=URI of servers to measure, each a set of one; without any, Quarry on RocksDB.
         #[arg(value_parser = Peer::parse)]
         servers: Vec<Peer>,
+    },
+    /// Counts the instructions of operations and the memory of an idle connection.
+    Instructions {
+        #[arg(long, default_value = "memory")]
+        engine: String,
+        /// Operations that are counted of each workload.
+        #[arg(long, default_value_t = 2000)]
+        operations: u64,
+        /// The binary of an earlier build, to be counted as well.
+        #[arg(long)]
+        before: Option<PathBuf>,
     },
     /// Measures what each shortcut of the server wins, by servers that go without one.
     Shortcuts {
@@ -269,6 +281,15 @@ fn main() -> ExitCode {
             waiting: waiting.max(1),
             window_mb: window_mb.max(64),
             only,
+        }),
+        Command::Instructions {
+            engine,
+            operations,
+            before,
+        } => instructions::run(&instructions::Options {
+            engine,
+            operations: operations.max(1),
+            before,
         }),
         Command::Timing {
             engine,

@@ -84,6 +84,33 @@ pub fn op_msg(request_id: i32, response_to: i32, body: &Document) -> Vec<u8> {
     message
 }
 
+/// An OP_MSG with a body and one document sequence beside it, as drivers send inserts, updates and deletes.
+pub fn op_msg_with_documents(
+    request_id: i32,
+    body: &Document,
+    identifier: &str,
+    documents: &[Document],
+) -> Vec<u8> {
+    let bytes: usize = documents
+        .iter()
+        .map(|document| document.as_bytes().len())
+        .sum();
+    let section = 4 + identifier.len() + 1 + bytes;
+    let total = BODY_OFFSET + body.as_bytes().len() + 1 + section;
+    let mut message = header(total, request_id, 0, OP_MSG);
+    message.extend_from_slice(&0_u32.to_le_bytes());
+    message.push(0);
+    message.extend_from_slice(body.as_bytes());
+    message.push(1);
+    message.extend_from_slice(&(section as u32).to_le_bytes());
+    message.extend_from_slice(identifier.as_bytes());
+    message.push(0);
+    for document in documents {
+        message.extend_from_slice(document.as_bytes());
+    }
+    message
+}
+
 /// The reply to the legacy OP_QUERY that opens a connection.
 pub fn op_reply(response_to: i32, body: &Document) -> Vec<u8> {
     let body = body.as_bytes();

@@ -46,6 +46,11 @@ impl RawClient {
         read_reply(&mut self.socket, &mut self.reply)
     }
 
+    /// Like `command`, for a message that is made already.
+    pub fn round_trip(&mut self, message: &[u8]) -> io::Result<()> {
+        round_trip(&mut self.socket, message, &mut self.reply)
+    }
+
     /// The body of the last reply.
     pub fn reply(&self) -> RawDocument<'_> {
         op_msg_body(&self.reply).map_or(RawDocument::EMPTY, |(_, body)| body)

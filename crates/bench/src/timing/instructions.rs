@@ -6,9 +6,9 @@
 
 use std::io;
 use std::path::Path;
-use std::process::Command;
 
 use super::{Bench, WORKLOADS, untimed};
+use crate::callgrind;
 use crate::process::{Launch, Server};
 use crate::report::Report;
 
@@ -18,11 +18,10 @@ const COUNTED: u32 = 5000;
 
 /// Adds the line to the report, if valgrind is there.
 pub fn push(engine: &str, scratch: &Path, report: &mut Report) -> io::Result<()> {
-    let Ok(version) = Command::new("valgrind").arg("--version").output() else {
+    let Some(version) = callgrind::version() else {
         report.note("Instructions are not counted: valgrind is not installed.");
         return Ok(());
     };
-    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
     eprintln!("instructions, by {version}");
     let directory = scratch.join("counted");
     Bench::start(engine, &directory, Launch::default())?
@@ -46,45 +45,14 @@ pub fn push(engine: &str, scratch: &Path, report: &mut Report) -> io::Result<()>
 /// Instructions of one point query.
 fn count(engine: &str, directory: &Path, launch: Launch) -> io::Result<f64> {
     let file = directory.join("callgrind.out");
-    let first_dump = file.with_extension("out.1");
-    if first_dump.exists() {
-        std::fs::remove_file(&first_dump)?;
-    }
-    let launch = Launch {
-        under: vec![
-            "valgrind".into(),
-            "--tool=callgrind".into(),
-            format!("--callgrind-out-file={}", file.display()),
-        ],
-        // Looking for the next request is waiting, and as long as the client takes.
-        arguments: vec!["--setParameter".into(), "busyPollMicros=0".into()],
-        ..launch
-    };
+    callgrind::clear(&file)?;
+    let launch = callgrind::launch(&file, false, launch);
     let mut bench = Bench::connect(Server::launch(engine, directory, launch)?)?;
     let [point_query, ..] = &WORKLOADS;
     bench.turn(point_query, WARM_UP)?;
-    control(&bench, "--zero")?;
+    callgrind::zero(&bench.server)?;
     bench.turn(point_query, COUNTED)?;
-    control(&bench, "--dump")?;
+    let total = callgrind::dump(&bench.server, &file)?;
     bench.server.stop()?;
-    // The first dump; the process writes a second one at its end.
-    let dump = std::fs::read_to_string(first_dump)?;
-    let total = dump
-        .lines()
-        .find_map(|line| line.strip_prefix("totals: "))
-        .and_then(|count| count.trim().parse::<f64>().ok())
-        .ok_or_else(|| io::Error::other("callgrind's dump has no totals"))?;
     Ok(total / f64::from(COUNTED))
-}
-
-fn control(bench: &Bench, what: &str) -> io::Result<()> {
-    let done = Command::new("callgrind_control")
-        .arg(what)
-        .arg(bench.server.process_id().to_string())
-        .output()?;
-    if done.status.success() {
-        return Ok(());
-    }
-    let why = String::from_utf8_lossy(&done.stderr).into_owned();
-    Err(io::Error::other(format!("callgrind_control {what}: {why}")))
 }
