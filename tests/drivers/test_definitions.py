@@ -76,3 +76,41 @@ def test_more_members_than_there_are_is_refused_before_anything_is_defined(datab
             database.command({**definition, "writeConcern": {"w": 3}})
         assert refused.value.code == 2
     assert database.list_collection_names() == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda database: database["system.foo"].insert_one({}),
+        lambda database: database["system.views"].insert_one({}),
+        lambda database: database["system.buckets.x"].update_one({"_id": 1}, {"$set": {"a": 1}}, upsert=True),
+        lambda database: database.create_collection("system.foo"),
+        lambda database: database["system.foo"].create_index("a"),
+        lambda database: database["things"].rename("system.foo"),
+        lambda database: database["things"].aggregate([{"$out": "system.foo"}]),
+    ],
+    ids=["insert", "views", "upsert", "create", "createIndexes", "rename", "$out"],
+)
+def test_no_collection_of_the_systems_is_made_that_means_nothing(database, make):
+    database["things"].insert_one({"_id": 1})
+    with pytest.raises(OperationFailure) as refused:
+        make(database)
+    assert refused.value.code in (73, 17385), refused.value
+    assert database.list_collection_names() == ["things"]
+    database["system.js"].insert_one({"_id": "kept"})
+
+
+def test_an_explain_refuses_the_updates_that_a_run_refuses(database):
+    database["things"].insert_one({"_id": 1})
+    for update in [
+        {"q": {}, "u": {"a": 1}, "multi": True},
+        {"q": {}, "u": {"$set": {"a": 1}}, "multi": True, "sort": {"a": 1}},
+    ]:
+        command = {"update": "things", "updates": [update]}
+        with pytest.raises(OperationFailure) as refused:
+            database.command("explain", command)
+        assert refused.value.code == 9
+        assert database.command(command, check=False)["writeErrors"][0]["code"] == 9
+    with pytest.raises(OperationFailure) as refused:
+        database.command("findAndModify", "things", query={}, remove=True, arrayFilters=[{"x": 1}])
+    assert refused.value.code == 9

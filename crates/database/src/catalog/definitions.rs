@@ -167,6 +167,7 @@ impl Definitions {
                 "can't rename a collection to itself",
             ));
         }
+        to.check_new()?;
         let ddl = self.holds.lock_ddl_of_both(from, to, operation)?;
         if from.database() != to.database() {
             // The source may be older than the drop of a database of that name.
@@ -546,6 +547,7 @@ impl Definitions {
         options: RawDocument<'_>,
         operation: &Operation,
     ) -> Result<u64> {
+        namespace.check_new()?;
         let mut batch = WriteBatch::new();
         self.stage_dead(namespace, operation, &mut batch)?;
         let entry = self.first_entry(options)?;

@@ -9,6 +9,18 @@ pub const NAMESPACE_BYTES_MAX: usize = 255;
 /// MongoDB's bound on the name of a database.
 pub const DATABASE_BYTES_MAX: usize = 63;
 
+/// The beginning of names that are the system's.
+const SYSTEM: &str = "system.";
+/// The system's collections of the database `admin`, without the beginning of their names.
+const SYSTEM_OF_ADMIN: &[&str] = &[
+    "backup_users",
+    "keys",
+    "new_users",
+    "roles",
+    "users",
+    "version",
+];
+
 /// The name of a collection: a database name without dots, and the rest.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Namespace {
@@ -51,6 +63,26 @@ impl Namespace {
             )));
         };
         Namespace::new(database, collection)
+    }
+
+    /// Refuses a name of the system's that means nothing to it, under which no collection is made: MongoDB keeps all names that
+    /// begin with `system.` for itself, and clients believe what stands there. `system.views` and `system.buckets` are how it keeps
+    /// views and time series, which are none here.
+    pub fn check_new(&self) -> Result<()> {
+        let Some(name) = self.collection().strip_prefix(SYSTEM) else {
+            return Ok(());
+        };
+        let is_known = match self.database() {
+            "admin" if SYSTEM_OF_ADMIN.contains(&name) => true,
+            "config" | "local" => true,
+            _ => matches!(name, "js" | "profile"),
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(Error::InvalidNamespace(format!(
+                "Invalid system namespace: {self}"
+            ))),
+        }
     }
 
     /// The database's name.
@@ -112,6 +144,31 @@ impl fmt::Debug for Namespace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_the_system_are_made_only_where_they_mean_something() {
+        let is_new = |name: &str| Namespace::parse(name).unwrap().check_new().is_ok();
+        for name in [
+            "db.system.profile",
+            "db.system.js",
+            "db.systems",
+            "db.my.system.foo",
+            "admin.system.users",
+            "local.system.replset",
+            "config.system.sessions",
+        ] {
+            assert!(is_new(name), "{name}");
+        }
+        for name in [
+            "db.system.foo",
+            "db.system.users",
+            "db.system.views",
+            "db.system.buckets.x",
+            "admin.system.foo",
+        ] {
+            assert!(!is_new(name), "{name}");
+        }
+    }
 
     #[test]
     fn names_follow_mongodb() {

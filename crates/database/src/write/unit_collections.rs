@@ -148,6 +148,7 @@ impl Writer {
                 "Cannot create a view in a multi-document transaction: '{namespace}'"
             )));
         }
+        namespace.check_new()?;
         unit.hold_name(namespace, operation)?;
         let catalog = &self.parts.catalog;
         // Another one may have made it before the hold. What a dropped database has left under the name goes soon, and
