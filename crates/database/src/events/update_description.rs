@@ -6,7 +6,7 @@
 //! The record holds paths alone: the values are in the document that it puts. A path that the document still has was
 //! changed, one that it does not have any more was removed. An array that was cut has the path of an element that it had
 //! before and does not have any more. So descriptions of several changes of one document can follow each other, and mean the
-//! sum.
+//! sum: of paths that lead through each other the shortest one says it all, and the others are not shown.
 
 use hashbrown::{HashMap, HashSet};
 use quarry_bson::{Document, RawDocument, RawValue, Value, doc};
@@ -71,7 +71,7 @@ pub fn shown_description(
         };
         let text = shown_path(path);
         match found {
-            Found::Repeated => continue,
+            Found::Covered => continue,
             Found::Value(value) => {
                 updated.append(text.as_str(), value);
             }
@@ -130,8 +130,8 @@ enum Found<'d> {
         /// The elements that are left.
         len: usize,
     },
-    /// An earlier path is equal.
-    Repeated,
+    /// Another path that is shown leads there or to a value around it.
+    Covered,
 }
 
 /// Finds each path. The paths are put in order, so that those into one document or array stand together, and each
@@ -139,20 +139,20 @@ enum Found<'d> {
 fn find_all<'d>(document: RawDocument<'d>, paths: &[Path<'_>]) -> Vec<Found<'d>> {
     let mut found = vec![Found::Gone; paths.len()];
     let mut sorted: Vec<usize> = (0..paths.len()).collect();
-    // Equal ones stay in order: the first one counts.
+    // Equal ones stay in order: the first one counts. A path comes right before those that lead further.
     sorted.sort_by(|&a, &b| paths[a].cmp(&paths[b]));
     sorted.dedup_by(|later, earlier| {
-        let is_repeated = paths[*later] == paths[*earlier];
-        if is_repeated {
-            found[*later] = Found::Repeated;
+        let is_covered = paths[*later].starts_with(&paths[*earlier]);
+        if is_covered {
+            found[*later] = Found::Covered;
         }
-        is_repeated
+        is_covered
     });
     find_in(RawValue::Document(document), paths, &sorted, 0, &mut found);
     found
 }
 
-/// Finds the paths of the places `sorted` whose first `depth` steps lead to the value. The recursion is as deep as the document.
+/// Finds the paths of the places `sorted` whose first `depth` steps lead to the value, none of which leads through another. The recursion is as deep as the document.
 fn find_in<'d>(
     value: RawValue<'d>,
     paths: &[Path<'_>],
@@ -160,15 +160,13 @@ fn find_in<'d>(
     depth: usize,
     found: &mut [Found<'d>],
 ) {
-    // A path comes before those that lead further.
-    let (here, further) = match sorted {
-        [first, further @ ..] if paths[*first].len() == depth => (Some(*first), further),
-        further => (None, further),
-    };
-    if let Some(place) = here {
+    if let [place] = *sorted
+        && paths[place].len() == depth
+    {
         found[place] = Found::Value(value);
+        return;
     }
-    let groups = further.chunk_by(|&a, &b| paths[a][depth] == paths[b][depth]);
+    let groups = sorted.chunk_by(|&a, &b| paths[a][depth] == paths[b][depth]);
     match value {
         RawValue::Document(document) => {
             let named = groups.filter_map(|group| match paths[group[0]][depth] {
@@ -359,23 +357,27 @@ mod tests {
     }
 
     #[test]
-    fn a_path_and_one_that_leads_further_are_both_shown() {
+    fn of_paths_through_each_other_the_shortest_is_shown() {
         use DescribedStep::{Element, Field};
         let mut bytes = Vec::new();
-        let paths: [&[DescribedStep<'_>]; 4] = [
+        let paths: [&[DescribedStep<'_>]; 8] = [
             &[Field("a"), Field("b")],
             &[Field("a")],
             &[Field("a"), Element(0)],
             &[Field("a"), Field("b"), Field("c")],
+            &[Field("gone"), Field("x")],
+            &[Field("ab")],
+            &[Field("gone")],
+            &[Field("gone"), Field("x"), Element(1)],
         ];
         for path in paths {
             describe_path(&mut bytes, path.iter().copied());
         }
-        let document = doc! { "a": { "b": { "c": 1 } } };
+        let document = doc! { "a": { "b": { "c": 1 } }, "ab": 2 };
         let shown = shown_description(&bytes, document.as_raw(), false).unwrap();
         let expected = doc! {
-            "updatedFields": { "a.b": { "c": 1 }, "a": { "b": { "c": 1 } }, "a.b.c": 1 },
-            "removedFields": ["a.0"],
+            "updatedFields": { "a": { "b": { "c": 1 } }, "ab": 2 },
+            "removedFields": ["gone"],
             "truncatedArrays": [],
         };
         assert_eq!(shown, expected);
