@@ -229,9 +229,12 @@ fn new_id(n: u64) -> i64 {
     (1 << 32) + n as i64
 }
 
-/// Each number has another one, without an order.
+/// Each number has another one, without an order: the steps of SplitMix64.
 fn shuffled(n: u64) -> i64 {
-    (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1) as i64 | 1 << 62
+    let mut mixed = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((mixed ^ (mixed >> 31)) >> 1) as i64 | 1 << 62
 }
 
 /// Runs the bench, prints its table and writes its report.
