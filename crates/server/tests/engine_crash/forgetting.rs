@@ -236,6 +236,16 @@ impl File for ForgettingFile {
         Ok(())
     }
 
+    /// Like `set_len`, but shortens nothing.
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let mut inode = lock(&self.inode);
+        self.file.reserve(bytes)?;
+        if inode.on_disk.len() < bytes as usize {
+            inode.on_disk.resize(bytes as usize, 0);
+        }
+        Ok(())
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }
