@@ -201,7 +201,7 @@ impl OtherCollections {
             ..Wanted::default()
         };
         let root = plan(snapshot, &parsed, None, wanted)?;
-        let mut reading = Box::new(Reading::new(root, parsed));
+        let mut reading = Box::new(Reading::new(root, Some(Box::new(parsed))));
         reading.begin_small();
         Ok(OpenRead::Of {
             collection,

@@ -59,7 +59,8 @@ struct Viewed {
 /// A plan, and what was read ahead from it.
 pub(super) struct Reading {
     root: Node,
-    parsed: Parsed,
+    /// None where the plan answers all that was asked.
+    parsed: Option<Box<Parsed>>,
     /// How many documents the next chunk may have.
     chunk: u64,
     /// How many documents will be asked for before the snapshot is given up; 0 where nobody knows.
@@ -336,10 +337,18 @@ impl Ahead {
     }
 }
 
+/// The parsed parts of a find, also where there are none.
+fn of(parsed: &Option<Box<Parsed>>) -> &Parsed {
+    match parsed {
+        Some(parsed) => parsed,
+        None => Parsed::of_everything(),
+    }
+}
+
 impl Reading {
-    pub(super) fn new(root: Node, parsed: Parsed) -> Reading {
+    pub(super) fn new(root: Node, parsed: Option<Box<Parsed>>) -> Reading {
         Reading {
-            varies: parsed.matcher.varies(),
+            varies: (parsed.as_deref()).is_some_and(|parsed| parsed.matcher.varies()),
             root,
             parsed,
             chunk: CHUNK_DOCUMENTS,
@@ -406,7 +415,7 @@ impl Reading {
         let view = View {
             snapshot,
             operation,
-            parsed,
+            parsed: of(parsed),
             is_replay: true,
         };
         root.next(&view, &mut |_| {
@@ -457,7 +466,7 @@ impl Reading {
         let view = View {
             snapshot,
             operation,
-            parsed,
+            parsed: of(parsed),
             is_replay: false,
         };
         root.mark();

@@ -114,21 +114,22 @@ pub(super) fn find_stored(
     };
     // What an index answers alone is not parsed.
     let parsed = match answering {
-        Some(_) => Parsed::of_everything(),
-        None => parse()?,
+        Some(_) => None,
+        None => Some(Box::new(parse()?)),
     };
     operation.check()?;
     let Some(snapshot) = snapshot else {
         return Ok(Found::Documents(Executor::empty()));
     };
+    let asked = (parsed.as_deref()).unwrap_or_else(|| Parsed::of_everything());
     if request.is_tailable {
-        check_tailable(&snapshot, &parsed)?;
+        check_tailable(&snapshot, asked)?;
     }
     let root = match answering {
         Some(root) => root,
-        None => match plan_of_groups(&snapshot, &parsed, request, false)? {
+        None => match plan_of_groups(&snapshot, asked, request, false)? {
             Some(root) => root,
-            None => plan(&snapshot, &parsed, Some(operation), wanted)?,
+            None => plan(&snapshot, asked, Some(operation), wanted)?,
         },
     };
     let reading = Reading::new(root, parsed);

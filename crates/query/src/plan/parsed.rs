@@ -1,5 +1,7 @@
 //! The filter, the order and the projection of a read, parsed once.
 
+use std::sync::LazyLock;
+
 use quarry_bson::RawDocument;
 use quarry_timing::{Phase, phase};
 
@@ -41,12 +43,13 @@ impl Parsed {
     }
 
     /// A filter that asks nothing more, for a plan that answers its own alone.
-    pub fn of_everything() -> Parsed {
-        Parsed {
+    pub fn of_everything() -> &'static Parsed {
+        static EVERYTHING: LazyLock<Parsed> = LazyLock::new(|| Parsed {
             matcher: Matcher::of_everything(),
             sort: None,
             projection: None,
-        }
+        });
+        &EVERYTHING
     }
 
     /// Whether the projection asks which element of an array the filter went through.
