@@ -192,7 +192,7 @@ fn a_reader_is_told_of_its_own_scope() {
     let mut of_another = open(ChangeScope::Database("a.c".replace('.', "")));
     insert(&database, "a.c", &doc! { "_id": 1 });
     insert(&database, "a.cc", &doc! { "_id": 1 });
-    insert(&database, "a.system.x", &doc! { "_id": 1 });
+    insert(&database, "a.system.js", &doc! { "_id": 1 });
     insert(&database, "ab.c", &doc! { "_id": 1 });
     insert(&database, "config.c", &doc! { "_id": 1 });
     assert_eq!(read(&mut of_collection).len(), 2);

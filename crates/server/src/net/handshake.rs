@@ -25,6 +25,11 @@ pub enum Refusal {
 }
 
 /// Encrypts the connection if its client begins so. False for a connection that goes on without encryption.
+///
+/// It is not part of its caller, which lasts as long as the connection: the room for a handshake, some KiB of the stack, would
+/// stay touched under everything that the connection does.
+#[cold]
+#[inline(never)]
 pub fn greet(certificates: &Certificates, transport: &Transport) -> Result<bool, Refusal> {
     if !certificates.is_required() {
         // A client that may be any may be silent for as long as it likes.
