@@ -65,3 +65,16 @@ fn commands_on_data_do_not_name_the_database() {
         "the list names those that ask, and nobody else"
     );
 }
+
+/// The front of the database hands each call to the part that does it: it is to be seen at a glance.
+#[test]
+fn the_database_has_its_methods_in_four_files() {
+    let repository = Repository::read(&xtask::repository_root()).unwrap();
+    let of_database = |path: &str| path.starts_with("crates/database/src/");
+    let files = repository.files.iter();
+    let files: Vec<&str> = files
+        .filter(|file| of_database(&file.path) && file.text.contains("\nimpl Database {"))
+        .map(|file| file.path.as_str())
+        .collect();
+    assert!((1..=4).contains(&files.len()), "{files:?}");
+}

@@ -1,13 +1,11 @@
 //! The database: opened on an engine, with its journal, catalog, locks and background threads.
 
-mod copy;
 mod data;
 mod definitions;
 mod identity;
 mod options;
 mod pinned_snapshots;
 mod scope;
-mod sessions;
 mod state;
 mod write_ahead_rule;
 
@@ -42,11 +40,11 @@ use crate::upkeep::temporary_cleaner;
 use crate::write::{WriteParts, Writer};
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
-pub use copy::Copied;
 pub use options::{Options, Shortcuts};
 pub use pinned_snapshots::PinnedSnapshot;
 use pinned_snapshots::PinnedSnapshots;
 pub use scope::Scope;
+pub use state::Copied;
 use write_ahead_rule::WriteAheadRule;
 
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
