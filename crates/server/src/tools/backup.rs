@@ -11,14 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
+use quarry_tools::Progress;
 
 use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
 use crate::backup::repository::{Access, Repository};
 use crate::process::config::{BackupCommand, CreateBackup};
 use crate::process::data_directory::PORT_FILE;
 use crate::tools::link::Link;
-use crate::tools::login;
-use crate::tools::progress::Progress;
 
 /// The server copies what cannot be shared by name before it replies: libmdbx's whole file.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(3600);
@@ -52,7 +51,7 @@ fn create(options: &CreateBackup) -> Result<()> {
     let mut manifest = copy.manifest();
     let mut reading = Reading {
         repository: &repository,
-        progress: Progress::new("backing up", copy.bytes()),
+        progress: Progress::of_bytes("backing up", Some(copy.bytes())),
         bytes_a_second_max: options.rate.map(|rate| f64::from(rate) * MB),
         new_bytes: 0,
     };
@@ -92,8 +91,8 @@ impl OpenCopy {
         let port = port(&options.dbpath)?;
         let place = format!("{}:{port}", options.host);
         let failed = |error: io::Error| format!("{place}: {error}");
-        let mut link = Link::open(&options.host, port, REPLY_TIME_MAX).map_err(failed)?;
-        login::log_in(&mut link, &options.login).map_err(failed)?;
+        let mut link =
+            Link::open(&options.host, port, REPLY_TIME_MAX, &options.login).map_err(failed)?;
         let command = doc! {
             "aggregate": 1, "pipeline": [doc! { "$backupCursor": doc! {} }], "cursor": doc! {},
         };
@@ -260,7 +259,7 @@ impl Reading<'_> {
             file.chunks.push(name);
             read += chunk.len() as u64;
             self.new_bytes += if is_new { chunk.len() as u64 } else { 0 };
-            self.progress.add(chunk.len() as u64);
+            self.progress.add(chunk.len() as u64, 0);
             copy.stay_open_when_due()?;
             self.keep_pace(chunk.len());
         }
@@ -270,7 +269,7 @@ impl Reading<'_> {
     /// Rests for as long as reading these bytes should have taken at the rate that was asked for.
     fn keep_pace(&self, bytes: usize) {
         if let Some(max) = self.bytes_a_second_max
-            && self.progress.bytes_a_second() > max
+            && self.progress.rate() > max
         {
             thread::sleep(Duration::from_secs_f64(bytes as f64 / max));
         }
@@ -309,8 +308,8 @@ fn verify(from: &Path, id: Option<&str>) -> Result<()> {
                 continue;
             }
         };
-        let mut progress = Progress::new("verifying", manifest.bytes());
-        let found = repository.verify(&manifest, &mut |bytes| progress.add(bytes));
+        let progress = Progress::of_bytes("verifying", Some(manifest.bytes()));
+        let found = repository.verify(&manifest, &mut |bytes| progress.add(bytes, 0));
         drop(progress);
         for damage in &found {
             println!("{}: `{}`: {}", damage.id, damage.file, damage.why);

@@ -57,6 +57,6 @@ mod tests {
             );
         }
         let serve = std::fs::read_to_string(directory.path().join("quarry-serve.1")).unwrap();
-        assert!(serve.contains("dbpath") && !serve.contains("auditDestination"));
+        assert!(serve.contains("dbpath") && !serve.contains("auditSchema"));
     }
 }

@@ -5,8 +5,6 @@
 pub mod backup;
 pub mod journal;
 mod link;
-mod login;
 pub mod manual;
-mod progress;
 pub mod restore;
 pub mod top;

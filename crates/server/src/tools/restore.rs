@@ -9,11 +9,12 @@ use std::process::ExitCode;
 
 use quarry_journal::files::real::create_durably;
 
+use quarry_tools::Progress;
+
 use crate::backup::manifest::{BackedUpFile, Manifest};
 use crate::backup::repository::{Access, Repository, chunk_bytes};
 use crate::process::config::Restore;
 use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
-use crate::tools::progress::Progress;
 
 /// Runs the command; the exit code of the process.
 pub fn run(options: &Restore) -> ExitCode {
@@ -65,9 +66,9 @@ fn restore(options: &Restore) -> Result<Manifest, String> {
         .and_then(|mark| mark.sync_all())
         .map_err(failed)?;
     sync(path).map_err(failed)?;
-    let mut progress = Progress::new("restoring", manifest.bytes());
+    let progress = Progress::of_bytes("restoring", Some(manifest.bytes()));
     for file in &manifest.files {
-        write(&repository, file, path, &mut progress)?;
+        write(&repository, file, path, &progress)?;
     }
     drop(progress);
     fs::remove_file(&mark)
@@ -80,7 +81,7 @@ fn write(
     repository: &Repository,
     file: &BackedUpFile,
     directory: &Path,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> Result<(), String> {
     let path = directory.join(&file.name);
     let failed = |error: io::Error| format!("`{}`: {error}", path.display());
@@ -91,7 +92,7 @@ fn write(
         let chunk = repository.chunk(*name, chunk_bytes(file.bytes, number));
         let chunk = chunk.map_err(|why| format!("`{}`: {why}", file.name))?;
         out.write_all(&chunk).map_err(failed)?;
-        progress.add(chunk.len() as u64);
+        progress.add(chunk.len() as u64, 0);
     }
     out.sync_all().and_then(|()| sync(parent)).map_err(failed)
 }

@@ -14,7 +14,6 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
 use crate::process::config::Top;
 use crate::tools::link::{Link, REPLY_TIME_MAX};
-use crate::tools::login;
 use picture::Watcher;
 
 /// The screen of `--once`.
@@ -41,9 +40,7 @@ fn address(options: &Top) -> String {
 }
 
 fn connect(options: &Top) -> io::Result<Link> {
-    let mut link = Link::open(&options.host, options.port, REPLY_TIME_MAX)?;
-    login::log_in(&mut link, &options.login)?;
-    Ok(link)
+    Link::open(&options.host, options.port, REPLY_TIME_MAX, &options.login)
 }
 
 /// One picture on the output, for those who are no terminal.

@@ -1,0 +1,86 @@
+//! The bytes of a connection, plain or with TLS.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use rustls::{ClientConnection, StreamOwned};
+
+use crate::connection_string::ConnectionString;
+use crate::{Address, Error, Result, tls};
+
+/// A socket to a server.
+pub enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    /// Connects to one of the addresses that the host's name stands for.
+    pub fn connect(address: &Address, settings: &ConnectionString) -> Result<Stream> {
+        let socket = dial(address, settings.connect_timeout).map_err(|why| Error::Connect {
+            address: address.clone(),
+            why,
+        })?;
+        match &settings.tls {
+            None => Ok(Stream::Plain(socket)),
+            Some(options) => {
+                let session = tls::session(&address.host, options)?;
+                let stream = StreamOwned::new(session, socket);
+                Ok(Stream::Encrypted(Box::new(stream)))
+            }
+        }
+    }
+
+    /// Bounds how long a reply is waited for.
+    pub fn set_reply_time(&self, time: Option<Duration>) -> io::Result<()> {
+        let socket = match self {
+            Stream::Plain(socket) => socket,
+            Stream::Encrypted(stream) => &stream.sock,
+        };
+        socket.set_read_timeout(time)
+    }
+}
+
+fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
+    let mut failed = io::Error::other("the name stands for no address");
+    for resolved in (address.host.as_str(), address.port).to_socket_addrs()? {
+        let connected = match timeout {
+            Duration::MAX => TcpStream::connect(resolved),
+            timeout => TcpStream::connect_timeout(&resolved, timeout),
+        };
+        match connected {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(why) => failed = why,
+        }
+    }
+    Err(failed)
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Encrypted(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.write(bytes),
+            Stream::Encrypted(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.flush(),
+            Stream::Encrypted(stream) => stream.flush(),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! A collection or view as it is defined: read from a server, and made on one.
+
+use quarry_bson::{Document, RawDocument, RawValue, Value, doc};
+use quarry_client::Connection;
+
+use crate::error::{Error, Result};
+use crate::namespaces::Namespace;
+
+const NAMESPACE_EXISTS: i32 = 48;
+const NAMESPACE_NOT_FOUND: i32 = 26;
+/// Databases of a server's own, which no tool copies.
+const OWN_DATABASES: [&str; 2] = ["local", "config"];
+/// Collections of the system that are data of its users. All others that begin with `system.` are made by the server itself.
+const SYSTEM_JS: &str = "system.js";
+/// Fields of old index documents and old options that servers no longer take.
+const OLD_INDEX_FIELDS: [&str; 2] = ["ns", "safe"];
+const OLD_OPTIONS: [&str; 2] = ["autoIndexId", "flags"];
+
+/// The kind of what a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Collection,
+    /// A pipeline over another collection: it has no documents of its own.
+    View,
+}
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Collection => "collection",
+            Kind::View => "view",
+        }
+    }
+}
+
+/// Everything about a collection but its documents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    pub name: String,
+    pub kind: Kind,
+    /// The options that `create` takes.
+    pub options: Document,
+    /// The documents of its indexes, as `listIndexes` gives them.
+    pub indexes: Vec<Document>,
+    pub uuid: Option<[u8; 16]>,
+}
+
+impl Definition {
+    pub fn is_capped(&self) -> bool {
+        self.options
+            .get("capped")
+            .is_some_and(|capped| capped.is_truthy())
+    }
+}
+
+/// The databases that have data of users, in order.
+pub fn databases(connection: &mut Connection) -> Result<Vec<String>> {
+    let command = doc! { "listDatabases": 1, "nameOnly": true };
+    let reply = connection
+        .read("admin", &command)
+        .map_err(Error::server("listDatabases"))?;
+    let listed = reply.get_array("databases");
+    let mut names: Vec<String> = listed
+        .iter()
+        .flat_map(quarry_bson::RawArray::iter)
+        .filter_map(|one| one.as_document()?.get_str("name").map(str::to_owned))
+        .filter(|name| !OWN_DATABASES.contains(&name.as_str()))
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The collections and views of a database, in order, without those of the system's own. A time series is refused.
+pub fn definitions(
+    connection: &mut Connection,
+    database: &str,
+    collection: Option<&str>,
+) -> Result<Vec<Definition>> {
+    let mut command = doc! { "listCollections": 1 };
+    if let Some(name) = collection {
+        command.append("filter", doc! { "name": name });
+    }
+    let at = format!("listCollections of `{database}`");
+    let listed = connection
+        .cursor(database, &command)
+        .and_then(quarry_client::Cursor::collect)
+        .map_err(Error::server(at))?;
+    let mut found = Vec::new();
+    for entry in &listed {
+        let Some(name) = entry.get_str("name") else {
+            continue;
+        };
+        if name.starts_with("system.") && name != SYSTEM_JS {
+            continue;
+        }
+        found.push(of_entry(connection, database, name, entry)?);
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn of_entry(
+    connection: &mut Connection,
+    database: &str,
+    name: &str,
+    entry: &Document,
+) -> Result<Definition> {
+    let kind = match entry.get_str("type") {
+        Some("view") => Kind::View,
+        Some("collection") | None => Kind::Collection,
+        Some(other) => {
+            let what = format!("`{database}.{name}` is a {other}, whose copy is not supported yet");
+            return Err(Error::usage(what));
+        }
+    };
+    let options = entry.get_document("options");
+    let uuid = match entry.get_path("info.uuid") {
+        Some(RawValue::Binary(uuid)) => uuid.bytes.try_into().ok(),
+        _ => None,
+    };
+    let indexes = match kind {
+        Kind::View => Vec::new(),
+        Kind::Collection => indexes(connection, database, name)?,
+    };
+    Ok(Definition {
+        name: name.to_owned(),
+        kind,
+        options: options.map(Document::from).unwrap_or_default(),
+        indexes,
+        uuid,
+    })
+}
+
+/// The indexes of a collection; none where it has gone meanwhile.
+fn indexes(connection: &mut Connection, database: &str, name: &str) -> Result<Vec<Document>> {
+    let listed = connection
+        .cursor(database, &doc! { "listIndexes": name })
+        .and_then(quarry_client::Cursor::collect);
+    match listed {
+        Err(error) if error.code() == Some(NAMESPACE_NOT_FOUND) => Ok(Vec::new()),
+        listed => listed.map_err(Error::server(format_args!(
+            "indexes of `{database}.{name}`"
+        ))),
+    }
+}
+
+/// The approximate number of a collection's documents, for a progress line.
+pub fn count(connection: &mut Connection, namespace: &Namespace) -> Option<u64> {
+    let command = doc! { "count": (namespace.collection.as_str()) };
+    let reply = connection.read(&namespace.database, &command).ok()?;
+    u64::try_from(reply.get("n")?.as_i64_exact()?).ok()
+}
+
+/// Removes a collection; one that is not there is no error.
+pub fn drop(connection: &mut Connection, namespace: &Namespace) -> Result<()> {
+    let command = doc! { "drop": (namespace.collection.as_str()) };
+    match connection.run(&namespace.database, &command) {
+        Err(error) if error.code() != Some(NAMESPACE_NOT_FOUND) => {
+            Err(Error::server(format_args!("drop `{namespace}`"))(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether something of that name is there.
+pub fn exists(connection: &mut Connection, namespace: &Namespace) -> Result<bool> {
+    let command = doc! {
+        "listCollections": 1, "filter": { "name": (namespace.collection.as_str()) }, "nameOnly": true,
+    };
+    let listed = connection
+        .cursor(&namespace.database, &command)
+        .and_then(quarry_client::Cursor::collect)
+        .map_err(Error::server(namespace))?;
+    Ok(!listed.is_empty())
+}
+
+/// Makes a collection or a view with its options; false where something of that name and with other options is there already.
+pub fn create(
+    connection: &mut Connection,
+    namespace: &Namespace,
+    options: RawDocument<'_>,
+) -> Result<bool> {
+    let mut command = doc! { "create": (namespace.collection.as_str()) };
+    for option in options {
+        let is_old = OLD_OPTIONS.iter().any(|old| option.name() == *old);
+        // An id index is made of the collection's own options.
+        if !is_old && option.name() != "idIndex" && option.name() != "uuid" {
+            command.append_element(option);
+        }
+    }
+    match connection.run(&namespace.database, &command) {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == Some(NAMESPACE_EXISTS) => Ok(false),
+        Err(error) => Err(Error::server(format_args!("create `{namespace}`"))(error)),
+    }
+}
+
+/// Builds the indexes, all but the one on `_id`.
+pub fn create_indexes(
+    connection: &mut Connection,
+    namespace: &Namespace,
+    indexes: &[Document],
+) -> Result<()> {
+    let wanted: Value = indexes
+        .iter()
+        .filter(|index| index.get_str("name") != Some("_id_"))
+        .map(|index| Value::from(as_created(index)))
+        .collect();
+    if wanted.as_array().is_none_or(|wanted| wanted.is_empty()) {
+        return Ok(());
+    }
+    let command = doc! { "createIndexes": (namespace.collection.as_str()), "indexes": wanted };
+    connection
+        .run(&namespace.database, &command)
+        .map_err(Error::server(format_args!("indexes of `{namespace}`")))?;
+    Ok(())
+}
+
+/// The document of an index as `createIndexes` takes it: an index of the first version, or of none, becomes one of today's.
+fn as_created(index: &Document) -> Document {
+    let mut wanted = Document::new();
+    for field in index {
+        let is_old_version = field.name() == "v" && field.value().as_i64_exact() != Some(2);
+        if !is_old_version && !OLD_INDEX_FIELDS.iter().any(|old| field.name() == *old) {
+            wanted.append_element(field);
+        }
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_index_becomes_one_of_today() {
+        let old = doc! { "v": 1, "key": { "a": 1 }, "name": "a_1", "ns": "db.c", "unique": true };
+        let wanted = doc! { "key": { "a": 1 }, "name": "a_1", "unique": true };
+        assert_eq!(as_created(&old), wanted);
+        let new = doc! { "v": 2.0, "key": { "a": 1 }, "name": "a_1" };
+        assert_eq!(as_created(&new), new);
+    }
+}

@@ -1,0 +1,258 @@
+//! `quarry dump`: databases into files, in the formats of mongodump.
+//!
+//! A dump is a directory with a file of documents and one of metadata a collection, or one archive (`archive.rs`). Collections are read by several
+//! connections at once, each as it is while it is read: the dump of a server that is written to is not of one moment, and `quarry backup` is.
+
+mod archive_output;
+mod directory;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use clap::Args;
+use quarry_bson::{Document, doc};
+use quarry_client::{Connection, ConnectionString};
+
+use crate::definition::{self, Definition, Kind};
+use crate::error::{Error, Result};
+use crate::namespaces::Namespace;
+use crate::progress::Progress;
+use crate::server::{self, ServerFlags};
+use crate::users;
+
+/// Documents that are written in one go.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// The flags of `quarry dump`.
+#[derive(Debug, Args)]
+pub struct Dump {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// The database; all of them without it
+    #[arg(long, short = 'd')]
+    db: Option<String>,
+    /// The collection; all of the database without it
+    #[arg(long, short = 'c', requires = "db")]
+    collection: Option<String>,
+    /// Leave this collection of the database out; may be given more than once
+    #[arg(
+        long = "excludeCollection",
+        value_name = "NAME",
+        requires = "db",
+        conflicts_with = "collection"
+    )]
+    exclude_collection: Vec<String>,
+    /// Only the documents that match, in Extended JSON
+    #[arg(long, short = 'q', value_name = "FILTER", requires = "collection")]
+    query: Option<String>,
+    /// The directory; `-` with one collection is the standard output
+    #[arg(long, short = 'o', value_name = "DIRECTORY", default_value = "dump")]
+    out: PathBuf,
+    /// One file instead of a directory; without a name the standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with = "out")]
+    archive: Option<PathBuf>,
+    /// Compress the files
+    #[arg(long)]
+    gzip: bool,
+    /// Collections that are read at once
+    #[arg(long = "numParallelCollections", short = 'j', value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    parallel: u8,
+    /// Say nothing but errors
+    #[arg(long)]
+    quiet: bool,
+    /// Not supported yet: have the dump be of one moment by a slice of the oplog
+    #[arg(long, hide = true)]
+    oplog: bool,
+}
+
+/// Dumps; the exit code of the process.
+#[must_use]
+pub fn run(options: &Dump) -> ExitCode {
+    crate::ended("dump", dump(options))
+}
+
+/// One collection of the dump.
+struct Item {
+    namespace: Namespace,
+    definition: Definition,
+    /// Documents, more or less.
+    documents: u64,
+}
+
+/// Where a dump goes. Its methods are called by several threads.
+trait Output: Sync {
+    /// Begins a collection: what is written is for its documents, in any pieces of whole ones.
+    fn collection<'o>(&'o self, item: &'o Item) -> Result<Box<dyn Documents + 'o>>;
+}
+
+/// The documents of one collection on their way into a dump.
+trait Documents {
+    fn write(&mut self, documents: &[u8]) -> Result<()>;
+    fn end(self: Box<Self>) -> Result<()>;
+}
+
+fn dump(options: &Dump) -> Result<()> {
+    if options.oplog {
+        return Err(Error::usage(
+            "--oplog is not supported yet: `quarry backup` makes a copy of one moment",
+        ));
+    }
+    let settings = options.server.settings()?;
+    let mut connection = server::connect(&settings)?;
+    let items = items(&mut connection, options)?;
+    let query = match &options.query {
+        Some(text) => Some(server::document("--query", text)?),
+        None => None,
+    };
+    if options.collection.is_some() && items.is_empty() {
+        return Err(Error::usage("no such collection"));
+    }
+    let documents = match &options.archive {
+        Some(path) => {
+            let output =
+                archive_output::ArchiveOutput::begin(path, options, &mut connection, &items)?;
+            let documents = dump_all(&settings, options, &items, query.as_ref(), &output)?;
+            output.finish()?;
+            documents
+        }
+        None => {
+            let output = directory::DirectoryOutput::begin(options, &items)?;
+            dump_all(&settings, options, &items, query.as_ref(), &output)?
+        }
+    };
+    if !options.quiet {
+        eprintln!(
+            "{documents} documents of {} collections dumped",
+            items.len()
+        );
+    }
+    Ok(())
+}
+
+/// The collections that the flags choose.
+fn items(connection: &mut Connection, options: &Dump) -> Result<Vec<Item>> {
+    let databases = match &options.db {
+        Some(database) => vec![database.clone()],
+        None => definition::databases(connection)?,
+    };
+    let mut items = Vec::new();
+    for database in databases {
+        let collection = options.collection.as_deref();
+        let mut found = definition::definitions(connection, &database, collection)?;
+        if database == users::DATABASE && collection.is_none() {
+            found.extend(users::COLLECTIONS.map(|(name, _)| of_users(name)));
+        }
+        for definition in found {
+            if options.exclude_collection.contains(&definition.name) {
+                continue;
+            }
+            let namespace = Namespace::new(&database, &definition.name);
+            let documents = match definition.kind {
+                Kind::Collection => definition::count(connection, &namespace).unwrap_or(0),
+                Kind::View => 0,
+            };
+            // A server without users has no such collection.
+            if users::are_in(&namespace) && documents == 0 {
+                continue;
+            }
+            items.push(Item {
+                namespace,
+                definition,
+                documents,
+            });
+        }
+    }
+    Ok(items)
+}
+
+fn of_users(name: &str) -> Definition {
+    Definition {
+        name: name.to_owned(),
+        kind: Kind::Collection,
+        options: Document::new(),
+        indexes: vec![doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }],
+        uuid: None,
+    }
+}
+
+/// Dumps the items with several connections; the number of documents.
+fn dump_all(
+    settings: &Arc<ConnectionString>,
+    options: &Dump,
+    items: &[Item],
+    query: Option<&Document>,
+    output: &dyn Output,
+) -> Result<u64> {
+    let progress =
+        Progress::of_documents("dump", Some(items.iter().map(|item| item.documents).sum()));
+    let next = AtomicUsize::new(0);
+    let outcome = Mutex::new(Ok(0));
+    let settle = |result: Result<u64>| {
+        let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&mut *outcome, result) {
+            (Ok(sum), Ok(documents)) => *sum += documents,
+            (outcome @ Ok(_), Err(error)) => {
+                // The others take no further collection.
+                next.store(items.len(), Ordering::Relaxed);
+                *outcome = Err(error);
+            }
+            (Err(_), _) => {}
+        }
+    };
+    let threads = usize::from(options.parallel).min(items.len());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut connection = match server::connect(settings) {
+                    Ok(connection) => connection,
+                    Err(error) => return settle(Err(error)),
+                };
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    settle(dump_one(&mut connection, item, query, output, &progress));
+                }
+            });
+        }
+    });
+    outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn dump_one(
+    connection: &mut Connection,
+    item: &Item,
+    query: Option<&Document>,
+    output: &dyn Output,
+    progress: &Progress,
+) -> Result<u64> {
+    let mut written = output.collection(item)?;
+    let mut documents = 0;
+    if item.definition.kind == Kind::Collection {
+        let mut find = doc! { "find": (item.namespace.collection.as_str()) };
+        if let Some(query) = query {
+            find.append("filter", query);
+        }
+        let failed = |error| Error::server(format_args!("`{}`", item.namespace))(error);
+        let mut cursor = connection
+            .cursor(&item.namespace.database, &find)
+            .map_err(failed)?;
+        let mut chunk = Vec::new();
+        while cursor.advance().map_err(failed)? {
+            for document in cursor.batch() {
+                chunk.extend_from_slice(document.as_bytes());
+                documents += 1;
+                progress.add(document.len_bytes() as u64, 1);
+                if chunk.len() >= CHUNK_BYTES {
+                    written.write(&chunk)?;
+                    chunk.clear();
+                }
+            }
+        }
+        if !chunk.is_empty() {
+            written.write(&chunk)?;
+        }
+    }
+    written.end()?;
+    Ok(documents)
+}

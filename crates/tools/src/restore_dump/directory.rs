@@ -1,0 +1,180 @@
+//! Restoring a directory: files are found by their names, and read one after the other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{Plan, Restorer, open};
+use crate::bson_file::Source;
+use crate::definition::{Definition, Kind};
+use crate::error::{Error, Result};
+use crate::namespaces::Namespace;
+use crate::progress::Progress;
+use crate::{file_name, metadata};
+
+const DOCUMENTS: &str = ".bson";
+const METADATA: &str = ".metadata.json";
+const COMPRESSED: &str = ".gz";
+const OPLOG: &str = "oplog";
+/// Longer metadata than a million indexes have.
+const METADATA_BYTES_MAX: u64 = 256 << 20;
+
+/// The files of a collection.
+#[derive(Default)]
+struct Files {
+    documents: Option<PathBuf>,
+    metadata: Option<PathBuf>,
+}
+
+/// Restores the directory that the flags name.
+pub fn restore(mut restorer: Restorer<'_>) -> Result<()> {
+    let plans = plans(&restorer)?;
+    if plans.is_empty() {
+        let directory = restorer.options.directory.display();
+        return Err(Error::usage(format!(
+            "`{directory}` has no collections to restore"
+        )));
+    }
+    let files = plans.iter().filter_map(|plan| plan.file.as_deref());
+    let (files, bytes) = files.fold((0, 0), |(files, bytes), path| {
+        let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let is_compressed = path.extension().is_some_and(|ending| ending == "gz");
+        (files + usize::from(is_compressed), bytes + length)
+    });
+    restorer.progress = Progress::of_bytes("restore", (files == 0).then_some(bytes));
+    restorer.make_collections(&plans)?;
+    for plan in &plans {
+        if let Some(path) = &plan.file {
+            restore_file(&mut restorer, plan, path)?;
+        }
+    }
+    restorer.finish(&plans)
+}
+
+fn restore_file(restorer: &mut Restorer<'_>, plan: &Plan, path: &Path) -> Result<()> {
+    let (reader, _) = open(path)?;
+    let mut source = Source::new(reader, path.display().to_string());
+    loop {
+        let batch = restorer.batch(plan);
+        let start = batch.documents.len();
+        if !source.document(&mut batch.documents)? {
+            return restorer.send(&plan.from);
+        }
+        restorer.note(plan, start)?;
+    }
+}
+
+fn plans(restorer: &Restorer<'_>) -> Result<Vec<Plan>> {
+    let options = restorer.options;
+    let root = &options.directory;
+    let mut plans = Vec::new();
+    let mut add = |database: &str, name: &str, files: Files| -> Result<()> {
+        let definition = definition(name, &files)?;
+        // A file has no other name for its collection than the flag.
+        let name = options.collection.as_ref().unwrap_or(&definition.name);
+        let from = Namespace::new(database, name);
+        let documents = match definition.kind {
+            Kind::View => None,
+            Kind::Collection => files.documents,
+        };
+        plans.extend(restorer.plan(from, definition, documents)?);
+        Ok(())
+    };
+    match (&options.db, &options.collection) {
+        (Some(database), Some(collection)) => {
+            let shown = root.to_string_lossy();
+            let stem = shown.strip_suffix(COMPRESSED).unwrap_or(&shown);
+            let stem = stem.strip_suffix(DOCUMENTS);
+            let stem = stem.ok_or_else(|| Error::usage("with --collection, name a .bson file"))?;
+            let beside = [
+                format!("{stem}{METADATA}"),
+                format!("{stem}{METADATA}{COMPRESSED}"),
+            ];
+            let metadata = beside
+                .into_iter()
+                .map(PathBuf::from)
+                .find(|path| path.exists());
+            let documents = Some(root.clone());
+            add(
+                database,
+                collection,
+                Files {
+                    documents,
+                    metadata,
+                },
+            )?;
+        }
+        (Some(database), None) => {
+            for (name, files) in files_of(root)? {
+                add(database, &name, files)?;
+            }
+        }
+        (None, _) => {
+            for (database, directory) in directories(root)? {
+                for (name, files) in files_of(&directory)? {
+                    add(&database, &name, files)?;
+                }
+            }
+            let has_oplog = files_of(root)?.contains_key(OPLOG);
+            if has_oplog && !options.quiet {
+                eprintln!("the dump's oplog is left out: applying it is not supported yet");
+            }
+        }
+    }
+    Ok(plans)
+}
+
+/// The directories of databases, in order.
+fn directories(root: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let failed = Error::file(root);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root).map_err(&failed)? {
+        let path = entry.map_err(&failed)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(name) = name
+            && path.is_dir()
+        {
+            found.push((name.to_owned(), path));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The collections whose files are in a directory, by the names of the files.
+fn files_of(directory: &Path) -> Result<BTreeMap<String, Files>> {
+    let failed = Error::file(directory);
+    let mut found: BTreeMap<String, Files> = BTreeMap::new();
+    for entry in fs::read_dir(directory).map_err(&failed)? {
+        let path = entry.map_err(&failed)?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        let name = name.strip_suffix(COMPRESSED).unwrap_or(name);
+        if let Some(stem) = name.strip_suffix(METADATA) {
+            let stem = stem.to_owned();
+            found.entry(stem).or_default().metadata = Some(path);
+        } else if let Some(stem) = name.strip_suffix(DOCUMENTS) {
+            let stem = stem.to_owned();
+            found.entry(stem).or_default().documents = Some(path);
+        }
+    }
+    Ok(found)
+}
+
+fn definition(stem: &str, files: &Files) -> Result<Definition> {
+    let name = file_name::to_collection(stem)
+        .ok_or_else(|| Error::damaged(format_args!("`{stem}`"), "the name is no UTF-8"))?;
+    let Some(path) = &files.metadata else {
+        return metadata::from_text("", &name, "");
+    };
+    let place = format!("`{}`", path.display());
+    let (reader, _) = open(path)?;
+    let mut text = String::new();
+    reader
+        .take(METADATA_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(Error::file(path))?;
+    metadata::from_text(&text, &name, &place)
+}

@@ -1,0 +1,399 @@
+//! `quarry restore-dump`: what `quarry dump` or mongodump has written, into a server.
+//!
+//! Collections are made with their options first, then their documents are inserted by several connections at once, and their indexes are built
+//! last. Views come behind the collections that they are on, users and roles at the end.
+
+mod archive_input;
+mod directory;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use flate2::read::MultiGzDecoder;
+use quarry_bson::RawDocument;
+use quarry_client::Connection;
+
+use crate::definition::{self, Definition, Kind};
+use crate::error::{Error, Result};
+use crate::loader::{Batch, Loader, Target, Verb};
+use crate::namespaces::{Namespace, Selection};
+use crate::progress::Progress;
+use crate::server::{self, ServerFlags};
+use crate::users::{self, Accounts};
+
+/// Batches of all collections of an archive together, while none of them is full.
+const OPEN_BYTES_MAX: usize = 64 << 20;
+/// Refused documents that are named.
+const NAMED_MAX: u64 = 20;
+const READ_BYTES: usize = 256 << 10;
+const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
+/// Databases of a server's own.
+const LEFT_OUT: [&str; 2] = ["local", "config"];
+
+/// The flags of `quarry restore-dump`.
+#[derive(Debug, Args)]
+pub struct RestoreDump {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// The dump's directory; with --db a database's, with --collection a file of documents
+    #[arg(value_name = "DIRECTORY", default_value = "dump")]
+    directory: PathBuf,
+    /// One file instead of a directory; without a name the standard input
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with = "directory")]
+    archive: Option<PathBuf>,
+    /// The files are compressed; this is seen without being said, too
+    #[arg(long)]
+    gzip: bool,
+    /// The database that the directory is of
+    #[arg(long, short = 'd', conflicts_with = "archive")]
+    db: Option<String>,
+    /// The collection that the file is of
+    #[arg(long, short = 'c', requires = "db")]
+    collection: Option<String>,
+    /// Only collections of this pattern, in which `*` is any text; may be given more than once
+    #[arg(long = "nsInclude", value_name = "PATTERN")]
+    include: Vec<String>,
+    /// No collections of this pattern
+    #[arg(long = "nsExclude", value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Give collections of this pattern another name, in which `*` and `$name$` are what they were
+    #[arg(long = "nsFrom", value_name = "PATTERN")]
+    from: Vec<String>,
+    /// The other name
+    #[arg(long = "nsTo", value_name = "PATTERN")]
+    to: Vec<String>,
+    /// Remove each collection of the dump from the server first
+    #[arg(long)]
+    drop: bool,
+    /// Read and check everything, and write nothing
+    #[arg(long = "dryRun")]
+    dry_run: bool,
+    /// End at the first document that the server refuses
+    #[arg(long = "stopOnError")]
+    stop_on_error: bool,
+    /// Build no indexes but those on _id
+    #[arg(long = "noIndexRestore")]
+    no_indexes: bool,
+    /// Make collections without the options of the dump
+    #[arg(long = "noOptionsRestore")]
+    no_options: bool,
+    /// Insert documents that a collection's validator would refuse
+    #[arg(long = "bypassDocumentValidation")]
+    bypass_validation: bool,
+    /// Connections that insert
+    #[arg(long = "numInsertionWorkers", short = 'j', value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    writers: u8,
+    /// Say nothing but errors
+    #[arg(long)]
+    quiet: bool,
+    /// Not supported yet: apply the oplog of the dump behind its documents
+    #[arg(long = "oplogReplay", hide = true)]
+    oplog_replay: bool,
+}
+
+/// Restores; the exit code of the process.
+#[must_use]
+pub fn run(options: &RestoreDump) -> ExitCode {
+    crate::ended("restore-dump", restore(options))
+}
+
+/// One collection of the dump, and what becomes of it.
+struct Plan {
+    from: Namespace,
+    definition: Definition,
+    target: Arc<Target>,
+    /// The file of its documents, in a directory.
+    file: Option<PathBuf>,
+}
+
+impl Plan {
+    fn to(&self) -> &Namespace {
+        &self.target.namespace
+    }
+}
+
+fn restore(options: &RestoreDump) -> Result<()> {
+    if options.oplog_replay {
+        return Err(Error::usage("--oplogReplay is not supported yet"));
+    }
+    let selection = Selection::new(
+        &options.include,
+        &options.exclude,
+        &options.from,
+        &options.to,
+    )?;
+    let restorer = Restorer::new(options, selection)?;
+    match &options.archive {
+        Some(path) => archive_input::restore(restorer, path),
+        None => directory::restore(restorer),
+    }
+}
+
+/// A restore under way.
+struct Restorer<'o> {
+    options: &'o RestoreDump,
+    selection: Selection,
+    /// None in a dry run.
+    writing: Option<Writing>,
+    open: HashMap<Namespace, (Arc<Target>, Batch)>,
+    accounts: Accounts,
+    read: u64,
+    restored: u64,
+    refused: u64,
+    progress: Progress,
+}
+
+struct Writing {
+    connection: Connection,
+    loader: Loader,
+}
+
+impl<'o> Restorer<'o> {
+    fn new(options: &'o RestoreDump, selection: Selection) -> Result<Restorer<'o>> {
+        let writing = match options.dry_run {
+            true => None,
+            false => {
+                let settings = options.server.settings()?;
+                Some(Writing {
+                    connection: server::connect(&settings)?,
+                    loader: Loader::start(&settings, usize::from(options.writers))?,
+                })
+            }
+        };
+        Ok(Restorer {
+            options,
+            selection,
+            writing,
+            open: HashMap::new(),
+            accounts: Accounts::default(),
+            read: 0,
+            restored: 0,
+            refused: 0,
+            progress: Progress::of_bytes("restore", None),
+        })
+    }
+
+    /// The plan of a collection of the dump; none where it is left out.
+    fn plan(
+        &self,
+        from: Namespace,
+        definition: Definition,
+        file: Option<PathBuf>,
+    ) -> Result<Option<Plan>> {
+        let is_system = from.collection.starts_with("system.") && from.collection != "system.js";
+        let is_left_out = LEFT_OUT.contains(&from.database.as_str())
+            || (is_system && !users::are_in(&from))
+            || from.collection.starts_with('$');
+        if is_left_out || !self.selection.takes(&from) {
+            return Ok(None);
+        }
+        let target = Target {
+            namespace: self.selection.renamed(&from)?,
+            verb: Verb::Insert,
+            is_ordered: self.options.stop_on_error || definition.is_capped(),
+            bypasses_validation: self.options.bypass_validation,
+        };
+        Ok(Some(Plan {
+            from,
+            definition,
+            target: Arc::new(target),
+            file,
+        }))
+    }
+
+    /// Makes the collections of the plans.
+    fn make_collections(&mut self, plans: &[Plan]) -> Result<()> {
+        let Some(writing) = &mut self.writing else {
+            return Ok(());
+        };
+        for plan in plans {
+            if users::are_in(plan.to()) {
+                continue;
+            }
+            if self.options.drop {
+                definition::drop(&mut writing.connection, plan.to())?;
+            }
+            if plan.definition.kind == Kind::Collection {
+                make(&mut writing.connection, plan, self.options)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a document of a plan's collection, which was appended to the batch that `batch` gave.
+    fn batch(&mut self, plan: &Plan) -> &mut Batch {
+        let loader = self.writing.as_mut().map(|writing| &mut writing.loader);
+        let (_, batch) = self.open.entry(plan.from.clone()).or_insert_with(|| {
+            let batch = loader.map(Loader::batch).unwrap_or_default();
+            (Arc::clone(&plan.target), batch)
+        });
+        batch
+    }
+
+    /// Counts the document at the end of the plan's batch, which begins at `start`, and sends the batch when it is full.
+    fn note(&mut self, plan: &Plan, start: usize) -> Result<()> {
+        self.read += 1;
+        let number = self.read;
+        let batch = self.batch(plan);
+        let bytes = batch.documents.len() - start;
+        if users::are_in(plan.to()) {
+            let document = RawDocument::new(&batch.documents[start..])
+                .map_err(|error| Error::damaged(&plan.from, error))?
+                .to_owned_document();
+            batch.documents.truncate(start);
+            self.accounts.add(&plan.to().collection, document);
+        } else {
+            batch.note(number);
+            if batch.is_full() {
+                self.send(&plan.from)?;
+            }
+        }
+        self.progress.add(bytes as u64, 1);
+        Ok(())
+    }
+
+    /// Sends every batch, if together they have become large.
+    fn bound_open(&mut self) -> Result<()> {
+        let open: usize = self
+            .open
+            .values()
+            .map(|(_, batch)| batch.documents.len())
+            .sum();
+        match open > OPEN_BYTES_MAX {
+            true => self.send_all(),
+            false => Ok(()),
+        }
+    }
+
+    fn send_all(&mut self) -> Result<()> {
+        let namespaces: Vec<Namespace> = self.open.keys().cloned().collect();
+        namespaces
+            .iter()
+            .try_for_each(|namespace| self.send(namespace))
+    }
+
+    /// Sends what a collection has.
+    fn send(&mut self, from: &Namespace) -> Result<()> {
+        let Some((target, batch)) = self.open.remove(from) else {
+            return Ok(());
+        };
+        let Some(writing) = &mut self.writing else {
+            return Ok(());
+        };
+        if !batch.is_empty() {
+            writing.loader.send(&target, batch)?;
+            // The order of a capped collection is that of its inserts.
+            if target.is_ordered {
+                writing.loader.wait()?;
+            }
+        }
+        self.take_outcomes()
+    }
+
+    fn take_outcomes(&mut self) -> Result<()> {
+        let Some(writing) = &mut self.writing else {
+            return Ok(());
+        };
+        for outcome in writing.loader.outcomes() {
+            self.restored += outcome.done;
+            for failure in &outcome.failures {
+                self.refused += 1;
+                if self.refused <= NAMED_MAX {
+                    eprintln!("`{}`: {}", outcome.target.namespace, failure.message);
+                }
+            }
+        }
+        match self.options.stop_on_error && self.refused > 0 {
+            true => Err(Error::Incomplete(format!(
+                "stopped; {} documents are restored",
+                self.restored
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what is left, then indexes, views, users and roles; tells what was done.
+    fn finish(mut self, plans: &[Plan]) -> Result<()> {
+        self.send_all()?;
+        if let Some(writing) = &mut self.writing {
+            writing.loader.wait()?;
+        }
+        self.take_outcomes()?;
+        if let Some(writing) = &mut self.writing {
+            for plan in plans {
+                let is_collection = plan.definition.kind == Kind::Collection;
+                if is_collection && !self.options.no_indexes && !users::are_in(plan.to()) {
+                    let indexes = &plan.definition.indexes;
+                    definition::create_indexes(&mut writing.connection, plan.to(), indexes)?;
+                }
+            }
+            for plan in plans
+                .iter()
+                .filter(|plan| plan.definition.kind == Kind::View)
+            {
+                make(&mut writing.connection, plan, self.options)?;
+            }
+            self.accounts
+                .restore(&mut writing.connection, self.options.drop)?;
+        }
+        let accounts: usize = self.accounts.0.iter().map(Vec::len).sum();
+        if !self.options.quiet {
+            match self.options.dry_run {
+                true => eprintln!(
+                    "{} documents of {} collections would be restored",
+                    self.read,
+                    plans.len()
+                ),
+                false => eprintln!(
+                    "{} documents of {} collections restored",
+                    self.restored + accounts as u64,
+                    plans.len()
+                ),
+            }
+        }
+        match self.refused {
+            0 => Ok(()),
+            refused => Err(Error::Incomplete(format!(
+                "{refused} documents were refused"
+            ))),
+        }
+    }
+}
+
+/// Makes the plan's collection or view. One that is there stays as it is, and gets the documents besides.
+fn make(connection: &mut Connection, plan: &Plan, options: &RestoreDump) -> Result<()> {
+    let is_view = plan.definition.kind == Kind::View;
+    let wanted = match options.no_options && !is_view {
+        true => RawDocument::EMPTY,
+        false => plan.definition.options.as_raw(),
+    };
+    let is_new = definition::create(connection, plan.to(), wanted)?;
+    if !is_new && !options.quiet {
+        eprintln!("`{}` is there and keeps its options", plan.to());
+    }
+    Ok(())
+}
+
+/// Opens a file, or the standard input for `-`, and unpacks it if it is compressed. The bytes are known only of a file that is not.
+fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
+    let failed = Error::file(path);
+    let (reader, bytes): (Box<dyn Read>, _) = match path == Path::new("-") {
+        true => (Box::new(io::stdin()), None),
+        false => {
+            let file = File::open(path).map_err(&failed)?;
+            let metadata = file.metadata().map_err(&failed)?;
+            (Box::new(file), Some(metadata.len()))
+        }
+    };
+    let mut reader = BufReader::with_capacity(READ_BYTES, reader);
+    let is_compressed = reader.fill_buf().map_err(&failed)?.starts_with(&GZIP_MAGIC);
+    Ok(match is_compressed {
+        true => (Box::new(MultiGzDecoder::new(reader)), None),
+        false => (Box::new(reader), bytes),
+    })
+}

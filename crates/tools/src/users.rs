@@ -1,0 +1,122 @@
+//! Users and roles, which stand as documents in `admin.system.users` and `admin.system.roles`.
+//!
+//! A MongoDB takes them by merging what stands in two other collections (`_mergeAuthzCollections`), as mongorestore does it; a server that does not know
+//! that command takes the documents themselves.
+
+use quarry_bson::{Document, Value, doc};
+use quarry_client::{Connection, Sequence};
+
+use crate::error::{Error, Result};
+use crate::namespaces::Namespace;
+
+/// The database of both.
+pub const DATABASE: &str = "admin";
+/// The collections, and the one that the documents are brought in.
+pub const COLLECTIONS: [(&str, &str); 2] =
+    [("system.users", "tempusers"), ("system.roles", "temproles")];
+/// Statements of one command.
+const STATEMENTS_MAX: usize = 1000;
+
+/// Whether the collection holds users or roles.
+pub fn are_in(namespace: &Namespace) -> bool {
+    let is_one = |(name, _): &(&str, &str)| namespace.collection == *name;
+    namespace.database == DATABASE && COLLECTIONS.iter().any(is_one)
+}
+
+/// Users and roles, in the order of `COLLECTIONS`.
+#[derive(Default)]
+pub struct Accounts(pub [Vec<Document>; 2]);
+
+impl Accounts {
+    /// The users and roles of a server.
+    pub fn of_server(connection: &mut Connection) -> quarry_client::Result<Accounts> {
+        let mut accounts = Accounts::default();
+        for (documents, (collection, _)) in accounts.0.iter_mut().zip(COLLECTIONS) {
+            let cursor = connection.cursor(DATABASE, &doc! { "find": collection })?;
+            *documents = cursor.collect()?;
+        }
+        Ok(accounts)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
+    }
+
+    /// Adds a document of one of the collections.
+    pub fn add(&mut self, collection: &str, document: Document) {
+        for (documents, (name, _)) in self.0.iter_mut().zip(COLLECTIONS) {
+            if collection == name {
+                documents.push(document);
+                return;
+            }
+        }
+    }
+
+    /// Brings them into a server: those of the same name are replaced, and with `drops` all others removed.
+    pub fn restore(&self, connection: &mut Connection, drops: bool) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let at = "users and roles";
+        for (documents, (_, brought_in)) in self.0.iter().zip(COLLECTIONS) {
+            // What an earlier attempt has left.
+            let _ = connection.run(DATABASE, &doc! { "drop": brought_in });
+            upsert(connection, brought_in, documents)?;
+        }
+        let command = doc! {
+            "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers", "tempRolesCollection": "admin.temproles",
+            "drop": drops, "db": "", "writeConcern": { "w": "majority" },
+        };
+        let merged = connection.run(DATABASE, &command);
+        for (_, brought_in) in COLLECTIONS {
+            let _ = connection.run(DATABASE, &doc! { "drop": brought_in });
+        }
+        match merged {
+            Err(error) if error.is_unknown_command() => self.restore_documents(connection, drops),
+            merged => merged.map(drop).map_err(Error::server(at)),
+        }
+    }
+
+    fn restore_documents(&self, connection: &mut Connection, drops: bool) -> Result<()> {
+        for (documents, (collection, _)) in self.0.iter().zip(COLLECTIONS) {
+            upsert(connection, collection, documents)?;
+            let kept: Value = documents
+                .iter()
+                .filter_map(|document| document.get("_id").map(Value::from))
+                .collect();
+            if drops {
+                let others = doc! { "q": { "_id": { "$nin": kept } }, "limit": 0 };
+                let command = doc! { "delete": collection, "deletes": [others] };
+                connection
+                    .run(DATABASE, &command)
+                    .map_err(Error::server("users and roles"))?;
+            }
+        }
+        // A server that keeps users in memory looks again.
+        let _ = connection.run(DATABASE, &doc! { "invalidateUserCache": 1 });
+        Ok(())
+    }
+}
+
+fn upsert(connection: &mut Connection, collection: &str, documents: &[Document]) -> Result<()> {
+    for documents in documents.chunks(STATEMENTS_MAX) {
+        let mut statements = Vec::new();
+        for document in documents {
+            let id = document.get("_id").map_or_else(Value::null, Value::from);
+            let statement = doc! { "q": { "_id": id }, "u": document, "upsert": true };
+            statements.extend_from_slice(statement.as_bytes());
+        }
+        let sequence = Sequence {
+            identifier: "updates",
+            documents: &statements,
+        };
+        let reply = connection
+            .write(DATABASE, &doc! { "update": collection }, sequence, true)
+            .map_err(Error::server("users and roles"))?;
+        if let Some(error) = reply.get_path("writeErrors.0.errmsg") {
+            let message = error.as_str().unwrap_or("refused");
+            return Err(Error::Incomplete(format!("users and roles: {message}")));
+        }
+    }
+    Ok(())
+}
