@@ -17,6 +17,17 @@ pub fn parse(text: &str) -> Result<Document> {
     document(text, Dialect::V2)
 }
 
+/// Appends one JSON object to a buffer as `parse` reads it, for many of them one after the other. After an error the buffer is as
+/// before.
+pub fn parse_into(text: &str, out: &mut Vec<u8>) -> Result<()> {
+    append(text, Dialect::V2, out)
+}
+
+/// Like `parse_into`, reading what `parse_legacy` reads.
+pub fn parse_legacy_into(text: &str, out: &mut Vec<u8>) -> Result<()> {
+    append(text, Dialect::Legacy, out)
+}
+
 /// Reads one JSON value.
 pub fn parse_value(text: &str) -> Result<Value> {
     value(text, Dialect::V2)
@@ -31,11 +42,18 @@ pub fn parse_legacy(text: &str) -> Result<Document> {
 
 fn document(text: &str, dialect: Dialect) -> Result<Document> {
     let mut bytes = Vec::with_capacity(text.len());
-    let found = Parser::new(text, dialect).only_value(&mut bytes)?;
-    if found != ElementType::Document {
-        return Err(crate::Error::text(0, "a JSON object"));
-    }
+    append(text, dialect, &mut bytes)?;
     Ok(Document::from_built(bytes))
+}
+
+fn append(text: &str, dialect: Dialect, out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    let found = Parser::new(text, dialect).only_value(out);
+    if matches!(found, Ok(ElementType::Document)) {
+        return Ok(());
+    }
+    out.truncate(start);
+    found.and(Err(crate::Error::text(0, "a JSON object")))
 }
 
 fn value(text: &str, dialect: Dialect) -> Result<Value> {

@@ -42,8 +42,17 @@ pub(crate) struct Segment {
     marks: Mutex<Vec<Mark>>,
     /// No group before this offset is marked next.
     next_mark: AtomicU64,
+    /// The furthest place that a reader has come to. Whoever follows the journal's end begins there, and not at the last mark.
+    read_through: Mutex<Place>,
     /// Whether the file has an index of all marks.
     is_indexed: AtomicBool,
+}
+
+/// The group that holds this LSN begins at this offset or behind it.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    lsn: u64,
+    offset: u64,
 }
 
 /// The bytes between two marks: so many are looked through for a group. Of a segment that is full fewer marks are kept, as
@@ -64,6 +73,7 @@ impl Segment {
             first_cluster_time: AtomicU64::new(first_cluster_time),
             marks: Mutex::default(),
             next_mark: AtomicU64::new(0),
+            read_through: Mutex::default(),
             is_indexed: AtomicBool::new(false),
         }
     }
@@ -110,6 +120,17 @@ impl Segment {
         (self.next_mark).store(offset + MARK_BYTES, Ordering::Relaxed);
     }
 
+    /// A reader goes: the group that holds its next LSN begins at `offset` or behind it, if it is in this segment at all.
+    pub fn note_read(&self, next_lsn: u64, offset: u64) {
+        let mut read_through = self.read_through.lock();
+        if read_through.lsn < next_lsn {
+            *read_through = Place {
+                lsn: next_lsn,
+                offset,
+            };
+        }
+    }
+
     /// Whether there are marks that the file does not have, or may not.
     pub fn wants_index(&self) -> bool {
         !self.is_indexed.load(Ordering::Relaxed) && !self.marks.lock().is_empty()
@@ -144,7 +165,12 @@ impl OpenSegment {
     /// Where to begin to look for the group that holds `lsn`.
     pub fn place_before(&self, lsn: u64) -> Result<u64> {
         self.read_index()?;
-        Ok(self.last_mark(|mark| mark.lsn <= lsn))
+        let marked = self.last_mark(|mark| mark.lsn <= lsn);
+        let read_through = *self.read_through.lock();
+        Ok(match read_through.lsn <= lsn {
+            true => marked.max(read_through.offset),
+            false => marked,
+        })
     }
 
     /// Where to begin to look for the first group with that cluster time or a later one.

@@ -37,7 +37,12 @@ impl SegmentReader {
         let Some(segment) = segments.holding(next_lsn).first().map(Arc::clone) else {
             return Err(Error::Closed);
         };
-        let open = segments.open(&segment)?;
+        // The segment that is written into is open already: whoever follows the journal's end opens no file.
+        let written = syncer.written_segment();
+        let open = match Arc::ptr_eq(&written.segment, &segment) {
+            true => written,
+            false => segments.open(&segment)?,
+        };
         let mut scanner = scanner(&open).growing();
         scanner.seek(open.place_before(next_lsn)?);
         Ok(SegmentReader {
@@ -74,6 +79,12 @@ impl SegmentReader {
         self.scanner = scanner(&self.segments.open(&next)?);
         self.segment = next;
         Ok(())
+    }
+}
+
+impl Drop for SegmentReader {
+    fn drop(&mut self) {
+        (self.segment).note_read(self.next_lsn, self.scanner.offset());
     }
 }
 

@@ -98,6 +98,13 @@ impl Syncer {
         self.state.lock().unsynced.push(segment);
     }
 
+    /// The segment that writing goes on in.
+    pub fn written_segment(&self) -> OpenSegment {
+        let state = self.state.lock();
+        let last = state.unsynced.last();
+        last.expect("a round keeps the last one").clone()
+    }
+
     /// Returns when everything up to `lsn`, which must be written, is durable.
     pub fn wait_durable(&self, lsn: u64, latch: &Latch) -> Result<()> {
         debug_assert!(lsn <= self.written_lsn());

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use owner::{Owner, identity, options};
 use quarry_journal::{File, FileEntry, Files, Journal, Options, SimulatedFiles};
 
-/// Counts the bytes that are read.
+/// Counts the files that are opened and the bytes that are read.
 #[derive(Clone, Default)]
 struct CountingFiles {
     files: SimulatedFiles,
+    opened: Arc<AtomicU64>,
     read_bytes: Arc<AtomicU64>,
 }
 
@@ -34,6 +35,7 @@ impl Files for CountingFiles {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(self.counting(self.files.open(name)?))
     }
 
@@ -106,6 +108,31 @@ fn a_reader_that_catches_up_reads_everything_about_once() {
     let read = files.read_bytes.load(Ordering::Relaxed) - before;
     let written = 4000 * (200 + 4 + 96);
     assert!(read < 2 * written, "{read} bytes read of {written}");
+}
+
+#[test]
+fn who_reads_each_record_as_it_comes_opens_no_file_and_looks_through_no_earlier_ones() {
+    let files = CountingFiles::default();
+    let journal = open(&files, 4 << 20);
+    for _ in 0..150 {
+        journal.submit(&[7; 200]).unwrap();
+    }
+    for lsn in 151..=400 {
+        journal.submit(&[7; 200]).unwrap();
+        let counted = || {
+            let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            (count(&files.read_bytes), count(&files.opened))
+        };
+        let before = counted();
+        let mut reader = journal.read(lsn).unwrap();
+        assert_eq!(reader.next().unwrap().map(|(lsn, _)| lsn), Some(lsn));
+        drop(reader);
+        let after = counted();
+        let (read, opened) = (after.0 - before.0, after.1 - before.1);
+        // The first one looks for its place from the last mark on.
+        assert!(lsn == 151 || read <= 16 << 10, "{lsn}: {read} bytes");
+        assert_eq!(opened, 0, "{lsn}");
+    }
 }
 
 /// A reader has read ahead of the log's end: groups of the file's older use, whole and of this very life.

@@ -58,6 +58,6 @@ pub use report::{
     kinds, namespaces, reset, shapes, uses, uses_of,
 };
 pub use stall::{stall_cause, stall_cause_text};
-pub use uses::{OperationClass, Use, Uses};
+pub use uses::{Durations, OperationClass, Use, Uses};
 pub use windows::Window;
 pub use work::{WORK_COUNT, Work};

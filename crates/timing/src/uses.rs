@@ -1,6 +1,8 @@
 //! How often and how long one namespace was used, by kind, and how its latencies are spread: what MongoDB's `top` and
 //! `$collStats: {latencyStats}` show. Small, because it is kept for thousands of namespaces.
 
+use std::time::Duration;
+
 use crate::OperationKind;
 
 /// MongoDB's three sorts of operation.
@@ -122,6 +124,33 @@ impl Latencies {
     }
 }
 
+/// How often something that is no operation came to an end, such as a transaction, and how long it took.
+#[derive(Clone, Debug, Default)]
+pub struct Durations {
+    total: Use,
+    latencies: Latencies,
+}
+
+impl Durations {
+    /// Counts one of that length.
+    pub fn record(&mut self, duration: Duration) {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.total.add(Use { count: 1, ns });
+        self.latencies.record(range_of(ns / 1000), 1);
+    }
+
+    /// How many there were, and their time together.
+    #[must_use]
+    pub fn total(&self) -> Use {
+        self.total
+    }
+
+    /// How they are spread, as `Uses::latencies` tells it.
+    pub fn latencies(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        with_ranges(&self.latencies.0)
+    }
+}
+
 /// The uses of one namespace since it was first used.
 #[derive(Clone, Debug)]
 pub struct Uses {
@@ -196,12 +225,16 @@ impl Uses {
     /// empty ranges are left out.
     pub fn latencies(&self, class: OperationClass) -> impl Iterator<Item = (u64, u64)> + '_ {
         let counts = self.latencies[class as usize].as_deref();
-        let counts = counts.map_or(&[][..], |counts| &counts.0[..]);
-        RANGES
-            .into_iter()
-            .zip(counts.iter().map(|&count| u64::from(count)))
-            .filter(|(_, count)| *count > 0)
+        with_ranges(counts.map_or(&[][..], |counts| &counts.0[..]))
     }
+}
+
+/// Counts with the beginnings of their ranges; empty ranges are left out.
+fn with_ranges(counts: &[u32]) -> impl Iterator<Item = (u64, u64)> + '_ {
+    RANGES
+        .into_iter()
+        .zip(counts.iter().map(|&count| u64::from(count)))
+        .filter(|(_, count)| *count > 0)
 }
 
 #[cfg(test)]
