@@ -29,6 +29,8 @@ pub enum Error {
     },
     /// A unique key is taken.
     DuplicateKey(Box<DuplicateKey>),
+    /// A document does not suit the validator of its collection; with MongoDB's `errInfo`.
+    InvalidDocument(Box<Document>),
     /// killOp, or the client has gone.
     Interrupted,
     /// The operation was ended because the server stops.
@@ -140,6 +142,7 @@ impl Error {
             Error::IndexNotFound(_) => ErrorCode::INDEX_NOT_FOUND,
             Error::Invalid { code, .. } => *code,
             Error::DuplicateKey(_) => ErrorCode::DUPLICATE_KEY,
+            Error::InvalidDocument(_) => ErrorCode::DOCUMENT_VALIDATION_FAILURE,
             Error::Interrupted => ErrorCode::INTERRUPTED,
             Error::Stopped => ErrorCode::INTERRUPTED_AT_SHUTDOWN,
             Error::MaxTimeExpired => ErrorCode::MAX_TIME_MS_EXPIRED,
@@ -178,6 +181,7 @@ impl fmt::Display for Error {
                     d.namespace, d.index, d.key_value
                 )
             }
+            Error::InvalidDocument(_) => f.write_str("Document failed validation"),
             Error::Interrupted => f.write_str("operation was interrupted"),
             Error::Stopped => f.write_str("interrupted at shutdown"),
             Error::MaxTimeExpired => f.write_str("operation exceeded time limit"),

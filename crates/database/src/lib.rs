@@ -38,8 +38,9 @@ pub use build::index_build::IndexesCreated;
 pub use catalog::collection::{Capped, Collection, CollectionDefinition, IndexCatalog};
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
-pub use catalog::definitions::Dropped;
+pub use catalog::definitions::{CLUSTERED_INDEX, Dropped, clustered_index};
 pub use catalog::listing::ExpiringIndex;
+pub use catalog::validation::{OnInvalid, VALIDATION_OPTIONS, Validation};
 pub use catalog::view::{VIEW_ON, VIEW_PIPELINE, View};
 pub use collation::Collation;
 pub use commit::changes::ChangeKind;
@@ -58,9 +59,12 @@ pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
 pub use index::definition::{Index, IndexChange, KeyField, KeyPattern};
-pub use index::document_filter::{DocumentFilter, FilterLanguage, NoFilterLanguage};
+pub use index::document_filter::{
+    DocumentFilter, DocumentValidator, FilterLanguage, NoFilterLanguage,
+};
 pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
 pub use index::keys::KeyGenerator;
+pub use index::kind::{IndexKinds, NoIndexKinds, SpecialKeys, TakeKey};
 pub use index::path_numbers::PathNumbers;
 pub use index::plan_choices::PlanChoices;
 pub use keyspace::ident::{Ident, Prefix};

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -25,6 +25,8 @@ const STOPPED: u8 = 2;
 pub struct Operation {
     /// Why the operation is to end; the first reason stays.
     wish: AtomicU8,
+    /// The documents that it writes need not suit the validators of collections.
+    bypasses_validation: AtomicBool,
     deadline: Option<Instant>,
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     /// Ends a wait of the operation, if it waits for something that may take long.
@@ -67,6 +69,16 @@ impl Operation {
     #[inline]
     pub fn retryable(&self) -> Option<&RetryableWrite> {
         self.retryable.get().map(Box::as_ref)
+    }
+
+    /// From now on what the operation writes need not suit the validators of collections.
+    pub fn bypass_validation(&self) {
+        self.bypasses_validation.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what the operation writes need not suit the validators of collections.
+    pub fn bypasses_validation(&self) -> bool {
+        self.bypasses_validation.load(Ordering::Relaxed)
     }
 
     /// Ends the operation for killOp.

@@ -429,3 +429,26 @@ fn a_piece_is_handed_to_the_journal_as_it_will_be_waited_for() {
     let lsn = insert(2, Level::Durable);
     assert!(database.journal().durable_lsn() >= lsn);
 }
+
+#[test]
+fn a_piece_ends_where_its_index_entries_are_too_many() {
+    let (_engine, database) = open();
+    index(&database, doc! { "key": doc! { "a": 1 }, "name": "a_1" }).unwrap();
+    let entries = |id: i32| -> Document {
+        let numbers: Vec<i32> = (0..3000).map(|number| id * 3000 + number).collect();
+        doc! { "_id": id, "a": numbers }
+    };
+    let mut documents: Vec<Document> = (0..16).map(entries).collect();
+    documents.push(doc! { "_id": 3, "a": 1 });
+    let first = insert(&database, &documents, false);
+    // 3,000 entries a document: the seventh comes to 21,000.
+    assert_eq!((first.taken, first.inserted), (7, 7));
+    assert!(first.errors.is_empty(), "refused behind the piece");
+    assert_eq!(all(&database), documents[..7]);
+    let second = insert(&database, &documents[7..], false);
+    assert_eq!((second.taken, second.inserted), (7, 7));
+    let last = insert(&database, &documents[14..], false);
+    assert_eq!((last.taken, last.inserted), (3, 2));
+    assert_eq!(last.errors[0].0, 2);
+    assert_eq!(all(&database), documents[..16]);
+}

@@ -77,10 +77,8 @@ impl IndexBuilder {
     ) -> Result<IndexesCreated> {
         let created_collection = self.parts.catalog.get(namespace)?.is_none();
         // Parsed before the collection is created, so that a bad index leaves nothing behind.
-        for spec in specs {
-            let index = Index::from_spec(spec.as_raw(), Ident(0))?;
-            self.parts.catalog.check_filter(&index)?;
-        }
+        let specs = specs.iter().map(|spec| self.parts.catalog.checked(spec));
+        let specs = &specs.collect::<Result<Vec<Document>>>()?;
         self.parts
             .definitions
             .collection_or_create(namespace, operation)?;

@@ -15,9 +15,10 @@ use quarry_bson::Document;
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::catalog::validation::Validators;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
-use crate::index::document_filter::FilterLanguage;
+use crate::index::kind::IndexKinds;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
@@ -28,8 +29,9 @@ const FORGET_AT_ONCE: usize = CACHED_COLLECTIONS_MAX / 16;
 
 pub struct Catalog {
     engine: Arc<dyn Engine>,
-    /// For the filters of partial indexes.
-    filter_language: Arc<dyn FilterLanguage>,
+    /// Whose language the filters of partial indexes are in, too.
+    pub validators: Validators,
+    index_kinds: Arc<dyn IndexKinds>,
     cache: RwLock<HashMap<Box<str>, Arc<Collection>>>,
     /// Dropped databases that are being cleaned up: their collections below the ident do not exist.
     dropping: RwLock<HashMap<Box<str>, Ident>>,
@@ -61,7 +63,8 @@ impl Catalog {
     /// Reads the marks of dropped databases and nothing else.
     pub fn new(
         engine: Arc<dyn Engine>,
-        filter_language: Arc<dyn FilterLanguage>,
+        validators: Validators,
+        index_kinds: Arc<dyn IndexKinds>,
     ) -> Result<Catalog> {
         let mut dropping = HashMap::new();
         {
@@ -82,7 +85,8 @@ impl Catalog {
         }
         Ok(Catalog {
             engine,
-            filter_language,
+            validators,
+            index_kinds,
             cache: RwLock::default(),
             dropping: RwLock::new(dropping),
             gate: Mutex::default(),
@@ -139,17 +143,24 @@ impl Catalog {
         }
     }
 
-    /// Refuses an index that asks for a filter which cannot be compiled.
-    pub fn check_filter(&self, index: &Index) -> Result<()> {
+    /// Completes the specification of a new index with what its kind says. Fails for an index that cannot be compiled.
+    pub fn checked(&self, spec: &Document) -> Result<Document> {
+        let mut index = Index::from_spec(spec.as_raw(), Ident(0))?;
         if let Some(partial) = &index.partial {
-            self.filter_language.compile(partial.as_raw())?;
+            self.validators.language.compile(partial.as_raw())?;
         }
-        Ok(())
+        if let Some(kind) = &index.pattern.kind {
+            let options = index.kind_options.as_raw();
+            let options = self.index_kinds.check(kind, &index.pattern, options)?;
+            index.set_kind_options(options);
+        }
+        Ok(index.spec)
     }
 
     /// The indexes of a collection, with the marks that the engine shows.
     fn load_index_catalog(&self, collection: &Collection) -> Result<IndexCatalog> {
-        let index_catalog = collection.parse_index_catalog(self.filter_language.as_ref())?;
+        let (language, kinds) = (self.validators.language.as_ref(), self.index_kinds.as_ref());
+        let index_catalog = collection.parse_index_catalog(language, kinds)?;
         if index_catalog.indexes.is_empty() {
             return Ok(index_catalog);
         }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use quarry_bson::{Document, RawDocument, RawValue};
 
+use crate::catalog::validation::Validation;
 use crate::catalog::view::View;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -14,6 +15,7 @@ use crate::index::definition::Index;
 use crate::index::document_filter::FilterLanguage;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::{KeyGenerator, Target};
+use crate::index::kind::IndexKinds;
 use crate::index::path_numbers::PathNumbers;
 use crate::index::plan_choices::PlanChoices;
 use crate::keyspace::ident::{Ident, Prefix};
@@ -56,6 +58,8 @@ pub struct Collection {
     pub capped: Option<Capped>,
     /// Whether the journal keeps each changed or deleted document as it was before (`changeStreamPreAndPostImages`).
     pub keeps_pre_images: bool,
+    /// The validator of its documents, if there is one that is not switched off.
+    pub validation: Option<Box<Validation>>,
     /// The definition, if the name means a view.
     pub view: Option<View>,
     pub(crate) entry: Document,
@@ -74,6 +78,8 @@ pub struct IndexCatalog {
     pub id_index: Option<usize>,
     /// Whether one of the indexes is partial.
     pub has_partial: bool,
+    /// Whether one of the indexes has a kind.
+    pub has_special: bool,
     /// The indexes that trials of plans have chosen.
     pub plan_choices: PlanChoices,
 }
@@ -103,6 +109,7 @@ impl Collection {
             uuid,
             capped,
             keeps_pre_images,
+            validation: options.and_then(Validation::of),
             view: options.and_then(View::of),
             entry,
             index_catalog: OnceLock::new(),
@@ -126,6 +133,13 @@ impl Collection {
                 ErrorCode::COMMAND_NOT_SUPPORTED_ON_VIEW,
                 format!("Namespace {} is a view, not a collection", self.namespace),
             )),
+        }
+    }
+
+    /// Forgets which indexes trials of plans have chosen.
+    pub fn forget_plan_choices(&self) {
+        if let Some(index_catalog) = self.index_catalog.get() {
+            index_catalog.plan_choices.clear();
         }
     }
 
@@ -158,10 +172,12 @@ impl Collection {
         quarry_keystring::encode_id(out, id);
     }
 
-    /// Parses the entry's indexes and compiles the filters of partial ones; the caller adds the multikey marks.
+    /// Parses the entry's indexes, compiles the filters of partial ones, and has the kinds make their makers of keys; the
+    /// caller adds the multikey marks.
     pub(crate) fn parse_index_catalog(
         &self,
         language: &dyn FilterLanguage,
+        kinds: &dyn IndexKinds,
     ) -> Result<IndexCatalog> {
         let mut indexes = Vec::new();
         let listed = self
@@ -187,6 +203,10 @@ impl Collection {
             if let Some(partial) = &index.partial {
                 index.filter = Some(language.compile(partial.as_raw())?);
             }
+            if let Some(kind) = &index.pattern.kind {
+                let options = index.kind_options.as_raw();
+                index.special = Some(kinds.compile(kind, &index.pattern, options)?);
+            }
             index.building = stored
                 .get("building")
                 .is_some_and(|value| value.is_truthy());
@@ -203,6 +223,7 @@ impl Collection {
             paths: PathNumbers::new(&indexes),
             plan_choices: PlanChoices::default(),
             has_partial: indexes.iter().any(|index| index.partial.is_some()),
+            has_special: indexes.iter().any(|index| index.special.is_some()),
             indexes,
             keys,
             id_index,

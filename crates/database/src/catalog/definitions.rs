@@ -5,7 +5,7 @@
 //! (`CollectionHolds::lock_collection`), so that it stops no definition but those that it is in the way of. A definition that changes nothing waits for what it saw, as
 //! a write that changes nothing does (`Commits::settle`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
 use quarry_journal::Level;
@@ -15,6 +15,7 @@ use crate::build::builds::{stage_mark, unstage_mark};
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, CollectionDefinition, PRE_IMAGES, new_entry};
 use crate::catalog::collection_holds::CollectionHolds;
+use crate::catalog::validation::VALIDATOR;
 use crate::catalog::view::{VIEW_ON, VIEW_PIPELINE};
 use crate::commit::commits::Commits;
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
@@ -52,7 +53,11 @@ pub struct Definitions {
     holds: Arc<CollectionHolds>,
     reads: Reads,
     commits: Arc<Commits>,
+    on_made: OnceLock<OnMade>,
 }
+
+/// Is told of a collection that was made by a command that did not ask for it.
+pub type OnMade = Box<dyn Fn(&Namespace) + Send + Sync>;
 
 impl Definitions {
     pub fn new(
@@ -66,7 +71,13 @@ impl Definitions {
             holds,
             reads,
             commits,
+            on_made: OnceLock::new(),
         }
+    }
+
+    /// Has `on_made` called for each collection that `collection_or_create` makes, on the thread that makes it. The first call counts.
+    pub fn on_made(&self, on_made: OnMade) {
+        let _ = self.on_made.set(on_made);
     }
 
     pub(super) fn catalog(&self) -> &Catalog {
@@ -93,6 +104,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
+        self.check_validator(namespace, options)?;
         let (ddl, name) = self.holds.lock_name(namespace, operation)?;
         if let Some(existing) = self.catalog.get(namespace)? {
             if existing.options().as_bytes() == options.as_bytes() {
@@ -122,6 +134,9 @@ impl Definitions {
             let (_ddl, _name) = self.holds.lock_name(namespace, operation)?;
             if self.catalog.get(namespace)?.is_none() {
                 self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
+                if let Some(on_made) = self.on_made.get() {
+                    on_made(namespace);
+                }
             }
         }
     }
@@ -227,7 +242,14 @@ impl Definitions {
         let index_catalog = self.catalog.index_catalog(&collection)?;
         let mut specs = Vec::with_capacity(index_catalog.indexes.len() + 1);
         if collection.is_clustered() {
-            specs.push(id_spec());
+            specs.push(match collection.options().get_document(CLUSTERED_INDEX) {
+                Some(clustered) => {
+                    let mut spec = clustered.to_owned_document();
+                    spec.append("clustered", true);
+                    spec
+                }
+                None => id_spec(),
+            });
         }
         specs.extend(index_catalog.indexes.iter().map(|index| index.spec.clone()));
         Ok(specs)
@@ -421,31 +443,91 @@ impl Definitions {
             self.commits.settle(None, level)?;
             return Ok(was);
         }
-        let mut options = Document::new();
-        for option in collection.options() {
-            if option.name() != PRE_IMAGES {
-                options.append_element(option);
-            }
-        }
-        let shown = |enabled: bool| {
-            quarry_bson::doc! { "changeStreamPreAndPostImages": { "enabled": enabled } }
-        };
-        options.append(PRE_IMAGES, quarry_bson::doc! { "enabled": enabled });
-        let event = DefinitionEvent::new(
-            DefinitionKind::Modify,
-            namespace.as_str(),
-            Some(collection.uuid),
-        );
-        let event = event.with("o", shown(enabled)).with("was", shown(was));
-        let indexes: Vec<&Index> = (self.catalog.index_catalog(&collection)?.indexes)
-            .iter()
-            .collect();
-        let batch = WriteBatch::new();
-        let lsn =
-            self.put_entry_with(&collection, options.as_raw(), &indexes, 0, &[event], batch)?;
+        let shown = |enabled: bool| quarry_bson::doc! { (PRE_IMAGES): { "enabled": enabled } };
+        let lsn = self.put_options(&collection, &shown(enabled), &shown(was))?;
         drop((hold, ddl));
         self.commits.settle(Some(lsn), level)?;
         Ok(was)
+    }
+
+    /// Gives a collection another validator, validation level or action: those of `changed`, the others stay.
+    pub fn set_validation(
+        &self,
+        namespace: &Namespace,
+        changed: &Document,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.check_validator(namespace, changed.as_raw())?;
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            return Err(not_found(namespace));
+        };
+        collection.refuse_view()?;
+        let mut was = Document::new();
+        for option in collection.options() {
+            if changed.contains(option.name().as_bytes()) {
+                was.append_element(option);
+            }
+        }
+        let lsn = self.put_options(&collection, changed, &was)?;
+        drop((hold, ddl));
+        self.commits.settle(Some(lsn), level)
+    }
+
+    /// Commits the entry of a collection with other values of some options, and tells change streams of both.
+    fn put_options(
+        &self,
+        collection: &Collection,
+        changed: &Document,
+        was: &Document,
+    ) -> Result<u64> {
+        let mut options = Document::new();
+        for option in collection.options() {
+            if !changed.contains(option.name().as_bytes()) {
+                options.append_element(option);
+            }
+        }
+        // An empty validator is none.
+        let is_none = |value: RawValue<'_>| value.as_document().is_some_and(|it| it.is_empty());
+        for option in changed {
+            if option.name() == VALIDATOR && is_none(option.value()) {
+                continue;
+            }
+            options.append_element(option);
+        }
+        let namespace = collection.namespace.as_str();
+        let kind = DefinitionKind::Modify;
+        let event = DefinitionEvent::new(kind, namespace, Some(collection.uuid));
+        let event = event.with("o", changed.as_raw()).with("was", was.as_raw());
+        let indexes = &self.catalog.index_catalog(collection)?.indexes;
+        let indexes: Vec<&Index> = indexes.iter().collect();
+        let batch = WriteBatch::new();
+        self.put_entry_with(collection, options.as_raw(), &indexes, 0, &[event], batch)
+    }
+
+    /// Refuses options whose validator cannot be compiled, or that stand where there can be none.
+    pub(crate) fn check_validator(
+        &self,
+        namespace: &Namespace,
+        options: RawDocument<'_>,
+    ) -> Result<()> {
+        let Some(filter) = options.get_document(VALIDATOR) else {
+            return Ok(());
+        };
+        let database = namespace.database();
+        if matches!(database, "admin" | "local" | "config") {
+            let message = format!(
+                "Document validators are not allowed on collection {namespace} in the {database} internal database"
+            );
+            return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, message));
+        }
+        if namespace.collection().starts_with("system.") {
+            let message =
+                format!("Document validators are not allowed on system collection {namespace}");
+            return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, message));
+        }
+        self.catalog.validators.check(filter)
     }
 
     /// Tells change streams that a collection was modified, and changes nothing of it, as MongoDB does for a collMod without
@@ -741,6 +823,16 @@ pub(crate) fn same_pattern(a: RawDocument<'_>, b: RawDocument<'_>) -> bool {
             .collect()
     };
     fields(a) == fields(b)
+}
+
+/// The option of a collection whose maker asked for what every collection but a capped one is: ordered by `_id`.
+pub const CLUSTERED_INDEX: &str = "clusteredIndex";
+
+/// The definition of the index on `_id` as that option has it.
+pub fn clustered_index() -> Document {
+    let mut index = id_spec();
+    index.append("unique", true);
+    index
 }
 
 pub(crate) fn id_spec() -> Document {

@@ -13,4 +13,5 @@ pub(crate) mod database_stats;
 pub(crate) mod definitions;
 pub(crate) mod listing;
 pub(crate) mod replacement;
+pub(crate) mod validation;
 pub(crate) mod view;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quarry_bson::{RawDocument, RawValue};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
-use quarry_timing::Phase;
+use quarry_timing::{Durations, Phase};
 
 use super::{Database, PinnedSnapshot};
 use crate::catalog::collection::Collection;
@@ -126,6 +126,11 @@ impl Database {
     /// The figures of transactions since the start.
     pub fn transaction_counters(&self) -> TransactionCounters {
         self.writer.transaction_counters()
+    }
+
+    /// How long the transactions were open that have ended since the start, committed or not.
+    pub fn transaction_durations(&self) -> Durations {
+        self.writer.transaction_durations()
     }
 
     /// Sets MongoDB's `maxTransactionLockRequestTimeoutMillis`: how long a transaction waits for a collection whose

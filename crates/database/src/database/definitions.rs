@@ -10,7 +10,7 @@ use crate::build::index_build::IndexesCreated;
 use crate::catalog::collection::{Collection, CollectionDefinition};
 use crate::catalog::collection_stats::CollStats;
 use crate::catalog::database_stats::DbStats;
-use crate::catalog::definitions::Dropped;
+use crate::catalog::definitions::{Dropped, OnMade};
 use crate::catalog::listing::{self, ExpiringIndex};
 use crate::error::Result;
 use crate::index::definition::IndexChange;
@@ -38,6 +38,12 @@ impl Database {
         operation: &Operation,
     ) -> Result<Arc<Collection>> {
         self.definitions.collection_or_create(namespace, operation)
+    }
+
+    /// Has `on_made` called for each collection that is made by a write or an index instead of a `create`, on the thread that
+    /// makes it. Those that a transaction makes are not told of.
+    pub fn on_collection_made(&self, on_made: OnMade) {
+        self.definitions.on_made(on_made);
     }
 
     /// Drops a collection; none if it did not exist.
@@ -182,6 +188,19 @@ impl Database {
     ) -> Result<bool> {
         self.definitions
             .set_pre_images(namespace, enabled, operation, level)
+    }
+
+    /// Gives a collection another validator, validation level or action: those of `changed` ([`VALIDATION_OPTIONS`](crate::VALIDATION_OPTIONS)), the others
+    /// stay.
+    pub fn set_validation(
+        &self,
+        namespace: &Namespace,
+        changed: &Document,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .set_validation(namespace, changed, operation, level)
     }
 
     /// Tells change streams that a collection was modified, and changes nothing of it.

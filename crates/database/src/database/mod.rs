@@ -23,6 +23,7 @@ use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::collection_stats::Sizes;
 use crate::catalog::definitions::Definitions;
 use crate::catalog::listing;
+use crate::catalog::validation::Validators;
 use crate::commit::CommitPath;
 use crate::commit::commits::Commits;
 use crate::commit::late_writes::LateWrites;
@@ -124,7 +125,11 @@ impl Database {
         let engine = Arc::clone(&late_writes) as Arc<dyn Engine>;
         let catalog = Arc::new(Catalog::new(
             Arc::clone(&engine),
-            Arc::clone(&options.filter_language),
+            Validators {
+                language: Arc::clone(&options.filter_language),
+                on_invalid: options.on_invalid,
+            },
+            Arc::clone(&options.index_kinds),
         )?);
         let records = (options.record_cache_bytes > 0)
             .then(|| Arc::new(RecordCache::new(options.record_cache_bytes)));

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::catalog::validation::OnInvalid;
 use crate::index::document_filter::{FilterLanguage, NoFilterLanguage};
+use crate::index::kind::{IndexKinds, NoIndexKinds};
 
 /// How a database is opened: its journal, its cache and its shortcuts.
 #[derive(Clone, Debug)]
@@ -25,8 +27,12 @@ pub struct Options {
     pub record_cache_bytes: usize,
     /// The shortcuts that commits take.
     pub shortcuts: Shortcuts,
-    /// The language of the filters of partial indexes. Without one there can be no partial index.
+    /// The language of the filters of partial indexes and of validators. Without one there can be neither.
     pub filter_language: Arc<dyn FilterLanguage>,
+    /// The kinds of indexes beside those of plain values. Without them there can be no such index.
+    pub index_kinds: Arc<dyn IndexKinds>,
+    /// Is told of documents that are written although they do not suit their collection's validator, which only warns.
+    pub on_invalid: OnInvalid,
     /// Once it is set, an opening that replays the journal ends with `Error::ShuttingDown`.
     pub give_up: Arc<AtomicBool>,
 }
@@ -64,6 +70,8 @@ impl Default for Options {
             record_cache_bytes: 0,
             shortcuts: Shortcuts::default(),
             filter_language: Arc::new(NoFilterLanguage),
+            index_kinds: Arc::new(NoIndexKinds),
+            on_invalid: |_, _| {},
             give_up: Arc::default(),
         }
     }

@@ -10,11 +10,25 @@ use crate::collation::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::document_filter::DocumentFilter;
+use crate::index::kind::SpecialKeys;
 use crate::keyspace::ident::{Ident, Prefix};
 
 /// MongoDB's bounds.
 pub const INDEX_FIELDS_MAX: usize = 32;
 pub const INDEXES_MAX: usize = 64;
+/// The options that only indexes with a kind have; the kind itself says which of them it has.
+const KIND_OPTIONS: [&str; 10] = [
+    "weights",
+    "default_language",
+    "language_override",
+    "textIndexVersion",
+    "2dsphereIndexVersion",
+    "bits",
+    "min",
+    "max",
+    "bucketSize",
+    "wildcardProjection",
+];
 /// The mark of an index that has cut keys (`index_entry`), behind those of its fields.
 pub(crate) const CUT_KEYS: u64 = 1 << 63;
 
@@ -27,6 +41,8 @@ pub struct KeyField {
     pub components: Box<[String]>,
     /// The order of the field's values.
     pub direction: Direction,
+    /// The pattern has the name of the index's kind in place of a direction.
+    pub is_special: bool,
 }
 
 /// A key pattern such as `{a: 1, "b.c": -1}`.
@@ -36,6 +52,8 @@ pub struct KeyPattern {
     pub fields: Vec<KeyField>,
     /// The pattern as it was given.
     pub document: Document,
+    /// The kind that it names, if its keys are not the values of its fields.
+    pub kind: Option<Box<str>>,
 }
 
 /// Operators are no fields; those of a DBRef are, below another one.
@@ -97,6 +115,10 @@ pub struct Index {
     pub partial: Option<Document>,
     /// Compiled from it; the catalog sets it, so that each index of an `IndexCatalog` with the one has the other.
     pub filter: Option<Arc<dyn DocumentFilter>>,
+    /// The maker of its keys, where it has a kind; the catalog sets it.
+    pub special: Option<Arc<dyn SpecialKeys>>,
+    /// The options that only an index with a kind has.
+    pub kind_options: Document,
     /// A document goes so many seconds after the date in the index's field.
     pub expire_after_s: Option<i32>,
     /// Kept up to date and not used by plans.
@@ -113,9 +135,23 @@ impl KeyPattern {
     /// Parses a key pattern. Fails with MongoDB's code for what it may not be.
     pub fn parse(pattern: RawDocument<'_>) -> Result<KeyPattern> {
         let mut fields = Vec::new();
+        let mut kind: Option<Box<str>> = None;
         for element in pattern {
             let path = element.name().as_str()?.to_owned();
-            let direction = parse_direction(&path, element.value())?;
+            let is_special = matches!(element.value(), RawValue::String(_));
+            let direction = match element.value() {
+                RawValue::String(name) => {
+                    let name = name.as_str()?;
+                    if kind.as_deref().is_some_and(|known| known != name) {
+                        return Err(cannot_create(format!(
+                            "can't use more than one index plugin for a single index: {pattern}"
+                        )));
+                    }
+                    kind = Some(name.into());
+                    Direction::Ascending
+                }
+                value => parse_direction(&path, value)?,
+            };
             if path.is_empty() || path.split('.').any(str::is_empty) {
                 return Err(cannot_create(format!(
                     "index keys cannot have an empty path component: `{path}`"
@@ -137,6 +173,7 @@ impl KeyPattern {
                 path,
                 components,
                 direction,
+                is_special,
             });
         }
         if fields.is_empty() {
@@ -153,6 +190,7 @@ impl KeyPattern {
         Ok(KeyPattern {
             fields,
             document: pattern.to_owned_document(),
+            kind,
         })
     }
 
@@ -161,6 +199,7 @@ impl KeyPattern {
         self.fields.len() == 1
             && self.fields[0].path == "_id"
             && self.fields[0].direction == Direction::Ascending
+            && self.kind.is_none()
     }
 
     /// The name MongoDB gives an index that was made without one: `a_1_b.c_-1`.
@@ -168,12 +207,12 @@ impl KeyPattern {
         let parts: Vec<String> = self
             .document
             .iter()
-            .map(|element| {
-                format!(
-                    "{}_{}",
-                    element.name(),
-                    element.value().as_f64_lossy().unwrap_or(1.0)
-                )
+            .map(|element| match element.value() {
+                RawValue::String(kind) => format!("{}_{kind}", element.name()),
+                value => {
+                    let direction = value.as_f64_lossy().unwrap_or(1.0);
+                    format!("{}_{direction}", element.name())
+                }
             })
             .collect();
         parts.join("_")
@@ -221,6 +260,8 @@ impl Index {
             sparse: false,
             partial: None,
             filter: None,
+            special: None,
+            kind_options: Document::new(),
             expire_after_s: None,
             hidden: false,
             building: false,
@@ -254,7 +295,18 @@ impl Index {
         Ok(changed)
     }
 
+    /// Takes the options of its kind in place of those it was given.
+    pub(crate) fn set_kind_options(&mut self, options: Document) {
+        self.kind_options = options;
+        self.spec = self.normal_spec();
+    }
+
     fn check_expiry(&self) -> Result<()> {
+        if let (Some(_), Some(kind)) = (self.expire_after_s, &self.pattern.kind) {
+            return Err(cannot_create(format!(
+                "expireAfterSeconds is not supported for indexes of the kind '{kind}'"
+            )));
+        }
         if self.expire_after_s.is_some() && self.pattern.fields.len() > 1 {
             return Err(cannot_create(format!(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {}",
@@ -333,19 +385,15 @@ impl Index {
                     self.partial = Some(filter.to_owned_document());
                 }
                 "expireAfterSeconds" => self.expire_after_s = Some(expiry(value)?),
-                "weights"
-                | "default_language"
-                | "language_override"
-                | "textIndexVersion"
-                | "2dsphereIndexVersion"
-                | "bits"
-                | "min"
-                | "max"
-                | "wildcardProjection"
-                | "storageEngine"
-                | "prepareUnique"
-                | "clustered"
-                | "bucketSize" => {
+                _ if KIND_OPTIONS.contains(&option) => {
+                    if self.pattern.kind.is_none() {
+                        return Err(cannot_create(format!(
+                            "the index option `{option}` is only for indexes of a kind that has it"
+                        )));
+                    }
+                    self.kind_options.append(option, value);
+                }
+                "storageEngine" | "prepareUnique" | "clustered" => {
                     return Err(cannot_create(format!(
                         "the index option `{option}` is not supported"
                     )));
@@ -381,22 +429,20 @@ impl Index {
         if let Some(filter) = &self.partial {
             spec.append("partialFilterExpression", filter.as_raw());
         }
+        for option in self.kind_options.as_raw() {
+            spec.append(option.name().to_string_lossy().as_ref(), option.value());
+        }
         spec
     }
 }
 
 fn parse_direction(path: &str, value: RawValue<'_>) -> Result<Direction> {
-    match value {
-        RawValue::String(kind) => Err(cannot_create(format!(
-            "the index type `{kind}` of `{path}` is not supported"
+    match value.as_f64_lossy() {
+        Some(number) if number > 0.0 => Ok(Direction::Ascending),
+        Some(number) if number < 0.0 => Ok(Direction::Descending),
+        _ => Err(cannot_create(format!(
+            "values in an index key pattern must be numbers other than 0: `{path}`: {value}"
         ))),
-        _ => match value.as_f64_lossy() {
-            Some(number) if number > 0.0 => Ok(Direction::Ascending),
-            Some(number) if number < 0.0 => Ok(Direction::Descending),
-            _ => Err(cannot_create(format!(
-                "values in an index key pattern must be numbers other than 0: `{path}`: {value}"
-            ))),
-        },
     }
 }
 

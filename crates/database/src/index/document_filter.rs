@@ -1,4 +1,4 @@
-//! Filters of documents, as partial indexes keep them: a seam, because this crate knows no query language.
+//! Filters of documents, as partial indexes and validators keep them: a seam, because this crate knows no query language.
 //!
 //! Whoever opens a database gives it the language (`Options::filter_language`). The catalog compiles the
 //! `partialFilterExpression` of each index once, with its collection; key generation asks it of every document, and the
@@ -8,7 +8,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use quarry_bson::RawDocument;
+use quarry_bson::{Document, RawDocument};
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -17,6 +17,24 @@ use crate::error_code::ErrorCode;
 pub trait FilterLanguage: Debug + Send + Sync {
     /// Compiles the `partialFilterExpression` of an index. Fails with MongoDB's code for what it may not be.
     fn compile(&self, expression: RawDocument<'_>) -> Result<Arc<dyn DocumentFilter>>;
+
+    /// Compiles the `validator` of a collection. Fails with MongoDB's code for what it may not be, and for any where the
+    /// language has none.
+    fn compile_validator(&self, _: RawDocument<'_>) -> Result<Arc<dyn DocumentValidator>> {
+        Err(Error::invalid(
+            ErrorCode::INVALID_OPTIONS,
+            "this database was opened without a language for validators",
+        ))
+    }
+}
+
+/// A filter that says which documents may stand in a collection.
+pub trait DocumentValidator: Debug + Send + Sync {
+    /// Whether the document matches.
+    fn accepts(&self, document: RawDocument<'_>) -> Result<bool>;
+
+    /// Tells why a document does not match, as `errInfo.details` of MongoDB's DocumentValidationFailure.
+    fn failure(&self, document: RawDocument<'_>) -> Result<Document>;
 }
 
 /// A filter that says which documents an index has entries of. Its answer depends on the document alone.

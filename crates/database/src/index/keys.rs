@@ -163,6 +163,9 @@ impl KeyGenerator {
             index.partial.is_some() == index.filter.is_some(),
             "a partial index was not compiled"
         );
+        if index.pattern.kind.is_some() {
+            return special_entries(number, index, found, target, buffer);
+        }
         let fields = &self.fields_of[number];
         let mut emit = Emit {
             number,
@@ -189,6 +192,34 @@ impl KeyGenerator {
         }
         Ok(marks)
     }
+}
+
+/// Appends the entries of an index whose kind makes them.
+#[cold]
+fn special_entries(
+    number: usize,
+    index: &Index,
+    found: &Found<'_>,
+    target: Target<'_>,
+    buffer: &mut KeyBuffer,
+) -> Result<u64> {
+    let special = index.special.as_ref();
+    let special = special.expect("the catalog compiles each index that has a kind");
+    let first = buffer.entries.len();
+    let mut emit = Emit {
+        number,
+        index,
+        target,
+        buffer,
+        marks: 0,
+    };
+    let document = found.document.unwrap_or(RawDocument::EMPTY);
+    let several = special.keys(document, &mut |values| {
+        emit.emit(values.iter().map(|value| Some(*value)))
+    })?;
+    let marks = emit.marks | several;
+    remove_repeated(buffer, first);
+    Ok(marks)
 }
 
 #[derive(Clone, Copy)]

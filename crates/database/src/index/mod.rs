@@ -9,5 +9,6 @@ pub(crate) mod entry;
 pub(crate) mod found_fields;
 pub(crate) mod key_buffer;
 pub(crate) mod keys;
+pub(crate) mod kind;
 pub(crate) mod path_numbers;
 pub(crate) mod plan_choices;

@@ -4,7 +4,7 @@
 //! asks for, and an index may hold no entry beyond those, which their number shows. What the cache of records holds must
 //! be what the engine holds.
 
-use quarry_bson::RawDocument;
+use quarry_bson::{RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
 use crate::catalog::cache::Catalog;
@@ -12,6 +12,7 @@ use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::commit::commits::Commits;
 use crate::error::{Error, Result};
+use crate::index::document_filter::FilterLanguage;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::namespace::Namespace;
@@ -29,6 +30,8 @@ pub struct ValidateReport {
     pub documents: u64,
     /// The number of documents that are not valid BSON or lie under a wrong key.
     pub invalid_documents: u64,
+    /// The number of documents that do not suit the collection's validator.
+    pub noncompliant_documents: u64,
     /// The findings on each index.
     pub indexes: Vec<IndexReport>,
     /// The errors as texts; none: the collection is valid.
@@ -66,6 +69,7 @@ pub fn validate(
     let snapshot = reads.snapshot()?;
     let mut check = Check {
         collection: &collection,
+        language: catalog.validators.language.as_ref(),
         index_catalog,
         snapshot: &snapshot,
         operation,
@@ -92,6 +96,7 @@ pub fn validate(
 
 struct Check<'c> {
     collection: &'c Collection,
+    language: &'c dyn FilterLanguage,
     index_catalog: &'c IndexCatalog,
     snapshot: &'c ReadSnapshot,
     operation: &'c Operation,
@@ -136,15 +141,7 @@ impl Check<'_> {
             self.invalid(format!("the document at {key:02x?} has no _id"));
             return Ok(());
         };
-        if self.collection.is_clustered() {
-            let mut expected = Vec::new();
-            self.collection.append_record_key(&mut expected, id)?;
-            if expected != key {
-                self.invalid(format!(
-                    "the document with _id {id} stands under another key"
-                ));
-            }
-        }
+        self.own(key, id, document)?;
         buffer.clear();
         let found = self.index_catalog.keys.extract(document);
         let target = Target {
@@ -167,6 +164,30 @@ impl Check<'_> {
                 );
             }
         }
+        self.entries(id, full, buffer)
+    }
+
+    /// Looks at what a document is by itself: whether it stands under the key of its `_id` and suits the validator.
+    fn own(&mut self, key: &[u8], id: RawValue<'_>, document: RawDocument<'_>) -> Result<()> {
+        if self.collection.is_clustered() {
+            let mut expected = Vec::new();
+            self.collection.append_record_key(&mut expected, id)?;
+            if expected != key {
+                self.invalid(format!(
+                    "the document with _id {id} stands under another key"
+                ));
+            }
+        }
+        if let Some(validation) = &self.collection.validation
+            && !validation.accepts(self.language, document)?
+        {
+            self.report.noncompliant_documents += 1;
+        }
+        Ok(())
+    }
+
+    /// Looks for the entries that the document of that `_id` asks for.
+    fn entries(&mut self, id: RawValue<'_>, full: bool, buffer: &KeyBuffer) -> Result<()> {
         for entry in &buffer.entries {
             let number = usize::from(entry.index);
             self.expected[number] += 1;

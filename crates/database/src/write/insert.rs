@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 use super::duplicate::duplicate_id;
 use super::unique_check::{Changed, UniqueCheck, is_unique, lock_hashes};
 use super::unit::{Latest, Piece, Unit, WriteUnit};
-use super::{Recorded, Writer};
-use crate::catalog::collection::{Collection, IndexCatalog};
+use super::{PIECE_ENTRIES_MAX, Recorded, Writer};
+use crate::catalog::collection::{Capped, Collection, IndexCatalog};
+use crate::catalog::validation::Validation;
 use crate::error::{Error, Result};
 use crate::index::found_fields::Found;
 use crate::index::key_buffer::{Entry, KeyBuffer};
@@ -27,6 +28,9 @@ use crate::operation::Operation;
 /// The outcome of an insert: how many documents went in, and which did not.
 #[derive(Debug, Default)]
 pub struct Inserted {
+    /// How many documents the piece has, from the first one on. Those behind them were not looked at: with them it would have
+    /// more than `PIECE_ENTRIES_MAX` index entries, and they begin another piece.
+    pub taken: usize,
     /// How many documents went in.
     pub inserted: u64,
     /// The documents that did not, by their position, and why.
@@ -61,39 +65,25 @@ impl Writer {
         if let Some(capped) = collection.capped {
             self.trim_capped(&collection, index_catalog, capped, &mut piece)?;
         }
-        // A capped collection is held alone: all its writers would wait. A large batch ends its turn before its sync.
-        let is_small = large < LARGE_BATCH_BYTES;
-        let waits_alone = self.keeps_locks_over_sync && documents.len() == 1 && is_small;
-        let until = match waits_alone && collection.is_clustered() {
-            true => Until::Synced,
-            false => Until::Applied,
-        };
+        let until = self.until(&collection, documents.len(), large);
         let cut = insert.first_cut();
         let went_in = |position: usize| position < cut && !insert.failed[position];
         let recorded = operation.retryable().map_or(Recorded::Nothing, |write| {
             Recorded::Documents(write, &went_in)
         });
         let mut lsn = self.commit_piece(level, &collection, piece, until, recorded)?;
+        let taken = insert.end;
         let errors = insert.into_errors();
         if let Some(lsn) = lsn {
             unit.locks.note_commit(lsn);
         }
         drop(admitted);
         if let Some(capped) = collection.capped {
-            // A piece larger than the bounds: its own first documents go in a second one, under the same hold.
-            let mut rest = Piece::default();
-            self.trim_capped(&collection, index_catalog, capped, &mut rest)?;
-            let trimmed =
-                self.commit_piece(level, &collection, rest, Until::Applied, Recorded::Nothing);
-            lsn = match trimmed {
-                Ok(trimmed) => trimmed.or(lsn),
-                // Nobody knows what the journal holds, of what was inserted as well.
-                Err(unknown @ Error::OutcomeUnknown(_)) => return Err(unknown),
-                // What was inserted stays, and is answered so; the next insert trims.
-                Err(_) => lsn,
-            };
+            let trimmed = self.trim_again(&collection, index_catalog, capped, level)?;
+            lsn = trimmed.or(lsn);
         }
         Ok(Inserted {
+            taken,
             inserted,
             errors,
             lsn,
@@ -102,6 +92,38 @@ impl Writer {
 }
 
 impl Writer {
+    /// How far an insert of so many documents and bytes waits with its locks. A capped collection is held alone: all its writers
+    /// would wait. A large batch ends its turn before its sync.
+    #[inline]
+    fn until(&self, collection: &Collection, documents: usize, bytes: usize) -> Until {
+        let is_small = bytes < LARGE_BATCH_BYTES;
+        let waits_alone = self.keeps_locks_over_sync && documents == 1 && is_small;
+        match waits_alone && collection.is_clustered() {
+            true => Until::Synced,
+            false => Until::Applied,
+        }
+    }
+
+    /// Trims a capped collection behind a piece that is larger than the bounds: its own first documents go in a second one,
+    /// under the same hold. Returns the LSN, if anything was trimmed.
+    fn trim_again(
+        &self,
+        collection: &Arc<Collection>,
+        index_catalog: &IndexCatalog,
+        capped: Capped,
+        level: Level,
+    ) -> Result<Option<u64>> {
+        let mut rest = Piece::default();
+        self.trim_capped(collection, index_catalog, capped, &mut rest)?;
+        match self.commit_piece(level, collection, rest, Until::Applied, Recorded::Nothing) {
+            // Nobody knows what the journal holds, of what was inserted as well.
+            Err(unknown @ Error::OutcomeUnknown(_)) => Err(unknown),
+            // What was inserted stays, and is answered so; the next insert trims.
+            Err(_) => Ok(None),
+            trimmed => trimmed,
+        }
+    }
+
     /// Stages an insert of documents, each with its `_id` first, in a unit, which makes the collection if there is none;
     /// what is refused is left out of it.
     pub fn insert_in(
@@ -123,6 +145,7 @@ impl Writer {
             let inserted = piece.documents.unsigned_abs();
             unit.add(&collection, index_catalog, piece)?;
             Ok(Inserted {
+                taken: insert.end,
                 inserted,
                 errors: insert.into_errors(),
                 lsn: None,
@@ -213,6 +236,8 @@ struct InsertPiece<'i> {
     collection: &'i Arc<Collection>,
     index_catalog: &'i IndexCatalog,
     documents: &'i [RawDocument<'i>],
+    /// The documents before this one are in the piece.
+    end: usize,
     ordered: bool,
     record_keys: RecordKeys,
     failed: SmallVec<[bool; 16]>,
@@ -234,6 +259,7 @@ impl<'i> InsertPiece<'i> {
             collection,
             index_catalog,
             documents,
+            end: documents.len(),
             ordered,
             record_keys: RecordKeys::with_capacity(documents.len()),
             failed: SmallVec::from_elem(false, documents.len()),
@@ -249,6 +275,9 @@ impl<'i> InsertPiece<'i> {
         unit: &mut Unit<L>,
         operation: &Operation,
     ) -> Result<()> {
+        if let Some(validation) = &self.collection.validation {
+            self.refuse_invalid(validation, operation)?;
+        }
         self.make_record_keys()?;
         unit.locks.lock_records(self.lock_hashes(), operation)?;
         let reads = &self.writer.parts.reads;
@@ -258,6 +287,30 @@ impl<'i> InsertPiece<'i> {
         if !hashes.is_empty() {
             unit.locks.lock_uniques(hashes, operation)?;
             self.check_uniques(unit.latest(reads))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses documents that do not suit the collection's validator.
+    #[cold]
+    #[inline(never)]
+    fn refuse_invalid(&mut self, validation: &Validation, operation: &Operation) -> Result<()> {
+        if operation.bypasses_validation() {
+            return Ok(());
+        }
+        let validators = &self.writer.parts.catalog.validators;
+        for (position, document) in self.documents.iter().enumerate() {
+            let namespace = &self.collection.namespace;
+            match validators.refuse(validation, namespace, None, *document) {
+                Ok(()) => {}
+                Err(error) if error.ends_operation() => return Err(error),
+                Err(error) => {
+                    self.refuse(position, error);
+                    if self.ordered {
+                        return Ok(());
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -350,6 +403,11 @@ impl<'i> InsertPiece<'i> {
             if self.is_cut_at(position) {
                 return;
             }
+            // A commit hears no killOp.
+            if self.keys.entries.len() >= PIECE_ENTRIES_MAX {
+                self.end = position;
+                return;
+            }
             if !self.failed[position]
                 && let Err(error) = self.make_entries(position)
             {
@@ -401,7 +459,7 @@ impl<'i> InsertPiece<'i> {
             let mut check = UniqueCheck::new(latest, builds, self.collection, self.index_catalog);
             check.ask_for_all(&asked)?;
             let mut refused: Vec<(usize, Error)> = Vec::new();
-            let open = (0..self.documents.len()).filter(|&position| !self.failed[position]);
+            let open = (0..self.end).filter(|&position| !self.failed[position]);
             for position in open {
                 let changed = Changed {
                     document: position as u32,
@@ -417,7 +475,7 @@ impl<'i> InsertPiece<'i> {
                         }
                     }
                     // Nobody comes behind the last one.
-                    None if position + 1 == self.documents.len() => {}
+                    None if position + 1 == self.end => {}
                     None => check.claim(&changed),
                 }
             }
@@ -433,7 +491,7 @@ impl<'i> InsertPiece<'i> {
     fn stage(&mut self) -> Piece {
         let mut piece = Piece::default();
         let cut = self.first_cut();
-        let operations = self.documents.len() + self.keys.entries.len();
+        let operations = self.end + self.keys.entries.len();
         // A session's record may follow.
         piece
             .puts
@@ -465,8 +523,7 @@ impl<'i> InsertPiece<'i> {
 
     /// The bytes of all keys and values.
     fn bytes_len(&self) -> usize {
-        let documents = self
-            .documents
+        let documents = self.documents[..self.end]
             .iter()
             .map(|document| document.as_bytes().len());
         documents.sum::<usize>() + self.record_keys.bytes.len() + self.keys.bytes.len()
@@ -475,6 +532,7 @@ impl<'i> InsertPiece<'i> {
     /// The refusals in the order of the documents; of an ordered insert the first.
     fn into_errors(self) -> Vec<(usize, Error)> {
         let mut errors = self.errors;
+        errors.retain(|(position, _)| *position < self.end);
         errors.sort_by_key(|(position, _)| *position);
         if self.ordered {
             errors.truncate(1);
@@ -489,12 +547,10 @@ impl<'i> InsertPiece<'i> {
 
     fn first_cut(&self) -> usize {
         if !self.ordered {
-            return self.documents.len();
+            return self.end;
         }
-        self.failed
-            .iter()
-            .position(|&failed| failed)
-            .unwrap_or(self.documents.len())
+        let mut open = self.failed[..self.end].iter();
+        open.position(|&failed| failed).unwrap_or(self.end)
     }
 
     fn is_cut_at(&self, position: usize) -> bool {

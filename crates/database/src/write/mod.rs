@@ -24,6 +24,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use quarry_journal::{Level, Until};
 use quarry_storage::{Engine, WriteBatch};
+use quarry_timing::Durations;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -60,6 +61,8 @@ pub use unit::{TRANSACTION_BYTES_MAX, UnitReads, WriteUnit};
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
 /// The bytes that one commit takes at most, unless a single document has more.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
+/// An insert ends its piece once the documents before have so many index entries: 20,000 of them are a commit of some 30 ms.
+const PIECE_ENTRIES_MAX: usize = 20_000;
 
 /// The statements of a session that a piece holds, as far as they are recorded.
 #[derive(Clone, Copy)]
@@ -147,6 +150,11 @@ impl Writer {
     /// The figures of transactions since the start.
     pub fn transaction_counters(&self) -> TransactionCounters {
         self.transactions.counters()
+    }
+
+    /// How long the transactions were open that have ended.
+    pub fn transaction_durations(&self) -> Durations {
+        self.transactions.durations()
     }
 
     /// Sets how long a unit of several pieces waits for the hold of a collection; below zero it waits without an end.

@@ -9,6 +9,7 @@ use super::modified_keys::ModifiedKeys;
 use super::unit::{Latest, Piece, Unit, WriteUnit};
 use super::{Recorded, Writer};
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::catalog::validation::Validation;
 use crate::commit::payload::{ChangeDetails, ChangeKind};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
@@ -187,6 +188,9 @@ impl<'m> ModifyPiece<'m> {
         unit.locks.lock_records(hashes, operation)?;
         let reads = &writer.parts.reads;
         self.compute_changes(unit.latest(reads), compute)?;
+        if let Some(validation) = &self.collection.validation {
+            self.refuse_invalid(writer, validation, operation)?;
+        }
         let (collection, index_catalog, record_keys) =
             (self.collection, self.index_catalog, self.record_keys);
         let outcome = &mut self.outcome;
@@ -298,6 +302,40 @@ impl<'m> ModifyPiece<'m> {
                 }),
                 Err(error) => {
                     outcome.error = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ModifyPiece<'_> {
+    /// Ends the piece before the first changed document that does not suit the collection's validator.
+    #[cold]
+    #[inline(never)]
+    fn refuse_invalid(
+        &mut self,
+        writer: &Writer,
+        validation: &Validation,
+        operation: &Operation,
+    ) -> Result<()> {
+        if operation.bypasses_validation() {
+            return Ok(());
+        }
+        let validators = &writer.parts.catalog.validators;
+        for (position, change) in self.staged.iter().enumerate() {
+            let Some(new) = &change.new else {
+                continue;
+            };
+            let (old, new) = (RawDocument::new(&change.old)?, RawDocument::new(new)?);
+            let namespace = &self.collection.namespace;
+            match validators.refuse(validation, namespace, Some(old), new) {
+                Ok(()) => {}
+                Err(error) if error.ends_operation() => return Err(error),
+                Err(error) => {
+                    self.staged.truncate(position);
+                    self.outcome.error = Some(error);
                     break;
                 }
             }

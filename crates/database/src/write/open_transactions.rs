@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use quarry_timing::Durations;
 
 use crate::error::{Error, Result};
 
@@ -30,6 +31,8 @@ pub struct OpenTransactions {
     aborted: AtomicU64,
     staged_bytes: AtomicU64,
     memory_bytes: AtomicU64,
+    /// From the begin to the end of each that has ended.
+    durations: Mutex<Durations>,
 }
 
 /// The figures of transactions since the start.
@@ -81,6 +84,11 @@ impl OpenTransactions {
             memory_bytes: 0,
             is_committed: false,
         })
+    }
+
+    /// How long those were open that have ended, committed or not.
+    pub fn durations(&self) -> Durations {
+        self.durations.lock().clone()
     }
 
     /// The figures now.
@@ -140,6 +148,7 @@ impl Drop for Entered {
             false => &transactions.aborted,
         };
         ended.fetch_add(1, Ordering::Relaxed);
+        transactions.durations.lock().record(self.begun.elapsed());
     }
 }
 

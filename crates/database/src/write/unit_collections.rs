@@ -149,6 +149,7 @@ impl Writer {
             )));
         }
         namespace.check_new()?;
+        self.parts.definitions.check_validator(namespace, options)?;
         unit.hold_name(namespace, operation)?;
         let catalog = &self.parts.catalog;
         // Another one may have made it before the hold. What a dropped database has left under the name goes soon, and
@@ -189,8 +190,8 @@ impl Writer {
         let before = stand.len() + usize::from(collection.is_clustered());
         let mut new: Vec<Index> = Vec::new();
         for spec in specs {
+            let spec = self.parts.catalog.checked(spec)?;
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
-            self.parts.catalog.check_filter(&candidate)?;
             if known(&candidate, stand.iter().chain(&new))?.is_none() {
                 let ident = self.parts.commits.allocate_ident();
                 new.push(Index::from_spec(spec.as_raw(), ident)?);

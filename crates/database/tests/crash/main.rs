@@ -7,7 +7,7 @@
 
 mod follower;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use follower::{Definition, Follower};
@@ -265,7 +265,7 @@ fn define(database: &Database, random: &mut Random, model: &mut Model) {
         4 if is_there => database.drop_all_indexes(&one, &operation, level).map(drop),
         5 => {
             let [left, right] = pair();
-            let names = [one, left, right, retried(), namespace()];
+            let names = [one.clone(), left, right, retried(), namespace()];
             let name = &names[random.below(5) as usize];
             if database.collection(name).unwrap().is_none() {
                 return;
@@ -281,7 +281,21 @@ fn define(database: &Database, random: &mut Random, model: &mut Model) {
         }
     }
     .unwrap();
-    model.definitions.push(follower::definitions(database));
+    let definitions = follower::definitions(database);
+    if let Some(made) = definitions.get(&one.to_string())
+        && !is_there
+        && !made.indexes.is_empty()
+    {
+        // `createIndexes` makes a collection that is not there with a commit of its own, before it builds.
+        let bare = follower::Definition {
+            indexes: BTreeSet::new(),
+            ..made.clone()
+        };
+        let mut between = definitions.clone();
+        between.insert(one.to_string(), bare);
+        model.definitions.push(between);
+    }
+    model.definitions.push(definitions);
     if level == Level::Durable {
         model.settle();
     }

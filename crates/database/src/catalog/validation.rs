@@ -1,0 +1,118 @@
+//! The validator of a collection: what the documents that are written to it have to suit, and what becomes of one that does not.
+//!
+//! Stands in the collection's options as MongoDB's `validator`, `validationLevel` and `validationAction`. Compiled with the
+//! first write, by the language that the database was opened with. A collection without one, or with the level `off`, has
+//! nothing of this.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use quarry_bson::{Document, RawDocument};
+
+use crate::error::{Error, Result};
+use crate::index::document_filter::{DocumentValidator, FilterLanguage};
+use crate::keyspace::namespace::Namespace;
+
+/// The options that say how documents are validated, as `create` and `collMod` take them.
+pub const VALIDATION_OPTIONS: [&str; 3] = [VALIDATOR, LEVEL, ACTION];
+
+pub(crate) const VALIDATOR: &str = "validator";
+const LEVEL: &str = "validationLevel";
+const ACTION: &str = "validationAction";
+
+/// Is told of each document that is written although it does not suit a validator whose action is `warn`.
+pub type OnInvalid = fn(&Namespace, &Document);
+
+/// The validator of one collection.
+pub struct Validation {
+    filter: Document,
+    /// A document that did not suit before it was changed need not suit afterwards.
+    is_moderate: bool,
+    /// A document that does not suit is written all the same, and told of.
+    only_warns: bool,
+    compiled: OnceLock<Result<Arc<dyn DocumentValidator>>>,
+}
+
+/// Who validates: the language, and who is told of documents that are written all the same.
+pub(crate) struct Validators {
+    pub language: Arc<dyn FilterLanguage>,
+    pub on_invalid: OnInvalid,
+}
+
+impl Validation {
+    /// The validator that the options of a collection ask for.
+    pub(crate) fn of(options: RawDocument<'_>) -> Option<Box<Validation>> {
+        let filter = options.get_document(VALIDATOR)?;
+        let is = |name: &str, wanted: &str| options.get_str(name) == Some(wanted);
+        if filter.is_empty() || is(LEVEL, "off") {
+            return None;
+        }
+        Some(Box::new(Validation {
+            filter: filter.to_owned_document(),
+            is_moderate: is(LEVEL, "moderate"),
+            only_warns: is(ACTION, "warn"),
+            compiled: OnceLock::new(),
+        }))
+    }
+
+    fn validator(&self, language: &dyn FilterLanguage) -> Result<&dyn DocumentValidator> {
+        let compile = || language.compile_validator(self.filter.as_raw());
+        match self.compiled.get_or_init(compile) {
+            Ok(validator) => Ok(validator.as_ref()),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Whether the document suits the validator, whatever its level and action.
+    pub(crate) fn accepts(
+        &self,
+        language: &dyn FilterLanguage,
+        document: RawDocument<'_>,
+    ) -> Result<bool> {
+        self.validator(language)?.accepts(document)
+    }
+}
+
+impl Validators {
+    /// Refuses a filter that no validator can be made of.
+    pub fn check(&self, filter: RawDocument<'_>) -> Result<()> {
+        self.language.compile_validator(filter).map(drop)
+    }
+
+    /// Refuses a document that may not be written to the collection: one that is inserted, or one that takes the place of `old`.
+    #[cold]
+    #[inline(never)]
+    pub fn refuse(
+        &self,
+        validation: &Validation,
+        namespace: &Namespace,
+        old: Option<RawDocument<'_>>,
+        new: RawDocument<'_>,
+    ) -> Result<()> {
+        let validator = validation.validator(self.language.as_ref())?;
+        if validator.accepts(new)? {
+            return Ok(());
+        }
+        if let Some(old) = old.filter(|_| validation.is_moderate)
+            && !validator.accepts(old)?
+        {
+            return Ok(());
+        }
+        let mut info = Document::new();
+        if let Some(id) = new.get_element("_id") {
+            info.append("failingDocumentId", quarry_bson::Value::from(id.value()));
+        }
+        info.append("details", validator.failure(new)?);
+        if validation.only_warns {
+            (self.on_invalid)(namespace, &info);
+            return Ok(());
+        }
+        Err(Error::InvalidDocument(Box::new(info)))
+    }
+}
+
+impl fmt::Debug for Validation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.filter)
+    }
+}

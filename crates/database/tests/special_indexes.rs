@@ -1,0 +1,155 @@
+//! An index with a kind has the keys that its kind makes of each document, whatever is written, and the same after a reopening.
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawDocument, RawValue, doc};
+use quarry_database::{
+    Database, Error, IndexKinds, KeyPattern, Level, Namespace, Operation, Options, Result,
+    SpecialKeys, TakeKey,
+};
+use quarry_journal::SimulatedFiles;
+use quarry_storage::Memory;
+
+/// A kind whose keys are the letters of a text.
+#[derive(Debug)]
+struct Letters;
+
+#[derive(Debug)]
+struct LettersOf(String);
+
+impl IndexKinds for Letters {
+    fn check(&self, kind: &str, _: &KeyPattern, options: RawDocument<'_>) -> Result<Document> {
+        assert_eq!(kind, "letters");
+        let mut complete = options.to_owned_document();
+        if complete.as_raw().get("bits").is_none() {
+            complete.append("bits", 7);
+        }
+        Ok(complete)
+    }
+
+    fn compile(
+        &self,
+        _: &str,
+        pattern: &KeyPattern,
+        options: RawDocument<'_>,
+    ) -> Result<Arc<dyn SpecialKeys>> {
+        assert!(options.get("bits").is_some(), "checked before");
+        Ok(Arc::new(LettersOf(pattern.fields[0].path.clone())))
+    }
+}
+
+impl SpecialKeys for LettersOf {
+    fn keys(&self, document: RawDocument<'_>, take: &mut TakeKey<'_>) -> Result<u64> {
+        let text = document
+            .get(self.0.as_str())
+            .and_then(|value| value.as_str());
+        let text = text.unwrap_or_default();
+        if text.contains('!') {
+            return Err(Error::invalid(
+                quarry_database::ErrorCode(16_755),
+                "no letter",
+            ));
+        }
+        let other = document.get("n").unwrap_or(RawValue::Null);
+        for letter in text.split("").filter(|letter| !letter.is_empty()) {
+            take(&[RawValue::from(letter), other])?;
+        }
+        Ok(u64::from(text.len() > 1))
+    }
+}
+
+struct Fixture {
+    database: Database,
+    namespace: Namespace,
+    operation: Operation,
+}
+
+impl Fixture {
+    fn insert(&self, document: &Document) -> Option<String> {
+        let documents = [document.as_raw()];
+        let outcome = self.database.insert_piece(
+            &self.operation,
+            &self.namespace,
+            &documents,
+            true,
+            Level::Written,
+        );
+        match outcome {
+            Ok(outcome) => outcome.errors.first().map(|(_, error)| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn keys(&self) -> u64 {
+        let report = self
+            .database
+            .validate(&self.namespace, true, &self.operation);
+        let report = report.unwrap();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        report.indexes[1].keys
+    }
+}
+
+#[test]
+fn the_kind_makes_the_keys() {
+    let engine = Arc::new(Memory::new());
+    let files = SimulatedFiles::new();
+    let open = || Fixture {
+        database: Database::open_on(
+            Arc::clone(&engine) as _,
+            Arc::new(files.clone()),
+            Options {
+                commit_interval_ms: 0,
+                index_kinds: Arc::new(Letters),
+                ..Options::default()
+            },
+        )
+        .unwrap(),
+        namespace: Namespace::parse("db.c").unwrap(),
+        operation: Operation::default(),
+    };
+    let fixture = open();
+    assert_eq!(
+        fixture.insert(&doc! { "_id": 1, "a": "abca", "n": 1 }),
+        None
+    );
+    let specs = [doc! { "key": { "a": "letters", "n": -1 } }];
+    fixture
+        .database
+        .create_indexes(
+            &fixture.namespace,
+            &specs,
+            &fixture.operation,
+            Level::Written,
+        )
+        .unwrap();
+    // Twice the same letter is one key.
+    assert_eq!(fixture.keys(), 3);
+    assert_eq!(fixture.insert(&doc! { "_id": 2, "a": "xy" }), None);
+    assert_eq!(fixture.insert(&doc! { "_id": 3, "b": "xy" }), None);
+    assert_eq!(fixture.keys(), 5);
+    let refused = fixture.insert(&doc! { "_id": 4, "a": "!" }).unwrap();
+    assert!(refused.contains("no letter"), "{refused}");
+    let listed = fixture.database.list_indexes(&fixture.namespace).unwrap();
+    assert_eq!(
+        listed[1],
+        doc! { "v": 2, "key": { "a": "letters", "n": -1 }, "name": "a_letters_n_-1", "bits": 7 }
+    );
+    drop(fixture);
+
+    let fixture = open();
+    assert_eq!(
+        fixture.database.list_indexes(&fixture.namespace).unwrap(),
+        listed
+    );
+    assert_eq!(fixture.insert(&doc! { "_id": 5, "a": "z" }), None);
+    assert_eq!(fixture.keys(), 6);
+}
+
+#[test]
+fn a_pattern_names_one_kind_and_its_options_need_one() {
+    for pattern in [doc! { "a": "x", "b": "y" }, doc! { "a": "" , "b": "z" }] {
+        let refused = KeyPattern::parse(pattern.as_raw()).unwrap_err();
+        assert_eq!(refused.code(), 67, "{refused}");
+    }
+}
