@@ -45,6 +45,11 @@ impl Error {
         Error::new(ErrorCode::FAILED_TO_PARSE, message)
     }
 
+    /// The definition of an index that there cannot be.
+    pub(crate) fn cannot_create_index(message: impl Into<String>) -> Error {
+        Error::new(ErrorCode::CANNOT_CREATE_INDEX, message)
+    }
+
     /// An error with the code TypeMismatch.
     pub fn type_mismatch(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::TYPE_MISMATCH, message)

@@ -47,6 +47,10 @@ impl FieldPath {
 
     /// Checks a dotted path as expressions and stages name fields: no part of it may be empty or begin with `$`.
     pub fn parse_strictly(dotted: &str) -> Result<FieldPath> {
+        if dotted.is_empty() {
+            let text = "FieldPath cannot be constructed with empty string";
+            return Err(Error::location(40352, text));
+        }
         if dotted.ends_with('.') {
             return Err(Error::location(40353, "FieldPath must not end with a '.'."));
         }

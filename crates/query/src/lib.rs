@@ -6,14 +6,20 @@
 mod empty_timestamps;
 pub mod error;
 pub mod field_path;
+mod geo_index;
 pub mod interrupts;
+mod kind_table;
 pub mod memory;
+pub mod memory_budget;
 mod name_table;
+pub mod parameters;
 mod partial_filter;
 mod plan;
 mod sorter;
+pub mod spilling;
 mod stage_memory;
 mod stored_id;
+mod validator;
 mod value_set;
 
 pub mod exec;
@@ -27,5 +33,6 @@ pub mod update;
 
 pub use error::{Error, Result};
 pub use field_path::FieldPath;
+pub use kind_table::index_kinds;
 pub use partial_filter::filter_language;
 pub use quarry_database::{Collation, ErrorCode, error_code};

@@ -6,11 +6,16 @@
 //! thread's. What a cursor holds between two batches is counted by an `Account` of its own, which its executor
 //! enters while it runs, because the next batch may be made by another thread. The counter bounds memory and is not
 //! exact: what is too small to matter is left out, and a buffer counts by what was written into it.
+//!
+//! All operations of the process share one budget (`memory_budget`), which a thread asks when it is to hold more than it was
+//! granted last. A reply is counted while it is built, by whoever builds it, and stays so when its operation has ended, until it
+//! has been sent.
 
 #[cfg(test)]
 mod tests;
 
 use std::cell::Cell;
+use std::mem;
 
 use quarry_bson::RawValue;
 
@@ -18,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::bounds;
 use crate::interrupts;
+use crate::memory_budget::{BUDGET, FREE_BYTES, STEP_BYTES as GRANT_BYTES};
 
 /// The memory that one operation may hold. MongoDB bounds each stage by 100 MB (`MEMORY_BYTES_MAX` here) and has no bound for
 /// all; this one leaves room for two such stages, or for one and the largest values on their way through.
@@ -34,8 +40,80 @@ const BYTES_FREE: usize = 256;
 /// The first step in which a growing value is charged.
 const STEP_BYTES: usize = 4096;
 
+/// A document up to this size is there before it is counted; for a larger one the budget is asked first.
+const LARGE_DOCUMENT_BYTES: usize = 512 << 10;
+
 thread_local! {
-    static HELD: Cell<usize> = const { Cell::new(0) };
+    static LEVEL: Level = const { Level::new() };
+}
+
+/// The count of a thread.
+struct Level {
+    held: Cell<usize>,
+    /// So much may be held without asking. What is beyond `FREE_BYTES` was taken from the budget.
+    granted: Cell<usize>,
+    /// The part of `held` that is a reply under construction.
+    reply: Cell<usize>,
+    /// The bytes of the budget that a reply holds whose operation has ended.
+    kept: Cell<usize>,
+}
+
+impl Level {
+    const fn new() -> Level {
+        Level {
+            held: Cell::new(0),
+            granted: Cell::new(FREE_BYTES),
+            reply: Cell::new(0),
+            kept: Cell::new(0),
+        }
+    }
+
+    #[inline]
+    fn add(&self, bytes: usize) {
+        self.held.set(self.held.get().saturating_add(bytes));
+    }
+
+    #[inline]
+    fn remove(&self, bytes: usize) {
+        self.held.set(self.held.get().saturating_sub(bytes));
+    }
+
+    /// Has the budget grant what is held.
+    #[cold]
+    fn ask(&self) -> Result<()> {
+        let held = self.held.get();
+        if held > OPERATION_BYTES_MAX {
+            return Err(exceeded());
+        }
+        let granted = self.granted.get();
+        let wanted = held.next_multiple_of(GRANT_BYTES);
+        BUDGET.take(wanted - granted, granted, interrupts::check)?;
+        self.granted.set(wanted);
+        Ok(())
+    }
+
+    /// Has the budget grant `wanted` bytes in all, if they are there.
+    #[cold]
+    fn try_grant(&self, wanted: usize) -> bool {
+        let wanted = wanted.next_multiple_of(GRANT_BYTES);
+        let is_granted =
+            wanted <= OPERATION_BYTES_MAX && BUDGET.try_take(wanted - self.granted.get());
+        if is_granted {
+            self.granted.set(wanted);
+        }
+        is_granted
+    }
+
+    /// Gives back to the budget what is not needed for `bytes`.
+    #[cold]
+    fn shrink_to(&self, bytes: usize) {
+        let wanted = bytes.next_multiple_of(GRANT_BYTES).max(FREE_BYTES);
+        let granted = self.granted.get();
+        if wanted < granted {
+            BUDGET.give_back(granted - wanted);
+            self.granted.set(wanted);
+        }
+    }
 }
 
 /// Bytes that are held until it is dropped.
@@ -49,7 +127,7 @@ impl Charge {
         if bytes <= BYTES_FREE {
             return Charge(0);
         }
-        HELD.set(HELD.get().saturating_add(bytes));
+        LEVEL.with(|level| level.add(bytes));
         Charge(bytes)
     }
 
@@ -74,9 +152,14 @@ impl Charge {
     /// Charges more, for a table or a list.
     #[inline]
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
-        HELD.set(HELD.get().saturating_add(bytes));
         self.0 += bytes;
-        check()
+        LEVEL.with(|level| {
+            level.add(bytes);
+            match level.held.get() <= level.granted.get() {
+                true => Ok(()),
+                false => level.ask(),
+            }
+        })
     }
 
     /// Gives a part back.
@@ -84,7 +167,7 @@ impl Charge {
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.0);
         self.0 -= bytes;
-        HELD.set(HELD.get().saturating_sub(bytes));
+        LEVEL.with(|level| level.remove(bytes));
     }
 
     pub fn bytes(&self) -> usize {
@@ -96,7 +179,7 @@ impl Drop for Charge {
     #[inline]
     fn drop(&mut self) {
         if self.0 > 0 {
-            HELD.set(HELD.get().saturating_sub(self.0));
+            LEVEL.with(|level| level.remove(self.0));
         }
     }
 }
@@ -108,21 +191,69 @@ pub(crate) struct Counted {
     pub charge: Charge,
 }
 
-/// Fails when the operation holds more than it may.
+/// Fails when the operation holds more than it may, or than is left for it.
 #[inline]
 pub(crate) fn check() -> Result<()> {
-    if HELD.get() <= OPERATION_BYTES_MAX {
-        Ok(())
-    } else {
-        Err(exceeded())
+    LEVEL.with(|level| match level.held.get() <= level.granted.get() {
+        true => Ok(()),
+        false => level.ask(),
+    })
+}
+
+/// Asks for what a document is about to take, if it is a large one: who waits for the budget does not hold it already.
+#[inline]
+pub(crate) fn check_document(bytes: usize) -> Result<()> {
+    match bytes <= LARGE_DOCUMENT_BYTES {
+        true => Ok(()),
+        false => check_large(bytes),
     }
+}
+
+/// Whether the operation may hold so many bytes more, which are there without waiting.
+#[inline]
+pub(crate) fn has_room(bytes: usize) -> bool {
+    LEVEL.with(|level| {
+        let wanted = level.held.get().saturating_add(bytes);
+        wanted <= level.granted.get() || level.try_grant(wanted)
+    })
+}
+
+/// A large document is held twice on its way: where it was read, and in the reply or the next stage's hands.
+#[cold]
+fn check_large(bytes: usize) -> Result<()> {
+    let _held = Charge::of(2 * bytes);
+    check()
+}
+
+/// Counts the reply that this thread's operation builds, as long as it is now. Fails where nothing is left for it.
+pub fn check_reply(bytes: usize) -> Result<()> {
+    LEVEL.with(|level| {
+        level.remove(level.reply.replace(bytes));
+        level.add(bytes);
+        match level.held.get() <= level.granted.get() {
+            true => Ok(()),
+            false => level.ask(),
+        }
+    })
+}
+
+/// The reply of the last operation on this thread has been sent, or will not be. Says whether its buffer is a large one that
+/// others wait for.
+#[inline]
+pub fn forget_reply() -> bool {
+    LEVEL.with(|level| level.kept.get() > 0 && give_back_reply(level))
+}
+
+#[cold]
+fn give_back_reply(level: &Level) -> bool {
+    let is_wanted = BUDGET.is_wanted();
+    BUDGET.give_back_reply(level.kept.replace(0));
+    is_wanted
 }
 
 #[cold]
 fn exceeded() -> Error {
-    let text = format!(
-        "the operation would hold more than {OPERATION_BYTES_MAX} bytes in memory, and spilling to disk is not supported"
-    );
+    let text = format!("the operation would hold more than {OPERATION_BYTES_MAX} bytes in memory");
     Error::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, text)
 }
 
@@ -156,26 +287,93 @@ pub(crate) fn bytes_of(value: RawValue<'_>) -> usize {
 
 const SCALAR_BYTES_MAX: usize = 16;
 
-/// A new operation begins on this thread, or one has ended: nothing is held.
+/// A new operation begins on this thread, or one has ended: nothing is held, but for a large reply that is to be sent.
+#[inline]
 pub(crate) fn forget_all() {
-    HELD.set(0);
+    LEVEL.with(|level| {
+        level.held.set(0);
+        if level.granted.get() > FREE_BYTES {
+            end(level);
+        }
+    });
+}
+
+#[cold]
+fn end(level: &Level) {
+    level.shrink_to(level.reply.replace(0));
+    let kept = level.granted.replace(FREE_BYTES) - FREE_BYTES;
+    BUDGET.keep_for_reply(kept);
+    let before = level.kept.replace(kept);
+    if before > 0 {
+        BUDGET.give_back_reply(before);
+    }
 }
 
 /// The count of what a cursor holds, kept between its batches.
-#[derive(Debug, Default)]
-pub(crate) struct Account(usize);
+#[derive(Debug)]
+pub(crate) struct Account {
+    held: usize,
+    granted: usize,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Account {
+            held: 0,
+            granted: FREE_BYTES,
+        }
+    }
+}
 
 impl Account {
     /// Counts on from what the account holds; what the thread held meanwhile is put back by [`Account::leave`].
+    #[inline]
     pub fn enter(&mut self) -> Outer {
-        Outer(HELD.replace(self.0))
+        LEVEL.with(|level| Outer {
+            held: level.held.replace(self.held),
+            // Nobody gives it back twice, also where a panic comes before `leave`.
+            granted: level
+                .granted
+                .replace(mem::replace(&mut self.granted, FREE_BYTES)),
+        })
     }
 
+    #[inline]
     pub fn leave(&mut self, outer: Outer) {
-        self.0 = HELD.replace(outer.0);
+        LEVEL.with(|level| {
+            self.held = level.held.replace(outer.held);
+            self.granted = level.granted.replace(outer.granted);
+        });
+    }
+
+    /// Gives back to the budget what is held no longer. Called within the account, where its cursor is put aside.
+    #[inline]
+    pub fn shrink(&self) {
+        LEVEL.with(|level| {
+            if level.granted.get() > FREE_BYTES {
+                level.shrink_to(level.held.get());
+            }
+        });
+    }
+}
+
+impl Drop for Account {
+    #[inline]
+    fn drop(&mut self) {
+        if self.granted > FREE_BYTES {
+            BUDGET.give_back(self.granted - FREE_BYTES);
+        }
     }
 }
 
 /// The count of the thread when it entered an account.
 #[must_use = "the account is left with it"]
-pub(crate) struct Outer(usize);
+pub(crate) struct Outer {
+    held: usize,
+    granted: usize,
+}
+
+#[cfg(test)]
+fn held() -> usize {
+    LEVEL.with(|level| level.held.get())
+}

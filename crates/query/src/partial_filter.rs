@@ -8,10 +8,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use quarry_bson::RawDocument;
-use quarry_database::{DocumentFilter, ErrorCode, FilterLanguage};
+use quarry_database::{DocumentFilter, DocumentValidator, FilterLanguage};
 
 use crate::error::{Error, Result};
 use crate::matcher::{MatchExpression, Matcher, Predicate};
+use crate::validator::Validator;
 
 /// How deep `$and` and `$or` may stand in each other.
 const DEPTH_MAX: usize = 4;
@@ -38,6 +39,14 @@ impl FilterLanguage for Language {
     ) -> quarry_database::Result<Arc<dyn DocumentFilter>> {
         let filter = PartialFilter::parse(expression).map_err(Error::into_database)?;
         Ok(Arc::new(filter))
+    }
+
+    fn compile_validator(
+        &self,
+        expression: RawDocument<'_>,
+    ) -> quarry_database::Result<Arc<dyn DocumentValidator>> {
+        let validator = Validator::parse(expression).map_err(Error::into_database)?;
+        Ok(Arc::new(validator))
     }
 }
 
@@ -78,7 +87,7 @@ fn check(expression: &MatchExpression, depth_left: usize, whole: RawDocument<'_>
         MatchExpression::AlwaysTrue => Ok(()),
         MatchExpression::And(children) | MatchExpression::Or(children) => {
             let Some(depth_left) = depth_left.checked_sub(1) else {
-                return Err(cannot_create(format!(
+                return Err(Error::cannot_create_index(format!(
                     "partialFilterExpression depth may not exceed {DEPTH_MAX}"
                 )));
             };
@@ -96,11 +105,7 @@ fn check(expression: &MatchExpression, depth_left: usize, whole: RawDocument<'_>
 }
 
 fn not_supported(whole: RawDocument<'_>) -> Error {
-    cannot_create(format!(
+    Error::cannot_create_index(format!(
         "Expression not supported in partial index: {whole}"
     ))
-}
-
-fn cannot_create(message: String) -> Error {
-    Error::new(ErrorCode::CANNOT_CREATE_INDEX, message)
 }

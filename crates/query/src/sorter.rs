@@ -1,15 +1,24 @@
-//! Sorting in memory: rows of a sort key and a payload, handed out in order, no more of them than are wanted.
+//! Sorting: rows of a sort key and a payload, handed out in order, no more of them than are wanted.
 //!
 //! No step of it takes long, so that an operation can be ended at any time: rows are sorted in short runs, as they come,
 //! and the runs are merged as rows are asked for. Rows with equal keys stay in the order in which they came. A row's
 //! memory is given back when it leaves.
+//!
+//! Rows that outgrow the memory of their stage go into a file as one run (`spilling`), which is merged with the others; where
+//! many runs have gathered, they become one. So a sort holds a block of each of a few dozen files, however much it sorts.
+
+mod filed_run;
+mod row;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use self::filed_run::{FiledRun, RunWriter};
+pub(crate) use self::row::Row;
 use crate::error::Result;
 use crate::interrupts::{self, units_of_bytes};
-use crate::stage_memory::BoundedMemory;
+use crate::memory::{self, Charge};
+use crate::spilling::{DiskUse, SpillSpace, Spilled, SpillingKind};
 
 /// Rows that are sorted at once.
 const RUN_ROWS: usize = 4096;
@@ -17,10 +26,18 @@ const RUN_ROWS: usize = 4096;
 /// The work of finding a row's place in its run.
 const UNITS_OF_A_ROW: usize = 40;
 
+/// Files of one generation that become one of the next.
+const FILES_MERGED: usize = if cfg!(test) { 3 } else { 32 };
+
 pub(crate) struct Sorter {
     kept: Kept,
-    memory: BoundedMemory,
+    memory: Charge,
     sequence: u64,
+    /// The bytes that the rows held may take.
+    memory_bytes_max: usize,
+    kind: &'static SpillingKind,
+    disk_use: DiskUse,
+    files: Option<Box<Files>>,
 }
 
 enum Kept {
@@ -33,35 +50,53 @@ enum Kept {
     },
 }
 
-type Run = std::vec::IntoIter<Row>;
+/// The runs in files, the oldest rows first.
+#[derive(Default)]
+struct Files {
+    /// Each with its generation: how often its rows were merged.
+    runs: Vec<(u32, FiledRun)>,
+    spilled: Spilled,
+}
 
-pub(crate) struct Row {
-    /// The key and behind it the payload.
-    bytes: Box<[u8]>,
-    key_bytes: usize,
-    sequence: u64,
+/// A sorted run.
+enum Run {
+    /// In memory.
+    Held(std::vec::IntoIter<Row>),
+    /// In a file.
+    Filed(Box<FiledRun>),
+}
+
+impl Run {
+    fn next(&mut self) -> Result<Option<Row>> {
+        match self {
+            Run::Held(rows) => Ok(rows.next()),
+            Run::Filed(run) => run.next(),
+        }
+    }
 }
 
 impl Sorter {
-    pub fn new(wanted: Option<u64>) -> Sorter {
-        let kept = match wanted.and_then(|wanted| usize::try_from(wanted).ok()) {
-            None => Kept::All {
-                runs: Vec::new(),
-                filling: Vec::new(),
-            },
-            Some(wanted) => Kept::Least {
-                wanted,
-                rows: BinaryHeap::new(),
-            },
-        };
+    /// A sort of the first `wanted` rows, or of all, for a stage of the kind.
+    pub fn new(kind: &'static SpillingKind, wanted: Option<u64>, disk_use: DiskUse) -> Sorter {
+        let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
         Sorter {
-            kept,
-            memory: BoundedMemory::default(),
+            kept: Kept::none(wanted),
+            memory: Charge::default(),
             sequence: 0,
+            memory_bytes_max: kind.memory.bytes(),
+            kind,
+            disk_use,
+            files: None,
         }
     }
 
-    /// Fails when the rows kept outgrow `MEMORY_BYTES_MAX`.
+    /// Has the rows held take no more than this.
+    pub fn with_memory(mut self, bytes_max: usize) -> Sorter {
+        self.memory_bytes_max = bytes_max;
+        self
+    }
+
+    /// Fails when the rows kept outgrow their memory and may not be spilled.
     pub fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<()> {
         interrupts::work(UNITS_OF_A_ROW + units_of_bytes(key.len() + payload.len()))?;
         if let Kept::Least { wanted, rows } = &mut self.kept
@@ -76,12 +111,12 @@ impl Sorter {
             }
         }
         self.sequence += 1;
-        let row = Row {
-            bytes: [key, payload].concat().into_boxed_slice(),
-            key_bytes: key.len(),
-            sequence: self.sequence,
-        };
-        self.memory.grow(row.held_bytes(), "Sort")?;
+        let row = Row::new(key, payload, self.sequence);
+        let bytes = row.held_bytes();
+        if self.memory.bytes() + bytes > self.memory_bytes_max || !memory::has_room(bytes) {
+            self.spill()?;
+        }
+        self.memory.grow(bytes)?;
         match &mut self.kept {
             Kept::Least { rows, .. } => rows.push(row),
             Kept::All { runs, filling } => {
@@ -94,9 +129,71 @@ impl Sorter {
         Ok(())
     }
 
+    /// Writes the rows held into a file.
+    #[cold]
+    fn spill(&mut self) -> Result<()> {
+        let space = self.kind.space(self.disk_use)?;
+        let wanted = self.kept.wanted();
+        let held = std::mem::replace(&mut self.kept, Kept::none(wanted));
+        let mut rows = Sorted::merge(held.into_runs()?, wanted)?;
+        let mut writer = RunWriter::create(space)?;
+        while let Some(row) = rows.next()? {
+            self.memory.shrink(row.held_bytes());
+            writer.push(&row)?;
+        }
+        let (run, written) = writer.finish()?;
+        if written.records == 0 {
+            // One row is larger than the memory: it is held all the same.
+            return Ok(());
+        }
+        self.kind.count(written);
+        let files = self.files.get_or_insert_default();
+        files.spilled.add(written);
+        files.runs.push((0, run));
+        files.merge_generations(space, wanted)
+    }
+
     /// The rows in order.
     pub fn finish(self) -> Result<Sorted> {
-        let (mut runs, mut left) = match self.kept {
+        let wanted = self.kept.wanted();
+        let held = self.kept.into_runs()?;
+        let Some(files) = self.files else {
+            let mut sorted = Sorted::merge(held, wanted)?;
+            sorted.memory = self.memory;
+            return Ok(sorted);
+        };
+        let filed = files.runs.into_iter();
+        let filed = filed.map(|(_, run)| Run::Filed(Box::new(run)));
+        let mut sorted = Sorted::merge(filed.chain(held).collect(), wanted)?;
+        sorted.memory = self.memory;
+        sorted.spilled = Some(Box::new(files.spilled));
+        Ok(sorted)
+    }
+}
+
+impl Kept {
+    fn none(wanted: Option<usize>) -> Kept {
+        match wanted {
+            None => Kept::All {
+                runs: Vec::new(),
+                filling: Vec::new(),
+            },
+            Some(wanted) => Kept::Least {
+                wanted,
+                rows: BinaryHeap::new(),
+            },
+        }
+    }
+
+    fn wanted(&self) -> Option<usize> {
+        match self {
+            Kept::All { .. } => None,
+            Kept::Least { wanted, .. } => Some(*wanted),
+        }
+    }
+
+    fn into_runs(self) -> Result<Vec<Run>> {
+        let (mut runs, mut left) = match self {
             Kept::All { runs, filling } => (runs, filling),
             Kept::Least { rows, .. } => (Vec::new(), rows.into_vec()),
         };
@@ -104,39 +201,83 @@ impl Sorter {
             let run = left.split_off(left.len().saturating_sub(RUN_ROWS));
             runs.push(sorted_run(run)?);
         }
-        let mut heads = BinaryHeap::with_capacity(runs.len());
-        for (number, run) in runs.iter_mut().enumerate() {
-            heads.extend(run.next().map(|row| Reverse((row, number))));
+        Ok(runs)
+    }
+}
+
+impl Files {
+    /// Has the last runs become one where there are many of their generation.
+    fn merge_generations(&mut self, space: &dyn SpillSpace, wanted: Option<usize>) -> Result<()> {
+        while let Some((generation, _)) = self.runs.last() {
+            let generation = *generation;
+            let alike = self.runs.iter().rev();
+            let alike = alike.take_while(|(of, _)| *of == generation).count();
+            if alike < FILES_MERGED {
+                break;
+            }
+            let merged = self.runs.split_off(self.runs.len() - alike).into_iter();
+            let merged = merged.map(|(_, run)| Run::Filed(Box::new(run)));
+            let mut rows = Sorted::merge(merged.collect(), wanted)?;
+            let mut writer = RunWriter::create(space)?;
+            while let Some(row) = rows.next()? {
+                writer.push(&row)?;
+            }
+            let (run, _) = writer.finish()?;
+            self.runs.push((generation + 1, run));
         }
-        Ok(Sorted {
-            runs,
-            heads,
-            memory: self.memory,
-        })
+        Ok(())
     }
 }
 
 fn sorted_run(mut rows: Vec<Row>) -> Result<Run> {
     interrupts::work(rows.len() * UNITS_OF_A_ROW)?;
     rows.sort_unstable();
-    Ok(rows.into_iter())
+    Ok(Run::Held(rows.into_iter()))
 }
 
 pub(crate) struct Sorted {
     runs: Vec<Run>,
     /// The least row of each run, with the run's number.
     heads: BinaryHeap<Reverse<(Row, usize)>>,
-    memory: BoundedMemory,
+    /// For the rows that are held.
+    memory: Charge,
+    /// How many rows are still wanted.
+    left: usize,
+    spilled: Option<Box<Spilled>>,
 }
 
 impl Sorted {
+    /// The first `wanted` rows of the runs, or all.
+    fn merge(mut runs: Vec<Run>, wanted: Option<usize>) -> Result<Sorted> {
+        let mut heads = BinaryHeap::with_capacity(runs.len());
+        for (number, run) in runs.iter_mut().enumerate() {
+            heads.extend(run.next()?.map(|row| Reverse((row, number))));
+        }
+        Ok(Sorted {
+            runs,
+            heads,
+            memory: Charge::default(),
+            left: wanted.unwrap_or(usize::MAX),
+            spilled: None,
+        })
+    }
+
     /// The next row, None at the end.
     pub fn next(&mut self) -> Result<Option<Row>> {
         interrupts::work(UNITS_OF_A_ROW)?;
+        if self.left == 0 {
+            return Ok(None);
+        }
         let Some(Reverse((row, number))) = self.heads.pop() else {
             return Ok(None);
         };
-        if let Some(following) = self.runs[number].next() {
+        self.left -= 1;
+        let run = &mut self.runs[number];
+        // The rows of a file are counted with its block.
+        if let Run::Held(_) = run {
+            self.memory.shrink(row.held_bytes());
+        }
+        if let Some(following) = run.next()? {
             self.heads.push(Reverse((following, number)));
         }
         debug_assert!(
@@ -145,46 +286,14 @@ impl Sorted {
                 .is_none_or(|Reverse((following, _))| row <= *following),
             "rows come out of order"
         );
-        self.memory.shrink(row.held_bytes());
         Ok(Some(row))
     }
-}
 
-impl Row {
-    pub fn key(&self) -> &[u8] {
-        &self.bytes[..self.key_bytes]
-    }
-
-    pub fn payload(&self) -> &[u8] {
-        &self.bytes[self.key_bytes..]
-    }
-
-    pub fn held_bytes(&self) -> usize {
-        self.bytes.len() + size_of::<Row>()
+    /// The counts of the rows that were written to disk, if any were.
+    pub fn spilled(&self) -> Option<&Spilled> {
+        self.spilled.as_deref()
     }
 }
-
-impl Ord for Row {
-    fn cmp(&self, other: &Row) -> Ordering {
-        self.key()
-            .cmp(other.key())
-            .then(self.sequence.cmp(&other.sequence))
-    }
-}
-
-impl PartialOrd for Row {
-    fn partial_cmp(&self, other: &Row) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Row {
-    fn eq(&self, other: &Row) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Row {}
 
 /// Sorts a list as `sort_by` does, in steps between which the operation can be ended.
 pub(crate) fn sort_in_steps<T>(

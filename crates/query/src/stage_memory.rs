@@ -1,5 +1,5 @@
 //! The account that a stage keeps of what it holds: a bound of its own, as MongoDB's stages have one, within the one
-//! for the whole operation.
+//! for the whole operation. Stages that can spill to disk ask `spilling` instead.
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -26,17 +26,12 @@ impl BoundedMemory {
         }
         Err(exceeded(stage))
     }
-
-    #[inline]
-    pub(crate) fn shrink(&mut self, bytes: usize) {
-        self.charge.shrink(bytes);
-    }
 }
 
 #[cold]
 fn exceeded(stage: &str) -> Error {
     let text = format!(
-        "{stage} exceeded its memory limit of {MEMORY_BYTES_MAX} bytes, and spilling to disk is not supported"
+        "{stage} exceeded its memory limit of {MEMORY_BYTES_MAX} bytes, and what it holds cannot be spilled to disk"
     );
     Error::new(
         ErrorCode::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,

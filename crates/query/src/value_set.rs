@@ -52,11 +52,16 @@ impl ValueSet {
 
     /// Whether an equal value is there.
     pub(crate) fn contains(&self, value: RawValue<'_>) -> Result<bool> {
+        Ok(self.place(value)?.is_some())
+    }
+
+    /// The place of an equal value, if one is there.
+    pub(crate) fn place(&self, value: RawValue<'_>) -> Result<Option<usize>> {
         interrupts::work(UNITS_OF_A_PLACE + units_of(value))?;
         let mut state = self.hasher.build_hasher();
         hash_value(value, &mut state);
         let is_equal = |place: &usize| values_equal(self.values[*place].as_raw(), value);
-        Ok(self.places.find(state.finish(), is_equal).is_some())
+        Ok(self.places.find(state.finish(), is_equal).copied())
     }
 
     pub(crate) fn into_values(self) -> std::vec::IntoIter<Value> {

@@ -256,6 +256,17 @@ fn count(collection: &'static str, filter: Document) -> Work {
     })
 }
 
+/// A filter with a polygon of so many corners.
+fn area(corners: i32) -> Document {
+    let corner = |at: i32| {
+        let turn = std::f64::consts::TAU * f64::from(at % corners) / f64::from(corners);
+        Value::from(vec![20.0 * turn.cos(), 20.0 * turn.sin()])
+    };
+    let border = Value::from_iter((0..=corners).map(corner));
+    let area = doc! { "type": "Polygon", "coordinates": [border] };
+    doc! { "x": { "$geoWithin": { "$geometry": area } } }
+}
+
 fn repeated(name: &str, element: impl Fn(i32) -> Value, count: i32) -> Document {
     let members: Value = (0..count).map(element).collect();
     let mut document = Document::new();
@@ -318,6 +329,13 @@ fn table() -> Vec<(&'static str, Work)> {
             computing("arrays", "{$sortArray: {input: '$a', sortBy: -1}}"),
         ),
         ("$maxN", computing("arrays", "{$maxN: {input: '$a', n: 3}}")),
+        (
+            "$percentile of an array",
+            computing(
+                "arrays",
+                "{$percentile: {input: '$a', p: [0.5], method: 'approximate'}}",
+            ),
+        ),
         (
             "$setUnion",
             computing("arrays", "{$setUnion: ['$a', '$a']}"),
@@ -403,6 +421,23 @@ fn table() -> Vec<(&'static str, Work)> {
             stages(
                 "arrays",
                 &format!("[{{$unwind: '$a'}}, {{$project: {{a: 1}}}}, {sorts}]"),
+            ),
+        ),
+        (
+            "$densify",
+            stages(
+                "one",
+                "[{$densify: {field: 'x', range: {step: 1, bounds: [0, 500000]}}}, {$match: {x: -1}}]",
+            ),
+        ),
+        (
+            "$percentile of many percentiles",
+            stages(
+                "arrays",
+                &format!(
+                    "[{{$unwind: '$a'}}, {{$group: {{_id: null, p: {{$percentile: {{input: '$a', p: [{}], method: 'approximate'}}}}}}}}]",
+                    vec!["0.5"; 100_000].join(", ")
+                ),
             ),
         ),
         (
@@ -558,6 +593,7 @@ fn table() -> Vec<(&'static str, Work)> {
             "$expr",
             count("arrays", doc! { "$expr": { "$in": [(-1), "$a"] } }),
         ),
+        ("a polygon of many corners", find("one", area(30_000))),
         (
             "a large $in of _ids",
             find("arrays", repeated_in("_id", 200_000)),

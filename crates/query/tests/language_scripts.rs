@@ -1,9 +1,10 @@
-//! Runs the scripts in `tests/scripts/{matching,updating,projecting,sorting}.txt`: a request on one line, documents on the next,
+//! Runs the scripts in `tests/scripts/{matching,validating,updating,projecting,sorting}.txt`: a request on one line, documents on the next,
 //! and behind each `=>` what comes of it. `UPDATE=1 cargo test -p quarry-query --test language_scripts` writes
 //! the results anew.
 //!
 //! ```text
 //! match FILTER                 each document: yes or no, with the position that `$` would mean
+//! validate FILTER              each document: ok, or why the filter as a validator refuses it
 //! update UPDATE                each document: what it becomes
 //! update UPDATE where FILTER   the same, `$` found by the filter
 //! update UPDATE with FILTERS   the same, with arrayFilters
@@ -18,6 +19,7 @@
 mod script;
 
 use quarry_bson::{Document, RawValue, extjson};
+use quarry_query::expression::ExpressionContext;
 use quarry_query::matcher::{MatchDetails, Matcher};
 use quarry_query::projection::Projection;
 use quarry_query::sort::SortPattern;
@@ -31,6 +33,11 @@ const NOW_MS: i64 = 1_704_164_645_678;
 #[test]
 fn matching() {
     run("matching");
+}
+
+#[test]
+fn validating() {
+    run("validating");
 }
 
 #[test]
@@ -81,6 +88,10 @@ impl Language for Requests {
 
 enum Request {
     Match(Matcher),
+    Validate {
+        matcher: Matcher,
+        source: Document,
+    },
     Update {
         update: Update,
         filter: Option<Matcher>,
@@ -134,6 +145,10 @@ impl Request {
         let as_document = || value.as_document().unwrap();
         Ok(match verb.trim_end_matches('!') {
             "match" => Request::Match(Matcher::parse(as_document())?),
+            "validate" => Request::Validate {
+                matcher: Matcher::parse(as_document())?,
+                source: as_document().to_owned_document(),
+            },
             "update" => Request::Update {
                 update: Update::parse_with(value, filters)?,
                 filter,
@@ -165,6 +180,15 @@ fn answer(request: &Request, input: &str) -> Result<String> {
                     array_index: Some(index),
                 }) => format!("yes, {index}"),
             })
+        }
+        Request::Validate { matcher, source } => {
+            let document = document(input);
+            if matcher.try_matches(document.as_raw())? {
+                return Ok("ok".to_owned());
+            }
+            let context = ExpressionContext::default();
+            let details = Matcher::failure(source.as_raw(), document.as_raw(), &context)?;
+            Ok(print(&details, false))
         }
         Request::Update {
             update,

@@ -179,6 +179,7 @@ impl Executor {
     pub fn save(&mut self, operation: &Operation) -> Result<()> {
         let outer = self.held.enter();
         let saved = self.save_counted(operation);
+        self.held.shrink();
         self.held.leave(outer);
         saved
     }
@@ -473,6 +474,7 @@ impl Reading {
         let mut count = 0;
         let more = run(&mut **root, &view, &mut |row: &Row<'_>| {
             let document = row.document.unwrap_or(RawDocument::EMPTY);
+            memory::check_document(document.len_bytes())?;
             ahead.bytes.extend_from_slice(document.as_bytes());
             count += 1;
             let is_full = count >= chunk || ahead.bytes.len() >= CHUNK_BYTES;

@@ -99,7 +99,14 @@ impl Insertion<'_> {
                     }
                 }
             }
-            if !self.piece(&staged, &positions)? || stops {
+            let (taken, goes_on) = self.piece(&staged, &positions)?;
+            if let Some(&next) = positions.get(taken)
+                && goes_on
+            {
+                // What was refused behind it is looked at again.
+                position = next;
+                (self.outcome.errors).retain(|(position, _)| *position < next);
+            } else if !goes_on || stops {
                 return Ok(());
             }
         }
@@ -116,10 +123,10 @@ impl Insertion<'_> {
         normal(document, self.keeps_empty_timestamps)
     }
 
-    /// Stores one piece; says whether to go on.
-    fn piece(&mut self, staged: &[Staged<'_>], positions: &[usize]) -> Result<bool> {
+    /// Stores one piece; says how many of the documents it has, and whether to go on.
+    fn piece(&mut self, staged: &[Staged<'_>], positions: &[usize]) -> Result<(usize, bool)> {
         if staged.is_empty() {
-            return Ok(true);
+            return Ok((0, true));
         }
         let documents = staged
             .iter()
@@ -151,7 +158,7 @@ impl Insertion<'_> {
                 let error = crate::Error::from(error);
                 let errors = refused.iter().map(|&position| (position, error.clone()));
                 self.outcome.errors.extend(errors);
-                return Ok(!self.is_ordered);
+                return Ok((staged.len(), !self.is_ordered));
             }
             Err(error) => return Err(error.into()),
         };
@@ -162,7 +169,7 @@ impl Insertion<'_> {
         self.outcome
             .errors
             .extend(errors.map(|(at, error)| (positions[at], error.into())));
-        Ok(goes_on)
+        Ok((inserted.taken, goes_on))
     }
 }
 

@@ -7,6 +7,7 @@
 //! operation may run and what it may hold are not here: they belong to the thread that runs it (`interrupts`, `memory`), so
 //! that loops without a context see them too.
 
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use quarry_bson::{DateTime, Value};
@@ -16,6 +17,7 @@ use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
+use crate::spilling::DiskUse;
 
 /// Pipelines within each other, as MongoDB bounds them.
 const SUB_PIPELINE_DEPTH_MAX: usize = 20;
@@ -36,7 +38,14 @@ pub struct ExpressionContext {
     sub_pipeline_depth: usize,
     /// How the command compares strings.
     collation: Collation,
+    /// Whether the command's stages may write to disk: `DISK_USE_*`. Whoever reads the command's fields has the context shared.
+    disk_use: AtomicU8,
 }
+
+/// The command does not say.
+const DISK_USE_BY_DEFAULT: u8 = 0;
+const DISK_USE_ALLOWED: u8 = 1;
+const DISK_USE_DENIED: u8 = 2;
 
 /// The knowledge of a variable when an expression is parsed.
 #[derive(Debug, Clone)]
@@ -73,7 +82,26 @@ impl ExpressionContext {
             held: Charge::default(),
             sub_pipeline_depth: self.sub_pipeline_depth,
             collation: self.collation,
+            disk_use: AtomicU8::new(self.disk_use.load(Relaxed)),
         }
+    }
+
+    /// Whether stages that outgrow their memory may write to disk.
+    pub fn disk_use(&self) -> DiskUse {
+        match self.disk_use.load(Relaxed) {
+            DISK_USE_BY_DEFAULT => DiskUse::by_default(),
+            DISK_USE_ALLOWED => DiskUse::Allowed,
+            _ => DiskUse::Denied,
+        }
+    }
+
+    /// Takes what the command says in `allowDiskUse`.
+    pub fn set_disk_use(&self, is_allowed: bool) {
+        let disk_use = match is_allowed {
+            true => DISK_USE_ALLOWED,
+            false => DISK_USE_DENIED,
+        };
+        self.disk_use.store(disk_use, Relaxed);
     }
 
     /// How the command compares strings: whoever compares for it asks here.

@@ -1,8 +1,9 @@
 //! `$convert`, and `$toString $toInt $toLong $toDouble $toDecimal $toBool $toObjectId $toDate`. A nullish operand stays Null;
-//! what has no meaning in the type asked for is ConversionFailure. Binaries are neither read nor made yet, and refused by name.
+//! what has no meaning in the type asked for is ConversionFailure. Binary data stands in `binary_conversion.rs`.
 
-use quarry_bson::{DateTime, Decimal128, ElementType, ObjectId, RawValue};
+use quarry_bson::{DateTime, Decimal128, ElementType, ObjectId, RawStr, RawValue};
 
+use super::binary_conversion::{self, ByteOrder, Format, format_missing};
 use super::dates;
 use super::number::Number;
 use super::parameters::{call_of, parameters};
@@ -66,6 +67,7 @@ fn string<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
         RawValue::Decimal128(d) => d.to_string().into(),
         RawValue::ObjectId(id) => id.to_hex().into(),
         RawValue::DateTime(ms) => DateTime(ms).to_string().into(),
+        RawValue::Binary(binary) => return binary_conversion::to_text(binary, Format::Auto),
         other => return Err(unsupported(other, "string")),
     })
 }
@@ -189,9 +191,17 @@ pub(super) fn parse_convert(
     operand: RawValue<'_>,
     variables: &mut Variables<'_>,
 ) -> Result<Expression> {
-    let [input, to, on_error, on_null, format] = parameters(
+    let [input, to, on_error, on_null, format, byte_order, base] = parameters(
         operand,
-        ["input", "to", "onError", "onNull", "format"],
+        [
+            "input",
+            "to",
+            "onError",
+            "onNull",
+            "format",
+            "byteOrder",
+            "base",
+        ],
         |found| {
             let kind = type_name(found);
             let text = format!("$convert expects an object of named arguments but found: {kind}");
@@ -199,25 +209,25 @@ pub(super) fn parse_convert(
         },
         |name| Error::failed_to_parse(format!("$convert found an unknown argument: {name}")),
     )?;
-    if format.is_some() {
-        return Err(not_yet("the parameter 'format' of $convert"));
-    }
     let missing = |name| Error::failed_to_parse(format!("Missing '{name}' parameter to $convert"));
     let input = input.ok_or_else(|| missing("input"))?;
     let to = to.ok_or_else(|| missing("to"))?;
-    call_of(
-        operator,
-        [Some(input), Some(to), on_error, on_null],
-        variables,
-    )
+    let given = [
+        Some(input),
+        Some(to),
+        on_error,
+        on_null,
+        format,
+        byte_order,
+        base,
+    ];
+    call_of(operator, given, variables)
 }
 
-fn not_yet(what: &str) -> Error {
-    Error::new(
-        ErrorCode::NOT_IMPLEMENTED,
-        format!("{what} is not supported yet"),
-    )
-}
+/// The arguments of `$convert` behind the first four, by their places.
+const FORMAT: usize = 4;
+const BYTE_ORDER: usize = 5;
+const BASE: usize = 6;
 
 pub(super) fn convert_to<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (input, to) = (call.argument(0, context)?, call.argument(1, context)?);
@@ -232,20 +242,142 @@ pub(super) fn convert_to<'a>(call: &'a Call, context: &mut Context<'a>) -> Resul
     let Some(target) = target else {
         return Ok(Evaluated::NULL);
     };
-    let is_binary = |kind| kind == ElementType::Binary;
-    if is_binary(target) || is_binary(value.element_type()) {
-        return Err(not_yet("$convert of binary data"));
-    }
-    let converted = match conversion_to(target) {
-        Some(conversion) => conversion(value),
-        None => Err(unsupported(value, target.alias())),
-    };
-    match converted {
+    match convert_value(call, context, value, target) {
         Err(error) if error.code == ErrorCode::CONVERSION_FAILURE && call.has(2) => {
             call.argument(2, context)
         }
         converted => converted,
     }
+}
+
+/// Converts a value that is not nullish.
+fn convert_value<'a>(
+    call: &'a Call,
+    context: &mut Context<'a>,
+    value: RawValue<'_>,
+    target: Target,
+) -> Result<Evaluated<'a>> {
+    let base = match call.has(BASE) {
+        true => base(&call.argument(BASE, context)?)?,
+        false => None,
+    };
+    let format = Format::of(&call.argument(FORMAT, context)?)?;
+    let order = ByteOrder::of(&call.argument(BYTE_ORDER, context)?)?;
+    let format = || format.ok_or_else(|| format_missing(value.element_type(), target.kind));
+    match (value, target.kind) {
+        (RawValue::Binary(binary), ElementType::Binary) => match binary.subtype == target.subtype {
+            true => Ok(Evaluated::from(value.to_value())),
+            false => Err(Error::new(
+                ErrorCode::CONVERSION_FAILURE,
+                "Conversions between different BinData subtypes are not supported",
+            )),
+        },
+        (RawValue::Binary(binary), ElementType::String) => {
+            binary_conversion::to_text(binary, format()?)
+        }
+        (RawValue::Binary(binary), kind) => {
+            let number = binary_conversion::to_number(binary, order, kind);
+            number.unwrap_or_else(|| plain(value, kind))
+        }
+        (RawValue::String(text), ElementType::Binary) => {
+            binary_conversion::of_text(text.as_str()?, format()?, target.subtype)
+        }
+        (number, ElementType::Binary) => {
+            let made = binary_conversion::of_number(number, order, target.subtype);
+            made.ok_or_else(|| unsupported(number, target.kind.alias()))
+        }
+        (value, kind) => {
+            if let Some(base) = base
+                && let Some(converted) = in_base(value, kind, base)
+            {
+                return converted;
+            }
+            plain(value, kind)
+        }
+    }
+}
+
+fn plain<'a>(value: RawValue<'_>, kind: ElementType) -> Result<Evaluated<'a>> {
+    match conversion_to(kind) {
+        Some(conversion) => conversion(value),
+        None => Err(unsupported(value, kind.alias())),
+    }
+}
+
+/// The base that an argument gives, None if it is nullish.
+fn base(value: &Evaluated<'_>) -> Result<Option<u32>> {
+    let Some(raw) = value.as_raw().filter(|raw| !raw.is_nullish()) else {
+        return Ok(None);
+    };
+    let base = raw.as_i64_exact().ok_or_else(|| {
+        let text = "In $convert, 'base' argument is not an integer";
+        Error::location(3_501_300, text)
+    })?;
+    match base {
+        2 | 8 | 10 | 16 => Ok(Some(base as u32)),
+        _ => {
+            let text = "In $convert, 'base' argument is not a valid base";
+            Err(Error::location(3_501_301, text))
+        }
+    }
+}
+
+/// The number as a text in a base, or the text in a base as a number; None for what has no base.
+fn in_base<'a>(value: RawValue<'_>, kind: ElementType, base: u32) -> Option<Result<Evaluated<'a>>> {
+    match (value, kind) {
+        (RawValue::String(text), _) if is_number(kind) => Some(number_of_text(text, kind, base)),
+        (number, ElementType::String) if number.is_number() => {
+            let whole = number.as_i64_exact().ok_or_else(|| {
+                failure(format!(
+                    "Base conversion is not supported for non-integers in $convert: {number}"
+                ))
+            });
+            Some(whole.map(|whole| {
+                let (sign, size) = (if whole < 0 { "-" } else { "" }, whole.unsigned_abs());
+                Evaluated::from(match base {
+                    2 => format!("{sign}{size:b}"),
+                    8 => format!("{sign}{size:o}"),
+                    16 => format!("{sign}{size:X}"),
+                    _ => format!("{sign}{size}"),
+                })
+            }))
+        }
+        _ => None,
+    }
+}
+
+fn is_number(kind: ElementType) -> bool {
+    matches!(
+        kind,
+        ElementType::Int32 | ElementType::Int64 | ElementType::Double | ElementType::Decimal128
+    )
+}
+
+fn number_of_text<'a>(text: RawStr<'_>, kind: ElementType, base: u32) -> Result<Evaluated<'a>> {
+    let text = text.as_str()?;
+    let whole = i64::from_str_radix(text, base).map_err(|_| unparsed(text, "number"))?;
+    match kind {
+        ElementType::Int32 => int(RawValue::Int64(whole)),
+        ElementType::Double => double(RawValue::Int64(whole)),
+        ElementType::Decimal128 => decimal(RawValue::Int64(whole)),
+        _ => Ok(Evaluated::from(whole)),
+    }
+}
+
+pub(super) fn to_uuid<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
+    convert(call, context, |value| match value {
+        RawValue::String(text) => {
+            binary_conversion::of_text(text.as_str()?, Format::Uuid, binary_conversion::UUID)
+        }
+        RawValue::Binary(binary) if binary.subtype == binary_conversion::UUID => {
+            Ok(Evaluated::from(value.to_value()))
+        }
+        RawValue::Binary(_) => Err(Error::new(
+            ErrorCode::CONVERSION_FAILURE,
+            "Conversions between different BinData subtypes are not supported",
+        )),
+        other => Err(unsupported(other, "binData")),
+    })
 }
 
 fn conversion_to<'a>(target: ElementType) -> Option<Conversion<'a>> {
@@ -262,9 +394,39 @@ fn conversion_to<'a>(target: ElementType) -> Option<Conversion<'a>> {
     })
 }
 
-/// The type that `to` names or numbers, None if it is nullish.
-fn target(to: &Evaluated<'_>) -> Result<Option<ElementType>> {
-    match to.as_raw() {
+/// The type that is converted to.
+#[derive(Clone, Copy)]
+struct Target {
+    kind: ElementType,
+    /// The subtype of binary data.
+    subtype: u8,
+}
+
+/// The type that `to` names or numbers, alone or as `{type: .., subtype: ..}`; None if it is nullish.
+fn target(to: &Evaluated<'_>) -> Result<Option<Target>> {
+    let (kind, of_binary) = match to.as_raw() {
+        Some(RawValue::Document(options)) => {
+            let known = |name: RawStr<'_>| name == "type" || name == "subtype";
+            if let Some(other) = options.iter().find(|option| !known(option.name())) {
+                let text = format!("$convert found an unknown argument: {}", other.name());
+                return Err(Error::failed_to_parse(text));
+            }
+            (kind(options.get("type"))?, options.get("subtype"))
+        }
+        other => (kind(other)?, None),
+    };
+    let Some(kind) = kind else {
+        return Ok(None);
+    };
+    let subtype = match of_binary.filter(|_| kind == ElementType::Binary) {
+        Some(of_binary) => binary_conversion::subtype(of_binary)?,
+        None => 0,
+    };
+    Ok(Some(Target { kind, subtype }))
+}
+
+fn kind(named: Option<RawValue<'_>>) -> Result<Option<ElementType>> {
+    match named {
         None | Some(RawValue::Null | RawValue::Undefined) => Ok(None),
         Some(RawValue::String(name)) => {
             let name = name.as_str()?;
@@ -272,7 +434,6 @@ fn target(to: &Evaluated<'_>) -> Result<Option<ElementType>> {
             let unknown = || Error::bad_value(format!("Unknown type name: {name}"));
             found.map(Some).ok_or_else(unknown)
         }
-        Some(RawValue::Document(_)) => Err(not_yet("a document as 'to' of $convert")),
         Some(number) if number.is_number() => {
             let whole = number.as_i64_exact().ok_or_else(|| {
                 let text = "In $convert, numeric 'to' argument is not an integer";

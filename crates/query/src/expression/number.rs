@@ -141,6 +141,15 @@ impl Number {
         }
     }
 
+    pub(crate) fn add(self, other: Number) -> Number {
+        match self.with(other) {
+            Pair::Int32(a, b) => Number::int(i64::from(a) + i64::from(b)),
+            Pair::Int64(a, b) => Number::long(i128::from(a) + i128::from(b)),
+            Pair::Double(a, b) => Number::Double(a + b),
+            Pair::Decimal(a, b) => Number::Decimal(a.add(&b)),
+        }
+    }
+
     pub(crate) fn subtract(self, other: Number) -> Number {
         match self.with(other) {
             Pair::Int32(a, b) => Number::int(i64::from(a) - i64::from(b)),

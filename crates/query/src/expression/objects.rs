@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use quarry_bson::{
-    ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawElement, RawStr, RawValue,
+    ArrayBuilder, DocumentBuilder, ElementType, RawArray, RawDocument, RawElement, RawStr, RawValue,
 };
 use smallvec::SmallVec;
 
@@ -183,16 +183,14 @@ pub(super) fn array_to_object<'a>(
     let mut fields: Vec<(RawStr<'_>, RawValue<'_>)> = Vec::new();
     let mut places = HashMap::new();
     let mut held = Charge::default();
+    let first = array.iter().next().map(|first| first.element_type());
     for item in array {
         interrupts::work(UNITS_OF_AN_ENTRY)?;
-        let (key, value) = match item {
-            RawValue::Array(pair) => pair_of_array(pair)?,
-            RawValue::Document(pair) => pair_of_document(pair)?,
-            other => {
-                let kind = super::type_name(other);
-                let text = format!("Unrecognised input type format for $arrayToObject: {kind}");
-                return Err(Error::location(40398, text));
-            }
+        // The first element says which of the two forms all have.
+        let (key, value) = match (item, first) {
+            (RawValue::Array(pair), Some(ElementType::Array)) => pair_of_array(pair)?,
+            (RawValue::Document(pair), Some(ElementType::Document)) => pair_of_document(pair)?,
+            (other, first) => return Err(mixed_pairs(first, other)),
         };
         if key.as_bytes().contains(&0) {
             return Err(Error::location(
@@ -224,6 +222,23 @@ pub(super) fn array_to_object<'a>(
 const FIELD_BYTES: usize =
     size_of::<(RawStr<'_>, RawValue<'_>)>() + 2 * size_of::<(&[u8], usize)>();
 
+/// The error of an element of another form than the first one has.
+fn mixed_pairs(first: Option<ElementType>, found: RawValue<'_>) -> Error {
+    let kind = super::type_name(found);
+    let (code, detected) = match first {
+        Some(ElementType::Array) => (40396, "Array"),
+        Some(ElementType::Document) => (40391, "Object"),
+        _ => {
+            let text = format!("Unrecognised input type format for $arrayToObject: {kind}");
+            return Error::location(40398, text);
+        }
+    };
+    let text = format!(
+        "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. {detected} was detected, now found: {kind}"
+    );
+    Error::location(code, text)
+}
+
 fn pair_of_array(pair: RawArray<'_>) -> Result<(RawStr<'_>, RawValue<'_>)> {
     let mut members = pair.iter();
     let (Some(key), Some(value), None) = (members.next(), members.next(), members.next()) else {
@@ -246,7 +261,14 @@ fn pair_of_array(pair: RawArray<'_>) -> Result<(RawStr<'_>, RawValue<'_>)> {
 }
 
 fn pair_of_document(pair: RawDocument<'_>) -> Result<(RawStr<'_>, RawValue<'_>)> {
-    let (Some(key), Some(value), 2) = (pair.get("k"), pair.get("v"), pair.len()) else {
+    if pair.len() != 2 {
+        let text = format!(
+            "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:{}",
+            pair.len()
+        );
+        return Err(Error::location(40392, text));
+    }
+    let (Some(key), Some(value)) = (pair.get("k"), pair.get("v")) else {
         let text = "$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both keys from: ";
         return Err(Error::location(40393, format!("{text}{pair}")));
     };

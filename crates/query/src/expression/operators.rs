@@ -7,8 +7,8 @@ use super::tree::Arguments::{self, Any, Between, Exactly, Parsed};
 use super::tree::{Function, Operator};
 use super::{
     arithmetic, array_ends, arrays, bitwise, comparison, conditional, conversion, dates, fields,
-    fold, iteration, literal, objects, random, regexes, replacing, rounding, searching, sets,
-    sizes, sort_array, strings, substrings, trigonometry, trimming, zip,
+    fold, hashing, iteration, literal, objects, quantiles, random, regexes, replacing, rounding,
+    searching, sets, sizes, sort_array, strings, substrings, trigonometry, trimming, zip,
 };
 
 /// The operator of that name, `$` included.
@@ -164,6 +164,7 @@ static OPERATORS: &[Operator] = &[
     row("$map", Parsed(iteration::parse_map), iteration::map),
     row("$max", Any, fold::max),
     row("$maxN", Parsed(array_ends::parse), array_ends::greatest),
+    row("$median", Parsed(quantiles::parse), quantiles::evaluate),
     row("$mergeObjects", Any, objects::merge_objects),
     row(
         "$millisecond",
@@ -180,6 +181,7 @@ static OPERATORS: &[Operator] = &[
     row("$not", Exactly(1), conditional::not),
     row("$objectToArray", Exactly(1), objects::object_to_array),
     row("$or", Any, conditional::or),
+    row("$percentile", Parsed(quantiles::parse), quantiles::evaluate),
     row("$pow", Exactly(2), arithmetic::pow),
     row(
         "$radiansToDegrees",
@@ -239,11 +241,17 @@ static OPERATORS: &[Operator] = &[
     row("$toDate", Exactly(1), conversion::to_date),
     row("$toDecimal", Exactly(1), conversion::to_decimal),
     row("$toDouble", Exactly(1), conversion::to_double),
+    row(
+        "$toHashedIndexKey",
+        Exactly(1),
+        hashing::to_hashed_index_key,
+    ),
     row("$toInt", Exactly(1), conversion::to_int),
     row("$toLong", Exactly(1), conversion::to_long),
     row("$toLower", Exactly(1), strings::to_lower),
     row("$toObjectId", Exactly(1), conversion::to_object_id),
     row("$toString", Exactly(1), conversion::to_string),
+    row("$toUUID", Exactly(1), conversion::to_uuid),
     row("$toUpper", Exactly(1), strings::to_upper),
     row("$trim", Parsed(trimming::parse), trimming::both),
     row("$trunc", Between(1, 2), rounding::trunc),
@@ -266,13 +274,7 @@ pub(super) fn refusal(name: &str) -> Option<String> {
     is_known.then(|| format!("expression {name} is not supported yet"))
 }
 
-static NOT_YET: &[&str] = &[
-    "$median",
-    "$meta",
-    "$percentile",
-    "$toHashedIndexKey",
-    "$toUUID",
-];
+static NOT_YET: &[&str] = &["$meta"];
 
 #[cfg(test)]
 mod tests {

@@ -54,7 +54,7 @@ pub(super) fn coerce(value: &Evaluated<'_>) -> Result<String> {
     }
 }
 
-/// A Double as `$toString` writes it: 1.0 is `1`, 1e300 is `1e+300`.
+/// A Double as `$toString` writes it, with C's `%g` for its form: 1.0 is `1`, 1e16 is `1e+16`, 0.00001 is `1e-05`.
 pub(super) fn double_text(d: f64) -> String {
     if d.is_nan() {
         return "NaN".to_owned();
@@ -66,14 +66,15 @@ pub(super) fn double_text(d: f64) -> String {
             "-Infinity".to_owned()
         };
     }
-    if d != 0.0 && !(1e-4..1e21).contains(&d.abs()) {
+    if d != 0.0 && !(1e-4..1e16).contains(&d.abs()) {
         let text = format!("{d:e}");
-        return match text.split_once('e') {
-            Some((digits, exponent)) if !exponent.starts_with('-') => {
-                format!("{digits}e+{exponent}")
-            }
-            _ => text,
-        };
+        if let Some((digits, exponent)) = text.split_once('e') {
+            let (sign, exponent) = match exponent.strip_prefix('-') {
+                Some(exponent) => ('-', exponent),
+                None => ('+', exponent),
+            };
+            return format!("{digits}e{sign}{exponent:0>2}");
+        }
     }
     d.to_string()
 }

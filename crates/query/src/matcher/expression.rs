@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use quarry_bson::{RawValue, Value};
 
 use super::in_list::InList;
+use super::json_schema::JsonSchema;
+use super::near::Near;
 use super::regex::RegexPredicate;
 use super::slots::{self, Slots};
 use super::value_test::ValueTest;
@@ -41,6 +43,10 @@ pub enum MatchExpression {
     Field(FieldPredicate),
     /// `$expr`.
     Expr(Box<ExprPredicate>),
+    /// `$jsonSchema`.
+    Schema(Box<JsonSchema>),
+    /// A wish for an order by distance, which only a plan over an index meets: every document matches.
+    Near(Box<Near>),
 }
 
 /// An aggregation expression over the whole document, asked for its truth.
@@ -100,6 +106,37 @@ pub enum CompareOp {
     Lte,
 }
 
+impl MatchExpression {
+    /// Whether the filter alone says that no document matches, whatever is stored. Recursion is bounded by the depth of filters.
+    pub(crate) fn matches_nothing(&self) -> bool {
+        match self {
+            MatchExpression::AlwaysFalse => true,
+            MatchExpression::And(children) => children.iter().any(Self::matches_nothing),
+            MatchExpression::Or(children) => {
+                !children.is_empty() && children.iter().all(Self::matches_nothing)
+            }
+            MatchExpression::Nor(children) => children.iter().any(Self::matches_everything),
+            MatchExpression::Field(field) => match &field.predicate {
+                Predicate::In(list) => list.is_empty(),
+                _ => false,
+            },
+            MatchExpression::Expr(predicate) => {
+                let constant = predicate.expression.constant();
+                constant.is_some_and(|constant| !constant.as_raw().is_truthy())
+            }
+            _ => false,
+        }
+    }
+
+    fn matches_everything(&self) -> bool {
+        match self {
+            MatchExpression::AlwaysTrue => true,
+            MatchExpression::And(children) => children.iter().all(Self::matches_everything),
+            _ => false,
+        }
+    }
+}
+
 impl Matcher {
     pub(crate) fn new(mut root: MatchExpression) -> Matcher {
         slots::number_predicates(&mut root);
@@ -155,6 +192,17 @@ impl MatchExpression {
                 true
             }
             MatchExpression::Expr(predicate) => predicate.expression.add_fields_read(fields),
+            MatchExpression::Schema(_) => false,
+            MatchExpression::Near(_) => false,
+        }
+    }
+
+    /// The wish for an order by distance, if there is one: it stands at the top, or in a conjunction there.
+    pub fn near(&self) -> Option<&Near> {
+        match self {
+            MatchExpression::Near(near) => Some(near),
+            MatchExpression::And(children) => children.iter().find_map(MatchExpression::near),
+            _ => None,
         }
     }
 

@@ -21,6 +21,11 @@ pub struct InList {
 }
 
 impl InList {
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.regexes.is_empty() && !self.has_null
+    }
+
     pub(super) fn new(mut values: Vec<Value>, regexes: Vec<RegexPredicate>) -> Result<InList> {
         sort_in_steps(&mut values, |a, b| compare_values(a.as_raw(), b.as_raw()))?;
         interrupts::work(values.len() * UNITS_OF_A_COMPARISON)?;

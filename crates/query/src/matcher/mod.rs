@@ -3,13 +3,18 @@
 //! Keeps true: MongoDB's answers for every operator it accepts; no allocation a document (unless
 //! the filter names more than 16 fields); one walk over the
 //! document for all top-level fields that the filter names; recursion bounded by [`FILTER_DEPTH_MAX`]. Leaves
-//! out collation, `$where`, `$text`, geometry and `$jsonSchema`, which are refused by name.
+//! out collation, `$where` and `$text`, which are refused by name.
 
 mod bits;
 mod comparison;
 mod expression;
+mod failure;
+mod geo;
+mod geo_question;
 mod in_list;
+mod json_schema;
 mod modulo;
+mod near;
 mod operators;
 mod parse;
 mod regex;
@@ -25,7 +30,10 @@ pub use comparison::compares;
 pub use expression::{
     CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate,
 };
+pub use geo_question::GeoQuestion;
 pub use in_list::InList;
+pub use json_schema::JsonSchema;
+pub use near::{From, Near, NearFields};
 pub use parse::FILTER_DEPTH_MAX;
 pub use regex::{Places, RegexPredicate, RegexPrefix};
 pub use value_test::ValueTest;
@@ -142,6 +150,14 @@ impl Matcher {
     /// Whether the filter asks an expression, with `$expr`.
     pub fn holds_expr(&self) -> bool {
         parse::holds_expr(&self.root)
+    }
+
+    /// Fails for a filter that wishes an order by distance, where only the filter is asked.
+    pub fn refuse_near(&self) -> Result<()> {
+        match self.root.near() {
+            None => Ok(()),
+            Some(_) => Err(near::not_allowed()),
+        }
     }
 
     /// Whether the filter draws at random, with `$rand` or `$sampleRate`.

@@ -5,7 +5,10 @@ use quarry_bson::{Document, RawValue};
 
 use super::bits::{BitsPredicate, BitsTest};
 use super::expression::{CompareOp, ExprPredicate, MatchExpression, Predicate};
+use super::geo;
+use super::json_schema::JsonSchema;
 use super::modulo::ModPredicate;
+use super::near;
 use super::parse::{
     Level, Operand, compare, negate, parse_all, parse_elem_match, parse_in, parse_list, parse_not,
     parse_regex,
@@ -50,9 +53,9 @@ static OF_FIELD: &[(&str, OfField)] = &[
         compare(of.path, CompareOp::Eq, of.value).map(Some)
     }),
     ("$exists", exists),
-    ("$geoIntersects", refuse),
-    ("$geoNear", refuse),
-    ("$geoWithin", refuse),
+    ("$geoIntersects", geo::intersects),
+    ("$geoNear", geo::near),
+    ("$geoWithin", geo::within),
     ("$gt", |of| {
         compare(of.path, CompareOp::Gt, of.value).map(Some)
     }),
@@ -68,10 +71,12 @@ static OF_FIELD: &[(&str, OfField)] = &[
     ("$lte", |of| {
         compare(of.path, CompareOp::Lte, of.value).map(Some)
     }),
+    ("$maxDistance", geo::beside_near),
+    ("$minDistance", geo::beside_near),
     ("$mod", |of| test(of, ModPredicate::parse(of.value)?)),
     ("$ne", not_equal),
-    ("$near", refuse),
-    ("$nearSphere", refuse),
+    ("$near", geo::near),
+    ("$nearSphere", geo::near),
     ("$nin", |of| {
         let list = Predicate::In(parse_in(of.name, of.value)?);
         Ok(Some(negate(MatchExpression::field(of.path, list))))
@@ -85,11 +90,12 @@ static OF_FIELD: &[(&str, OfField)] = &[
     }),
     ("$size", |of| test(of, Size::parse(of.value)?)),
     ("$type", |of| test(of, TypeSet::parse(of.value)?)),
-    ("$within", refuse),
+    ("$within", geo::within),
 ];
 
 /// Sorted by name, for a search by halves.
 static TOP_LEVEL: &[(&str, TopLevel)] = &[
+    (near::NEAR_OF_STAGE, near_of_stage),
     ("$alwaysFalse", |name, value, _, all| {
         always(name, value, MatchExpression::AlwaysFalse, all)
     }),
@@ -99,13 +105,19 @@ static TOP_LEVEL: &[(&str, TopLevel)] = &[
     ("$and", and),
     ("$comment", |_, _, _, _| Ok(())),
     ("$expr", expr),
-    ("$jsonSchema", refuse_top_level),
+    ("$jsonSchema", |_, value, level, all| {
+        let schema = JsonSchema::parse(value, level)?;
+        all.push(MatchExpression::Schema(Box::new(schema)));
+        Ok(())
+    }),
     ("$nor", |name, value, level, all| {
-        all.push(MatchExpression::Nor(parse_list(name, value, level)?));
+        let children = parse_list(name, value, level.beside_top())?;
+        all.push(MatchExpression::Nor(children));
         Ok(())
     }),
     ("$or", |name, value, level, all| {
-        all.push(MatchExpression::Or(parse_list(name, value, level)?));
+        let children = parse_list(name, value, level.beside_top())?;
+        all.push(MatchExpression::Or(children));
         Ok(())
     }),
     ("$sampleRate", sample_rate),
@@ -151,8 +163,20 @@ fn options(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
     Ok(None)
 }
 
-fn refuse(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
-    Err(not_supported(operand.name))
+/// Parses the wish of the stage `$geoNear`, which stands in the filter of its find.
+fn near_of_stage(
+    name: &str,
+    value: RawValue<'_>,
+    level: Level<'_>,
+    all: &mut Vec<MatchExpression>,
+) -> Result<()> {
+    level.check_near()?;
+    let Some(specification) = value.as_document() else {
+        return Err(Error::bad_value(format!("{name} must be an object")));
+    };
+    let near = near::Near::parse_stage(specification)?;
+    all.push(MatchExpression::Near(Box::new(near)));
+    Ok(())
 }
 
 /// Parses an `$and`. The predicates of `$and`s within it stand beside its own.
@@ -178,7 +202,7 @@ fn expr(
     all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
     level.check_expression(name)?;
-    let expression = Expression::parse(value, level.context)?;
+    let expression = Expression::parse(value, level.context)?.folded()?;
     // Only what equals matches, and an index can find that.
     for (path, value) in expression.implied_equalities() {
         all.push(MatchExpression::field(

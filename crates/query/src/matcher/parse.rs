@@ -6,6 +6,7 @@ use quarry_bson::{RawArray, RawDocument, RawValue};
 
 use super::expression::{CompareOp, FieldPredicate, MatchExpression, Matcher, Predicate};
 use super::in_list::InList;
+use super::near;
 use super::operators;
 use super::regex::RegexPredicate;
 use crate::error::{Error, Result};
@@ -50,6 +51,17 @@ pub(super) struct Level<'c> {
     depth: usize,
     /// Whether `$expr` and `$sampleRate` may stand in the filter.
     allows_expressions: bool,
+    near: NearHere,
+}
+
+/// Whether a wish for an order by distance may stand in a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NearHere {
+    Allowed,
+    /// Something stands around it that only asks whether a document matches.
+    Within,
+    /// Only the filter is asked.
+    Refused,
 }
 
 impl<'c> Level<'c> {
@@ -58,6 +70,35 @@ impl<'c> Level<'c> {
             context,
             depth: 0,
             allows_expressions: true,
+            near: NearHere::Allowed,
+        }
+    }
+
+    /// Like `outermost`, for a filter that is asked of parts of documents.
+    fn of_parts(context: &'c ExpressionContext) -> Level<'c> {
+        Level {
+            near: NearHere::Refused,
+            ..Level::outermost(context)
+        }
+    }
+
+    /// The level of what does not have to match alone.
+    pub(super) fn beside_top(self) -> Level<'c> {
+        match self.near {
+            NearHere::Refused => self,
+            _ => Level {
+                near: NearHere::Within,
+                ..self
+            },
+        }
+    }
+
+    /// Refuses a wish for an order by distance where it may not stand.
+    pub(super) fn check_near(self) -> Result<()> {
+        match self.near {
+            NearHere::Allowed => Ok(()),
+            NearHere::Within => Err(Error::bad_value("geo $near must be top-level expr")),
+            NearHere::Refused => Err(near::not_allowed()),
         }
     }
 
@@ -70,7 +111,7 @@ impl<'c> Level<'c> {
         Err(Error::new(ErrorCode::QUERY_FEATURE_NOT_ALLOWED, text))
     }
 
-    fn deeper(self) -> Result<Level<'c>> {
+    pub(super) fn deeper(self) -> Result<Level<'c>> {
         let depth = self.depth + 1;
         if depth > FILTER_DEPTH_MAX {
             return Err(Error::bad_value(format!(
@@ -86,7 +127,7 @@ pub(super) fn parse_filter_of_fields(filter: RawDocument<'_>) -> Result<MatchExp
     let context = ExpressionContext::default();
     let level = Level {
         allows_expressions: false,
-        ..Level::outermost(&context)
+        ..Level::of_parts(&context)
     };
     parse_document(filter, level)
 }
@@ -103,7 +144,7 @@ pub(super) fn parse_condition(
     condition: RawValue<'_>,
     context: &ExpressionContext,
 ) -> Result<MatchExpression> {
-    let level = Level::outermost(context);
+    let level = Level::of_parts(context);
     let mut predicates = Vec::new();
     parse_operand(FieldPath::parse("")?, condition, level, &mut predicates)?;
     Ok(and(predicates))
@@ -183,7 +224,7 @@ fn parse_operand(
 }
 
 /// `{$gt: 1}` is, `{}` and a DBRef (`{$ref: .., $id: ..}`) are literals.
-fn is_operators(document: RawDocument<'_>) -> bool {
+pub(super) fn is_operators(document: RawDocument<'_>) -> bool {
     document.first().is_some_and(|first| {
         let name = first.name();
         name.as_bytes().starts_with(b"$") && !(name == "$ref" || name == "$id" || name == "$db")
@@ -276,7 +317,7 @@ pub(super) fn parse_not(
         }
         RawValue::Document(operators) => {
             let mut all = Vec::new();
-            parse_operators(path, operators, level.deeper()?, &mut all)?;
+            parse_operators(path, operators, level.deeper()?.beside_top(), &mut all)?;
             Ok(and(all))
         }
         _ => Err(Error::bad_value("$not needs a regex or a document")),
@@ -348,6 +389,7 @@ pub(super) fn parse_elem_match(
         .first()
         .is_none_or(|first| logical(first.name().as_bytes()))
         || !is_operators(filter);
+    let level = level.beside_top();
     let predicate = if over_documents {
         let inner = parse_document(filter, level.deeper()?)?;
         if holds_expr(&inner) {

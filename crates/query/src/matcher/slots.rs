@@ -82,7 +82,11 @@ pub(super) fn number_predicates(root: &mut MatchExpression) {
 
 fn number_from(expression: &mut MatchExpression, next: &mut usize) {
     match expression {
-        MatchExpression::AlwaysTrue | MatchExpression::AlwaysFalse | MatchExpression::Expr(_) => {}
+        MatchExpression::AlwaysTrue
+        | MatchExpression::AlwaysFalse
+        | MatchExpression::Expr(_)
+        | MatchExpression::Schema(_)
+        | MatchExpression::Near(_) => {}
         MatchExpression::And(children)
         | MatchExpression::Or(children)
         | MatchExpression::Nor(children) => {
@@ -104,7 +108,11 @@ fn for_each_predicate<'m>(
     visit: &mut dyn FnMut(&'m FieldPredicate),
 ) {
     match expression {
-        MatchExpression::AlwaysTrue | MatchExpression::AlwaysFalse | MatchExpression::Expr(_) => {}
+        MatchExpression::AlwaysTrue
+        | MatchExpression::AlwaysFalse
+        | MatchExpression::Expr(_)
+        | MatchExpression::Schema(_)
+        | MatchExpression::Near(_) => {}
         MatchExpression::And(children)
         | MatchExpression::Or(children)
         | MatchExpression::Nor(children) => {

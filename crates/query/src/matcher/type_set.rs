@@ -18,7 +18,17 @@ impl TypeSet {
             single => set.add(single)?,
         }
         if set.0 == 0 {
-            return Err(Error::failed_to_parse("$type must match at least one type"));
+            return Err(no_type());
+        }
+        Ok(set)
+    }
+
+    /// The types that these aliases name.
+    pub fn of_aliases(aliases: &[&str]) -> Result<TypeSet> {
+        let mut set = TypeSet(0);
+        aliases.iter().try_for_each(|alias| set.add_alias(alias))?;
+        if set.0 == 0 {
+            return Err(no_type());
         }
         Ok(set)
     }
@@ -74,6 +84,10 @@ impl ValueTest for TypeSet {
     fn types(&self) -> Option<u32> {
         Some(self.0)
     }
+}
+
+fn no_type() -> Error {
+    Error::failed_to_parse("$type must match at least one type")
 }
 
 fn bit(element_type: ElementType) -> u32 {

@@ -4,6 +4,8 @@ use std::fmt::Debug;
 
 use quarry_bson::RawValue;
 
+use super::geo_question::GeoQuestion;
+
 /// A predicate over one value. The walk that follows a path asks it of each value that the path reaches; a path that reaches
 /// none does not match.
 pub trait ValueTest: Debug + Send + Sync {
@@ -17,6 +19,11 @@ pub trait ValueTest: Debug + Send + Sync {
 
     /// The BSON types that pass, a bit each, where that is all that is asked of a value.
     fn types(&self) -> Option<u32> {
+        None
+    }
+
+    /// The question, where it is a geospatial one, which an index of cells answers in part.
+    fn as_geo(&self) -> Option<&GeoQuestion> {
         None
     }
 

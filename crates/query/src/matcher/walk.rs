@@ -55,7 +55,7 @@ impl<'a> Fields<'_, 'a> {
 impl Walk {
     pub fn matches(&mut self, expression: &MatchExpression, fields: &Fields<'_, '_>) -> bool {
         match expression {
-            MatchExpression::AlwaysTrue => true,
+            MatchExpression::AlwaysTrue | MatchExpression::Near(_) => true,
             MatchExpression::AlwaysFalse => false,
             MatchExpression::And(children) => children
                 .iter()
@@ -74,6 +74,9 @@ impl Walk {
             MatchExpression::Field(field) => self.matches_field(field, fields.first_value(field)),
             MatchExpression::Expr(predicate) => {
                 keep_failure(predicate.holds(fields.document), &mut self.failure)
+            }
+            MatchExpression::Schema(schema) => {
+                keep_failure(schema.accepts(fields.document), &mut self.failure)
             }
         }
     }
@@ -278,7 +281,7 @@ impl Walk {
     /// `$elemMatch` over values: the paths of the predicates are empty.
     pub fn matches_value(&mut self, expression: &MatchExpression, value: RawValue<'_>) -> bool {
         match expression {
-            MatchExpression::AlwaysTrue => true,
+            MatchExpression::AlwaysTrue | MatchExpression::Near(_) => true,
             MatchExpression::AlwaysFalse => false,
             MatchExpression::And(children) => children
                 .iter()
@@ -295,8 +298,8 @@ impl Walk {
                 self.without_position(|walk| !walk.matches_value(child, value))
             }
             MatchExpression::Field(field) => self.test(Some(value), &field.predicate),
-            // The parser lets `$expr` stand for whole documents only.
-            MatchExpression::Expr(_) => false,
+            // The parser lets `$expr` and `$jsonSchema` stand for whole documents only.
+            MatchExpression::Expr(_) | MatchExpression::Schema(_) => false,
         }
     }
 }

@@ -85,7 +85,7 @@ fn run(stages: &str, given: Option<Duration>) -> (Option<i32>, usize) {
     let taken = measure(|| {
         outcome = run_over(wrapped.get_array("v").unwrap(), input, &mut others);
     });
-    assert_eq!(super::HELD.get(), 0, "all is given back: {stages}");
+    assert_eq!(super::held(), 0, "all is given back: {stages}");
     let failed = outcome.err().map(|error| error.code());
     (failed, usize::try_from(taken.bytes_max).unwrap())
 }
@@ -230,7 +230,7 @@ fn bind(variables: &Document, expressions: &[Value]) -> (Option<i32>, usize, usi
             Ok(())
         });
     });
-    assert_eq!(super::HELD.get(), 0, "all is given back");
+    assert_eq!(super::held(), 0, "all is given back");
     let failed = outcome.err().map(|error| error.code());
     (failed, usize::try_from(taken.bytes_max).unwrap(), kept)
 }
@@ -377,17 +377,59 @@ proptest! {
 fn what_is_held_is_given_back() {
     let value = Value::from("x".repeat(1000));
     let charge = super::Charge::of(value.as_bytes().len());
-    assert_eq!(super::HELD.get(), value.as_bytes().len());
+    assert_eq!(super::held(), value.as_bytes().len());
     let mut account = super::Account::default();
     let outer = account.enter();
-    assert_eq!(super::HELD.get(), 0);
+    assert_eq!(super::held(), 0);
     let inner = super::Charge::of(5000);
     account.leave(outer);
-    assert_eq!(super::HELD.get(), value.as_bytes().len());
+    assert_eq!(super::held(), value.as_bytes().len());
     drop(charge);
     let outer = account.enter();
-    assert_eq!(super::HELD.get(), 5000);
+    assert_eq!(super::held(), 5000);
     drop(inner);
     account.leave(outer);
-    assert_eq!(super::HELD.get(), 0);
+    assert_eq!(super::held(), 0);
+}
+
+#[test]
+fn what_is_taken_from_the_budget_of_the_process_is_given_back() {
+    const MIB: usize = 1 << 20;
+    let taken = || super::LEVEL.with(|level| level.granted.get() - super::FREE_BYTES);
+    let operation = Arc::new(Operation::new(None));
+    let running = run_as(operation);
+    let mut charge = super::Charge::default();
+    charge.grow(MIB).unwrap();
+    assert_eq!(taken(), 0, "small operations take nothing");
+    charge.grow(1).unwrap();
+    assert_eq!(taken(), MIB);
+    // A cursor's own account takes for itself, and gives back what it does not hold when it is put aside.
+    let mut account = super::Account::default();
+    let outer = account.enter();
+    assert_eq!(taken(), 0);
+    let mut inner = super::Charge::default();
+    inner.grow(3 * MIB).unwrap();
+    assert_eq!(taken(), 2 * MIB);
+    inner.shrink(MIB);
+    account.shrink();
+    assert_eq!(taken(), MIB);
+    account.leave(outer);
+    assert_eq!((taken(), account.granted), (MIB, 2 * MIB));
+    drop(account);
+    drop(charge);
+    // A reply stays counted when its operation has ended.
+    super::check_reply(3 * MIB).unwrap();
+    drop(running);
+    let kept = || super::LEVEL.with(|level| level.kept.get());
+    assert_eq!((taken(), kept()), (0, 2 * MIB));
+    super::forget_reply();
+    assert_eq!(kept(), 0);
+    // More than an operation may hold is refused, whatever there is.
+    let mut charge = super::Charge::default();
+    assert!(charge.grow(OPERATION_BYTES_MAX + 1).is_err());
+    assert!(!super::has_room(0));
+    drop(charge);
+    assert!(super::has_room(OPERATION_BYTES_MAX) && !super::has_room(OPERATION_BYTES_MAX + 1));
+    super::forget_all();
+    assert_eq!(taken(), 0);
 }

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use quarry_bson::RawValue;
 
-use super::accumulators::{self, AccumulatorKind, Column, Operand, PICK_BYTES, Pick};
+use super::accumulators::{
+    self, AccumulatorKind, Column, DIGEST_BYTES, Digests, Operand, PICK_BYTES, Pick,
+};
 use super::stage::Specification;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::Expression;
+use crate::expression::quantiles::{self, Wanted};
 
 #[derive(Debug)]
 pub(super) struct Accumulation {
@@ -24,6 +27,8 @@ enum Parsed {
     Plain(&'static AccumulatorKind),
     /// One with options of its own.
     Pick(Arc<Pick>),
+    /// `$percentile` or `$median`.
+    Quantiles(Arc<Wanted>),
 }
 
 impl Accumulation {
@@ -33,11 +38,23 @@ impl Accumulation {
         value: RawValue<'_>,
         specification: Specification<'_>,
     ) -> Result<Option<Accumulation>> {
+        let constant = |value: RawValue<'_>| {
+            let expression = specification.expression(value)?.folded()?;
+            Ok(expression.constant().cloned())
+        };
+        if let Some(not_object) = quantiles::code_of_accumulator(operator) {
+            let options = quantiles::options(operator, value, not_object)?;
+            let operand = specification.expression(options.input)?;
+            let percentiles = options
+                .p
+                .map(|p| quantiles::percentiles(p, constant(p)?.as_ref()));
+            let wanted = Wanted::new(percentiles.transpose()?);
+            return Ok(Some(Accumulation {
+                accumulator: Parsed::Quantiles(Arc::new(wanted)),
+                operand,
+            }));
+        }
         if let Some(kind) = accumulators::find_pick(operator) {
-            let constant = |value: RawValue<'_>| {
-                let expression = specification.expression(value)?.folded()?;
-                Ok(expression.constant().cloned())
-            };
             let (pick, operand) = kind.parse(value, constant)?;
             return Ok(Some(Accumulation {
                 accumulator: Parsed::Pick(Arc::new(pick)),
@@ -61,6 +78,7 @@ impl Accumulation {
         match &self.accumulator {
             Parsed::Plain(kind) => (kind.start)(),
             Parsed::Pick(pick) => pick.start(),
+            Parsed::Quantiles(wanted) => Box::new(Digests::new(wanted)),
         }
     }
 
@@ -69,6 +87,7 @@ impl Accumulation {
         match &self.accumulator {
             Parsed::Plain(kind) => kind.start_bytes,
             Parsed::Pick(_) => PICK_BYTES,
+            Parsed::Quantiles(_) => DIGEST_BYTES,
         }
     }
 }
@@ -84,9 +103,6 @@ fn parse_operand(
             "{0} takes no arguments, i.e. {0}:{{}}",
             kind.name
         ))),
-        (Operand::Expression, RawValue::Array(list)) if list.len() == 1 => {
-            specification.expression(list.get(0).unwrap_or(RawValue::Null))
-        }
         (Operand::Expression, RawValue::Array(_)) => Err(Error::location(
             40237,
             format!("The {} accumulator is a unary operator", kind.name),

@@ -18,6 +18,7 @@ use crate::error_code::ErrorCode;
 use crate::expression::number::Number;
 use crate::expression::{Context, Expression, type_name};
 use crate::sorter::{Row, Sorted, Sorter};
+use crate::spilling::{DiskUse, SORTS};
 use crate::stage_memory::BoundedMemory;
 
 #[derive(Debug)]
@@ -27,6 +28,7 @@ struct BucketAuto {
     buckets: u64,
     output: Vec<(Box<str>, Accumulation)>,
     granularity: Option<Series>,
+    disk_use: DiskUse,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -68,6 +70,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         buckets,
         output,
         granularity,
+        disk_use: specification.context.disk_use(),
     }))
 }
 
@@ -204,7 +207,7 @@ impl Stage for BucketAuto {
 impl BucketAuto {
     /// Reads all input. A row's payload is a document of the value and the document: `{v: .., d: ..}`.
     fn sort(&self, upstream: &mut Upstream<'_, '_>) -> Result<Input> {
-        let mut sorter = Sorter::new(None);
+        let mut sorter = Sorter::new(&SORTS, None, self.disk_use);
         let (mut buffer, mut key, mut payload) = (Buffer::default(), Vec::new(), Vec::new());
         let mut rows = 0_u64;
         while let Some(document) = upstream.read(&mut buffer)? {

@@ -164,7 +164,7 @@ impl GraphLookup {
         let context = specification.context.for_sub_pipeline()?;
         if let Some(restriction) = options.restriction {
             // It is parsed again with the filter of each step, of which it is a part.
-            Matcher::parse_in(restriction, &context)?;
+            Matcher::parse_in(restriction, &context)?.refuse_near()?;
         }
         Ok(GraphLookup {
             specification: specification.value.to_value(),

@@ -1,19 +1,23 @@
 //! `$group`: one document for each distinct key, in the order in which the keys came first. Keys are equal as
-//! BSON values are: 1, 1.0 and NumberLong(1) are one key, Missing counts as Null.
+//! BSON values are: 1, 1.0 and NumberLong(1) are one key, Missing counts as Null. Groups that outgrow the memory of the stage go
+//! on in files (`group_overflow.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, DocumentBuilder, RawElement, RawValue, Value};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
 
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
 use super::execution::{Buffer, Running, Upstream};
+use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
+use super::plain_values::PlainValues;
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression};
 use crate::field_path::FieldPath;
-use crate::stage_memory::BoundedMemory;
+use crate::memory::Charge;
+use crate::spilling::DiskUse;
 use crate::value_set::{ValueSet, entry_bytes};
 
 #[derive(Debug)]
@@ -21,6 +25,9 @@ struct Group {
     specification: Document,
     id: Expression,
     fields: Vec<Field>,
+    /// The key and the operands, where none of them has to be evaluated.
+    plain: Option<PlainValues>,
+    disk_use: DiskUse,
 }
 
 #[derive(Debug)]
@@ -101,39 +108,42 @@ impl Group {
             id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
         Ok(Group {
             specification: fields_of_all.to_owned_document(),
+            plain: PlainValues::of(
+                std::iter::once(&id).chain(fields.iter().map(|field| &field.accumulation.operand)),
+            ),
             id,
             fields,
+            disk_use: specification.context.disk_use(),
         })
     }
 
     /// Reads all input.
     fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
-        let mut keys = ValueSet::default();
-        let mut columns: Vec<Box<dyn Column>> = (self.fields.iter())
-            .map(|field| field.accumulation.start())
-            .collect();
-        let (mut buffer, mut memory) = (Buffer::default(), BoundedMemory::default());
+        let mut filling = Filling {
+            stage: self,
+            keys: ValueSet::default(),
+            columns: self.start_columns(),
+            memory: Charge::default(),
+            bounds: GroupMemory::new(self.disk_use),
+            overflow: None,
+        };
+        let mut buffer = Buffer::default();
         while let Some(document) = upstream.read(&mut buffer)? {
-            let mut context = Context::new(document);
-            let key = self.id.evaluate(&mut context)?;
-            let (group, grown) = keys.insert(key.as_raw().unwrap_or(RawValue::Null))?;
-            if grown > 0 {
-                columns.iter_mut().for_each(|column| column.begin_group());
-                memory.grow(grown + self.accumulators_bytes(), "$group")?;
+            match &self.plain {
+                Some(plain) => filling.add_plain(&plain.find(document)?)?,
+                None => filling.add_evaluated(document)?,
             }
-            for (field, column) in self.fields.iter().zip(&mut columns) {
-                let value = field.accumulation.operand.evaluate(&mut context)?;
-                let grown = column.add(group, value.as_raw())?;
-                if grown > 0 {
-                    memory.grow(grown, "$group")?;
-                }
+            if filling.memory.bytes() > filling.bounds.limit {
+                filling.bounds.exceeded(&mut filling.overflow)?;
             }
         }
-        Ok(Groups {
-            keys: keys.into_values().enumerate(),
-            columns,
-            memory,
-        })
+        filling.finish()
+    }
+
+    /// Makes the columns of no groups.
+    fn start_columns(&self) -> Vec<Box<dyn Column>> {
+        let fields = self.fields.iter();
+        fields.map(|field| field.accumulation.start()).collect()
     }
 
     /// The bytes that the accumulators of one group take while empty.
@@ -192,6 +202,94 @@ impl Field {
     }
 }
 
+/// The groups while documents come.
+struct Filling<'s> {
+    stage: &'s Group,
+    keys: ValueSet,
+    columns: Vec<Box<dyn Column>>,
+    memory: Charge,
+    bounds: GroupMemory,
+    overflow: Option<Overflow>,
+}
+
+impl Filling<'_> {
+    /// Takes a document by its key and the values of its fields behind it.
+    fn add_plain(&mut self, values: &[Option<RawValue<'_>>]) -> Result<()> {
+        let (key, operands) = values.split_first().expect("the first value is the key");
+        let key = key.unwrap_or(RawValue::Null);
+        if let Some(overflow) = &mut self.overflow
+            && overflow.takes(&self.keys, key)?
+        {
+            return overflow.push(key, |row| {
+                for (number, operand) in operands.iter().enumerate() {
+                    if let Some(operand) = operand {
+                        row.append(number.to_string(), *operand);
+                    }
+                }
+                Ok(())
+            });
+        }
+        let group = self.group(key)?;
+        for (column, operand) in self.columns.iter_mut().zip(operands) {
+            let grown = column.add(group, *operand)?;
+            if grown > 0 {
+                self.memory.grow(grown)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Like `add_plain`, for expressions that have to be evaluated.
+    fn add_evaluated(&mut self, document: RawDocument<'_>) -> Result<()> {
+        let stage = self.stage;
+        let mut context = Context::new(document);
+        let key = stage.id.evaluate(&mut context)?;
+        let key = key.as_raw().unwrap_or(RawValue::Null);
+        if let Some(overflow) = &mut self.overflow
+            && overflow.takes(&self.keys, key)?
+        {
+            return overflow.push(key, |row| {
+                for (number, field) in stage.fields.iter().enumerate() {
+                    let value = field.accumulation.operand.evaluate(&mut context)?;
+                    if let Some(value) = value.as_raw() {
+                        row.append(number.to_string(), value);
+                    }
+                }
+                Ok(())
+            });
+        }
+        let group = self.group(key)?;
+        for (field, column) in stage.fields.iter().zip(&mut self.columns) {
+            let value = field.accumulation.operand.evaluate(&mut context)?;
+            let grown = column.add(group, value.as_raw())?;
+            if grown > 0 {
+                self.memory.grow(grown)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the group of a key, which begins if it is new.
+    fn group(&mut self, key: RawValue<'_>) -> Result<usize> {
+        let (group, grown) = self.keys.insert(key)?;
+        if grown > 0 {
+            let columns = self.columns.iter_mut();
+            columns.for_each(|column| column.begin_group());
+            self.memory.grow(grown + self.stage.accumulators_bytes())?;
+        }
+        Ok(group)
+    }
+
+    fn finish(self) -> Result<Groups> {
+        Ok(Groups {
+            keys: self.keys.into_values().enumerate(),
+            columns: self.columns,
+            memory: self.memory,
+            rows: (self.overflow.map(Overflow::finish).transpose()?).map(Box::new),
+        })
+    }
+}
+
 struct Grouping {
     stage: Arc<Group>,
     groups: Option<Groups>,
@@ -202,7 +300,9 @@ struct Groups {
     keys: std::iter::Enumerate<std::vec::IntoIter<Value>>,
     /// One for each field.
     columns: Vec<Box<dyn Column>>,
-    memory: BoundedMemory,
+    memory: Charge,
+    /// The rows that are on disk.
+    rows: Option<Box<GroupedRows>>,
 }
 
 impl Running for Grouping {
@@ -212,15 +312,53 @@ impl Running for Grouping {
             none => none.insert(self.stage.fill(upstream)?),
         };
         let Some((group, key)) = groups.keys.next() else {
-            return Ok(false);
+            return match &mut groups.rows {
+                Some(rows) => self.stage.next_on_disk(rows, out),
+                None => Ok(false),
+            };
         };
-        let mut given_up = entry_bytes(&key) + self.stage.accumulators_bytes();
+        if let Some(rows) = &mut groups.rows {
+            while let Some(row) = rows.next_in_memory(group)? {
+                group_overflow::add(&row, group, &mut groups.columns, &mut groups.memory)?;
+            }
+        }
+        let written = (self.stage).write(group, key.as_raw(), &mut groups.columns, out)?;
+        let given_up = entry_bytes(&key) + self.stage.accumulators_bytes();
+        groups.memory.shrink(given_up + written);
+        Ok(true)
+    }
+}
+
+impl Group {
+    /// Appends the result of a group, which is given up; answers how many bytes its accumulators held.
+    fn write(
+        &self,
+        group: usize,
+        key: RawValue<'_>,
+        columns: &mut [Box<dyn Column>],
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let mut given_up = 0;
         let mut document = DocumentBuilder::new(out);
-        document.append("_id", &key);
-        for (field, column) in self.stage.fields.iter().zip(&mut groups.columns) {
+        document.append("_id", key);
+        for (field, column) in self.fields.iter().zip(columns) {
             given_up += column.hand_out(group, &field.name, &mut document)?;
         }
-        groups.memory.shrink(given_up);
+        Ok(given_up)
+    }
+
+    /// Makes the next group whose documents are all on disk; false if there is none.
+    fn next_on_disk(&self, rows: &mut GroupedRows, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(first) = rows.next_group()? else {
+            return Ok(false);
+        };
+        let (mut columns, mut memory) = (self.start_columns(), Charge::default());
+        columns.iter_mut().for_each(|column| column.begin_group());
+        group_overflow::add(&first, 0, &mut columns, &mut memory)?;
+        while let Some(row) = rows.next_like(&first)? {
+            group_overflow::add(&row, 0, &mut columns, &mut memory)?;
+        }
+        self.write(0, group_overflow::group_key(&first)?, &mut columns, out)?;
         Ok(true)
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Keeps true: a document passes as bytes and is built anew only by stages that change it; a stage that has passed it on
 //! keeps nothing of it. Stages that must see all their input ($sort, $group, $sample) hold at most
-//! `MEMORY_BYTES_MAX`, and all stages with what their expressions make at most `memory::OPERATION_BYTES_MAX`. A running
+//! `MEMORY_BYTES_MAX` and go on in files (`spilling`), and all stages with what their expressions make at most `memory::OPERATION_BYTES_MAX`. A running
 //! pipeline owns what it needs, so that it can outlive a request; what a request lends it (the input, other
 //! collections) comes with every pull. A stage that runs pipelines of its own holds them as `SubPipeline`, and reads other
 //! collections through one seam, `Collections`. Leaves out: reading and
-//! writing collections (`exec` does, for `$out` and `$merge` as well), spilling to disk (an error says so).
+//! writing collections (`exec` does, for `$out` and `$merge` as well), and files, which whoever owns the data directory lends.
 
 mod accumulation;
 mod accumulators;
@@ -15,21 +15,26 @@ mod bucket;
 mod bucket_auto;
 mod chance;
 mod count;
+mod densify;
 mod documents;
 mod equality;
 mod execution;
 mod facet;
 mod fill;
+mod geo_near;
 mod graph_lookup;
 mod group;
+mod group_overflow;
 mod leading;
 mod limit;
+mod limits_forward;
 mod lookup;
 mod match_stage;
 mod merge;
-mod nested_field;
+pub(crate) mod nested_field;
 mod out;
 mod parsed;
+mod plain_values;
 mod preferred_numbers;
 mod project;
 mod redact;
@@ -67,6 +72,7 @@ pub use written::{
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
+use limits_forward::limits_forward;
 use reorder::filters_forward;
 use stage::{Surroundings, Within};
 
@@ -132,7 +138,7 @@ fn read(
         return Err(too_long());
     }
     Ok(Pipeline {
-        stages: filters_forward(parsed.stages, context)?,
+        stages: limits_forward(filters_forward(parsed.stages, context)?),
     })
 }
 

@@ -17,7 +17,7 @@ pub(super) fn get<'a>(document: RawDocument<'a>, path: &[PathPart]) -> Option<Ra
 
 /// Appends a copy of the document with the field at the path set, in place where it is there, last where it is
 /// not; or without the field for None. What stands in the way and is no document gives way to one.
-pub(super) fn set(
+pub(crate) fn set(
     document: RawDocument<'_>,
     path: &[PathPart],
     value: Option<RawValue<'_>>,

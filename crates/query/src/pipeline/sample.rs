@@ -9,11 +9,13 @@ use quarry_bson::{DocumentBuilder, RawValue};
 use super::execution::{Buffer, Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
-use crate::stage_memory::BoundedMemory;
+use crate::sorter::{Sorted, Sorter};
+use crate::spilling::{DiskUse, SORTS};
 
 #[derive(Debug)]
 struct Sample {
     size: u64,
+    disk_use: DiskUse,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -35,17 +37,20 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         let number = value.as_f64_lossy();
         let number = number
             .ok_or_else(|| Error::location(28746, "size argument to $sample must be a number"))?;
-        if number < 0.0 {
+        if number < 1.0 {
             return Err(Error::location(
                 28747,
-                "size argument to $sample must not be negative",
+                "size argument to $sample must be a positive integer",
             ));
         }
         // The cast cuts a fraction off, as MongoDB does, and brings what is too large to the edge.
         size = Some(number as u64);
     }
     let size = size.ok_or_else(|| Error::location(28749, "$sample stage must specify a size"))?;
-    Ok(one(Sample { size }))
+    Ok(one(Sample {
+        size,
+        disk_use: specification.context.disk_use(),
+    }))
 }
 
 impl Stage for Sample {
@@ -65,6 +70,7 @@ impl Stage for Sample {
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Sampling {
             size: self.size,
+            disk_use: self.disk_use,
             drawn: None,
         })
     }
@@ -72,52 +78,32 @@ impl Stage for Sample {
 
 struct Sampling {
     size: u64,
-    drawn: Option<std::vec::IntoIter<Box<[u8]>>>,
+    disk_use: DiskUse,
+    drawn: Option<Sorted>,
 }
 
 impl Running for Sampling {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
-        if self.drawn.is_none() {
-            self.drawn = Some(draw(self.size, upstream)?.into_iter());
-        }
-        let Some(document) = self.drawn.as_mut().and_then(Iterator::next) else {
+        let drawn = match &mut self.drawn {
+            Some(drawn) => drawn,
+            none => none.insert(draw(self.size, self.disk_use, upstream)?),
+        };
+        let Some(row) = drawn.next()? else {
             return Ok(false);
         };
-        out.extend_from_slice(&document);
+        out.extend_from_slice(row.payload());
         Ok(true)
     }
 }
 
-/// Draws in one pass: document number n replaces a drawn one with probability size/n (Vitter's algorithm R).
-fn draw(size: u64, upstream: &mut Upstream<'_, '_>) -> Result<Vec<Box<[u8]>>> {
-    let (mut random, mut memory) = (Random::new(), BoundedMemory::default());
-    let (mut drawn, mut buffer, mut seen): (Vec<Box<[u8]>>, _, _) =
-        (Vec::new(), Buffer::default(), 0_u64);
-    if size == 0 {
-        return Ok(drawn);
-    }
+/// Draws in one pass: each document gets a random number, and those with the least numbers come, in the order of the numbers.
+fn draw(size: u64, disk_use: DiskUse, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
+    let mut sorter = Sorter::new(&SORTS, Some(size), disk_use);
+    let (mut random, mut buffer) = (Random::new(), Buffer::default());
     while let Some(document) = upstream.read(&mut buffer)? {
-        seen += 1;
-        let bytes = document.as_bytes();
-        if seen <= size {
-            memory.grow(bytes.len() + size_of::<Box<[u8]>>(), "$sample")?;
-            // A new document goes to a random place, so that the result comes in random order.
-            let at = random.below(seen) as usize;
-            drawn.push(bytes.into());
-            let last = drawn.len() - 1;
-            drawn.swap(at, last);
-            continue;
-        }
-        if let Some(place) = usize::try_from(random.below(seen))
-            .ok()
-            .and_then(|at| drawn.get_mut(at))
-        {
-            memory.shrink(place.len());
-            memory.grow(bytes.len(), "$sample")?;
-            *place = bytes.into();
-        }
+        sorter.push(&random.next().to_be_bytes(), document.as_bytes())?;
     }
-    Ok(drawn)
+    sorter.finish()
 }
 
 /// A small generator (SplitMix64), seeded from the standard library's random hash keys.
@@ -133,10 +119,5 @@ impl Random {
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`, which is not zero.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }

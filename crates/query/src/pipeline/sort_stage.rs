@@ -1,4 +1,5 @@
-//! `$sort`: holds its input as sort key and document and hands it out in order; equal keys keep their order.
+//! `$sort`: holds its input as sort key and document, on disk where memory is short, and hands it out in order; equal keys keep
+//! their order.
 //! Where a `$limit` follows, only as many documents are held as it takes.
 
 use std::collections::BTreeSet;
@@ -12,14 +13,17 @@ use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages, on
 use crate::error::{Error, Result};
 use crate::sort::SortPattern;
 use crate::sorter::{Sorted, Sorter};
+use crate::spilling::{DiskUse, SORTS};
 
 #[derive(Debug)]
 struct Sort {
     specification: Document,
     pattern: SortPattern,
+    disk_use: DiskUse,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    let disk_use = specification.context.disk_use();
     let RawValue::Document(specification) = specification.value else {
         return Err(Error::location(
             15973,
@@ -35,6 +39,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     Ok(one(Sort {
         specification: specification.to_owned_document(),
         pattern: SortPattern::parse(specification)?,
+        disk_use,
     }))
 }
 
@@ -83,7 +88,7 @@ impl Stage for Sort {
 impl Sort {
     /// Reads all input; the rows come back in order.
     fn fill(&self, wanted: Option<u64>, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
-        let mut sorter = Sorter::new(wanted);
+        let mut sorter = Sorter::new(&SORTS, wanted, self.disk_use);
         let (mut buffer, mut key) = (Buffer::default(), Vec::new());
         while let Some(document) = upstream.read(&mut buffer)? {
             key.clear();

@@ -7,9 +7,9 @@ use super::stage::{
 };
 use super::written::CollectionWritten;
 use super::{
-    add_fields, bucket, bucket_auto, count, documents, facet, fill, graph_lookup, group, limit,
-    lookup, match_stage, merge, out, project, redact, replace_root, sample, skip, sort_by_count,
-    sort_stage, union_with, unset, unwind, window,
+    add_fields, bucket, bucket_auto, count, densify, documents, facet, fill, geo_near,
+    graph_lookup, group, limit, lookup, match_stage, merge, out, project, redact, replace_root,
+    sample, skip, sort_by_count, sort_stage, union_with, unset, unwind, window,
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -87,11 +87,11 @@ static STAGES: &[StageKind] = &[
     unsupported("$collStats"),
     row("$count", count::parse),
     unsupported("$currentOp"),
-    unsupported("$densify"),
+    row("$densify", densify::parse),
     source("$documents", documents::parse),
     outside_facets(joining("$facet", facet::parse, facet::name_collections)),
     row("$fill", fill::parse),
-    unsupported("$geoNear"),
+    source("$geoNear", geo_near::parse),
     joining(
         "$graphLookup",
         graph_lookup::parse,

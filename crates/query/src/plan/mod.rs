@@ -9,7 +9,7 @@
 //! The leaves are COLLSCAN, IDHACK, IXSCAN and EOF. IXSCAN gives record keys, above which FETCH gets the documents and
 //! asks the filter; where the keys have all that is read of the documents, it gives documents made of them and there is no
 //! FETCH. COUNT_SCAN is an IXSCAN whose keys are only counted, DISTINCT_SCAN passes over the keys between two values. OR reads its inputs one after the other and gives each record once;
-//! SORT_MERGE reads ranges that are in order side by side. SORT, SKIP, LIMIT and
+//! GEO_NEAR_2DSPHERE and GEO_NEAR_2D give documents by distance; SORT_MERGE reads ranges that are in order side by side. SORT, SKIP, LIMIT and
 //! PROJECTION stand above these, in the order in which they are named from below. COUNT counts, and UPDATE and DELETE stand
 //! above the plan of a write that is explained.
 //!
@@ -23,6 +23,8 @@ mod covering;
 mod distinct_scan;
 mod explain;
 mod fetch;
+mod geo_near;
+mod geo_scan;
 mod id_hack;
 mod index_access;
 mod index_scan;
@@ -49,6 +51,8 @@ pub(crate) use covering::Covering;
 pub(crate) use distinct_scan::DistinctScan;
 pub(crate) use explain::explain_node;
 pub(crate) use fetch::Fetch;
+pub(crate) use geo_near::GeoNear;
+pub(crate) use geo_scan::GeoScan;
 pub(crate) use id_hack::IdHack;
 pub(crate) use index_access::IndexAccess;
 pub(crate) use index_scan::IndexScan;

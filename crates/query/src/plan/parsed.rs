@@ -10,6 +10,7 @@ use crate::expression::{ExpressionContext, bounds};
 use crate::matcher::Matcher;
 use crate::projection::Projection;
 use crate::sort::SortPattern;
+use crate::spilling::DiskUse;
 
 /// The parsed parts of a find.
 pub struct Parsed {
@@ -19,6 +20,8 @@ pub struct Parsed {
     pub sort: Option<SortPattern>,
     /// The projection, if it changes anything.
     pub projection: Option<Projection>,
+    /// Whether a sort may write to disk.
+    pub disk_use: DiskUse,
 }
 
 impl Parsed {
@@ -39,6 +42,7 @@ impl Parsed {
             sort: sort.filter(|sort| !sort.is_empty()),
             projection: projection.filter(|projection| !projection.is_identity()),
             matcher,
+            disk_use: context.disk_use(),
         })
     }
 
@@ -48,6 +52,7 @@ impl Parsed {
             matcher: Matcher::of_everything(),
             sort: None,
             projection: None,
+            disk_use: DiskUse::Denied,
         });
         &EVERYTHING
     }

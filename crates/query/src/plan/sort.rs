@@ -1,4 +1,4 @@
-//! SORT: all rows of its input, held in memory and given in an order.
+//! SORT: all rows of its input, held in memory or in files and given in an order.
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
@@ -8,7 +8,7 @@ use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::exec::stored;
 use crate::sorter::{Sorted, Sorter};
-use crate::stage_memory::MEMORY_BYTES_MAX;
+use crate::spilling::SORTS;
 
 /// The part of a row that is held while it waits for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Sort {
     }
 
     fn sort(&mut self, view: &View<'_>) -> Result<Sorted> {
-        let mut sorter = Sorter::new(self.limit);
+        let mut sorter = Sorter::new(&SORTS, self.limit, view.parsed.disk_use);
         let mut key = Vec::new();
         let kept = self.kept;
         self.input.next(view, &mut |row| {
@@ -120,11 +120,20 @@ impl PlanNode for Sort {
         if let Some(sort) = shown.sort {
             out.append("sortPattern", sort);
         }
-        out.append("memLimit", MEMORY_BYTES_MAX as i64);
+        out.append("memLimit", SORTS.memory.get());
         if let Some(limit) = self.limit {
             out.append("limitAmount", number(limit));
         }
         shown.returned(self.returned(), out);
+        if shown.counts {
+            let spilled = self.sorted.as_ref().and_then(Sorted::spilled);
+            let counts = spilled.copied().unwrap_or_default();
+            out.append("usedDisk", spilled.is_some());
+            out.append("spills", number(counts.spills));
+            out.append("spilledRecords", number(counts.records));
+            out.append("spilledBytes", number(counts.bytes));
+            out.append("spilledDataStorageSize", number(counts.stored_bytes));
+        }
     }
 
     fn holds_rows(&self) -> bool {

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use super::contest::{contenders, decide, remembered};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
+use super::geo;
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::merged::{merge_of_branches, merge_of_ranges};
@@ -110,10 +111,26 @@ pub fn choose(
         filter: Some(matcher.root()),
         ..wanted
     };
+    let near = matcher.root().near();
     if let Some(natural) = natural(collection, &wanted)? {
+        if near.is_some() {
+            let text = "a query by distance cannot have a $natural sort or hint";
+            return Err(Error::bad_value(text));
+        }
         return Ok(above(natural, &wanted));
     }
     let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+    if let Some(near) = near {
+        let solution = geo::near_solution(index_catalog, collection, near, &mut bounds, &wanted)?;
+        return Ok(above(solution, &wanted));
+    }
+    if index_catalog.has_special
+        && let Some(solution) = geo::solution(index_catalog, matcher.root(), &mut bounds, &wanted)
+    {
+        // Cells were cut short where the operation is to end.
+        interrupts::work(1)?;
+        return Ok(above(solution, &wanted));
+    }
     let found = best(collection, index_catalog, &mut bounds, &wanted)?;
     let best = match found.is_contested {
         false => found.scored,
@@ -156,7 +173,8 @@ pub fn choose_to_show(
     };
     let winning = choose(collection, index_catalog, matcher, wanted)?;
     let mut rejected = Vec::new();
-    if natural(collection, &wanted)?.is_none() {
+    let is_by_distance = matcher.root().near().is_some();
+    if !is_by_distance && natural(collection, &wanted)?.is_none() {
         let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
         let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
         usable.sort_by_key(|scored| Reverse(scored.score));
@@ -210,6 +228,14 @@ fn without_index(
     wanted: &Wanted<'_>,
     has_index: bool,
 ) -> Result<Solution> {
+    if !wanted.follows && matcher.root().matches_nothing() {
+        return Ok(Solution {
+            node: Box::new(NoRows::EOF),
+            is_sorted: true,
+            is_of_branches: false,
+            is_covered: false,
+        });
+    }
     // An index that only gives the order is kept, too: what a union finds would have to be held and sorted, all of it
     // before the first document, however few are asked for.
     if !has_index
@@ -470,9 +496,10 @@ pub fn candidates<'c>(
         is_unique: true,
         is_sparse: false,
     });
+    // The keys of an index with a kind are no values: only plans that know the kind read it.
     let usable = |(_, index): &(usize, &Index)| {
         let is_repeated = collection.is_clustered() && index.name == "_id_";
-        !index.building && !index.hidden && !is_repeated
+        !index.building && !index.hidden && index.special.is_none() && !is_repeated
     };
     let indexes = index_catalog.indexes.iter().enumerate().filter(usable);
     let indexes = indexes.map(|(position, index)| Candidate {

@@ -44,6 +44,6 @@ fn add_paths<'m>(filter: &'m MatchExpression, paths: &mut Vec<&'m str>) -> bool 
             paths.push(field.path.as_str());
             true
         }
-        MatchExpression::Expr(_) => false,
+        MatchExpression::Expr(_) | MatchExpression::Schema(_) | MatchExpression::Near(_) => false,
     }
 }

@@ -16,6 +16,7 @@ mod contest;
 mod covered;
 mod distinct;
 mod filter_bounds;
+mod geo;
 mod implication;
 mod interval;
 mod key_ranges;

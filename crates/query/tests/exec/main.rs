@@ -3,6 +3,7 @@
 
 mod agreement;
 mod expiry;
+mod geo;
 mod levels;
 mod memory;
 mod partial_indexes;
@@ -37,6 +38,7 @@ fn open_in_memory() -> Database {
     let options = Options {
         commit_interval_ms: 0,
         filter_language: quarry_query::filter_language(),
+        index_kinds: quarry_query::index_kinds(),
         ..Options::default()
     };
     Database::open(Arc::new(quarry_storage::Memory::new()), options).unwrap()

@@ -20,6 +20,15 @@ fn plans_follow_the_shape_of_the_filter() {
         (r#"{"a": 1, "u": 2}"#, None, "FETCH IXSCAN u_1"),
         (r#"{"a": {"$gt": 1}}"#, None, "FETCH IXSCAN a_1"),
         (r#"{"b": 1}"#, None, "COLLSCAN"),
+        // Constants that no document passes.
+        (r#"{"b": 1, "$expr": {"$eq": [1, 2]}}"#, None, "EOF"),
+        (r#"{"$nor": [{}]}"#, Some(r#"{"b": 1}"#), "EOF"),
+        (
+            r#"{"$or": [{"b": {"$in": []}}, {"$expr": false}]}"#,
+            None,
+            "EOF",
+        ),
+        (r#"{"$or": [{"b": 1}, {"$expr": false}]}"#, None, "COLLSCAN"),
         (r#"{"s": null}"#, None, "COLLSCAN"),
         (r#"{"s": 1}"#, None, "FETCH IXSCAN s_1"),
         (r#"{"$or": [{"a": 1}, {"b": 1}]}"#, None, "COLLSCAN"),

@@ -52,6 +52,29 @@ fn empty_timestamps_become_the_time_in_inserts_and_replacements() {
 }
 
 #[test]
+fn an_insert_of_very_many_index_entries_goes_in_several_pieces_with_each_error_once() {
+    let arrays: Vec<Document> = (0..20)
+        .map(|id| {
+            let numbers: Vec<i32> = (0..3000).map(|number| id * 3000 + number).collect();
+            doc! { "_id": id, "a": numbers }
+        })
+        .collect();
+    let mut documents = arrays.clone();
+    documents.insert(5, doc! { "_id": [1] });
+    documents.insert(12, doc! { "_id": [2] });
+    documents.insert(18, doc! { "_id": 3 });
+    for (is_ordered, refused, inserted) in [(false, vec![5, 12, 18], 20), (true, vec![5], 5)] {
+        let fixture = with(&[]);
+        fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+        let outcome = fixture.insert(&documents, is_ordered);
+        let positions: Vec<usize> = outcome.errors.iter().map(|(at, _)| *at).collect();
+        assert_eq!((positions, outcome.inserted), (refused, inserted));
+        let found = fixture.find_with("{}", |_| {}).unwrap();
+        assert_eq!(found.len() as u64, inserted);
+    }
+}
+
+#[test]
 fn inserts_tell_each_error_by_its_position() {
     let documents = [
         r#"{"_id": 1}"#,

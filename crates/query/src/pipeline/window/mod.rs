@@ -1,6 +1,7 @@
 //! `$setWindowFields`: fields computed over windows of neighbouring documents, within partitions and in an order.
 //!
-//! The input is sorted by partition and order. One partition at a time is held, with the stage's bound on memory; results are
+//! The input is sorted by partition and order, on disk where memory is short. One partition at a time is held, with the stage's
+//! bound on memory, because windows reach anywhere in it; results are
 //! computed as its documents are handed on, so that no column of them is held. Each function is a row in `functions.rs` and a
 //! file with its like; accumulators of `$group` work over any window (`accumulated.rs`).
 
@@ -36,6 +37,7 @@ use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::sort::SortPattern;
 use crate::sorter::{Row, Sorted, Sorter};
+use crate::spilling::{DiskUse, SORTS};
 use crate::stage_memory::BoundedMemory;
 
 /// The work of beginning a function on a row.
@@ -47,6 +49,7 @@ struct SetWindowFields {
     partition: Option<Expression>,
     sort: Option<Arc<SortPattern>>,
     outputs: Vec<Output>,
+    disk_use: DiskUse,
 }
 
 /// A field that is computed.
@@ -115,6 +118,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         partition,
         sort,
         outputs,
+        disk_use: specification.context.disk_use(),
     }))
 }
 
@@ -195,7 +199,7 @@ impl SetWindowFields {
     /// Reads all input; the rows come back by partition and order. A row's key is that of its partition and behind it that of
     /// its place.
     fn sort(&self, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
-        let mut sorter = Sorter::new(None);
+        let mut sorter = Sorter::new(&SORTS, None, self.disk_use);
         let (mut buffer, mut key, mut payload) = (Buffer::default(), Vec::new(), Vec::new());
         while let Some(document) = upstream.read(&mut buffer)? {
             key.clear();

@@ -1,0 +1,220 @@
+//! The memory that all operations of the process may hold together.
+//!
+//! What one operation may hold is bounded (`memory`), and fifty that are each within their bound can still be more than the
+//! machine has. So a thread that is to hold more than `FREE_BYTES` takes from one budget first, in steps of `STEP_BYTES`. Where
+//! nothing is left it waits for a moment, as long as its operation may go on, and then fails with an error that says so:
+//! it is the one that asks for more that fails, and not the process. Who holds much waits longer than who holds little, so that of
+//! many that grow together some give way and the others come to their ends.
+//!
+//! A thread below `FREE_BYTES`, as nearly all are, asks nobody: it costs a comparison that it makes anyway.
+//!
+//! Leaves out requests that are being read, which have a bound of their own (the server's `request_memory`), and caches.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+
+/// A thread holds so much without asking.
+pub(crate) const FREE_BYTES: usize = 1 << 20;
+/// The budget is given out in multiples of this.
+pub(crate) const STEP_BYTES: usize = 1 << 20;
+/// Who waits for the budget looks as often whether its operation is to end.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long is waited, and how much longer for each MiB that is held already.
+const WAIT: Duration = Duration::from_millis(250);
+const WAIT_A_MIB: Duration = Duration::from_millis(10);
+
+/// The budget of this process.
+pub static BUDGET: MemoryBudget = MemoryBudget::new();
+
+/// Memory that threads take and give back.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    bytes_max: AtomicUsize,
+    /// The part of `used` that finished operations hold for replies, which their clients have not taken yet.
+    replies: AtomicUsize,
+    used: AtomicUsize,
+    waiting: AtomicUsize,
+    refused: AtomicU64,
+    /// Held by who is about to wait, and by who has given something back while somebody waits.
+    gate: Mutex<()>,
+    freed: Condvar,
+}
+
+/// The state of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetUse {
+    /// The bytes that may be given out.
+    pub bytes_max: usize,
+    /// The bytes that running operations and open cursors hold.
+    pub operation_bytes: usize,
+    /// The bytes of replies that clients have not taken yet.
+    pub reply_bytes: usize,
+    /// The operations that wait for others to give something back.
+    pub waiting: usize,
+    /// How often an operation has failed because nothing was left.
+    pub refused: u64,
+}
+
+impl MemoryBudget {
+    const fn new() -> MemoryBudget {
+        MemoryBudget {
+            bytes_max: AtomicUsize::new(usize::MAX),
+            replies: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            gate: Mutex::new(()),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Sets how many bytes may be given out. Until then there is no bound.
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.bytes_max.store(bytes, Relaxed);
+    }
+
+    /// The state of the budget now.
+    pub fn in_use(&self) -> BudgetUse {
+        let replies = self.replies.load(Relaxed);
+        BudgetUse {
+            bytes_max: self.bytes_max.load(Relaxed),
+            operation_bytes: self.used.load(Relaxed).saturating_sub(replies),
+            reply_bytes: replies,
+            waiting: self.waiting.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+        }
+    }
+
+    /// Whether somebody waits for others to give something back.
+    pub fn is_wanted(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
+    }
+
+    /// Takes `bytes` for somebody who holds `held` already. Waits for a moment where they are not there, for as long as
+    /// `goes_on` does not fail.
+    pub(crate) fn take(
+        &self,
+        bytes: usize,
+        held: usize,
+        goes_on: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        if self.try_take(bytes) {
+            return Ok(());
+        }
+        let patience = WAIT + WAIT_A_MIB * u32::try_from(held >> 20).unwrap_or(u32::MAX);
+        let deadline = Instant::now() + patience;
+        self.waiting.fetch_add(1, Relaxed);
+        let taken = self.wait(bytes, deadline, goes_on);
+        self.waiting.fetch_sub(1, Relaxed);
+        taken
+    }
+
+    fn wait(
+        &self,
+        bytes: usize,
+        deadline: Instant,
+        goes_on: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            goes_on()?;
+            let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.try_take(bytes) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            drop(self.freed.wait_timeout(gate, LOOK));
+        }
+        self.refused.fetch_add(1, Relaxed);
+        Err(self.exceeded())
+    }
+
+    /// Takes `bytes` if they are there.
+    pub(crate) fn try_take(&self, bytes: usize) -> bool {
+        let max = self.bytes_max.load(Relaxed);
+        let take = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= max);
+        self.used.fetch_update(Relaxed, Relaxed, take).is_ok()
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        let before = self.used.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "more is given back than was taken");
+        if self.is_wanted() {
+            drop(self.gate.lock());
+            self.freed.notify_all();
+        }
+    }
+
+    /// Holds what an operation has taken for its reply from now on.
+    pub(crate) fn keep_for_reply(&self, bytes: usize) {
+        self.replies.fetch_add(bytes, Relaxed);
+    }
+
+    /// Gives back what was held for a reply.
+    pub(crate) fn give_back_reply(&self, bytes: usize) {
+        self.replies.fetch_sub(bytes, Relaxed);
+        self.give_back(bytes);
+    }
+
+    #[cold]
+    fn exceeded(&self) -> Error {
+        let max = self.bytes_max.load(Relaxed) >> 20;
+        let text = format!(
+            "the operation needs more memory than is left of the {max} MiB that all operations of this server may hold together"
+        );
+        Error::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn nobody_gets_what_is_not_there_and_who_waits_gets_what_comes_back() {
+        let budget = MemoryBudget::new();
+        budget.set_bytes_max(100);
+        budget.take(60, 0, || Ok(())).unwrap();
+        let error = budget.take(41, 0, || Ok(())).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::EXCEEDED_MEMORY_LIMIT.0);
+        assert_eq!(budget.in_use().refused, 1);
+        thread::scope(|scope| {
+            // It holds much, and so waits for long.
+            let waits = scope.spawn(|| budget.take(80, 1 << 34, || Ok(())).is_ok());
+            while budget.in_use().waiting == 0 {
+                thread::yield_now();
+            }
+            assert!(!waits.is_finished());
+            budget.give_back(60);
+            assert!(waits.join().unwrap());
+        });
+        assert_eq!(budget.in_use().operation_bytes, 80);
+        budget.keep_for_reply(30);
+        let shown = budget.in_use();
+        assert_eq!((shown.operation_bytes, shown.reply_bytes), (50, 30));
+        budget.give_back_reply(30);
+        budget.give_back(50);
+        let shown = budget.in_use();
+        assert_eq!((shown.operation_bytes, shown.reply_bytes), (0, 0));
+        assert_eq!(shown.waiting, 0);
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_operation() {
+        let budget = MemoryBudget::new();
+        budget.set_bytes_max(1);
+        let ended = budget.take(2, 1 << 40, || {
+            Err(Error::new(ErrorCode::INTERRUPTED, "killed"))
+        });
+        assert_eq!(ended.unwrap_err().code(), ErrorCode::INTERRUPTED.0);
+        assert_eq!(budget.in_use().refused, 0);
+    }
+}

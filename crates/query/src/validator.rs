@@ -1,0 +1,51 @@
+//! Validators of collections: filters that the database asks of each document that is written, with the reason where one
+//! does not match.
+
+use quarry_bson::{Document, RawDocument};
+use quarry_database::DocumentValidator;
+
+use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
+use crate::matcher::Matcher;
+
+/// Variables whose value is another one for each command.
+const VARIABLES_OF_NOW: [&[u8]; 2] = [b"$$NOW", b"$$CLUSTER_TIME"];
+
+/// A compiled validator.
+#[derive(Debug)]
+pub(crate) struct Validator {
+    source: Document,
+    /// None where the filter reads the time, which parsing fixes: it is parsed for each document.
+    matcher: Option<Matcher>,
+}
+
+impl Validator {
+    pub fn parse(filter: RawDocument<'_>) -> Result<Validator> {
+        let matcher = Matcher::parse(filter)?;
+        matcher.refuse_near()?;
+        let holds = |name: &[u8]| memchr::memmem::find(filter.as_bytes(), name).is_some();
+        let reads_time = VARIABLES_OF_NOW.into_iter().any(holds);
+        Ok(Validator {
+            source: filter.to_owned_document(),
+            matcher: Some(matcher).filter(|_| !reads_time),
+        })
+    }
+
+    fn accepts(&self, document: RawDocument<'_>) -> Result<bool> {
+        match &self.matcher {
+            Some(matcher) => matcher.try_matches(document),
+            None => Matcher::parse(self.source.as_raw())?.try_matches(document),
+        }
+    }
+}
+
+impl DocumentValidator for Validator {
+    fn accepts(&self, document: RawDocument<'_>) -> quarry_database::Result<bool> {
+        self.accepts(document).map_err(Error::into_database)
+    }
+
+    fn failure(&self, document: RawDocument<'_>) -> quarry_database::Result<Document> {
+        let context = ExpressionContext::default();
+        Matcher::failure(self.source.as_raw(), document, &context).map_err(Error::into_database)
+    }
+}
