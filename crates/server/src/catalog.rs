@@ -108,6 +108,15 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<bool>;
 
+    /// Gives a collection another validator, validation level or action.
+    fn set_validation(
+        &self,
+        namespace: &Namespace,
+        changed: &Document,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
     /// Tells change streams that a collection was modified, and changes nothing of it.
     fn modify_nothing(
         &self,
@@ -241,6 +250,16 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<bool> {
         Database::set_pre_images(self, namespace, enabled, operation, level)
+    }
+
+    fn set_validation(
+        &self,
+        namespace: &Namespace,
+        changed: &Document,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::set_validation(self, namespace, changed, operation, level)
     }
 
     fn modify_nothing(

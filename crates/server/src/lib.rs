@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod audit;
 mod backup;
 mod catalog;
 mod change_streams;

@@ -6,16 +6,20 @@ use std::time::Instant;
 
 use quarry_bson::ObjectId;
 use quarry_database::{Database, Scope};
+use quarry_query::memory_budget::BUDGET;
 use quarry_storage::Engine;
 
 use crate::access::control::AccessControl;
+use crate::audit::audit_log::AuditLog;
 use crate::backup::live_copy::LiveCopies;
 use crate::catalog::Catalog;
 use crate::data::Data;
 use crate::dispatch::fail_points::FailPoints;
 use crate::net::certificates::Certificates;
+use crate::net::connection_threads::ConnectionThreads;
 use crate::net::connections::Connections;
-use crate::net::request_memory::{REQUEST_BYTES_MAX, RequestMemory};
+use crate::net::parking::Parking;
+use crate::net::request_memory::RequestMemory;
 use crate::observe::counters::Counters;
 use crate::observe::error_counts::ErrorCounts;
 use crate::observe::profiler::Profiler;
@@ -33,12 +37,16 @@ pub struct Server {
     /// For connections that are encrypted; a server without TLS has none.
     pub certificates: Option<Certificates>,
     pub access: AccessControl,
+    /// The trail of what was done, where one is kept.
+    pub audit: Option<Arc<AuditLog>>,
     pub engine: Arc<dyn Engine>,
     pub database: Database,
     /// The set that the server is the only member of; a standalone has none.
     pub replica_set: Option<ReplicaSet>,
     pub fail_points: FailPoints,
     pub connections: Connections,
+    pub connection_threads: ConnectionThreads,
+    pub parking: Parking,
     pub sessions: Sessions,
     pub cursors: Cursors,
     pub backups: LiveCopies,
@@ -71,17 +79,23 @@ impl Server {
         );
         let profiler = Profiler::default();
         profiler.set_sample_rate(config.slow_op_sample_rate);
+        let budget = parameters.memory_budget_mb << 20;
+        let request_memory = RequestMemory::within(budget);
+        BUDGET.set_bytes_max(budget - request_memory.bytes_max());
         let backups = LiveCopies::new(&config.data_directory, config.engine.as_str());
         let server = Server {
             config,
             parameters,
             certificates,
             access,
+            audit: None,
             engine,
             database,
             replica_set,
             fail_points: FailPoints::default(),
             connections: Connections::default(),
+            connection_threads: ConnectionThreads::default(),
+            parking: Parking::default(),
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             backups,
@@ -89,7 +103,7 @@ impl Server {
             errors: ErrorCounts::default(),
             profiler,
             slow_operations: SlowOperations::default(),
-            request_memory: RequestMemory::new(REQUEST_BYTES_MAX),
+            request_memory,
             shutdown,
             started: Instant::now(),
             process_id: ObjectId::generate(),

@@ -1,5 +1,5 @@
-//! The server's own threads: the listeners, signals, the reaper of cursors and sessions, the timing collector, the sender
-//! of traces, the admin port.
+//! The server's own threads: the listeners, the one that waits for parked connections, signals, the reaper of cursors and
+//! sessions, the timing collector, the sender of traces, the admin port.
 //!
 //! Each works in rounds: one connection to accept, one batch to send. A panic ends its round alone: it is logged like any
 //! other, counted, and after a short rest the thread goes on with the next round. Without its thread a server would take no
@@ -92,6 +92,7 @@ mod tests {
     use signal_hook::iterator::Signals;
 
     use super::*;
+    use crate::net::conversation;
     use crate::net::listener::Listener;
     use crate::observe::{admin, timing_collector};
     use crate::process::config::AdminPort;
@@ -103,7 +104,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
             assert!(begun.elapsed() < PATIENCE, "{what}: it never came");
@@ -112,7 +113,7 @@ mod tests {
     }
 
     /// Lets the thread panic in its next round, which `wake` brings about.
-    fn panic_in<R>(name: &'static str, wake: impl Fn() -> R) {
+    fn panic_in<R>(name: &'static str, mut wake: impl FnMut() -> R) {
         let before = panics();
         injected::ask(name);
         wait_until(name, || {
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_thread_of_the_server_goes_on_after_a_panic() {
-        let mut server = Server::in_memory();
+        let mut server = Server::in_memory_with(&["--setParameter", "connectionParkMillis=20"]);
         server.config.admin_port = AdminPort::On(0);
         let server: &'static Server = Box::leak(Box::new(server));
 
@@ -156,6 +157,18 @@ mod tests {
         assert!(is_served());
         panic_in("listener", is_served);
         assert!(is_served());
+
+        let resume = move |entry| conversation::resume(server, entry);
+        server.parking.start(resume).unwrap();
+        let mut parked = TcpStream::connect(("127.0.0.1", listener.port())).unwrap();
+        parked.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut is_heard_parked = || {
+            wait_until("parking", || server.parking.len() == 1);
+            parked.write_all(&ping).unwrap();
+            parked.read(&mut [0; 256]).is_ok_and(|bytes| bytes > 0)
+        };
+        panic_in("parking", &mut is_heard_parked);
+        assert!(is_heard_parked());
 
         let admin_port = admin::start(server, 10).unwrap().unwrap();
         let health = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -179,7 +192,7 @@ mod tests {
 
         let shutdown = Arc::new(Shutdown::default());
         shutdown.note_started();
-        watch_signals(&shutdown, Signals::new([SIGHUP]).unwrap());
+        watch_signals(&shutdown, Signals::new([SIGHUP]).unwrap(), None);
         // The second panic is in a round after the first one's, and a signal is heard after both.
         let raise = || signal_hook::low_level::raise(SIGHUP).unwrap();
         panic_in("signals", raise);

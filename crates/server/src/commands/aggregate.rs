@@ -50,8 +50,8 @@ pub static COMMAND: Command = Command {
         any("pipeline"),
         object("cursor"),
         flag("explain"),
-        flag("allowDiskUse").ignored(),
-        flag("bypassDocumentValidation").ignored(),
+        flag("allowDiskUse"),
+        flag("bypassDocumentValidation"),
         object("collation"),
         any("hint"),
         object("let"),
@@ -242,6 +242,9 @@ pub fn with_request<T>(
         return own_views::aggregate(invocation, view, pipeline, answer);
     }
     let context = writes::context_of(COMMAND.name, body)?;
+    if let Some(disk_use) = body.get("allowDiskUse") {
+        context.set_disk_use(disk_use.is_truthy());
+    }
     let current_op = |specification: Specification<'_>| {
         let documents = operations(invocation, pipeline, specification)?;
         Ok(stage(Documents::new(

@@ -66,7 +66,7 @@ pub fn log_in(
     match proven {
         Ok(name) => {
             access.x509_logins.note_successful(is_speculative);
-            note_success(invocation, &name, X509);
+            note_success(invocation, &name, X509)?;
             Ok(name)
         }
         Err(error) => {

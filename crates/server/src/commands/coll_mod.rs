@@ -1,12 +1,12 @@
-//! `collMod`: changes a collection after its creation. What applies so far: the definition of a view, hiding and unhiding an index, when its documents
-//! expire, and whether the journal keeps documents as they were before a change.
+//! `collMod`: changes a collection after its creation. What applies so far: the definition of a view, the validator, hiding and
+//! unhiding an index, when its documents expire, and whether the journal keeps documents as they were before a change.
 
-use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_database::{IndexChange, Namespace, VIEW_ON, VIEW_PIPELINE};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
+use quarry_database::{IndexChange, Namespace, VALIDATION_OPTIONS, VIEW_ON, VIEW_PIPELINE};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
-use crate::commands::create::{check_view, keeps_pre_images};
+use crate::commands::create::{append_validation, check_view, keeps_pre_images};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -17,9 +17,9 @@ pub static COMMAND: Command = Command {
     fields: Fields::named(&[
         object("index"),
         object("changeStreamPreAndPostImages"),
-        object("validator").not_served(),
-        text("validationLevel").not_served(),
-        text("validationAction").not_served(),
+        object("validator"),
+        text("validationLevel"),
+        text("validationAction"),
         text("viewOn"),
         array("pipeline"),
         number("cappedSize").not_served(),
@@ -58,14 +58,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if modify_view(invocation, &namespace)? {
         return Ok(());
     }
-    if let Some(images) = invocation.argument("changeStreamPreAndPostImages") {
-        let enabled = keeps_pre_images(&images)?;
-        let level = writes::level(invocation);
-        let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
-        catalog.set_pre_images(&namespace, enabled, operation, level)?;
-        if invocation.get("index").is_none() {
-            return Ok(());
-        }
+    let modifies_options = modify_options(invocation, &namespace)?;
+    if modifies_options && invocation.get("index").is_none() {
+        return Ok(());
     }
     let Some(change) = invocation.document("index")? else {
         let level = writes::level(invocation);
@@ -97,6 +92,27 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         reply.append("expireAfterSeconds_new", i64::from(seconds));
     }
     Ok(())
+}
+
+/// Changes options of a collection, if some are asked for.
+fn modify_options(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<bool> {
+    let images = invocation.argument("changeStreamPreAndPostImages");
+    let images = images.as_ref().map(keeps_pre_images).transpose()?;
+    let mut validation = Document::new();
+    for name in VALIDATION_OPTIONS {
+        if let Some(argument) = invocation.argument(name) {
+            append_validation(&argument, &mut validation)?;
+        }
+    }
+    let level = writes::level(invocation);
+    let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+    if let Some(enabled) = images {
+        catalog.set_pre_images(namespace, enabled, operation, level)?;
+    }
+    if !validation.is_empty() {
+        catalog.set_validation(namespace, &validation, operation, level)?;
+    }
+    Ok(images.is_some() || !validation.is_empty())
 }
 
 /// Gives a view another definition, if one is asked for.

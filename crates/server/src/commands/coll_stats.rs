@@ -2,6 +2,7 @@
 
 use quarry_bson::{Document, DocumentBuilder, RawValue};
 use quarry_database::{CollStats, Namespace};
+use quarry_timing::Durations;
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -87,7 +88,9 @@ pub fn latency_stats(namespace: &Namespace, with_histograms: bool) -> Document {
     let hash = crate::observe::labels::namespace_hash(namespace.database(), namespace.collection());
     let uses = quarry_timing::uses_of(hash).unwrap_or_default();
     Document::build(|latencies| {
-        super::server_status::append_latencies(latencies, &uses, with_histograms);
+        // A transaction is of no single collection: MongoDB counts none of them here, too.
+        let no_transactions = Durations::default();
+        super::server_status::append_latencies(latencies, &uses, &no_transactions, with_histograms);
     })
 }
 

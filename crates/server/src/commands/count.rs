@@ -8,7 +8,7 @@ use quarry_timing::OperationKind;
 use super::find::some_hint;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
-use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error::Result;
 use crate::dispatch::fields::{Fields, Present, any, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
@@ -56,10 +56,7 @@ pub fn parse<'a>(namespace: &'a Namespace, arguments: Present<'a>) -> Result<Cou
                 let limit = argument.whole()?.unsigned_abs();
                 request.limit = Some(limit).filter(|&limit| limit > 0);
             }
-            b"skip" => {
-                request.skip = u64::try_from(argument.whole()?)
-                    .map_err(|_| CommandError::bad_value("BSON field 'skip' value must be >= 0"))?;
-            }
+            b"skip" => request.skip = argument.count()?,
             b"hint" => request.hint = some_hint(argument.value())?,
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 use quarry_database::{Namespace, VIEW_ON, VIEW_PIPELINE};
+use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
@@ -20,15 +21,15 @@ pub static COMMAND: Command = Command {
         number("max"),
         flag("autoIndexId"),
         object("idIndex"),
-        object("validator").not_served_unless_empty(),
-        text("validationLevel").ignored(),
-        text("validationAction").ignored(),
+        object("validator"),
+        text("validationLevel"),
+        text("validationAction"),
         object("collation"),
         text("viewOn"),
         array("pipeline"),
         object("timeseries").not_served(),
         any("expireAfterSeconds").not_served(),
-        any("clusteredIndex").not_served(),
+        object("clusteredIndex"),
         object("changeStreamPreAndPostImages"),
         object("storageEngine").not_served_unless_empty(),
         object("indexOptionDefaults").ignored(),
@@ -55,6 +56,13 @@ pub static COMMAND: Command = Command {
 
 const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
 
+static CLUSTERED_INDEX: Fields = Fields::named(&[
+    number("v"),
+    object("key").required(),
+    text("name"),
+    flag("unique"),
+]);
+
 static IMAGES: Fields = Fields::named(&[flag("enabled").required()]);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
@@ -63,7 +71,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         Some(on) => view_options(invocation, &namespace, on)?,
         None if invocation.get(VIEW_PIPELINE).is_some() => {
             return Err(CommandError::new(
-                quarry_query::ErrorCode::INVALID_OPTIONS,
+                ErrorCode::INVALID_OPTIONS,
                 "'pipeline' requires 'viewOn' to also be specified",
             ));
         }
@@ -92,13 +100,14 @@ fn view_options(
         "changeStreamPreAndPostImages",
         "idIndex",
         "autoIndexId",
+        "clusteredIndex",
+        "validator",
+        "validationLevel",
+        "validationAction",
     ];
     if let Some(other) = others.iter().find(|other| invocation.get(other).is_some()) {
         let message = format!("cannot specify '{other}' with 'viewOn'");
-        return Err(CommandError::new(
-            quarry_query::ErrorCode::INVALID_OPTIONS,
-            message,
-        ));
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
     }
     let on = on.as_str().unwrap_or_default();
     let pipeline = invocation.body.get_array(VIEW_PIPELINE);
@@ -149,6 +158,12 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
                 options.append(name.as_bytes(), images);
             }
             b"changeStreamPreAndPostImages" => {}
+            b"clusteredIndex" => {
+                options.append(name.as_bytes(), clustered_index(body, &argument)?);
+            }
+            b"validator" | b"validationLevel" | b"validationAction" => {
+                append_validation(&argument, &mut options)?;
+            }
             b"autoIndexId" => return Err(argument.not_served()),
             _ => {}
         }
@@ -156,11 +171,11 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
     let is_capped = options.contains("capped");
     match options.get_i64("size") {
         None if is_capped => Err(CommandError::new(
-            quarry_query::ErrorCode::INVALID_OPTIONS,
+            ErrorCode::INVALID_OPTIONS,
             "the 'size' field is required when 'capped' is true",
         )),
         Some(_) if !is_capped => Err(CommandError::new(
-            quarry_query::ErrorCode::INVALID_OPTIONS,
+            ErrorCode::INVALID_OPTIONS,
             "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
         )),
         Some(size) if size <= 0 => Err(CommandError::bad_value(
@@ -180,18 +195,67 @@ pub(super) fn keeps_pre_images(argument: &Argument<'_>) -> Result<bool> {
     Ok(enabled)
 }
 
+/// The definition of a clustered index, which is what the `_id` index of every collection but a capped one is.
+fn clustered_index(body: RawDocument<'_>, argument: &Argument<'_>) -> Result<Document> {
+    if let Some(other) = ["capped", "idIndex"]
+        .iter()
+        .find(|other| body.contains(other))
+    {
+        let message = format!("'clusteredIndex' is not allowed with '{other}'");
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
+    let mut is_unique = false;
+    CLUSTERED_INDEX.read("create.clusteredIndex", argument.document()?, |field| {
+        match field.name().as_bytes() {
+            b"key" if !is_id_pattern(field.document()?) => {
+                let message = "The clusteredIndex option is only supported for key: {_id: 1}";
+                let code = ErrorCode::INVALID_INDEX_SPECIFICATION_OPTION;
+                return Err(CommandError::new(code, message));
+            }
+            b"unique" => is_unique = field.flag()?,
+            b"name" if field.text()? != "_id_" => {
+                let what = "a name of a clusteredIndex other than '_id_'";
+                return Err(CommandError::not_supported(what));
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if !is_unique {
+        let message = "The clusteredIndex option requires unique: true to be specified";
+        return Err(CommandError::new(ErrorCode(5_979_700), message));
+    }
+    Ok(quarry_database::clustered_index())
+}
+
+/// Adds an option of a collection's validation, which create and collMod take alike, after a look at its value.
+pub(super) fn append_validation(argument: &Argument<'_>, options: &mut Document) -> Result<()> {
+    match argument.name().as_bytes() {
+        b"validationLevel" => {
+            argument.one_of(&["off", "strict", "moderate"])?;
+        }
+        b"validationAction" => {
+            argument.one_of(&["error", "warn"])?;
+        }
+        _ => {}
+    }
+    options.append_element(argument.element());
+    Ok(())
+}
+
 /// The `_id` index is always `{_id: 1}`; a client may say so.
 fn check_id_index(value: RawValue<'_>) -> Result<()> {
     let key = value
         .as_document()
         .and_then(|index| index.get_document("key"));
-    let is_plain = key.is_some_and(|key| {
-        key.len() == 1 && key.get("_id").and_then(|id| id.as_i64_exact()) == Some(1)
-    });
-    if is_plain {
+    if key.is_some_and(is_id_pattern) {
         return Ok(());
     }
     Err(CommandError::bad_value(
         "The field 'key' for an _id index must be {_id: 1}",
     ))
+}
+
+fn is_id_pattern(key: RawDocument<'_>) -> bool {
+    key.len() == 1 && key.get("_id").and_then(|id| id.as_i64_exact()) == Some(1)
 }

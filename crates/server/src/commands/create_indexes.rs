@@ -76,6 +76,14 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .map(|spec| without_unknown(spec.as_raw()))
             .collect();
     }
+    for spec in &specs {
+        if !spec.contains("name") {
+            let message = format!(
+                "Error in specification {spec} :: caused by :: The 'name' field is a required property of an index specification"
+            );
+            return Err(CommandError::failed_to_parse(message));
+        }
+    }
     let level = writes::level(invocation);
     let outcome =
         invocation

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_query::matcher::Matcher;
-use quarry_timing::{Glimpse, Observer, Phase};
+use quarry_timing::{Glimpse, Phase};
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
@@ -119,7 +119,7 @@ fn append_operation(connection: &Connection, running: &Running, entry: &mut Docu
     entry.append("active", running.is_active());
     entry.append("currentOpTime", DateTime::now().to_string().as_str());
     if running.is_active() {
-        let glimpse = connection.observer.get().and_then(Observer::look);
+        let glimpse = connection.glimpse();
         append_running(running, glimpse.as_ref(), entry);
         if let Some(glimpse) = glimpse {
             append_timing(&glimpse, entry);

@@ -23,6 +23,11 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let name = invocation.generic.database;
+    let subject = invocation.generic.subject.map(|subject| subject.value());
+    if subject.and_then(|one| one.as_i64_exact()) != Some(1) {
+        let message = "Have to pass 1 as 'drop' parameter";
+        return Err(CommandError::new(ErrorCode(5_255_100), message));
+    }
     if invocation.user.is_some() && name == "admin" {
         // Users and roles are there: without them the server would be open to the next client on its machine.
         let message = "Dropping the 'admin' database is prohibited.";

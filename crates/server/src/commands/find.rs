@@ -31,7 +31,7 @@ pub static COMMAND: Command = Command {
         flag("noCursorTimeout"),
         flag("allowPartialResults").ignored(),
         flag("oplogReplay").ignored(),
-        flag("allowDiskUse").ignored(),
+        flag("allowDiskUse"),
         object("collation"),
         object("let"),
         object("min").not_served_unless_empty(),
@@ -101,6 +101,7 @@ pub fn parse<'a>(
             b"singleBatch" => options.first_batch.is_only = argument.flag()?,
             b"tailable" => options.is_tailable = argument.flag()?,
             b"awaitData" => options.is_await_data = argument.flag()?,
+            b"allowDiskUse" => context.set_disk_use(argument.flag()?),
             b"noCursorTimeout" => options.has_no_timeout = argument.flag()?,
             _ => {}
         }

@@ -27,7 +27,7 @@ pub static COMMAND: Command = Command {
         flag("new"),
         object("fields"),
         flag("upsert"),
-        flag("bypassDocumentValidation").ignored(),
+        flag("bypassDocumentValidation"),
         object("collation"),
         array("arrayFilters"),
         any("hint"),

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use quarry_bson::DocumentBuilder;
 
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::transaction_arguments::TransactionArguments;
@@ -57,13 +58,7 @@ impl FirstBatch {
             if element.value().is_nullish() {
                 continue;
             }
-            let size = element
-                .value()
-                .as_i64_exact()
-                .and_then(|size| u64::try_from(size).ok());
-            batch.documents_max = size.ok_or_else(|| {
-                CommandError::bad_value("cursor.batchSize must be a non-negative number")
-            })?;
+            batch.documents_max = Argument::new("cursor", element).count()?;
         }
         Ok(batch)
     }

@@ -1,10 +1,11 @@
 //! `getCmdLineOpts`: how the server was started: the arguments as given, and what came of them.
 
-use quarry_bson::DocumentBuilder;
+use quarry_bson::{Document, DocumentBuilder, extjson};
 
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::process::config::{AuditDestination, AuditFormat, AuditOptions, Config};
 
 pub static COMMAND: Command = Command {
     is_admin_only: true,
@@ -24,6 +25,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     arguments.finish();
     let mut parsed = reply.document("parsed");
+    append_options(config, &mut parsed);
+    parsed.finish();
+    Ok(())
+}
+
+/// The options in the layout of a configuration file, for the audit log.
+pub fn options_document(config: &Config) -> Document {
+    Document::build(|parsed| append_options(config, parsed))
+}
+
+fn append_options(config: &Config, parsed: &mut DocumentBuilder<'_>) {
     if let Some(file) = &config.file {
         parsed.append("config", &*file.to_string_lossy());
     }
@@ -97,6 +109,29 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
         parameters.finish();
     }
-    parsed.finish();
-    Ok(())
+    if let Some(options) = &config.audit {
+        append_audit(options, parsed);
+    }
+}
+
+fn append_audit(options: &AuditOptions, parsed: &mut DocumentBuilder<'_>) {
+    let mut audit = parsed.document("auditLog");
+    match &options.destination {
+        AuditDestination::Console => {
+            audit.append("destination", "console");
+        }
+        AuditDestination::File(path) => {
+            audit.append("destination", "file");
+            audit.append("path", &*path.to_string_lossy());
+        }
+    }
+    let format = match options.format {
+        AuditFormat::Json => "JSON",
+        AuditFormat::Bson => "BSON",
+    };
+    audit.append("format", format);
+    if let Some(filter) = &options.filter {
+        audit.append("filter", extjson::relaxed(filter.as_raw()).as_str());
+    }
+    audit.finish();
 }

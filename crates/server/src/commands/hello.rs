@@ -227,6 +227,10 @@ fn remember(invocation: &Invocation<'_>, metadata: RawDocument<'_>) -> Result<()
     }
     *kept = Some(metadata.to_owned_document());
     drop(kept);
+    if let Some(audit) = &invocation.server.audit {
+        // A full audit log keeps nobody from connecting: whoever may not go on without it is refused at the login.
+        let _ = audit.note_metadata(invocation.connection, metadata);
+    }
     if !invocation.server.is_quiet() {
         let client = Document::from_raw(metadata).to_string();
         log::info("network", "client metadata", &[("client", client.into())]);

@@ -20,7 +20,7 @@ pub static COMMAND: Command = Command {
     fields: Fields::named(&[
         array("documents"),
         flag("ordered"),
-        flag("bypassDocumentValidation").ignored(),
+        flag("bypassDocumentValidation"),
         number("stmtId"),
         array("stmtIds"),
     ]),

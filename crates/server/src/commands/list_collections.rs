@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use quarry_bson::{Document, DocumentBuilder, Value, doc};
-use quarry_database::{Collection, Namespace, Operation};
+use quarry_database::{CLUSTERED_INDEX, Collection, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
 use crate::access::resource::Need;
@@ -226,7 +226,9 @@ fn describe(collection: &Collection, is_name_only: bool) -> Document {
         "info",
         doc! { "readOnly": false, "uuid": (Value::binary(UUID_SUBTYPE, &collection.uuid)) },
     );
-    entry.append("idIndex", id_index());
+    if !collection.options().contains(CLUSTERED_INDEX) {
+        entry.append("idIndex", id_index());
+    }
     entry
 }
 

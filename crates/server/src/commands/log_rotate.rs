@@ -27,7 +27,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
             format!("Unknown log type for rotation: {kind}"),
         ));
     }
-    log::rotate().map_err(|error| {
+    let audit = invocation.server.audit.as_ref();
+    let rotated = log::rotate().and_then(|()| audit.map_or(Ok(()), |audit| audit.rotate()));
+    rotated.map_err(|error| {
         CommandError::new(
             ErrorCode::FILE_RENAME_FAILED,
             format!("the log file could not be rotated: {error}"),

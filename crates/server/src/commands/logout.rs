@@ -8,7 +8,18 @@ pub static COMMAND: Command = Command::new(
     "ends the login of this connection",
     Requires::Nothing,
     |invocation, _| {
-        invocation.connection.login.lock().forget();
-        Ok(())
+        let connection = invocation.connection;
+        let user = {
+            let mut login = connection.login.lock();
+            let user = login.user.take();
+            login.forget();
+            user
+        };
+        match (&invocation.server.audit, user) {
+            (Some(audit), Some(user)) => {
+                audit.note_logout(connection, &user, "The client logged out")
+            }
+            _ => Ok(()),
+        }
     },
 );

@@ -18,7 +18,9 @@ mod change_stream;
 mod coll_mod;
 mod coll_stats;
 mod commit_transaction;
+mod compact;
 mod configure_fail_point;
+mod conn_pool_stats;
 mod connection_status;
 mod count;
 mod create;
@@ -26,6 +28,8 @@ mod create_indexes;
 mod create_role;
 mod create_user;
 mod current_op;
+mod data_size;
+mod db_hash;
 mod db_stats;
 mod delete;
 mod distinct;
@@ -67,11 +71,16 @@ mod list_commands;
 mod list_databases;
 mod list_indexes;
 mod list_sessions;
+mod lock_info;
+mod log_application_message;
 mod log_rotate;
 mod logout;
 mod new_password;
 mod own_views;
 mod ping;
+mod plan_cache_clear;
+#[cfg(test)]
+mod privileges_page;
 mod profile;
 mod refresh_sessions;
 mod rename_collection;
@@ -107,6 +116,7 @@ mod whats_my_uri;
 pub mod write_errors;
 pub mod writes;
 
+pub use get_cmd_line_opts::options_document;
 pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
 
 /// Every command, in the order of listCommands.
@@ -119,7 +129,9 @@ pub static COMMANDS: &[&Command] = &[
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
     &commit_transaction::COMMAND,
+    &compact::COMMAND,
     &configure_fail_point::COMMAND,
+    &conn_pool_stats::COMMAND,
     &connection_status::COMMAND,
     &count::COMMAND,
     &create::COMMAND,
@@ -127,6 +139,8 @@ pub static COMMANDS: &[&Command] = &[
     &create_role::COMMAND,
     &create_user::COMMAND,
     &current_op::COMMAND,
+    &data_size::COMMAND,
+    &db_hash::COMMAND,
     &db_stats::COMMAND,
     &delete::COMMAND,
     &distinct::COMMAND,
@@ -167,9 +181,12 @@ pub static COMMANDS: &[&Command] = &[
     &list_commands::COMMAND,
     &list_databases::COMMAND,
     &list_indexes::COMMAND,
+    &lock_info::COMMAND,
+    &log_application_message::COMMAND,
     &logout::COMMAND,
     &log_rotate::COMMAND,
     &ping::COMMAND,
+    &plan_cache_clear::COMMAND,
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
     &rename_collection::COMMAND,

@@ -64,7 +64,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
     };
     if let Some((name, mechanism)) = who {
-        note_success(invocation, &name, mechanism.name());
+        note_success(invocation, &name, mechanism.name())?;
     }
     append(&step, reply);
     Ok(())

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use quarry_bson::{DocumentBuilder, RawBinary, RawDocument, RawValue};
+use quarry_query::ErrorCode;
 
 use crate::access::attempts::Admission;
 use crate::access::control::{Start, Step, failed};
@@ -126,10 +127,15 @@ pub fn ends(invocation: &Invocation<'_>) -> Ends {
     }
 }
 
-/// Logs a login that succeeded; its user begins anew at its address.
-pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) {
+/// Logs a login that succeeded; its user begins anew at its address. Nobody is logged in whom the audit log cannot tell of.
+pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) -> Result<()> {
     let server = invocation.server;
-    let peer = invocation.connection.peer;
+    let connection = invocation.connection;
+    let peer = connection.peer;
+    if let Some(audit) = &server.audit {
+        let noted = audit.note_login(connection, Some(name), mechanism, 0);
+        noted.inspect_err(|_| connection.login.lock().forget())?;
+    }
     server.access.attempts.succeed(peer.ip(), name);
     if !server.is_quiet() {
         let line = [
@@ -139,6 +145,7 @@ pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) {
         ];
         log::info("access", "Authentication succeeded", &line);
     }
+    Ok(())
 }
 
 /// Logs a login that failed, and makes the next ones for its user from its address slower.
@@ -151,6 +158,14 @@ pub fn note_failure(invocation: &Invocation<'_>, who: Option<&(Name, Mechanism)>
         line.push(("mechanism", mechanism.name().into()));
     }
     log::info("access", "Authentication failed", &line);
+    if let Some(audit) = &server.audit {
+        let (name, mechanism) = who.map_or((None, ""), |(name, mechanism)| {
+            (Some(name), mechanism.name())
+        });
+        let code = ErrorCode::AUTHENTICATION_FAILED.0;
+        // The client is refused either way.
+        let _ = audit.note_login(invocation.connection, name, mechanism, code);
+    }
     server
         .access
         .attempts

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use quarry_bson::{DateTime, Document, DocumentBuilder};
 use quarry_database::RecordCacheCounters;
+use quarry_query::memory_budget::BUDGET;
+use quarry_query::spilling::{GROUPS, SORTS};
 use quarry_storage::EngineCounters;
-use quarry_timing::{OperationClass, Uses, Window};
+use quarry_timing::{Durations, OperationClass, Use, Uses, Window};
 
 use super::authenticate::X509;
 use crate::access::credentials::Mechanism;
@@ -17,6 +19,7 @@ use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::net::certificates::Certificates;
 use crate::observe::counters::Counter;
+use crate::observe::memory_shares;
 use crate::observe::timing_document::append_times;
 use crate::observe::traces;
 use crate::server::Server;
@@ -76,7 +79,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .flatten()
             .and_then(|options| options.get("histograms"))
             .is_some_and(|value| value.is_truthy());
-        op_latencies(reply, histograms);
+        op_latencies(server, reply, histograms);
     }
     if is_wanted("mem") {
         memory(reply);
@@ -170,7 +173,9 @@ fn connections(server: &Server, reply: &mut DocumentBuilder<'_>) {
         signed(server.connections.rejected.load(Relaxed)),
     );
     section.append("active", signed(active));
-    section.append("threaded", signed(list.len()));
+    let parked = server.parking.len();
+    section.append("threaded", signed(list.len().saturating_sub(parked)));
+    section.append("parked", signed(parked));
     section.finish();
 }
 
@@ -267,6 +272,21 @@ fn metrics(server: &Server, reply: &mut DocumentBuilder<'_>) {
     now.append("pinned", pinned);
     now.finish();
     cursor.finish();
+    let mut query = section.document("query");
+    for (name, kind) in [("group", &GROUPS), ("sort", &SORTS)] {
+        let counts = &kind.counts;
+        let mut of_kind = query.document(name);
+        for (name, counter) in [
+            ("spills", &counts.spills),
+            ("spilledRecords", &counts.records),
+            ("spilledBytes", &counts.bytes),
+            ("spilledDataStorageSize", &counts.stored_bytes),
+        ] {
+            of_kind.append(name, signed(counter.load(Relaxed)));
+        }
+        of_kind.finish();
+    }
+    query.finish();
     let mut ttl = section.document("ttl");
     for (name, counter) in [
         ("deletedDocuments", Counter::DocumentsExpired),
@@ -298,6 +318,7 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     if let Some(work) = all_work() {
         section.append("work", work.as_raw());
     }
+    memory_budget(server, &mut section);
     connection_buffers(server, &mut section);
     engine_counters(server.engine.counters(), &mut section);
     refused_writes(server, &mut section);
@@ -402,40 +423,76 @@ fn security(server: &Server, reply: &mut DocumentBuilder<'_>) {
     section.finish();
 }
 
-/// MongoDB's three sorts of operation since the start, in microseconds.
-fn op_latencies(reply: &mut DocumentBuilder<'_>, with_histograms: bool) {
+/// MongoDB's three sorts of operation since the start, and the transactions that have ended, in microseconds.
+fn op_latencies(server: &Server, reply: &mut DocumentBuilder<'_>, with_histograms: bool) {
     let mut section = reply.document("opLatencies");
-    append_latencies(&mut section, &quarry_timing::all_uses(), with_histograms);
+    let transactions = server.database.transaction_durations();
+    let uses = quarry_timing::all_uses();
+    append_latencies(&mut section, &uses, &transactions, with_histograms);
     section.finish();
 }
 
 /// `{reads: {latency, ops}, writes, commands, transactions}`; `$collStats` shares it.
-pub fn append_latencies(out: &mut DocumentBuilder<'_>, uses: &Uses, with_histograms: bool) {
+pub fn append_latencies(
+    out: &mut DocumentBuilder<'_>,
+    uses: &Uses,
+    transactions: &Durations,
+    with_histograms: bool,
+) {
     for class in OperationClass::ALL {
         let mut shown = out.document(class.name());
         if with_histograms {
-            let mut histogram = shown.array("histogram");
-            for (micros, count) in uses.latencies(class) {
-                let mut range = histogram.document();
-                range.append("micros", signed(micros));
-                range.append("count", signed(count));
-                range.finish();
-            }
-            histogram.finish();
+            append_histogram(&mut shown, uses.latencies(class));
         }
-        let of_class = uses.of_class(class);
-        shown.append("latency", signed(of_class.ns / 1000));
-        shown.append("ops", signed(of_class.count));
+        append_use(&mut shown, uses.of_class(class));
         shown.finish();
     }
-    // There are no multi-document transactions yet.
-    let mut none = out.document("transactions");
+    let mut shown = out.document("transactions");
     if with_histograms {
-        none.array("histogram").finish();
+        append_histogram(&mut shown, transactions.latencies());
     }
-    none.append("latency", 0i64);
-    none.append("ops", 0i64);
-    none.finish();
+    append_use(&mut shown, transactions.total());
+    shown.finish();
+}
+
+fn append_histogram(shown: &mut DocumentBuilder<'_>, counts: impl Iterator<Item = (u64, u64)>) {
+    let mut histogram = shown.array("histogram");
+    for (micros, count) in counts {
+        let mut range = histogram.document();
+        range.append("micros", signed(micros));
+        range.append("count", signed(count));
+        range.finish();
+    }
+    histogram.finish();
+}
+
+fn append_use(shown: &mut DocumentBuilder<'_>, total: Use) {
+    shown.append("latency", signed(total.ns / 1000));
+    shown.append("ops", signed(total.count));
+}
+
+/// Appends what clients make the server hold, by share, and what of it has one bound.
+fn memory_budget(server: &Server, section: &mut DocumentBuilder<'_>) {
+    let mut shown = section.document("memory");
+    let budget = BUDGET.in_use();
+    let requests = &server.request_memory;
+    shown.append(
+        "budgetBytes",
+        signed(server.parameters.memory_budget_mb << 20),
+    );
+    shown.append("operationsMaxBytes", signed(budget.bytes_max));
+    shown.append("requestsMaxBytes", signed(requests.bytes_max()));
+    shown.append("waiting", signed(budget.waiting + requests.waiting()));
+    shown.append("refused", signed(budget.refused));
+    let mut shares = shown.document("shares");
+    let mut sum = 0;
+    for (name, bytes) in memory_shares::of(server) {
+        shares.append(name, signed(bytes));
+        sum += bytes;
+    }
+    shares.finish();
+    shown.append("sumBytes", signed(sum));
+    shown.finish();
 }
 
 /// Appends what connections hold between two requests.

@@ -6,6 +6,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::fields::{Fields, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::process::shutdown::BY_COMMAND;
 
 pub static COMMAND: Command = Command {
     fields: Fields::named(&[flag("force").ignored(), number("timeoutSecs").ignored()]),
@@ -19,6 +20,6 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
-    invocation.server.shutdown.request("the shutdown command");
+    invocation.server.shutdown.request(BY_COMMAND);
     Ok(())
 }

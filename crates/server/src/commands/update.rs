@@ -23,7 +23,7 @@ pub static COMMAND: Command = Command {
     fields: Fields::named(&[
         array("updates"),
         flag("ordered"),
-        flag("bypassDocumentValidation").ignored(),
+        flag("bypassDocumentValidation"),
         object("let"),
         number("stmtId"),
         array("stmtIds"),

@@ -25,6 +25,9 @@ pub static COMMAND: Command = Command {
     )
 };
 
+const NONCOMPLIANT: &str =
+    "Detected one or more documents not compliant with the collection's schema.";
+
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let full = invocation.boolean("full")?;
@@ -41,6 +44,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     reply.append(
         "nInvalidDocuments",
         i64::try_from(report.invalid_documents).unwrap_or(i64::MAX),
+    );
+    reply.append(
+        "nNonCompliantDocuments",
+        i64::try_from(report.noncompliant_documents).unwrap_or(i64::MAX),
     );
     reply.append(
         "nrecords",
@@ -69,6 +76,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         errors.push(error.as_str());
     }
     errors.finish();
-    reply.array("warnings").finish();
+    let mut warnings = reply.array("warnings");
+    if report.noncompliant_documents > 0 {
+        warnings.push(NONCOMPLIANT);
+    }
+    warnings.finish();
     Ok(())
 }

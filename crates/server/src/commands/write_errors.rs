@@ -1,6 +1,8 @@
-//! The per-document errors of a write command, in MongoDB's shape: `{index, code, errmsg, keyPattern, keyValue}`.
+//! The per-document errors of a write command, in MongoDB's shape: `{index, code, errmsg}`, with `keyPattern` and `keyValue` of
+//! a duplicate key, and `errInfo` of a document that a validator refuses.
 //!
-//! A batch may fail in every document; the reply stays bounded: messages beyond a size are left empty, as MongoDB does.
+//! A batch may fail in every document; the reply stays bounded: messages beyond a size are left empty, as MongoDB does, and
+//! details are left out.
 
 use quarry_bson::DocumentBuilder;
 
@@ -10,13 +12,24 @@ use crate::dispatch::error::CommandError;
 /// Once messages have used this much, further errors keep their code and lose their text.
 const MESSAGES_BYTES_MAX: usize = 1 << 20;
 
+/// Once details have used this much, further errors lose theirs.
+const DETAILS_BYTES_MAX: usize = 8 << 20;
+
 #[derive(Default)]
 pub struct WriteErrors {
     errors: Vec<(usize, CommandError)>,
+    /// The bytes of their details.
+    details_bytes: usize,
 }
 
 impl WriteErrors {
-    pub fn add(&mut self, index: usize, error: CommandError) {
+    pub fn add(&mut self, index: usize, mut error: CommandError) {
+        if let Some(details) = &error.details {
+            self.details_bytes += details.len_bytes();
+            if self.details_bytes > DETAILS_BYTES_MAX {
+                error.details = None;
+            }
+        }
         self.errors.push((index, error));
     }
 

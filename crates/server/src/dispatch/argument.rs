@@ -68,6 +68,18 @@ impl<'a> Argument<'a> {
         )
     }
 
+    /// One of the texts that the field may have.
+    pub fn one_of(&self, texts: &[&str]) -> Result<&'a str> {
+        let given = self.text()?;
+        if texts.contains(&given) {
+            return Ok(given);
+        }
+        let (of, name) = (self.of, self.name());
+        Err(CommandError::bad_value(format!(
+            "Enumeration value '{given}' for field '{of}.{name}' is not a valid value."
+        )))
+    }
+
     /// The field as `read` reads it; none where it is Null or Undefined.
     #[inline]
     pub fn optional<T>(&self, read: impl FnOnce(&Self) -> Result<T>) -> Result<Option<T>> {

@@ -197,6 +197,8 @@ pub struct Generic<'a> {
     pub names_statements: bool,
     /// Empty timestamps are stored as they are. Tools that restore data ask for it; otherwise they become the time.
     pub keeps_empty_timestamps: bool,
+    /// The documents that the command writes need not suit the validators of collections.
+    pub bypasses_validation: bool,
     /// The reply tells where the time went.
     pub wants_timing: bool,
     pub asked: Asked<'a>,
@@ -471,6 +473,10 @@ impl<'a> Parsing<'_, 'a> {
                 self.generic.collation = Collation::parse(argument.document()?)?;
             }
             b"let" if !is_open => self.generic.variables = Some(argument.document()?),
+            b"bypassDocumentValidation" if !is_open => {
+                self.generic.bypasses_validation = argument.value().is_truthy();
+                self.generic.asked.note(argument.element());
+            }
             known => {
                 self.generic.names_statements |= known.starts_with(b"stmtId");
                 self.generic.asked.note(argument.element());

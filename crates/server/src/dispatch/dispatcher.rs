@@ -17,6 +17,7 @@ use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
 
 use crate::access::user::User;
+use crate::audit::audit_log::{AuditLog, Check};
 use crate::commands;
 use crate::dispatch::access;
 use crate::dispatch::call::{Call, Outcome};
@@ -59,9 +60,12 @@ pub fn dispatch<'a>(
     let result = catch_unwind(AssertUnwindSafe(|| {
         run(server, connection, call, &mut outcome, &mut reply)
     }));
-    let result = result
+    let mut result = result
         .unwrap_or_else(|_| Err(defect(&outcome)))
         .and_then(|()| check_size(reply.len_bytes()));
+    if let Some(audit) = &server.audit {
+        note_call(audit, server, connection, call, &outcome, &mut result);
+    }
     quarry_timing::turn(Phase::Encode);
     match result {
         Ok(()) => {
@@ -82,6 +86,36 @@ pub fn dispatch<'a>(
         }
     }
     outcome
+}
+
+/// Leaves the events of a call in the audit log. A call whose events cannot be written is not acknowledged.
+#[cold]
+fn note_call(
+    audit: &AuditLog,
+    server: &Server,
+    connection: &Connection,
+    call: &Call<'_>,
+    outcome: &Outcome<'_>,
+    result: &mut Result<()>,
+) {
+    let command = commands::find(outcome.command_name);
+    let check = Check {
+        is_success_noted: command.is_some_and(|command| notes_success(server, command)),
+        is_of_collection: command.is_some_and(|command| command.requires.is_of_collection()),
+    };
+    let error = result.as_ref().err();
+    let noted = audit.note_call(connection, call, outcome, error, check);
+    if let Err(error) = noted
+        && result.is_ok()
+    {
+        *result = Err(error);
+    }
+}
+
+/// Whether it is noted that a client may run the command. One that every client may run is not.
+fn notes_success(server: &Server, command: &Command) -> bool {
+    server.parameters.audits_successes.load(Relaxed)
+        && !matches!(command.requires, Requires::Nothing)
 }
 
 /// Appends the cluster time and the time of the last write, which a set tells with every reply. A command that has committed
@@ -135,6 +169,9 @@ fn run<'a>(
     let user = user.as_deref();
     access::check(user, command, call, generic.database, outcome.collection)?;
     generic.check_required(command)?;
+    if let Some(audit) = &server.audit {
+        audit.admit(command.name, notes_success(server, command))?;
+    }
     // After the check of the user: a client that may not run the command leaves no session behind.
     let mut participant = None;
     if let Some(session) = generic.session {
@@ -155,6 +192,9 @@ fn run<'a>(
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
     let operation = Arc::new(new_operation(server, connection, command, &generic, call));
+    if generic.bypasses_validation {
+        operation.bypass_validation();
+    }
     outcome.namespace_hash = connection.begin(Started {
         operation: Arc::clone(&operation),
         opid: outcome.opid,

@@ -156,6 +156,9 @@ impl From<quarry_database::Error> for CommandError {
                 "keyPattern": key.key_pattern.clone(),
                 "keyValue": key.key_value.clone()
             })),
+            quarry_database::Error::InvalidDocument(info) => {
+                Some(Box::new(quarry_bson::doc! { "errInfo": (**info).clone() }))
+            }
             _ => None,
         };
         let is_unanswerable = error.is_outcome_unknown();

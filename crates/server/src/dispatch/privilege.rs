@@ -107,6 +107,16 @@ pub enum Requires {
 }
 
 impl Requires {
+    /// Whether a command needs something of the collection that it names.
+    pub fn is_of_collection(&self) -> bool {
+        match self {
+            Requires::Each(requirements) => requirements
+                .iter()
+                .any(|requirement| requirement.on == On::Collection),
+            Requires::Nothing | Requires::Login | Requires::WhatItExplains => false,
+        }
+    }
+
     /// The privileges that a call needs by its row, which a cursor that it leaves open needs again at each batch.
     pub fn needs(
         &self,

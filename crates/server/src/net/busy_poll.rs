@@ -113,7 +113,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Waits for bytes. Their number is 0 at the end of the stream; none when nothing came for as long as `patience`,
-    /// where one is given.
+    /// where one is given, or for as long as the transport's read timeout.
     pub fn read(
         &mut self,
         transport: &Transport,
@@ -130,7 +130,13 @@ impl<'a> Waiting<'a> {
                 self.short_pauses = 0;
                 return Ok(None);
             }
-            (None, _) => transport.read(buffer)?,
+            (None, _) => match transport.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.short_pauses = 0;
+                    return Ok(None);
+                }
+                read => read?,
+            },
         };
         let now = Instant::now();
         self.place.0.store(self.shared.micros(now), Relaxed);

@@ -3,8 +3,8 @@
 //! Lock order: the table, then one connection's `running`. The thread that serves a connection takes only the latter.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -30,8 +30,10 @@ pub struct Connection {
     /// The client's description of itself, from its first hello.
     pub metadata: Mutex<Option<Document>>,
     running: Mutex<Running>,
-    /// Looks at the operation that the connection's thread runs.
-    pub observer: OnceLock<quarry_timing::Observer>,
+    /// Looks at the operation that the connection's thread runs; none while it has no thread.
+    observer: Mutex<Option<quarry_timing::Observer>>,
+    /// Its first bytes have been looked at, and what they ask for of encryption is done. Written by the connection's thread alone.
+    pub is_greeted: AtomicBool,
     /// Written by the connection's thread alone.
     buffer_bytes: AtomicUsize,
 }
@@ -150,6 +152,30 @@ impl Connection {
         self.running.lock().operation = None;
     }
 
+    /// A thread serves the connection from now on; its operations are looked at through `observer`.
+    pub fn take_thread(&self, observer: quarry_timing::Observer) {
+        *self.observer.lock() = Some(observer);
+    }
+
+    /// The connection gives up its thread, and what it has noted of its last operation.
+    pub fn leave_thread(&self) {
+        *self.observer.lock() = None;
+        let mut running = self.running.lock();
+        debug_assert!(!running.is_active());
+        running.command = Vec::new();
+        running.namespace.shrink_to_fit();
+        drop(running);
+        self.note_buffers(0);
+    }
+
+    /// The times of the operation that runs, as far as its thread shows them.
+    pub fn glimpse(&self) -> Option<quarry_timing::Glimpse> {
+        self.observer
+            .lock()
+            .as_ref()
+            .and_then(quarry_timing::Observer::look)
+    }
+
     pub fn with_running<R>(&self, look: impl FnOnce(&Running) -> R) -> R {
         look(&self.running.lock())
     }
@@ -246,7 +272,8 @@ impl Connections {
             login: Mutex::default(),
             metadata: Mutex::default(),
             running: Mutex::default(),
-            observer: OnceLock::new(),
+            observer: Mutex::default(),
+            is_greeted: AtomicBool::new(false),
             buffer_bytes: AtomicUsize::new(0),
         });
         open.insert(id, Arc::clone(&connection));

@@ -5,7 +5,9 @@
 //! can be understood.
 //!
 //! An idle connection holds next to nothing: what its last exchanges needed is given back after `IDLE_AFTER`. The wait
-//! is cut into two for a connection that has something to give back, and only for that one.
+//! is cut into two for a connection that has something to give back, and only for that one. A connection that stays idle for
+//! `connectionParkMillis` gives up its thread as well (`parking`). Neither costs a connection anything that asks more often:
+//! the longer wait is the read timeout of its socket, which is set once.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use quarry_bson::DocumentBuilder;
 use quarry_query::ErrorCode;
+use quarry_query::memory_budget::BUDGET;
 use quarry_timing::{OperationKind, Phase};
 use quarry_wire::{Compressor, OpQuery, Refused, ReplyBuilder, Request};
 
@@ -23,12 +26,15 @@ use crate::dispatch::dispatcher::dispatch;
 use crate::dispatch::error::CommandError;
 use crate::net::buffers::Buffers;
 use crate::net::busy_poll::Waiting;
+use crate::net::connection_end::{End, log_end};
+use crate::net::connection_threads::Afterwards;
 use crate::net::connections::{Connection, Entry};
 use crate::net::foreign::{Foreign, console_address};
 use crate::net::handshake::{Refusal, greet};
 use crate::net::inbox::{Arrival, Inbox};
-use crate::net::outbox::send_until;
+use crate::net::outbox::{send_large, send_until};
 use crate::net::request_memory::SMALL_REQUEST_BYTES;
+use crate::net::transport::Transport;
 use crate::observe::counters::Counter;
 use crate::observe::log;
 use crate::observe::operation_end;
@@ -39,6 +45,10 @@ const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// The bytes that an idle connection's message buffers may hold. With what its thread keeps elsewhere (a copy of the last batch
 /// for RocksDB of 16 KiB, a record of 8, the command that currentOp shows of 4) that stays below 64 KiB.
 const IDLE_BYTES_MAX: usize = 32 << 10;
+/// Where connections are not parked, one that waits looks after so long whether they are now.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+/// A reply beyond this is counted as memory that others may wait for.
+const LARGE_REPLY_BYTES: usize = 1 << 20;
 /// MongoDB's code for a legacy query that is no hello.
 const UNSUPPORTED_OP_QUERY_COMMAND: ErrorCode = ErrorCode(352);
 
@@ -52,23 +62,6 @@ struct Manner {
     has_more: bool,
 }
 
-/// Why a connection ended.
-enum End {
-    Closed,
-    Malformed(String),
-    /// The first bytes are of another protocol.
-    Foreign(Foreign),
-    /// The handshake of TLS came to nothing.
-    NoHandshake(String),
-    /// No share of the request memory became free in time, or the client was too slow for those who waited for its own.
-    NoMemory,
-    Failed(io::Error),
-    /// A write's outcome is unknown, and an answer would claim one.
-    Unanswerable(String),
-    /// A defect; the panic has its own line.
-    Panicked,
-}
-
 /// The end of a reply that the client has not taken yet, of an operation that has ended.
 struct Unsent {
     /// It is in the buffer of packed replies.
@@ -77,20 +70,72 @@ struct Unsent {
     sent_bytes: usize,
 }
 
-/// Serves the connection on this thread until it ends.
-pub fn serve(server: &'static Server, entry: Entry) {
-    let connection = entry.connection();
+/// Has the connection served by a thread of its own, from its first byte on or from where it was parked.
+pub fn start(server: &'static Server, entry: Entry) -> io::Result<()> {
+    let threads = &server.connection_threads;
+    threads.serve(entry, move |entry| serve(server, entry))
+}
+
+/// Goes on with a connection that was parked. One whose client has gone needs no thread to be closed.
+pub fn resume(server: &'static Server, entry: Entry) {
+    let connection = Arc::clone(entry.connection());
+    if connection.transport.is_gone() {
+        log_end(server, &connection, End::Closed);
+        return;
+    }
+    if let Err(error) = start(server, entry) {
+        let why = io::Error::new(error.kind(), format!("no thread to go on with: {error}"));
+        log_end(server, &connection, End::Failed(why));
+    }
+}
+
+/// Serves the connection on this thread until it ends or is parked.
+pub fn serve(server: &'static Server, mut entry: Entry) -> Afterwards {
+    let connection = Arc::clone(entry.connection());
+    log::set_connection(connection.id);
+    let afterwards = loop {
+        let turn = catch_unwind(AssertUnwindSafe(|| converse(server, &connection)));
+        quarry_query::memory::forget_reply();
+        match turn {
+            Ok(Turn::Idle) => {
+                connection.leave_thread();
+                match server.parking.park(entry) {
+                    Ok(()) => break Afterwards::Free,
+                    Err(not_parked) => entry = not_parked,
+                }
+            }
+            Ok(Turn::Ended(end)) => {
+                log_end(server, &connection, end);
+                break Afterwards::Free;
+            }
+            Err(_) => {
+                log_end(server, &connection, End::Panicked);
+                break Afterwards::Spoiled;
+            }
+        }
+    };
+    log::set_connection(0);
+    afterwards
+}
+
+/// Why a connection needs its thread no longer.
+enum Turn {
+    /// Its client has said nothing for a while, and nothing of a message has come.
+    Idle,
+    Ended(End),
+}
+
+fn converse(server: &'static Server, connection: &Arc<Connection>) -> Turn {
     let timing = quarry_timing::attach();
-    connection.observer.get_or_init(|| timing.observer());
+    connection.take_thread(timing.observer());
     let mut conversation = Conversation {
         server,
         connection: Arc::clone(connection),
         buffers: Buffers::default(),
         may_wait: true,
+        wait: server.parameters.park_after().unwrap_or(LONG_WAIT),
     };
-    let end = catch_unwind(AssertUnwindSafe(|| conversation.run()));
-    drop(conversation);
-    log_end(server, connection, end.unwrap_or(End::Panicked));
+    conversation.run()
 }
 
 struct Conversation {
@@ -99,22 +144,44 @@ struct Conversation {
     buffers: Buffers,
     /// The request holds no share of the request memory.
     may_wait: bool,
+    /// How long a read of the socket sleeps.
+    wait: Duration,
 }
 
 impl Conversation {
-    fn run(&mut self) -> End {
-        let (server, connection) = (self.server, Arc::clone(&self.connection));
-        if let Some(certificates) = &server.certificates
-            && let Err(refusal) = greet(certificates, &connection.transport)
-        {
-            return match refusal {
-                Refusal::Closed => End::Closed,
-                Refusal::Foreign(foreign) => self.refuse_foreign(foreign),
-                Refusal::Handshake(why) => End::NoHandshake(why),
-            };
+    fn run(&mut self) -> Turn {
+        match self.begin().and_then(|()| self.exchange()) {
+            Ok(()) => Turn::Idle,
+            Err(end) => Turn::Ended(end),
         }
+    }
+
+    /// Looks at the first bytes of a new connection where there is TLS, and prepares the socket for waits.
+    fn begin(&mut self) -> Result<(), End> {
+        let connection = Arc::clone(&self.connection);
+        if !connection.is_greeted.load(Relaxed) {
+            if let Some(certificates) = &self.server.certificates
+                && let Err(refusal) = greet(certificates, &connection.transport)
+            {
+                return Err(match refusal {
+                    Refusal::Closed => End::Closed,
+                    Refusal::Foreign(foreign) => self.refuse_foreign(foreign),
+                    Refusal::Handshake(why) => End::NoHandshake(why),
+                });
+            }
+            connection.is_greeted.store(true, Relaxed);
+        }
+        connection
+            .transport
+            .set_read_timeout(Some(self.wait))
+            .map_err(End::Failed)
+    }
+
+    /// Answers messages until the client has sent none for a while.
+    fn exchange(&mut self) -> Result<(), End> {
+        let (server, connection) = (self.server, Arc::clone(&self.connection));
         let gives_up = || server.shutdown.is_requested() || connection.transport.is_gone();
-        let mut inbox = Inbox::new(&server.request_memory, &gives_up);
+        let mut inbox = Inbox::new(&server.request_memory, &gives_up, Some(self.wait));
         let mut waiting = Waiting::new(&self.server.parameters.busy_polling, self.connection.id);
         let mut is_idle = false;
         loop {
@@ -131,21 +198,28 @@ impl Conversation {
                         started,
                         was_awake,
                     }) => (bytes, started, was_awake),
+                    Ok(Arrival::NothingYet) if patience.is_none() => {
+                        if server.parameters.park_after().is_some() {
+                            return Ok(());
+                        }
+                        continue;
+                    }
                     Ok(Arrival::NothingYet) => {
                         inbox.give_back();
                         self.buffers.give_back();
                         is_idle = true;
                         continue;
                     }
-                    Ok(Arrival::End) => return End::Closed,
+                    Ok(Arrival::End) => return Err(End::Closed),
                     Ok(Arrival::Malformed(why)) => {
-                        return match Foreign::of(inbox.unread_bytes()) {
+                        return Err(match Foreign::of(inbox.unread_bytes()) {
                             Foreign::Unknown => End::Malformed(why),
                             foreign => self.refuse_foreign(foreign),
-                        };
+                        });
                     }
-                    Ok(Arrival::NoMemory) => return End::NoMemory,
-                    Err(error) => return End::Failed(error),
+                    Ok(Arrival::NoMemory) => return Err(End::NoMemory),
+                    Ok(Arrival::Late) => return Err(End::Late),
+                    Err(error) => return Err(End::Failed(error)),
                 };
             is_idle = false;
             let lane = self.connection.id;
@@ -158,22 +232,20 @@ impl Conversation {
             }
             self.may_wait = !inbox.has_share();
             let answered = self.answer(inbox.message(bytes), started, inbox.has_more(bytes));
-            let unsent = match answered {
-                Ok(unsent) => unsent,
-                Err(end) => return end,
-            };
+            let unsent = answered?;
             inbox.consume(bytes);
             if let Some(unsent) = unsent {
                 self.buffers.unpacked = Vec::new();
                 inbox.give_back();
-                if let Err(error) = self.send_rest(&unsent) {
-                    return End::Failed(error);
-                }
+                self.send_rest(&unsent)?;
             }
             self.buffers.end_exchange();
+            if quarry_query::memory::forget_reply() {
+                self.buffers.give_back();
+            }
             // A client that sends ahead does not keep a server that stops.
             if self.server.shutdown.is_requested() {
-                return End::Closed;
+                return Err(End::Closed);
             }
             if inbox.is_wanted() {
                 inbox.give_back();
@@ -387,10 +459,7 @@ impl Conversation {
         quarry_timing::turn(Phase::Send);
         let transport = &self.connection.transport;
         if self.may_wait {
-            return match transport.write_all(bytes) {
-                Ok(()) => Ok(None),
-                Err(error) => Err(End::Failed(error)),
-            };
+            return send_whole(transport, bytes).map(|()| None);
         }
         let is_wanted = || self.server.request_memory.waiting() > 0;
         let sent_bytes = send_until(transport, bytes, is_wanted).map_err(End::Failed)?;
@@ -401,82 +470,25 @@ impl Conversation {
     }
 
     /// Sends what is left of a reply, for as long as its client takes.
-    fn send_rest(&self, unsent: &Unsent) -> io::Result<()> {
+    fn send_rest(&self, unsent: &Unsent) -> Result<(), End> {
         let Buffers { reply, packed, .. } = &self.buffers;
         let bytes = if unsent.is_packed { packed } else { reply };
         let rest = &bytes[unsent.sent_bytes..];
-        self.connection.transport.write_all(rest)
+        send_whole(&self.connection.transport, rest)
     }
 }
 
-fn log_end(server: &Server, connection: &Connection, end: End) {
-    let client = connection.peer.to_string();
-    let id = connection.id;
-    match end {
-        End::Malformed(why) => log::warning(
-            "network",
-            "connection ended: malformed message",
-            &[
-                ("client", client.into()),
-                ("connectionId", id.into()),
-                ("reason", why.into()),
-            ],
-        ),
-        End::Foreign(foreign) => log::warning(
-            "network",
-            "connection ended: its client speaks another protocol",
-            &[
-                ("client", client.into()),
-                ("connectionId", id.into()),
-                ("reason", foreign.reason().unwrap_or("unknown").into()),
-            ],
-        ),
-        End::NoHandshake(why) => log::warning(
-            "network",
-            "connection ended: the TLS handshake failed",
-            &[
-                ("client", client.into()),
-                ("connectionId", id.into()),
-                ("reason", why.into()),
-            ],
-        ),
-        End::NoMemory => log::warning(
-            "network",
-            "connection ended: the memory for large requests is taken, and others wait for it",
-            &[("client", client.into()), ("connectionId", id.into())],
-        ),
-        End::Unanswerable(why) => log::error(
-            "network",
-            "connection ended: the outcome of a write is unknown",
-            &[
-                ("client", client.into()),
-                ("connectionId", id.into()),
-                ("reason", why.into()),
-            ],
-        ),
-        End::Panicked => log::error(
-            "network",
-            "connection ended: a defect of the server",
-            &[("client", client.into()), ("connectionId", id.into())],
-        ),
-        End::Failed(error) if !server.is_quiet() => log::info(
-            "network",
-            "connection ended",
-            &[
-                ("client", client.into()),
-                ("connectionId", id.into()),
-                ("reason", error.to_string().into()),
-            ],
-        ),
-        End::Closed if !server.is_quiet() => {
-            log::info(
-                "network",
-                "connection ended",
-                &[("client", client.into()), ("connectionId", id.into())],
-            );
-        }
-        End::Failed(_) | End::Closed => {}
-    }
+/// Sends all of a reply, for as long as its client takes; of a large one the client has to take something while others wait
+/// for memory.
+fn send_whole(transport: &Transport, bytes: &[u8]) -> Result<(), End> {
+    let sent = match bytes.len() <= LARGE_REPLY_BYTES {
+        true => transport.write_all(bytes),
+        false => send_large(transport, bytes, || BUDGET.is_wanted()),
+    };
+    sent.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => End::Untaken,
+        _ => End::Failed(error),
+    })
 }
 
 fn next_reply_id() -> i32 {
@@ -495,7 +507,6 @@ mod tests {
 
     use super::*;
     use crate::net::request_memory::RequestMemory;
-    use crate::net::transport::Transport;
 
     /// The size of a request that takes a share; two do not fit beside each other.
     const LARGE_BYTES: usize = 5 << 20;

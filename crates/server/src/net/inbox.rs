@@ -29,11 +29,21 @@ const PACE_AFTER: Duration = Duration::from_secs(1);
 const PACE_BYTES_A_SECOND: f64 = 2e6;
 /// How often one who reads a large message looks whether others wait.
 const PACE_TICK: Duration = Duration::from_millis(50);
+/// A message that has begun comes at this pace, whoever waits, once `LATE_AFTER` is over: nobody keeps a thread by the first
+/// half of a message. A small one has a minute and a few seconds.
+const LATE_BYTES_A_SECOND: f64 = 4096.0;
+const LATE_AFTER: Duration = if cfg!(test) {
+    Duration::from_millis(500)
+} else {
+    Duration::from_secs(60)
+};
 
 pub struct Inbox<'m> {
     memory: &'m RequestMemory,
     /// Asked while the connection waits for memory.
     gives_up: &'m dyn Fn() -> bool,
+    /// How long the transport's reads sleep, but for those of a large message.
+    read_timeout: Option<Duration>,
     /// For the buffer, and for what the connection unpacks; none while both are small.
     share: Option<Share<'m>>,
     buffer: Vec<u8>,
@@ -59,15 +69,23 @@ pub enum Arrival {
     End,
     /// No share of the memory for a large message became free, or its sender was too slow for those who waited.
     NoMemory,
+    /// A message has begun and did not come whole in time.
+    Late,
     /// A header that is none.
     Malformed(String),
 }
 
 impl<'m> Inbox<'m> {
-    pub fn new(memory: &'m RequestMemory, gives_up: &'m dyn Fn() -> bool) -> Inbox<'m> {
+    /// The transport's reads sleep for `read_timeout`, and do so again after each message.
+    pub fn new(
+        memory: &'m RequestMemory,
+        gives_up: &'m dyn Fn() -> bool,
+        read_timeout: Option<Duration>,
+    ) -> Inbox<'m> {
         Inbox {
             memory,
             gives_up,
+            read_timeout,
             share: None,
             buffer: Vec::new(),
             start: 0,
@@ -77,7 +95,8 @@ impl<'m> Inbox<'m> {
     }
 
     /// Waits for the next message, and begins the operation's time with its first byte; the clock then runs for
-    /// decoding. With `patience` it comes back when nothing has come for so long.
+    /// decoding. With `patience` it comes back when nothing has come for so long; without, after the read timeout of the
+    /// transport, and then no byte of a message is here.
     pub fn receive(
         &mut self,
         transport: &Transport,
@@ -106,9 +125,10 @@ impl<'m> Inbox<'m> {
         // A message that has come whole is read, and who asks nothing of a session need not be known.
         quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
         let came = self.unread();
-        match self.read_up_to(transport, HEADER_BYTES)? {
+        match self.read_up_to(transport, HEADER_BYTES, started)? {
             Progress::Whole => {}
             Progress::TooSlow => return Ok(Arrival::NoMemory),
+            Progress::Late => return Ok(Arrival::Late),
             Progress::Ended => {
                 return Ok(Arrival::Malformed(format!(
                     "the connection ended after {} bytes of a header",
@@ -130,10 +150,10 @@ impl<'m> Inbox<'m> {
             return Ok(Arrival::Malformed(why));
         }
         // A large message gets no share for what its header claims: as much as a small one may have has to come first.
-        let mut progress = self.read_up_to(transport, bytes.min(SMALL_REQUEST_BYTES))?;
+        let mut progress = self.read_up_to(transport, bytes.min(SMALL_REQUEST_BYTES), started)?;
         if progress == Progress::Whole {
             match self.reserve(&header) {
-                Ok(()) => progress = self.read_up_to(transport, bytes)?,
+                Ok(()) => progress = self.read_up_to(transport, bytes, started)?,
                 Err(NotTaken::GivenUp) => return Ok(Arrival::End),
                 Err(NotTaken::TimedOut) => return Ok(Arrival::NoMemory),
             }
@@ -141,6 +161,7 @@ impl<'m> Inbox<'m> {
         match progress {
             Progress::Whole => {}
             Progress::TooSlow => return Ok(Arrival::NoMemory),
+            Progress::Late => return Ok(Arrival::Late),
             Progress::Ended => {
                 return Ok(Arrival::Malformed(format!(
                     "the connection ended after {} of {bytes} bytes",
@@ -267,37 +288,39 @@ impl<'m> Inbox<'m> {
         }
     }
 
-    /// Reads until `bytes` of the message are here.
-    fn read_up_to(&mut self, transport: &Transport, bytes: usize) -> io::Result<Progress> {
+    /// Reads until `bytes` of the message are here, whose first ones came when it `started`.
+    fn read_up_to(
+        &mut self,
+        transport: &Transport,
+        bytes: usize,
+        started: Instant,
+    ) -> io::Result<Progress> {
         if self.unread() >= bytes {
             return Ok(Progress::Whole);
         }
         quarry_timing::turn(Phase::Read);
         self.move_to_front();
         self.buffer.truncate(self.filled);
-        let Some(share) = self.share.take() else {
-            return self.read_steps(bytes, |step, buffer| transport.append(step, buffer));
-        };
-        transport.set_read_timeout(Some(PACE_TICK))?;
-        let mut paced = Paced::new(transport, &share);
-        let progress = self.read_steps(bytes, |step, buffer| {
-            paced.by_ref().take(step as u64).read_to_end(buffer)
-        });
-        self.share = Some(share);
-        transport.set_read_timeout(None)?;
-        match progress {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(Progress::TooSlow),
-            progress => progress,
+        let share = self.share.take();
+        let is_shared = share.is_some();
+        if is_shared {
+            transport.set_read_timeout(Some(PACE_TICK))?;
+        }
+        let mut paced = Paced::new(transport, share.as_ref(), self.filled, started);
+        let progress = self.read_steps(bytes, &mut paced);
+        let given_up = paced.given_up;
+        self.share = share;
+        if is_shared {
+            transport.set_read_timeout(self.read_timeout)?;
+        }
+        match given_up {
+            Some(given_up) => Ok(given_up),
+            None => progress,
         }
     }
 
-    /// Reads until `bytes` of the message are here. `append` appends bytes until a number of them have come or the stream
-    /// has ended; also when it fails, the bytes that came are in the buffer.
-    fn read_steps(
-        &mut self,
-        bytes: usize,
-        mut append: impl FnMut(usize, &mut Vec<u8>) -> io::Result<usize>,
-    ) -> io::Result<Progress> {
+    /// Reads until `bytes` of the message are here. Also when it fails, the bytes that came are in the buffer.
+    fn read_steps(&mut self, bytes: usize, paced: &mut Paced<'_>) -> io::Result<Progress> {
         while self.filled < bytes {
             let step = (bytes - self.filled).min(STEP_BYTES);
             if self.buffer.capacity() < self.filled + step {
@@ -305,7 +328,7 @@ impl<'m> Inbox<'m> {
                 let wanted = (2 * self.filled).clamp(self.filled + step, bytes);
                 self.buffer.reserve_exact(wanted - self.filled);
             }
-            let outcome = append(step, &mut self.buffer);
+            let outcome = paced.take(step as u64).read_to_end(&mut self.buffer);
             let read = self.buffer.len() - self.filled;
             self.filled += read;
             outcome?;
@@ -325,16 +348,24 @@ enum Progress {
     Ended,
     /// Others wait for the memory of the message, and it comes too slowly.
     TooSlow,
+    /// It comes more slowly than any message may.
+    Late,
 }
 
-/// A stream that is given up when it is slow while others wait for the memory of its message. Bytes that have come are
-/// handed on in any case, so that the last ones of a message always count.
+/// A stream that is given up when it is slow while others wait for the memory of its message, and when it is late. Bytes
+/// that have come are handed on in any case, so that the last ones of a message always count.
 struct Paced<'s> {
-    /// Its reads end every `PACE_TICK`.
+    /// Its reads end from time to time.
     transport: &'s Transport,
-    share: &'s Share<'s>,
+    /// None for a small message.
+    share: Option<&'s Share<'s>>,
+    /// The bytes of the message that have come since it started.
+    came: usize,
+    started: Instant,
     /// Since others wait.
     watched: Option<Watched>,
+    /// Why the last read has failed, if that was for want of pace.
+    given_up: Option<Progress>,
 }
 
 struct Watched {
@@ -344,17 +375,25 @@ struct Watched {
 }
 
 impl<'s> Paced<'s> {
-    fn new(transport: &'s Transport, share: &'s Share<'s>) -> Paced<'s> {
+    fn new(
+        transport: &'s Transport,
+        share: Option<&'s Share<'s>>,
+        came: usize,
+        started: Instant,
+    ) -> Paced<'s> {
         Paced {
             transport,
             share,
+            came,
+            started,
             watched: None,
+            given_up: None,
         }
     }
 
     /// Looks at what the sender has done since others began to wait; none while nobody does.
     fn watch(&mut self) -> Option<&Watched> {
-        if !self.share.is_wanted() {
+        if !self.share.is_some_and(Share::is_wanted) {
             self.watched = None;
             return None;
         }
@@ -364,6 +403,16 @@ impl<'s> Paced<'s> {
             bytes: 0,
             last_bytes_at: now,
         }))
+    }
+
+    fn is_late(&self) -> bool {
+        let over = self.started.elapsed().saturating_sub(LATE_AFTER);
+        !over.is_zero() && (self.came as f64) < LATE_BYTES_A_SECOND * over.as_secs_f64()
+    }
+
+    fn give_up(&mut self, why: Progress) -> io::Result<usize> {
+        self.given_up = Some(why);
+        Err(io::ErrorKind::TimedOut.into())
     }
 }
 
@@ -383,16 +432,20 @@ impl Read for Paced<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             if self.watch().is_some_and(Watched::is_slow) {
-                return Err(io::ErrorKind::TimedOut.into());
+                return self.give_up(Progress::TooSlow);
+            }
+            if self.is_late() {
+                return self.give_up(Progress::Late);
             }
             match self.transport.read(buffer) {
                 // Nothing has come, which is known only after a look.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.watch().is_some_and(Watched::is_silent) {
-                        return Err(io::ErrorKind::TimedOut.into());
+                        return self.give_up(Progress::TooSlow);
                     }
                 }
                 Ok(bytes) if bytes > 0 => {
+                    self.came += bytes;
                     if let Some(watched) = &mut self.watched {
                         watched.bytes += bytes as u64;
                         watched.last_bytes_at = Instant::now();
@@ -443,7 +496,7 @@ mod tests {
         thread::scope(|scope| {
             stalled.write_all(&message(LARGE)[..100_000]).unwrap();
             let slow = scope.spawn(|| {
-                let mut inbox = Inbox::new(&memory, &|| false);
+                let mut inbox = Inbox::new(&memory, &|| false, None);
                 let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
                 matches!(arrival.unwrap(), Arrival::NoMemory)
             });
@@ -454,7 +507,7 @@ mod tests {
             thread::sleep(SILENCE_MAX * 2);
             assert!(!slow.is_finished());
             scope.spawn(move || sending.write_all(&message(LARGE)).unwrap());
-            let mut inbox = Inbox::new(&memory, &|| false);
+            let mut inbox = Inbox::new(&memory, &|| false, None);
             let arrival = inbox.receive(&other, &mut Waiting::new(&polling, 2), None);
             assert!(matches!(
                 arrival.unwrap(),
@@ -479,7 +532,7 @@ mod tests {
         let (mut dripping, server) = pair();
         thread::scope(|scope| {
             let slow = scope.spawn(|| {
-                let mut inbox = Inbox::new(&memory, &|| false);
+                let mut inbox = Inbox::new(&memory, &|| false, None);
                 let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
                 matches!(arrival.unwrap(), Arrival::NoMemory)
             });
@@ -505,6 +558,41 @@ mod tests {
     }
 
     #[test]
+    fn nobody_keeps_a_connection_by_half_a_message() {
+        let memory = RequestMemory::new(1 << 20);
+        let polling = BusyPolling::new();
+        let small = message(1000);
+        // Silent after so many bytes: within the header and behind it.
+        for begun in [5, HEADER_BYTES, 999] {
+            let (mut client, server) = pair();
+            server.set_read_timeout(Some(PACE_TICK)).unwrap();
+            client.write_all(&small[..begun]).unwrap();
+            let mut inbox = Inbox::new(&memory, &|| false, Some(PACE_TICK));
+            let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
+            assert!(matches!(arrival.unwrap(), Arrival::Late), "{begun}");
+        }
+        // One that drips, so that no read ever waits for long; and a large one, which nobody else waits for.
+        for bytes in [1000, 1 << 20] {
+            let (mut client, server) = pair();
+            server.set_read_timeout(Some(PACE_TICK)).unwrap();
+            thread::scope(|scope| {
+                let late = scope.spawn(|| {
+                    let mut inbox = Inbox::new(&memory, &|| false, Some(PACE_TICK));
+                    let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
+                    matches!(arrival.unwrap(), Arrival::Late)
+                });
+                let message = message(bytes);
+                let mut drops = message.chunks(1);
+                while !late.is_finished() {
+                    let _ = client.write_all(drops.next().unwrap());
+                    thread::sleep(PACE_TICK / 10);
+                }
+                assert!(late.join().unwrap());
+            });
+        }
+    }
+
+    #[test]
     fn a_packed_message_takes_memory_for_what_it_unpacks_to() {
         let memory = RequestMemory::new(10 << 20);
         let polling = BusyPolling::new();
@@ -513,7 +601,7 @@ mod tests {
         let plain = message(5 << 20);
         quarry_wire::compress(&plain, quarry_wire::Compressor::Zstd, &mut packed).unwrap();
         client.write_all(&packed).unwrap();
-        let mut inbox = Inbox::new(&memory, &|| false);
+        let mut inbox = Inbox::new(&memory, &|| false, None);
         let arrival = inbox.receive(&server, &mut Waiting::new(&polling, 1), None);
         assert!(matches!(arrival.unwrap(), Arrival::Message { .. }));
         assert_eq!(memory.used_bytes(), plain.len() + packed.len());

@@ -1,4 +1,4 @@
-//! Listening: a thread an address, and a thread a connection.
+//! Listening: a thread an address, which hands each connection to a thread of its own.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -18,9 +18,6 @@ use crate::observe::log;
 use crate::server::Server;
 use crate::threads;
 
-/// Stack of a connection's thread. Only the pages that are touched take memory, so an idle connection costs a few of
-/// them; the deepest filter, expression and document that are accepted must fit (`tests/depth.rs`).
-pub const CONNECTION_STACK_BYTES: usize = 2 << 20;
 /// Connections that wait to be accepted, at most; the standard library takes as many.
 const BACKLOG: i32 = 128;
 /// How long to wait when the process has no more file descriptors or threads.
@@ -174,10 +171,7 @@ fn begin(server: &'static Server, stream: TcpStream, peer: SocketAddr) {
             ],
         );
     }
-    let builder = thread::Builder::new()
-        .name(format!("conn{id}"))
-        .stack_size(CONNECTION_STACK_BYTES);
-    if let Err(error) = builder.spawn(move || conversation::serve(server, entry)) {
+    if let Err(error) = conversation::start(server, entry) {
         log::warning(
             "network",
             "connection refused: no thread for it",

@@ -13,7 +13,7 @@
 //! A request that waits here is no operation yet: nobody knows what it asks for, so that currentOp does not show it and
 //! killOp cannot name it. Its wait ends when its client has gone, when the server stops, and after `WAIT_MAX`.
 //!
-//! Replies are not in it: a running operation may build one of a message's size.
+//! Replies are not in it: they are counted with what their operations hold (`quarry_query::memory`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// All large requests together.
-pub const REQUEST_BYTES_MAX: usize = 512 << 20;
+/// All large requests together have this share of what clients may make the server hold, and no more than so much.
+const BUDGET_SHARE: usize = 4;
+const REQUEST_BYTES_MAX: usize = 512 << 20;
 /// A request up to this size takes no share.
 pub const SMALL_REQUEST_BYTES: usize = 64 << 10;
 /// How often one that waits looks whether it still should.
@@ -67,6 +68,11 @@ pub enum NotTaken {
 }
 
 impl RequestMemory {
+    /// Its share of `budget` bytes, of which operations have the rest.
+    pub fn within(budget: usize) -> RequestMemory {
+        RequestMemory::new((budget / BUDGET_SHARE).min(REQUEST_BYTES_MAX))
+    }
+
     pub fn new(bytes_max: usize) -> RequestMemory {
         RequestMemory {
             bytes_max,
@@ -120,6 +126,11 @@ impl RequestMemory {
     /// How many wait for a share.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
+    }
+
+    /// The bytes that all large requests may take together.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     pub fn used_bytes(&self) -> usize {

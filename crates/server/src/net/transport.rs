@@ -5,12 +5,13 @@
 //! client is gone and may end a side. A stream begins plain and may become encrypted once, before its first message
 //! (`handshake`). A call on a plain one costs what its system call costs and one comparison.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -95,15 +96,6 @@ impl Transport {
             Ok((bytes, _)) => Ok(Some(bytes)),
             Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Appends bytes until `bytes` of them have come or the stream has ended; says how many came. The buffer's spare room
-    /// is filled without being cleared before.
-    pub fn append(&self, bytes: usize, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        match self.tls() {
-            None => (&self.stream).take(bytes as u64).read_to_end(buffer),
-            Some(_) => Decrypted(self).take(bytes as u64).read_to_end(buffer),
         }
     }
 
@@ -247,6 +239,24 @@ impl Transport {
         }
     }
 
+    /// Has `watch`, which is an epoll, report `token` once, as soon as the socket can be read or has ended: also when that is
+    /// so already. Bytes that were read from the socket and not handed on are not seen.
+    pub fn watch(&self, watch: impl AsFd, token: u64) -> io::Result<()> {
+        let events = EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT;
+        Ok(epoll::add(
+            watch,
+            &self.stream,
+            EventData::new_u64(token),
+            events,
+        )?)
+    }
+
+    /// Undoes `watch`, so that it can be called again.
+    pub fn unwatch(&self, watch: impl AsFd) {
+        // It fails for a socket that is not watched, which is what is wanted.
+        let _ = epoll::delete(watch, &self.stream);
+    }
+
     /// Ends the reading side: who sleeps in `read` gets what has come and then the end of the stream.
     pub fn stop_reading(&self) {
         let _ = self.stream.shutdown(Shutdown::Read);
@@ -258,15 +268,6 @@ impl Transport {
             tls.close_notify(&self.stream);
         }
         let _ = self.stream.shutdown(Shutdown::Both);
-    }
-}
-
-/// The decrypted bytes of a transport, to be read as any others.
-struct Decrypted<'a>(&'a Transport);
-
-impl Read for Decrypted<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
     }
 }
 
@@ -332,22 +333,6 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_appended_up_to_a_number_or_the_end() {
-        let (mut client, server) = pair();
-        let mut buffer = b"kept ".to_vec();
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                for part in [b"so ", b"it ", b"is "] {
-                    client.write_all(part).unwrap();
-                }
-            });
-            assert_eq!(server.append(4, &mut buffer).unwrap(), 4);
-            assert_eq!(server.append(100, &mut buffer).unwrap(), 5);
-        });
-        assert_eq!(buffer, b"kept so it is ");
-    }
-
-    #[test]
     fn a_read_ends_with_its_limit_and_with_its_side() {
         let (_client, server) = pair();
         server
@@ -369,6 +354,7 @@ mod tests {
 
 #[cfg(test)]
 mod encrypted_tests {
+    use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
 
@@ -453,9 +439,9 @@ mod encrypted_tests {
         // The rest of the record is in no socket any more.
         assert!(server.has_input_within(Duration::ZERO));
         assert_eq!(server.read_ready(&mut buffer).unwrap(), Some(3));
-        let mut rest = Vec::new();
-        assert_eq!(server.append(2, &mut rest).unwrap(), 2);
-        assert_eq!((&buffer, rest.as_slice()), (b" as", &b"ks"[..]));
+        let mut rest = [0; 8];
+        assert_eq!(server.read(&mut rest).unwrap(), 2);
+        assert_eq!((&buffer, &rest[..2]), (b" as", &b"ks"[..]));
         assert!(!server.has_input_within(Duration::ZERO) && !server.is_gone());
     }
 

@@ -3,6 +3,7 @@
 //! A line is written with one call under one lock, so lines never mix. The last lines stay in memory for getLog.
 //! A log that cannot be written never stops the server: the line is lost, the ring still has it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -254,14 +255,19 @@ fn write(line: Line<'_>, attributes: Attributes<'_, '_>) {
     state.total += 1;
 }
 
+/// Gives the file a name with the time.
+pub fn move_aside(path: &Path) -> io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(
+        ".{}",
+        jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S%.6f")
+    ));
+    std::fs::rename(path, aside)
+}
+
 fn open(path: &Path, append: bool) -> io::Result<File> {
     if !append && path.exists() {
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(format!(
-            ".{}",
-            jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S%.6f")
-        ));
-        std::fs::rename(path, aside)?;
+        move_aside(path)?;
     }
     OpenOptions::new().create(true).append(true).open(path)
 }
@@ -272,9 +278,22 @@ fn now() -> String {
         .to_string()
 }
 
-/// Where this thread's lines come from: its name.
+thread_local! {
+    /// The connection that this thread serves; 0 where it serves none.
+    static CONNECTION: Cell<i64> = const { Cell::new(0) };
+}
+
+/// The lines of this thread come from that connection from now on, by the name that currentOp gives it.
+pub fn set_connection(id: i64) {
+    CONNECTION.set(id);
+}
+
+/// Where this thread's lines come from: its connection, or its name.
 fn context() -> String {
-    std::thread::current().name().unwrap_or("main").to_owned()
+    match CONNECTION.get() {
+        0 => std::thread::current().name().unwrap_or("main").to_owned(),
+        id => format!("conn{id}"),
+    }
 }
 
 fn json_line(what: Line<'_>, attributes: Attributes<'_, '_>) -> String {

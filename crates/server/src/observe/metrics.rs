@@ -11,10 +11,12 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use quarry_query::ErrorCode;
+use quarry_query::memory_budget::BUDGET;
 use quarry_timing::{Distribution, KindReport, LabelReport, OperationKind, Window};
 
 use crate::commands::build_info::MONGODB_VERSION;
 use crate::observe::counters::Counter;
+use crate::observe::memory_shares;
 use crate::observe::metrics_text::{self, ExemplarLine};
 use crate::observe::process_figures::ProcessFigures;
 use crate::observe::traces;
@@ -164,6 +166,11 @@ impl Scrape {
                 server.connections.len() as u64,
             ),
             (
+                "quarry_connections_parked",
+                "Client connections that are idle and have no thread",
+                server.parking.len() as u64,
+            ),
+            (
                 "quarry_connections_max",
                 "Client connections that may be open at once",
                 server.config.connections_max as u64,
@@ -199,6 +206,16 @@ impl Scrape {
                 "quarry_connections_rejected",
                 "Client connections closed because as many were open as may be",
                 server.connections.rejected.load(Relaxed),
+            ),
+            (
+                "quarry_connections_woken",
+                "Times that a parked connection was woken by a request or by its end",
+                server.parking.woken(),
+            ),
+            (
+                "quarry_memory_refused",
+                "Operations that failed because others held the memory that they asked for",
+                BUDGET.in_use().refused,
             ),
             (
                 "quarry_network_received_bytes",
@@ -310,8 +327,21 @@ impl Scrape {
                 "Memory of large requests",
                 self.server.request_memory.used_bytes() as u64,
             ),
+            (
+                "quarry_memory_budget_bytes",
+                "Memory that requests, operations and replies may take together",
+                (self.server.parameters.memory_budget_mb as u64) << 20,
+            ),
         ] {
             gauge(encoder, name, help, value)?;
+        }
+        let help = "Memory that is counted, by what it is held for";
+        let mut family =
+            encoder.encode_descriptor("quarry_memory_bytes", help, None, MetricType::Gauge)?;
+        for (share, bytes) in memory_shares::of(self.server) {
+            let labels = [("share", share)];
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_gauge(&i64::try_from(bytes).unwrap_or(i64::MAX))?;
         }
         // A directory that cannot be asked is left out.
         let Ok(space) = rustix::fs::statvfs(&self.server.config.data_directory) else {

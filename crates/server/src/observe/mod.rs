@@ -12,6 +12,7 @@ pub mod ended;
 pub mod error_counts;
 pub mod labels;
 pub mod log;
+pub mod memory_shares;
 pub mod metrics;
 pub mod metrics_text;
 pub mod operation_end;

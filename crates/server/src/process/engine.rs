@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use quarry_bson::Document;
+use quarry_database::Namespace;
 use quarry_storage::{Engine, Memory};
 
+use crate::observe::log::{self, Attribute};
 #[cfg(feature = "mdbx")]
 use crate::process::config::MdbxSync;
 use crate::process::config::{Config, Durability, EngineName};
@@ -118,6 +121,20 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
         record_cache_bytes: parameters.record_cache_mb << 20,
         shortcuts: parameters.shortcuts,
         filter_language: quarry_query::filter_language(),
+        index_kinds: quarry_query::index_kinds(),
+        on_invalid: warn_of_invalid,
         ..quarry_database::Options::default()
     }
+}
+
+/// Logs a document that was written although it does not suit its collection's validator, whose action is `warn`.
+fn warn_of_invalid(namespace: &Namespace, info: &Document) {
+    log::warning(
+        "storage",
+        "Document would fail validation",
+        &[
+            ("namespace", namespace.as_str().into()),
+            ("errInfo", Attribute::Owned(info.to_string())),
+        ],
+    );
 }

@@ -1,19 +1,25 @@
 //! Server parameters: what getParameter shows and setParameter changes while the server runs.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 use quarry_database::Shortcuts;
 use quarry_query::ErrorCode;
+use quarry_query::parameters::Parameter;
 
 use crate::access::credentials::Mechanism;
 use crate::dispatch::error::{CommandError, Result};
 use crate::net::busy_poll::{BusyPolling, LIMIT_US_MAX};
 use crate::process::config::{BadOptions, Config, EngineName};
+use crate::process::memory_limit;
 use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
 /// MongoDB's ten minutes.
 const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
+/// Longer than a client pauses that is at work, so that it never waits for a thread.
+const CONNECTION_PARK_MS_DEFAULT: i64 = 1_000;
+const CONNECTION_PARK_MS_MAX: i64 = 86_400_000;
 /// MongoDB's minute.
 const TRANSACTION_LIFETIME_S_DEFAULT: i64 = 60;
 const TRANSACTION_LOCK_MS_DEFAULT: i64 = 5;
@@ -25,6 +31,12 @@ const COMMIT_INTERVAL_MS_MAX: i64 = 60_000;
 /// A get of the other engines costs little more than one of the cache.
 const RECORD_CACHE_MB_ROCKSDB: usize = 64;
 const RECORD_CACHE_MB_MAX: usize = 1 << 20;
+/// The share of the machine's memory that clients may make the server hold, and its bounds.
+const MEMORY_BUDGET_SHARE: u64 = 2;
+const MEMORY_BUDGET_MB_MIN: usize = 64;
+const MEMORY_BUDGET_MB_MAX: usize = 1 << 24;
+/// Where the kernel does not tell what there is.
+const MEMORY_BUDGET_MB_DEFAULT: usize = 1024;
 /// MongoDB's defaults.
 const SCRAM_SHA1_ITERATIONS_DEFAULT: i64 = 10_000;
 const SCRAM_SHA256_ITERATIONS_DEFAULT: i64 = 15_000;
@@ -37,6 +49,8 @@ const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
 pub struct Parameters {
     pub cursor_timeout_ms: AtomicI64,
+    /// How long a connection is idle before it is parked; 0 = none is.
+    connection_park_ms: AtomicI64,
     /// How long a transaction may be open.
     pub transaction_lifetime_s: AtomicI64,
     /// How long a transaction waits for a collection that is being defined; below zero without an end.
@@ -46,6 +60,8 @@ pub struct Parameters {
     pub ttl_sleep_s: AtomicI64,
     pub is_ttl_enabled: AtomicBool,
     pub quiet: AtomicBool,
+    /// The audit log tells what clients were authorized to do, too.
+    pub audits_successes: AtomicBool,
     /// How long connections wait awake.
     pub busy_polling: BusyPolling,
     /// The bits of a number from 0 to 1.
@@ -59,6 +75,8 @@ pub struct Parameters {
     pub commit_interval_ms: i64,
     /// Fixed at the start.
     pub record_cache_mb: usize,
+    /// Fixed at the start. For requests, operations and their replies together.
+    pub memory_budget_mb: usize,
     /// Fixed at the start. All, but those named by `commitShortcutsOff`.
     pub shortcuts: Shortcuts,
     shortcuts_off: String,
@@ -68,16 +86,19 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 22] = [
+    "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
     "commitShortcutsOff",
+    "connectionParkMillis",
     "cursorTimeoutMillis",
     "enableLocalhostAuthBypass",
     "enableTestCommands",
     "featureCompatibilityVersion",
     "localLogicalSessionTimeoutMinutes",
     "maxTransactionLockRequestTimeoutMillis",
+    "memoryBudgetMB",
     "networkMessageCompressors",
     "quiet",
     "recordCacheMB",
@@ -99,12 +120,14 @@ impl Parameters {
             .collect();
         let mut parameters = Parameters {
             cursor_timeout_ms: AtomicI64::new(CURSOR_TIMEOUT_MS_DEFAULT),
+            connection_park_ms: AtomicI64::new(CONNECTION_PARK_MS_DEFAULT),
             transaction_lifetime_s: AtomicI64::new(TRANSACTION_LIFETIME_S_DEFAULT),
             transaction_lock_ms: AtomicI64::new(TRANSACTION_LOCK_MS_DEFAULT),
             slow_ms: AtomicI64::new(config.slow_ms),
             ttl_sleep_s: AtomicI64::new(TTL_SLEEP_S_DEFAULT),
             is_ttl_enabled: AtomicBool::new(true),
             quiet: AtomicBool::new(config.quiet),
+            audits_successes: AtomicBool::new(false),
             busy_polling: BusyPolling::new(),
             trace_sample_rate: AtomicU64::new(TRACE_SAMPLE_RATE_DEFAULT.to_bits()),
             scram_sha1_iterations: AtomicI64::new(SCRAM_SHA1_ITERATIONS_DEFAULT),
@@ -115,6 +138,7 @@ impl Parameters {
                 EngineName::Rocksdb => RECORD_CACHE_MB_ROCKSDB,
                 EngineName::Mdbx | EngineName::Memory => 0,
             },
+            memory_budget_mb: default_memory_budget_mb(),
             shortcuts: Shortcuts::default(),
             shortcuts_off: String::new(),
             are_test_commands_enabled: false,
@@ -157,6 +181,13 @@ impl Parameters {
                     is_on.ok_or_else(|| bad("neither true nor false"))?;
                 continue;
             }
+            if name == "memoryBudgetMB" {
+                let allowed = MEMORY_BUDGET_MB_MIN..=MEMORY_BUDGET_MB_MAX;
+                let mb = text.parse().ok().filter(|mb| allowed.contains(mb));
+                parameters.memory_budget_mb =
+                    mb.ok_or_else(|| bad("not a number of MiB from 64 to 16777216"))?;
+                continue;
+            }
             if name == "recordCacheMB" {
                 let mb = text.parse().ok().filter(|mb| *mb <= RECORD_CACHE_MB_MAX);
                 parameters.record_cache_mb =
@@ -186,6 +217,13 @@ impl Parameters {
         u32::try_from(iterations.load(Relaxed)).unwrap_or(u32::MAX)
     }
 
+    /// How long a connection is idle before it is parked; none where connections keep their threads. A connection follows a
+    /// change from its next wait on that begins with a new thread, or after `LONG_WAIT` (`net::conversation`).
+    pub fn park_after(&self) -> Option<Duration> {
+        let ms = self.connection_park_ms.load(Relaxed).unsigned_abs();
+        (ms > 0).then(|| Duration::from_millis(ms))
+    }
+
     pub fn trace_sample_rate(&self) -> f64 {
         f64::from_bits(self.trace_sample_rate.load(Relaxed))
     }
@@ -193,9 +231,11 @@ impl Parameters {
     /// Appends the parameter; false when there is none of that name.
     pub fn append(&self, name: &str, reply: &mut DocumentBuilder<'_>) -> bool {
         match name {
+            "auditAuthorizationSuccess" => reply.append(name, self.audits_successes.load(Relaxed)),
             "busyPollMicros" => reply.append(name, self.busy_polling.limit_us.load(Relaxed)),
             "commitIntervalMs" => reply.append(name, self.commit_interval_ms),
             "commitShortcutsOff" => reply.append(name, self.shortcuts_off.as_str()),
+            "connectionParkMillis" => reply.append(name, self.connection_park_ms.load(Relaxed)),
             "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
             "enableTestCommands" => reply.append(name, self.are_test_commands_enabled),
             "enableLocalhostAuthBypass" => reply.append(name, self.has_localhost_exception),
@@ -211,6 +251,7 @@ impl Parameters {
             }
             "localLogicalSessionTimeoutMinutes" => reply.append(name, SESSION_TIMEOUT_MINUTES),
             "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
+            "memoryBudgetMB" => reply.append(name, self.memory_budget_mb as i64),
             "quiet" => reply.append(name, self.quiet.load(Relaxed)),
             "recordCacheMB" => reply.append(name, self.record_cache_mb as i64),
             "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
@@ -223,7 +264,10 @@ impl Parameters {
             }
             "ttlMonitorEnabled" => reply.append(name, self.is_ttl_enabled.load(Relaxed)),
             "ttlMonitorSleepSecs" => reply.append(name, self.ttl_sleep_s.load(Relaxed)),
-            _ => return false,
+            _ => match Parameter::find(name) {
+                Some(parameter) => reply.append(name, of_query(parameter)),
+                None => return false,
+            },
         };
         true
     }
@@ -231,6 +275,9 @@ impl Parameters {
     pub fn append_all(&self, reply: &mut DocumentBuilder<'_>) {
         for name in NAMES {
             self.append(name, reply);
+        }
+        for parameter in quarry_query::parameters::ALL {
+            reply.append(parameter.name, of_query(parameter));
         }
     }
 
@@ -242,7 +289,9 @@ impl Parameters {
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         let was = match name {
+            "auditAuthorizationSuccess" => RawValue::Boolean(self.audits_successes.load(Relaxed)),
             "busyPollMicros" => RawValue::Int64(self.busy_polling.limit_us.load(Relaxed)),
+            "connectionParkMillis" => RawValue::Int64(self.connection_park_ms.load(Relaxed)),
             "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
             "scramIterationCount" => RawValue::Int64(self.scram_sha256_iterations.load(Relaxed)),
@@ -257,7 +306,7 @@ impl Parameters {
             }
             "ttlMonitorEnabled" => RawValue::Boolean(self.is_ttl_enabled.load(Relaxed)),
             "ttlMonitorSleepSecs" => RawValue::Int64(self.ttl_sleep_s.load(Relaxed)),
-            _ => RawValue::Null,
+            _ => Parameter::find(name).map_or(RawValue::Null, of_query),
         };
         self.set(name, value)?;
         reply.append("was", was);
@@ -279,6 +328,15 @@ impl Parameters {
                     ));
                 }
                 self.cursor_timeout_ms.store(ms, Relaxed);
+            }
+            "connectionParkMillis" => {
+                let ms = number()?;
+                if !(0..=CONNECTION_PARK_MS_MAX).contains(&ms) {
+                    return Err(CommandError::bad_value(format!(
+                        "connectionParkMillis must be from 0 to {CONNECTION_PARK_MS_MAX}"
+                    )));
+                }
+                self.connection_park_ms.store(ms, Relaxed);
             }
             "busyPollMicros" => {
                 let micros = number()?;
@@ -325,6 +383,9 @@ impl Parameters {
                 }
                 self.ttl_sleep_s.store(seconds, Relaxed);
             }
+            "auditAuthorizationSuccess" => {
+                self.audits_successes.store(value.is_truthy(), Relaxed);
+            }
             "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
             "traceSampleRate" => {
                 let share = value.as_f64_lossy();
@@ -338,15 +399,52 @@ impl Parameters {
                 let message = format!("not allowed to change [{name}] at runtime");
                 return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
             }
-            _ => {
-                let message = format!(
-                    "attempted to set unrecognized parameter [{name}], use help:true to see options "
-                );
-                return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
-            }
+            _ => match Parameter::find(name) {
+                Some(parameter) => set_of_query(parameter, value)?,
+                None => {
+                    let message = format!(
+                        "attempted to set unrecognized parameter [{name}], use help:true to see options "
+                    );
+                    return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+                }
+            },
         }
         Ok(())
     }
+}
+
+/// The value of a parameter of queries.
+fn of_query(parameter: &Parameter) -> RawValue<'static> {
+    match parameter.is_flag {
+        true => RawValue::Boolean(parameter.get() != 0),
+        false => RawValue::Int64(parameter.get()),
+    }
+}
+
+fn set_of_query(parameter: &Parameter, value: RawValue<'_>) -> Result<()> {
+    if parameter.is_flag {
+        parameter.set(i64::from(value.is_truthy()));
+        return Ok(());
+    }
+    let number = value
+        .as_i64_exact()
+        .filter(|number| *number >= parameter.least);
+    let number = number.ok_or_else(|| {
+        CommandError::bad_value(format!(
+            "Invalid value for parameter {}: {value} is not an integer of at least {}",
+            parameter.name, parameter.least
+        ))
+    })?;
+    parameter.set(number);
+    Ok(())
+}
+
+fn default_memory_budget_mb() -> usize {
+    let Some(bytes) = memory_limit::bytes() else {
+        return MEMORY_BUDGET_MB_DEFAULT;
+    };
+    let mb = usize::try_from((bytes / MEMORY_BUDGET_SHARE) >> 20).unwrap_or(usize::MAX);
+    mb.clamp(MEMORY_BUDGET_MB_MIN, MEMORY_BUDGET_MB_MAX)
 }
 
 /// Switches one shortcut off; none if there is none of that name.

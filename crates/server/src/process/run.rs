@@ -10,11 +10,16 @@ use std::thread;
 
 use clap::Parser;
 use quarry_database::{Database, WritesNow};
+use quarry_query::spilling;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use crate::audit::audit_log::AuditLog;
+use crate::audit::made_collections;
 use crate::backup::live_copy;
+use crate::commands::options_document;
 use crate::net::certificates::Certificates;
+use crate::net::conversation;
 use crate::net::listener::Listener;
 use crate::observe::log;
 use crate::observe::{admin, timing_collector, traces};
@@ -25,7 +30,8 @@ use crate::process::config::{
 use crate::process::data_directory::DataDirectory;
 use crate::process::descriptors::Shares;
 use crate::process::parameters::Parameters;
-use crate::process::shutdown::Shutdown;
+use crate::process::shutdown::{BY_COMMAND, Shutdown};
+use crate::process::spill_files::SpillFiles;
 use crate::process::{
     add_user, background, descriptors, engine, first_user, foreign_files, greeting, mongod,
     stopping,
@@ -95,6 +101,11 @@ pub fn from_command_line() -> ExitCode {
         Command::Serve(options) => (Face::Quarry, options),
         Command::Mongod(options) => (Face::Mongod, options),
         Command::Top(options) => return crate::tools::top::run(&options),
+        Command::Dump(options) => return quarry_tools::dump::run(&options),
+        Command::RestoreDump(options) => return quarry_tools::restore_dump::run(&options),
+        Command::Import(options) => return quarry_tools::import::run(&options),
+        Command::Export(options) => return quarry_tools::export::run(&options),
+        Command::Migrate(options) => return quarry_tools::migrate::run(&options),
         Command::Backup(command) => return crate::tools::backup::run(&command),
         Command::Restore(options) => return crate::tools::restore::run(&options),
         Command::Journal(command) => return crate::tools::journal::run(&command),
@@ -165,8 +176,10 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
+    let audit = (config.audit.as_ref()).map(|options| AuditLog::open(options, config.log_rotate));
+    let audit = audit.transpose()?.map(Arc::new);
     let shutdown = Arc::new(Shutdown::default());
-    watch_signals(&shutdown, signals);
+    watch_signals(&shutdown, signals, audit.clone());
     log_panics();
     log::info(
         "control",
@@ -229,6 +242,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         certificates,
         shares.tables_max,
         &shutdown,
+        audit,
     );
     let server = match (opened, shutdown.reason()) {
         (Ok(server), _) => server,
@@ -243,6 +257,12 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         }
         (Err(failure), None) => return Err(failure),
     };
+    let spill_files = SpillFiles::open(&server.config.data_directory);
+    spilling::install(Box::new(spill_files.map_err(Failure::data_directory)?));
+    if let Some(audit) = &server.audit {
+        let noted = audit.note_start(&options_document(&server.config));
+        noted.map_err(|error| BadOptions(error.message))?;
+    }
     first_user::make(server)?;
     shutdown.note_started();
     server.set_port(listener.port());
@@ -251,6 +271,8 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     timing_collector::start(server).map_err(Failure::data_directory)?;
     traces::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
+    let resume = move |entry| conversation::resume(server, entry);
+    server.parking.start(resume).map_err(Failure::network)?;
     let accepting = listener.start(server).map_err(Failure::network)?;
     directory.write_port(listener.port()).map_err(|error| {
         Failure::data_directory(format!(
@@ -279,6 +301,12 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     }
 
     let reason = server.shutdown.wait();
+    if let Some(audit) = &server.audit
+        && reason != BY_COMMAND
+    {
+        // Nobody waits for an answer; the log says what became of the event.
+        let _ = audit.note_stop();
+    }
     log::info("control", "shutting down", &[("reason", reason.into())]);
     accepting.stop();
     drop(listener);
@@ -326,7 +354,8 @@ pub fn open_alone(mut config: Config) -> Result<&'static Server, String> {
     let parameters = Parameters::new(&config).map_err(|error| error.0)?;
     let shares = share_descriptors(&mut config);
     let shutdown = Arc::new(Shutdown::default());
-    open(config, parameters, None, shares.tables_max, &shutdown).map_err(|failure| failure.line)
+    open(config, parameters, None, shares.tables_max, &shutdown, None)
+        .map_err(|failure| failure.line)
 }
 
 /// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.
@@ -336,6 +365,7 @@ fn open(
     certificates: Option<Certificates>,
     tables_max: u32,
     shutdown: &Arc<Shutdown>,
+    audit: Option<Arc<AuditLog>>,
 ) -> Result<&'static Server, Failure> {
     let bad = |why: &dyn std::fmt::Display| {
         Failure::data_directory(format!(
@@ -362,6 +392,9 @@ fn open(
     }
     database.on_writes_change(Box::new(log_writes_change));
     database.on_journal_trouble(Box::new(log_journal_trouble));
+    if audit.is_some() {
+        database.on_collection_made(Box::new(made_collections::note));
+    }
     let replica_set = match &config.replica_set {
         None => None,
         Some(set) => {
@@ -369,7 +402,7 @@ fn open(
             Some(opened.map_err(|why| bad(&why))?)
         }
     };
-    Ok(Box::leak(Box::new(Server::new(
+    let mut server = Server::new(
         config,
         parameters,
         certificates,
@@ -377,7 +410,9 @@ fn open(
         database,
         replica_set,
         Arc::clone(shutdown),
-    ))))
+    );
+    server.audit = audit;
+    Ok(Box::leak(Box::new(server)))
 }
 
 fn log_writes_change(now: &WritesNow) {
@@ -409,14 +444,14 @@ fn log_journal_trouble(trouble: Option<&str>) {
 }
 
 /// Listens to signals from before the data is opened to the end of the process.
-pub fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals) {
+pub fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals, audit: Option<Arc<AuditLog>>) {
     let shutdown = Arc::clone(shutdown);
     let mut was_told = false;
     let round = move || {
         for signal in signals.wait() {
             let reason = match signal {
                 SIGUSR1 => {
-                    rotate_log();
+                    rotate_log(audit.as_deref());
                     continue;
                 }
                 SIGHUP => "SIGHUP",
@@ -440,8 +475,8 @@ pub fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals) {
     }
 }
 
-fn rotate_log() {
-    match log::rotate() {
+fn rotate_log(audit: Option<&AuditLog>) {
+    match log::rotate().and_then(|()| audit.map_or(Ok(()), AuditLog::rotate)) {
         Ok(()) => log::info("control", "log rotated", &[]),
         Err(error) => log::error(
             "control",

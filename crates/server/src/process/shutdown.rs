@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+/// The reason of a wish that came by the shutdown command.
+pub const BY_COMMAND: &str = "the shutdown command";
+
 #[derive(Default)]
 pub struct Shutdown {
     /// Set with `reason`; shared with whoever opens the database, which gives up when it is set.

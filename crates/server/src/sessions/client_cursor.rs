@@ -21,6 +21,9 @@ use crate::sessions::session::SessionId;
 /// A batch ends before it would exceed a document's size.
 const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
 
+/// A batch is counted as memory of its operation in steps of so much; a smaller one is not counted.
+const REPLY_STEP_BYTES: usize = 1 << 20;
+
 /// A longer command is not kept with its cursor.
 const ORIGIN_BYTES_MAX: usize = 512;
 
@@ -163,6 +166,7 @@ impl ClientCursor {
             executor.expect(documents_max);
         }
         let mut count = 0;
+        let mut counted_bytes = REPLY_STEP_BYTES;
         while count < documents_max {
             let room = BATCH_BYTES_MAX.saturating_sub(batch.len_bytes());
             let mut is_full = false;
@@ -185,6 +189,10 @@ impl ClientCursor {
             }
             count += 1;
             self.returned += 1;
+            if batch.len_bytes() > counted_bytes {
+                counted_bytes = batch.len_bytes() + REPLY_STEP_BYTES;
+                quarry_query::memory::check_reply(counted_bytes)?;
+            }
         }
         Ok(BatchEnd::Full)
     }

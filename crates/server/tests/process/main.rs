@@ -12,6 +12,7 @@ mod first_run;
 mod memory;
 mod mongod;
 mod options;
+mod parking;
 mod profiler;
 mod protocol;
 mod read_concern;

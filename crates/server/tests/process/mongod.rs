@@ -128,8 +128,17 @@ fn a_flag_of_mongod_that_is_not_served_is_refused_by_name_with_the_reason() {
     for (arguments, reason) in [
         (&["--repair"][..], "--repair: the command `validate` checks"),
         (
-            &["--auditDestination", "file"],
-            "--auditDestination: there is no audit log",
+            &["--auditDestination", "syslog"],
+            "auditDestination: `syslog` is not supported yet",
+        ),
+        (
+            &[
+                "--auditDestination",
+                "console",
+                "--auditFilter",
+                "{\"a\": {\"$no\": 1}}",
+            ],
+            "auditFilter: ",
         ),
         (&["--shardsvr"], "--shardsvr: sharding is not supported"),
         (

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::audit::AuditSettings;
 use super::options::OtherFlags;
 use super::tls::TlsSettings;
 use super::values::{Durability, EngineName, LogFormat, LogRotate, MdbxSync};
@@ -39,6 +40,16 @@ pub enum Command {
     Backup(BackupCommand),
     /// Make a data directory of a backup
     Restore(Restore),
+    /// Write databases of a running server into files, in the formats of mongodump
+    Dump(Box<quarry_tools::dump::Dump>),
+    /// Insert what a dump has into a running server
+    RestoreDump(Box<quarry_tools::restore_dump::RestoreDump>),
+    /// Insert a file of JSON, CSV or TSV into a running server
+    Import(Box<quarry_tools::import::Import>),
+    /// Write a collection of a running server as JSON or CSV
+    Export(Box<quarry_tools::export::Export>),
+    /// Copy a live deployment into another one, and follow its changes
+    Migrate(Box<quarry_tools::migrate::Migrate>),
     /// Watch a running server: rates, quantiles and phases by kind of operation, live
     Top(Top),
     /// Print what a shell needs to complete this program's flags
@@ -82,7 +93,7 @@ pub struct AddUser {
     pub password_file: Option<PathBuf>,
 }
 
-/// The user that a client of a server logs in as.
+/// How a client of a server logs in and encrypts.
 #[derive(Debug, Default, Args)]
 pub struct LoginOptions {
     /// User to log in as, of the database `admin` where none is named
@@ -91,6 +102,15 @@ pub struct LoginOptions {
     /// File whose first line is the user's password; without it the standard input
     #[arg(long = "passwordFile", value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
+    /// Encrypt the connection
+    #[arg(long)]
+    pub tls: bool,
+    /// File with the authorities that may have signed the server's certificate; without it those of this machine
+    #[arg(long = "tlsCAFile", value_name = "FILE", requires = "tls")]
+    pub tls_ca_file: Option<PathBuf>,
+    /// File with the client's own certificate and its key
+    #[arg(long = "tlsCertificateKeyFile", value_name = "FILE", requires = "tls")]
+    pub tls_certificate_key_file: Option<PathBuf>,
 }
 
 /// The subcommands of `quarry backup`.
@@ -257,6 +277,8 @@ pub struct Serve {
     pub auth: bool,
     #[command(flatten)]
     pub tls: TlsSettings,
+    #[command(flatten)]
+    pub audit: AuditSettings,
     /// Be a replica set of one member by this name, which initiates itself
     #[arg(long = "replSet", value_name = "NAME")]
     pub repl_set: Option<String>,

@@ -403,6 +403,9 @@ mod tests {
             "tracing.otlpEndpoint" => "http://otel:4318",
             "replication.advertise" => "db:27017",
             "security.keyFile" => "/dev/null",
+            "auditLog.destination" => "console",
+            "auditLog.format" => "BSON",
+            "auditLog.filter" => "'{\"a\": 1}'",
             "net.adminTokenFile" => "/proc/self/cmdline",
             "net.tls.mode" => "requireTLS",
             "net.ssl.mode" => "requireSSL",
@@ -431,6 +434,9 @@ mod tests {
                 "net.tls.mode: allowTLS\nnet.tls.certificateKeyFile: k\n"
             }
             "storage.mdbxSync" => "storage.engine: mdbx\n",
+            "auditLog.path" => "auditLog.destination: file\n",
+            "auditLog.format" => "auditLog.destination: file\nauditLog.path: x\n",
+            "auditLog.filter" => "auditLog.destination: console\n",
             "replication.advertise" => "replication.replSetName: rs0\n",
             _ => "",
         }

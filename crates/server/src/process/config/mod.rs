@@ -4,6 +4,7 @@
 //! any other that Quarry does not have is refused, never ignored: a server that silently runs without what was asked of it
 //! is worse than one that does not start.
 
+mod audit;
 mod command_line;
 mod file;
 mod journal_settings;
@@ -18,6 +19,7 @@ use crate::replication::address::Address;
 
 use file::ConfigFile;
 
+pub use audit::{AuditDestination, AuditFormat, AuditOptions};
 pub use command_line::{
     AddUser, BackupCommand, Command, CommandLine, CreateBackup, JournalCommand, JournalPlace,
     LoginOptions, Restore, Serve, Top, UserCommand,
@@ -88,6 +90,8 @@ pub struct Config {
     pub admin_token: Option<Token>,
     /// How connections are encrypted; none where they are not.
     pub tls: Option<TlsOptions>,
+    /// Where the audit log goes; none is kept without.
+    pub audit: Option<AuditOptions>,
     pub connections_max: usize,
     pub compressors: Vec<CompressorName>,
     pub log_path: Option<PathBuf>,
@@ -193,6 +197,7 @@ impl Config {
             ));
         }
         let tls = line.tls.over(file.tls).options()?;
+        let audit = line.audit.over(file.audit).options()?;
         let log_path = line.logpath.or(file.logpath);
         let log_append = line.logappend || file.logappend;
         let log_rotate = line.log_rotate.or(file.log_rotate).unwrap_or_default();
@@ -222,6 +227,7 @@ impl Config {
             face,
             replica_set,
             tls,
+            audit,
             data_directory: line
                 .dbpath
                 .or(file.dbpath)

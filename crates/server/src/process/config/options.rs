@@ -277,7 +277,7 @@ const NO_CLUSTER_TLS: &str = "a set has one member, which connects to no other";
 const OTHER_SYSTEMS: &str = "it is for macOS and Windows";
 const ONE_MEMBER: &str = "a set has one member, and no other authenticates itself to it";
 const WINDOWS: &str = "it is for Windows";
-const NO_AUDIT: &str = "there is no audit log";
+const AUDIT_PLAIN: &str = "the audit log is neither compressed nor encrypted";
 const NO_ENCRYPTION: &str = "data is not encrypted at rest; use an encrypted file system";
 const NO_LDAP: &str = "LDAP is not supported";
 const NO_KERBEROS: &str = "Kerberos and saslauthd are not supported";
@@ -447,15 +447,15 @@ pub static OPTIONS: &[OptionRow] = &[
     served("slowOpSampleRate", "operationProfiling.slowOpSampleRate", Value),
     refused("profileFilter", "operationProfiling.filter", Value, "the command `profile` sets the filter of each database"),
     // MongoDB Enterprise: audit, SNMP, encryption at rest.
-    refused("auditCompressionMode", "auditLog.compressionMode", Value, NO_AUDIT),
-    refused("auditDestination", "auditLog.destination", Value, NO_AUDIT),
-    refused("auditEncryptionKeyUID", "auditLog.auditEncryptionKeyIdentifier", Value, NO_AUDIT),
-    refused("auditFormat", "auditLog.format", Value, NO_AUDIT),
-    refused("auditLocalKeyFile", "auditLog.localAuditKeyFile", Value, NO_AUDIT),
-    refused("auditPath", "auditLog.path", Value, NO_AUDIT),
-    refused("auditFilter", "auditLog.filter", Value, NO_AUDIT),
-    refused("auditSchema", "auditLog.schema", Value, NO_AUDIT),
-    refused("auditRuntimeConfiguration", "auditLog.runtimeConfiguration", Value, NO_AUDIT),
+    refused("auditCompressionMode", "auditLog.compressionMode", Value, AUDIT_PLAIN),
+    served("auditDestination", "auditLog.destination", Value),
+    refused("auditEncryptionKeyUID", "auditLog.auditEncryptionKeyIdentifier", Value, AUDIT_PLAIN),
+    served("auditFormat", "auditLog.format", Value),
+    refused("auditLocalKeyFile", "auditLog.localAuditKeyFile", Value, AUDIT_PLAIN),
+    served("auditPath", "auditLog.path", Value),
+    served("auditFilter", "auditLog.filter", Value),
+    only("auditSchema", "auditLog.schema", &["mongo"], "it is the default", "events have MongoDB's shape alone"),
+    refused("auditRuntimeConfiguration", "auditLog.runtimeConfiguration", Value, "the filter of the audit log is fixed at the start"),
     refused("snmp-subagent", "snmp.subagent", Nothing, NO_SNMP),
     refused("snmp-master", "snmp.master", Nothing, NO_SNMP),
     harmless("snmp-disabled", "snmp.disabled", Nothing, NO_SNMP),

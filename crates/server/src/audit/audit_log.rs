@@ -1,0 +1,256 @@
+//! The audit log of a server that keeps one: which events there are, and what a client is told when one cannot be written.
+
+use std::io;
+
+use quarry_bson::{Document, RawDocument};
+use quarry_query::ErrorCode;
+use quarry_query::matcher::Matcher;
+use sha2::{Digest, Sha256};
+
+use super::command_events::{Asked, row};
+use super::event::{self, ARGUMENTS_BYTES_MAX, Deed, Doer, bounded};
+use super::made_collections;
+use super::trail::Trail;
+use crate::access::name::Name;
+use crate::access::user::User;
+use crate::dispatch::call::{Call, Outcome, without_secrets};
+use crate::dispatch::error::{CommandError, Result};
+use crate::net::connections::Connection;
+use crate::process::config::{AuditDestination, AuditFormat, AuditOptions, BadOptions, LogRotate};
+
+/// How a call is held against its user's privileges.
+#[derive(Clone, Copy)]
+pub struct Check {
+    /// It is noted where the user may run it, too.
+    pub is_success_noted: bool,
+    /// The command is one on a collection.
+    pub is_of_collection: bool,
+}
+
+/// The audit log of one server.
+pub struct AuditLog {
+    trail: Trail,
+    format: AuditFormat,
+    filter: Option<Matcher>,
+    is_moved_by_others: bool,
+    /// From which the UUIDs of connections are made.
+    secret: [u8; 32],
+}
+
+impl AuditLog {
+    /// Opens the log, whose file is rotated as the server's log is. A file that cannot be written and a filter that is no query
+    /// refuse the start.
+    pub fn open(options: &AuditOptions, rotate: LogRotate) -> Result<AuditLog, BadOptions> {
+        let filter = options.filter.as_ref();
+        let filter = filter.map(|filter| Matcher::parse(filter.as_raw()));
+        let filter = filter
+            .transpose()
+            .map_err(|error| BadOptions(format!("auditFilter: {error}")))?;
+        let trail = Trail::open(&options.destination).map_err(|error| {
+            let path = match &options.destination {
+                AuditDestination::File(path) => path.display().to_string(),
+                AuditDestination::Console => "the standard output".into(),
+            };
+            BadOptions(format!("auditPath: {path}: {error}"))
+        })?;
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).expect("the kernel gives random bytes");
+        Ok(AuditLog {
+            trail,
+            format: options.format,
+            filter,
+            is_moved_by_others: rotate == LogRotate::Reopen,
+            secret,
+        })
+    }
+
+    /// Refuses a call that would leave an event while events cannot be written.
+    #[inline]
+    pub fn admit(&self, command: &str, notes_successes: bool) -> Result<()> {
+        match self.trail.is_behind() {
+            false => Ok(()),
+            true => self.admit_late(command, notes_successes),
+        }
+    }
+
+    #[cold]
+    fn admit_late(&self, command: &str, notes_successes: bool) -> Result<()> {
+        if row(command).is_none() && !notes_successes {
+            return Ok(());
+        }
+        self.trail.catch_up().map_err(|error| {
+            let message =
+                format!("'{command}' is refused: its audit event could not be written: {error}");
+            CommandError::new(ErrorCode::OPERATION_FAILED, message)
+        })
+    }
+
+    /// Writes what a call leaves: its refusal, or the events of its row; its authorization too, where successes are asked for.
+    #[cold]
+    pub fn note_call(
+        &self,
+        connection: &Connection,
+        call: &Call<'_>,
+        outcome: &Outcome<'_>,
+        error: Option<&CommandError>,
+        check: Check,
+    ) -> Result<()> {
+        let made = made_collections::take();
+        let code = error.map_or(0, |error| error.code);
+        let is_refused = code == ErrorCode::UNAUTHORIZED.0;
+        if outcome.opid == 0 && !is_refused {
+            // It was no call of a command, or one that nobody has been authorized for.
+            return Ok(());
+        }
+        let user = connection.login.lock().user.clone();
+        let doer = Doer::Client(connection, user.as_deref());
+        if is_refused || check.is_success_noted {
+            let result = if is_refused { code } else { 0 };
+            let deed = authorization(call.body, outcome, check.is_of_collection);
+            self.note(&deed, &doer, result)?;
+        }
+        if is_refused {
+            return Ok(());
+        }
+        for namespace in made {
+            let deed = Deed::new("createCollection", |param| {
+                param.append("ns", namespace.as_str());
+            });
+            self.note(&deed, &doer, 0)?;
+        }
+        let Some(row) = row(outcome.command_name) else {
+            return Ok(());
+        };
+        let asked = Asked {
+            database: outcome.database,
+            subject: outcome.collection,
+            body: call.body,
+        };
+        for deed in (row.deeds)(&asked) {
+            self.note(&deed, &doer, code)?;
+        }
+        Ok(())
+    }
+
+    /// Writes that somebody has logged in, or has failed to.
+    pub fn note_login(
+        &self,
+        connection: &Connection,
+        name: Option<&Name>,
+        mechanism: &str,
+        result: i32,
+    ) -> Result<()> {
+        let deed = Deed::new("authenticate", |param| {
+            param.append("user", name.map_or("", |name| &name.name));
+            param.append("db", name.map_or("", |name| &name.database));
+            param.append("mechanism", mechanism);
+        });
+        let user = connection.login.lock().user.clone();
+        self.note(&deed, &Doer::Client(connection, user.as_deref()), result)
+    }
+
+    /// Writes that a user is not logged in any more.
+    pub fn note_logout(&self, connection: &Connection, user: &User, reason: &str) -> Result<()> {
+        let deed = Deed::new("logout", |param| {
+            param.append("reason", reason);
+            let mut users = param.array("initialUsers");
+            if let Some(name) = &user.name {
+                let mut shown = users.document();
+                shown.append("user", name.name.as_str());
+                shown.append("db", name.database.as_str());
+                shown.finish();
+            }
+            users.finish();
+            param.array("updatedUsers").finish();
+        });
+        self.note(&deed, &Doer::Client(connection, Some(user)), 0)
+    }
+
+    /// Writes what a client says of itself.
+    pub fn note_metadata(&self, connection: &Connection, metadata: RawDocument<'_>) -> Result<()> {
+        let deed = Deed::new("clientMetadata", |param| {
+            let mut local = param.document("localEndpoint");
+            if let Some(address) = connection.transport.local_address() {
+                local.append("ip", address.ip().to_canonical().to_string().as_str());
+                local.append("port", i32::from(address.port()));
+            }
+            local.finish();
+            param.append("clientMetadata", metadata);
+        });
+        self.note(&deed, &Doer::Client(connection, None), 0)
+    }
+
+    /// Writes that the server starts, with these options.
+    pub fn note_start(&self, options: &Document) -> Result<()> {
+        let deed = Deed::new("startup", |param| {
+            param.append("options", options.as_raw());
+        });
+        self.note(&deed, &Doer::Server, 0)
+    }
+
+    /// Writes that the server stops by itself or for a signal.
+    pub fn note_stop(&self) -> Result<()> {
+        let deed = Deed::new("shutdown", |_| ());
+        self.note(&deed, &Doer::Server, 0)
+    }
+
+    /// Begins a new file, or opens the file again where others move it.
+    pub fn rotate(&self) -> io::Result<()> {
+        self.trail.rotate(self.is_moved_by_others)
+    }
+
+    fn note(&self, deed: &Deed, doer: &Doer<'_>, result: i32) -> Result<()> {
+        let event = event::document(deed, doer, self.uuid_of(doer), result);
+        // An event that the filter cannot be held against is kept.
+        let is_kept = |filter: &Matcher| filter.try_matches(event.as_raw()).unwrap_or(true);
+        if !self.filter.as_ref().is_none_or(is_kept) {
+            return Ok(());
+        }
+        let written = match self.format {
+            AuditFormat::Json => self
+                .trail
+                .append(event::json_line(event.as_raw()).as_bytes()),
+            AuditFormat::Bson => self.trail.append(event.as_raw().as_bytes()),
+        };
+        written.map_err(|error| {
+            let message = format!(
+                "the audit event '{}' could not be written: {error}; what it tells of may have happened all the same",
+                deed.kind
+            );
+            CommandError::new(ErrorCode::OPERATION_FAILED, message)
+        })
+    }
+
+    /// The UUID of a connection, by which all its events are found.
+    fn uuid_of(&self, doer: &Doer<'_>) -> [u8; 16] {
+        let id = match doer {
+            Doer::Server => 0,
+            Doer::Client(connection, _) => connection.id,
+        };
+        let digest = Sha256::new().chain_update(self.secret);
+        let digest = digest.chain_update(id.to_le_bytes()).finalize();
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&digest[..16]);
+        // Version 4: nothing but chance is in it.
+        uuid[6] = uuid[6] & 0x0f | 0x40;
+        uuid[8] = uuid[8] & 0x3f | 0x80;
+        uuid
+    }
+}
+
+/// Makes the event of an authorization: the command, on what, and its arguments where they hold no secrets.
+fn authorization(body: RawDocument<'_>, outcome: &Outcome<'_>, is_of_collection: bool) -> Deed {
+    Deed::new("authCheck", |param| {
+        param.append("command", outcome.command_name);
+        let namespace = match is_of_collection && !outcome.collection.is_empty() {
+            true => outcome.namespace(),
+            false => outcome.database.to_owned(),
+        };
+        param.append("ns", namespace.as_str());
+        let arguments = match outcome.has_secrets {
+            true => without_secrets(body),
+            false => bounded(body, ARGUMENTS_BYTES_MAX),
+        };
+        param.append("args", arguments.as_raw());
+    })
+}

@@ -1,0 +1,234 @@
+//! The files of sorts and groups that have outgrown their memory, in the folder `quarry.spill` of the data directory.
+//!
+//! A file is unlinked as soon as it is open, so that it goes with the process however that ends; what a crash leaves in between is
+//! removed at the next start. It is a list of blocks: the bytes stored, the bytes before compression and the CRC-32C of
+//! what is stored, each a u32 in big-endian order, and behind them the block as LZ4. A block that does not
+//! have its checksum or its length fails the operation.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
+use quarry_query::parameters::SPILLING_DISK_BYTES_FREE;
+use quarry_query::spilling::{BLOCK_BYTES, SpillFile, SpillSpace};
+use quarry_query::{Error, ErrorCode, Result};
+use rustix::fs::fstatvfs;
+
+/// The folder within the data directory.
+const FOLDER: &str = "quarry.spill";
+const HEAD_BYTES: usize = 12;
+/// Blocks between two looks at what the disk has free.
+const BLOCKS_BETWEEN_LOOKS: u32 = 64;
+
+/// The folder of spilled files.
+pub struct SpillFiles {
+    folder: PathBuf,
+    /// The name of the next file.
+    next: AtomicU64,
+}
+
+struct BlockFile {
+    file: File,
+    /// A block on its way out or in, with its head.
+    stored: Vec<u8>,
+    blocks_written: u32,
+    /// Where the next block to read begins.
+    position: u64,
+}
+
+impl SpillFiles {
+    /// The folder in a data directory, without what a crash has left in it.
+    pub fn open(data_directory: &Path) -> io::Result<SpillFiles> {
+        let folder = data_directory.join(FOLDER);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::create_dir(&folder)?;
+        Ok(SpillFiles {
+            folder,
+            next: AtomicU64::new(0),
+        })
+    }
+}
+
+impl SpillSpace for SpillFiles {
+    fn create(&self) -> Result<Box<dyn SpillFile>> {
+        let number = self.next.fetch_add(1, Relaxed);
+        let path = self.folder.join(format!("spill-{number}"));
+        let open = OpenOptions::new()
+            .create_new(true)
+            .read(true)
+            .write(true)
+            .open(&path);
+        let file = open.map_err(|error| failed(&error))?;
+        fs::remove_file(&path).map_err(|error| failed(&error))?;
+        check_disk(&file)?;
+        Ok(Box::new(BlockFile {
+            file,
+            stored: Vec::new(),
+            blocks_written: 0,
+            position: 0,
+        }))
+    }
+}
+
+impl SpillFile for BlockFile {
+    fn append(&mut self, block: &[u8]) -> Result<u64> {
+        assert!(block.len() <= BLOCK_BYTES, "a block is too long");
+        if self.blocks_written.is_multiple_of(BLOCKS_BETWEEN_LOOKS) {
+            check_disk(&self.file)?;
+        }
+        self.blocks_written += 1;
+        self.stored
+            .resize(HEAD_BYTES + get_maximum_output_size(block.len()), 0);
+        let (head, body) = self.stored.split_at_mut(HEAD_BYTES);
+        let bytes = compress_into(block, body).map_err(|_| damaged())?;
+        let checksum = crc32c::crc32c(&body[..bytes]);
+        for (place, number) in
+            head.chunks_exact_mut(4)
+                .zip([bytes as u32, block.len() as u32, checksum])
+        {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        let stored = &self.stored[..HEAD_BYTES + bytes];
+        self.file
+            .write_all(stored)
+            .map_err(|error| failed(&error))?;
+        Ok(stored.len() as u64)
+    }
+
+    fn read_block(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        let mut head = [0; HEAD_BYTES];
+        let read = self.file.read_at(&mut head, self.position);
+        if read.map_err(|error| failed(&error))? == 0 {
+            return Ok(false);
+        }
+        self.read_at(&mut head, self.position)?;
+        let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+        let (bytes, block_bytes) = (number(0) as usize, number(4) as usize);
+        if block_bytes > BLOCK_BYTES || bytes > get_maximum_output_size(BLOCK_BYTES) {
+            return Err(damaged());
+        }
+        let mut stored = std::mem::take(&mut self.stored);
+        stored.resize(bytes, 0);
+        self.read_at(&mut stored, self.position + HEAD_BYTES as u64)?;
+        if crc32c::crc32c(&stored) != number(8) {
+            return Err(damaged());
+        }
+        let start = out.len();
+        out.resize(start + block_bytes, 0);
+        let unpacked = decompress_into(&stored, &mut out[start..]);
+        if unpacked.ok() != Some(block_bytes) {
+            return Err(damaged());
+        }
+        self.stored = stored;
+        self.position += (HEAD_BYTES + bytes) as u64;
+        Ok(true)
+    }
+}
+
+impl BlockFile {
+    fn read_at(&self, bytes: &mut [u8], position: u64) -> Result<()> {
+        let read = self.file.read_exact_at(bytes, position);
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => damaged(),
+            _ => failed(&error),
+        })
+    }
+}
+
+/// Fails where the disk has less room than `internalQuerySpillingMinAvailableDiskSpaceBytes` asks for.
+fn check_disk(file: &File) -> Result<()> {
+    let disk = fstatvfs(file).map_err(|error| failed(&error.into()))?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let wanted = u64::try_from(SPILLING_DISK_BYTES_FREE.get()).unwrap_or(0);
+    if free >= wanted {
+        return Ok(());
+    }
+    let text = format!(
+        "Failed to spill to disk because available disk space of {free} bytes is less than the required minimum of {wanted} bytes"
+    );
+    Err(Error::new(ErrorCode::OUT_OF_DISK_SPACE, text))
+}
+
+fn failed(error: &io::Error) -> Error {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::OUT_OF_DISK_SPACE,
+        _ => ErrorCode::FILE_STREAM_FAILED,
+    };
+    Error::new(code, format!("Failed to spill to disk: {error}"))
+}
+
+fn damaged() -> Error {
+    let text = "a spilled block is not what was written";
+    Error::new(ErrorCode::DATA_CORRUPTION_DETECTED, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block_file(directory: &Path) -> BlockFile {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .open(directory.join("blocks"));
+        BlockFile {
+            file: file.unwrap(),
+            stored: Vec::new(),
+            blocks_written: 1,
+            position: 0,
+        }
+    }
+
+    #[test]
+    fn blocks_come_back_in_order_and_the_folder_is_empty_meanwhile() {
+        let directory = tempfile::tempdir().unwrap();
+        let left = directory.path().join(FOLDER);
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("spill-0"), b"left by a crash").unwrap();
+        let files = SpillFiles::open(directory.path()).unwrap();
+        let was = SPILLING_DISK_BYTES_FREE.get();
+        SPILLING_DISK_BYTES_FREE.set(0);
+        let mut file = files.create().unwrap();
+        SPILLING_DISK_BYTES_FREE.set(was);
+        assert_eq!(fs::read_dir(&left).unwrap().count(), 0);
+        let blocks = [vec![7; BLOCK_BYTES], (0..=255).collect(), vec![1]];
+        for block in &blocks {
+            assert!(file.append(block).unwrap() > HEAD_BYTES as u64);
+        }
+        let mut read = Vec::new();
+        while file.read_block(&mut read).unwrap() {}
+        assert_eq!(read, blocks.concat());
+    }
+
+    #[test]
+    fn damage_is_told_and_never_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut whole = block_file(directory.path());
+        whole.append(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).unwrap();
+        let path = directory.path().join("blocks");
+        let bytes = fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            for damage in [1, 0x80] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= damage;
+                let mut file = block_file(directory.path());
+                fs::write(&path, &damaged).unwrap();
+                let code = file.read_block(&mut Vec::new()).unwrap_err().code;
+                assert_eq!(code, ErrorCode::DATA_CORRUPTION_DETECTED, "byte {at}");
+            }
+        }
+        for length in 1..bytes.len() {
+            let mut file = block_file(directory.path());
+            fs::write(&path, &bytes[..length]).unwrap();
+            assert!(file.read_block(&mut Vec::new()).is_err(), "cut at {length}");
+        }
+    }
+}
