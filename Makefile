@@ -23,7 +23,7 @@ PYTHON := $(DRIVERS_DIR)/python-newest/bin/python
 
 # Crates that do not link RocksDB are tested in the development profile; those that do, in release only.
 PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-storage-mdbx quarry-keystring \
-	quarry-wire quarry-database quarry-regex quarry-query xtask
+	quarry-wire quarry-database quarry-regex quarry-geometry quarry-query quarry-client quarry-tools xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 # Crates that others may use: each has a README, whose example is a test of its documentation.
@@ -47,7 +47,7 @@ RUN_BUILD := -p quarry-server --no-default-features --features $(filter mdbx,$(E
 RUN_STEP := release build without RocksDB
 endif
 
-.PHONY: help build run package package-test test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-concurrent bench-collections \
+.PHONY: help build run package package-test test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-pipeline bench-concurrent bench-collections \
 	bench-durability bench-security bench-sessions bench-shortcuts bench-timing bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
@@ -113,6 +113,10 @@ bench: build bootstrap-drivers ## the CRUD workloads; URIS="NAME=URI ..." measur
 bench-crud: build bootstrap-drivers ## pymongo on one connection, simple and complex documents
 	@QUARRY=$(QUARRY) $(BENCH) crud --python $(PYTHON) $(URIS)
 
+bench-pipeline: build bootstrap-drivers ## pipelines over a million documents beside DuckDB and SQLite; URIS="NAME=URI ..." measures those servers too
+	@scripts/bootstrap.sh analytic
+	@$(PYTHON) crates/bench/pipeline.py --quarry $(QUARRY) $(URIS)
+
 bench-concurrent: build ## 1..64 connections from compiled clients
 	@QUARRY=$(QUARRY) $(BENCH) concurrent $(URIS)
 
@@ -159,16 +163,22 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 one-of-each: bootstrap ## do in a copy what CONTRIBUTING.md says of adding an operator, a stage and a command
 	@scripts/step.sh "one of each" scripts/one_of_each.sh
 
-torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
-	@QUARRY_TORTURE=$${MODEL_TIMES:-100} $(MODEL_TESTS)
-	@QUARRY_TORTURE=$${SEEDS:-5000} cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
-	@QUARRY_TORTURE=$${ENGINE_SEEDS:-1000} cargo test --release -p quarry-server --test engine_crash -- --nocapture
-	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$${ROUNDS:-100} QUARRY_SESSION_KILLS=$${ROUNDS:-100} QUARRY_BACKUP_ROUNDS=$${ROUNDS:-100} $(PYTHON) -m pytest -q -s \
+# What `make torture` tries of each: about an hour on two cores. SEEDS=5000 ENGINE_SEEDS=1000 MODEL_TIMES=100 ROUNDS=100 take a night.
+MODEL_TIMES ?= 20
+SEEDS ?= 1000
+ENGINE_SEEDS ?= 100
+ROUNDS ?= 20
+
+torture: build bootstrap-drivers ## a million simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
+	@QUARRY_TORTURE=$(MODEL_TIMES) $(MODEL_TESTS)
+	@QUARRY_TORTURE=$(SEEDS) cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
+	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture
+	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS) $(PYTHON) -m pytest -q -s \
 		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py tests/drivers/test_sessions.py \
 		tests/drivers/test_backup.py
 	@$(MAKE) --no-print-directory one-of-each
-	@cargo run -q --release -p quarry-journal --example order_matching -- power $${SEEDS:-5000}
-	@cargo run -q --release -p quarry-journal --example order_matching -- kill $${ROUNDS:-100}
+	@cargo run -q --release -p quarry-journal --example order_matching -- power $(SEEDS)
+	@cargo run -q --release -p quarry-journal --example order_matching -- kill $(ROUNDS)
 
 clean-drivers: ## forget the virtual environments and node_modules of the driver tests
 	rm -rf -- "$(DRIVERS_DIR)"

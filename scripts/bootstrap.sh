@@ -83,6 +83,14 @@ make_python() {
     python_ready "$directory/bin/python" || die "$directory does not import pymongo, snappy and pytest"
 }
 
+# DuckDB, beside which bench-pipeline measures; without it the bench leaves it out.
+make_analytic() {
+    local python=$DRIVERS_DIR/python-newest/bin
+    "$python/python" -c 'import duckdb' 2>/dev/null && return
+    say "pip install duckdb (python-newest)"
+    "$python/pip" install -q --disable-pip-version-check duckdb || say "duckdb cannot be installed: bench-pipeline goes without"
+}
+
 # A browser and a terminal for the tests of what people look at, and promtool. Debian's prometheus package is only
 # unpacked: installed, it would start a service.
 make_monitoring() {
@@ -135,12 +143,20 @@ make_node() {
     fi
 }
 
-# The example in Go needs its driver's modules, and no other Go than the machine's.
+# The example and the logins in Go need their driver's modules, and no other Go than the machine's.
 make_go() {
     command -v go >/dev/null || apt_install golang-go
     say "go mod download ($(go env GOVERSION))"
     (cd "$(dirname "${BASH_SOURCE[0]}")/../examples/go" && GOTOOLCHAIN=local go mod download) \
         || die "the Go modules of examples/go cannot be had"
+}
+
+# The logins of the Java driver are compiled by Maven, which fetches the driver itself.
+make_java() {
+    command -v mvn >/dev/null || apt_install maven default-jdk-headless
+    say "mvn dependency:resolve (logins)"
+    mvn -q -B -f "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/logins/java/pom.xml" dependency:resolve \
+        || die "the Java driver cannot be had"
 }
 
 npm_install() {
@@ -201,6 +217,7 @@ bootstrap_drivers() {
         make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
         make_node
         make_go
+        make_java
         make_monitoring
         make_packaging
         touch "$stamp"
@@ -214,11 +231,12 @@ case "${1:-}" in
     lint) bootstrap_lint ;;
     drivers) bootstrap_drivers ;;
     pymongo-suite) make_pymongo_suite ;;
+    analytic) make_analytic ;;
     package) make_packaging ;;
     package-test)
         make_packaging
         command -v mmdebstrap >/dev/null || apt_install mmdebstrap
         ;;
     valgrind) command -v valgrind >/dev/null || apt_install valgrind ;;
-    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|package|package-test|valgrind" ;;
+    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|analytic|package|package-test|valgrind" ;;
 esac

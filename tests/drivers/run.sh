@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
 #   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the examples in four languages, the crash and history tests, `hostile`: work
-#   that is to be interrupted and memory that is to come back, `monitoring`: what Prometheus' tools, a browser and a
+#   that is to be interrupted and memory that is to come back, `logins`: how clients of five languages log in, `monitoring`: what Prometheus' tools, a browser and a
 #   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
 #   served insert.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mongosh examples crash hostile monitoring packages}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mongosh examples logins crash hostile monitoring packages}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0
@@ -200,8 +200,8 @@ run_own() {
 }
 
 # What suites of their own run.
-elsewhere=(--ignore=pymongo_suite --ignore=test_backup.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_interrupts.py --ignore=test_memory.py
-    --ignore=monitoring --ignore=packages)
+elsewhere=(--ignore=pymongo_suite --ignore=test_backup.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py
+    --ignore=monitoring --ignore=packages --ignore=logins)
 
 cd "$here"
 for suite in $suites; do
@@ -212,8 +212,9 @@ for suite in $suites; do
         node) run_node ;;
         mongosh) run_mongosh ;;
         examples) run_examples ;;
+        logins) run_pytest "$suite" newest logins/test_logins.py ;;
         crash) run_pytest "$suite" newest -s test_crash.py test_history.py test_backup.py ;;
-        hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py ;;
+        hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py test_memory_budget.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         packages) run_pytest "$suite" newest packages/test_packages.py ;;
         own) run_own ;;

@@ -654,6 +654,7 @@ ATTACKS = [
     ("admin", {"fsync": 1}),
     ("admin", {"top": 1}),
     ("admin", {"shutdown": 1}),
+    ("admin", {"logApplicationMessage": "mine"}),
     ("admin", {"invalidateUserCache": 1}),
     ("admin", {"replSetGetStatus": 1}),
     ("admin", {"replSetGetConfig": 1}),
@@ -722,20 +723,38 @@ def test_a_bulk_write_needs_for_each_collection_what_its_operations_do(guarded, 
             client.admin.command("bulkWrite", ops=allowed, nsInfo=info, bypassDocumentValidation=True)
 
 
+#: Stages that may be not served at all are refused either way.
+REFUSALS = {"aggregate": {UNAUTHORIZED, 40324, 238}}
+
+
+def attack(client, commands):
+    """Runs commands that must all be refused, and counts them; those that were not are shown."""
+    tried, leaks = 0, []
+    for name, command in commands:
+        tried += 1
+        try:
+            leaks.append((name, command, client[name].command(command)))
+        except OperationFailure as failure:
+            if failure.code not in REFUSALS.get(next(iter(command)), {UNAUTHORIZED}):
+                leaks.append((name, command, failure.details))
+    print(f"{tried} commands tried, {len(leaks)} leaks")
+    assert not leaks
+    return tried
+
+
+def attacks(database, user):
+    return [(spelled_out(name, database, user), spelled_out(command, database, user)) for name, command in ATTACKS]
+
+
 def test_nobody_does_anything_without_a_login(guarded, root, names):
     database, user = names
     prepare(root, database, user)
     before = state_of(root, database)
     with MongoClient(guarded.uri) as client:
-        for name, command in ATTACKS:
-            with refused(UNAUTHORIZED):
-                client[spelled_out(name, database, user)].command(spelled_out(command, database, user))
-        every = set(root.admin.command("listCommands")["commands"])
-        for name in sorted(every - OPEN):
-            of_transaction = {"txnNumber": Int64(1), "autocommit": False} if name.endswith("Transaction") else {}
-            with pytest.raises(OperationFailure) as failure:
-                client.admin.command({name: 1, **of_transaction})
-            assert failure.value.code == UNAUTHORIZED, (name, failure.value.details)
+        every = sorted(set(root.admin.command("listCommands")["commands"]) - OPEN)
+        of_transaction = {"txnNumber": Int64(1), "autocommit": False}
+        bare = [("admin", {name: 1, **(of_transaction if name.endswith("Transaction") else {})}) for name in every]
+        assert attack(client, attacks(database, user) + bare) == len(ATTACKS) + len(every)
     assert state_of(root, database) == before
 
 
@@ -745,16 +764,74 @@ def test_a_reader_of_one_collection_does_nothing_else(guarded, root, names):
     before = state_of(root, database)
     with login(guarded, user, "x", database) as client:
         assert client[database].mine.count_documents({}) == 3
-        for name, command in ATTACKS:
-            command = spelled_out(command, database, user)
-            with pytest.raises(OperationFailure) as failure:
-                client[spelled_out(name, database, user)].command(command)
-            assert failure.value.code in REFUSALS.get(next(iter(command)), {UNAUTHORIZED}), (command, failure.value.details)
+        assert attack(client, attacks(database, user)) == len(ATTACKS)
     assert state_of(root, database) == before
 
 
-#: Stages that may be not served at all are refused either way.
-REFUSALS = {"aggregate": {UNAUTHORIZED, 40324, 238}}
+def test_who_may_read_and_write_one_database_does_nothing_in_another(guarded, root, names):
+    database, user = names
+    prepare(root, database, user)
+    neighbour = f"{database}_neighbour"
+    root[neighbour].command("createUser", "neighbour", pwd="x", roles=["dbOwner"])
+    before = state_of(root, database)
+    with login(guarded, "neighbour", "x", neighbour) as client:
+        client[neighbour].own.insert_one({"_id": 1})
+        assert attack(client, attacks(database, user)) == len(ATTACKS)
+        target = {"db": database, "coll": "secret"}
+        own = [{"$match": {}}], [{"$project": {"a": 1}}]
+        ways_out = [[*before_it, last] for before_it in own for last in ({"$out": target}, {"$merge": {"into": target}})]
+        ways_out = [(neighbour, {"aggregate": "own", "pipeline": pipeline, "cursor": {}}) for pipeline in ways_out]
+        names_of_both = [("admin", {"renameCollection": f"{neighbour}.own", "to": f"{database}.stolen"}), ("admin", {"renameCollection": f"{database}.secret", "to": f"{neighbour}.stolen"})]
+        assert attack(client, ways_out + names_of_both) == 6
+    assert state_of(root, database) == before
+    root.drop_database(neighbour)
+
+
+#: What the role `read` grants on its own database; every other command of the attacks is refused there.
+READS = {"find", "count", "distinct", "explain", "collStats", "dbStats", "listIndexes", "listCollections"}
+
+
+def test_a_read_only_user_changes_nothing(guarded, root, names):
+    database, user = names
+    prepare(root, database, user)
+    root[database].command("createUser", f"r{user}", pwd="x", roles=["read"])
+    before = state_of(root, database)
+
+    def is_read(name, command):
+        stages = [next(iter(stage)) for stage in command.get("pipeline", [])]
+        is_pipeline = "aggregate" in command and not {"$out", "$merge"} & set(stages) and "allChanges" not in str(command)
+        return name == database and (next(iter(command)) in READS or is_pipeline)
+
+    with login(guarded, f"r{user}", "x", database) as client:
+        forbidden = [one for one in attacks(database, user) if not is_read(*one)]
+        assert len(forbidden) > 80
+        attack(client, forbidden)
+    assert state_of(root, database) == before
+
+
+def test_no_command_reaches_the_cursor_of_another(guarded, root, names):
+    database, user = names
+    root[database].c.insert_many([{"_id": number} for number in range(30)])
+    sources = [
+        {"find": "c", "batchSize": 2},
+        {"aggregate": "c", "pipeline": [], "cursor": {"batchSize": 2}},
+        {"listCollections": 1, "cursor": {"batchSize": 0}},
+        {"listIndexes": "c", "cursor": {"batchSize": 0}},
+    ]
+    for name in ("one", "two"):
+        root[database].command("createUser", f"{name}{user}", pwd="x", roles=["readWrite"])
+    with login(guarded, f"one{user}", "x", database) as one, login(guarded, f"two{user}", "x", database) as two, MongoClient(guarded.uri) as nobody:
+        opened = [one[database].command(source)["cursor"] for source in sources]
+        tries = []
+        for cursor in opened:
+            collection = cursor["ns"].partition(".")[2]
+            tries.append((database, {"getMore": Int64(cursor["id"]), "collection": collection}))
+        assert all(cursor["id"] for cursor in opened)
+        assert attack(two, tries) == attack(nobody, tries) == len(sources)
+        ends = [(database, {"killCursors": "c", "cursors": [Int64(opened[0]["id"])]}), (database, {"killCursors": "c", "cursors": [Int64(opened[1]["id"])]})]
+        attack(nobody, ends)
+        # Each is still its user's, who goes on where it was.
+        assert len(one[database].command(tries[0][1])["cursor"]["nextBatch"]) == 28
 
 
 def test_every_attack_names_a_command_and_every_command_is_attacked(root):

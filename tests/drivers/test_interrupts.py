@@ -24,13 +24,17 @@ LIMITED_SECONDS_MAX = LIMIT_MS / 1000 + 0.25
 KILLED_SECONDS_MAX = 0.2
 MAX_TIME_EXPIRED = 50
 INTERRUPTED = 11601
+# A late answer is looked at so often.
+ATTEMPTS_MAX = 3
 # A pattern that backtracks meets a bound of its own first.
 REGEX_BOUND = 51156
 
 
 @pytest.fixture(scope="module")
 def quarry(tmp_path_factory):
-    quarry = Quarry(tmp_path_factory.mktemp("interrupts") / "data", ENGINE).start()
+    # What a thread has had of the processors is forgotten where it ends: no connection gives up its own.
+    keeps_threads = ["--setParameter", "connectionParkMillis=0"]
+    quarry = Quarry(tmp_path_factory.mktemp("interrupts") / "data", ENGINE, keeps_threads).start()
     with WireClient(quarry.port) as connection:
         fill(connection)
     yield quarry
@@ -41,29 +45,48 @@ def quarry(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CASES)
 def test_max_time_ends_it(quarry, name):
-    command = CASES[name]()
-    with WireClient(quarry.port) as connection:
-        before = quarry.cpu_seconds_of_connections()
-        connection.send({**command, "maxTimeMS": LIMIT_MS}, DATABASE)
-        code = CommandFailed(connection.receive()).code
-        spent = quarry.cpu_seconds_of_connections() - before
+    command = {**CASES[name](), "maxTimeMS": LIMIT_MS}
+
+    def limited():
+        with WireClient(quarry.port) as connection:
+            before = quarry.cpu_seconds_of_connections()
+            connection.send(command, DATABASE)
+            code = CommandFailed(connection.receive()).code
+            return code, quarry.cpu_seconds_of_connections() - before
+
     # Work may end by itself about when its time does.
-    assert code in (None, MAX_TIME_EXPIRED, REGEX_BOUND), code
-    assert spent < LIMITED_SECONDS_MAX, (code, spent)
+    soon_in_one_of_some(limited, (None, MAX_TIME_EXPIRED, REGEX_BOUND), LIMITED_SECONDS_MAX)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_kill_op_ends_it(quarry, name):
-    with WireClient(quarry.port) as connection, WireClient(quarry.port) as other:
-        connection.send(CASES[name](), DATABASE)
-        reply = Reply(connection)
-        # Long enough to be in the midst of it, whatever comes first.
-        reply.wait(LIMIT_MS / 1000)
-        killed_at = kill(quarry, other, reply)
-        reply.wait()
-        spent = quarry.cpu_seconds_of_connections() - killed_at
-    assert reply.code in (None, INTERRUPTED, REGEX_BOUND), reply.code
-    assert spent < KILLED_SECONDS_MAX, (reply.code, spent)
+    command = CASES[name]()
+
+    def killed():
+        with WireClient(quarry.port) as connection, WireClient(quarry.port) as other:
+            connection.send(command, DATABASE)
+            reply = Reply(connection)
+            # Long enough to be in the midst of it, whatever comes first.
+            reply.wait(LIMIT_MS / 1000)
+            killed_at = kill(quarry, other, reply)
+            reply.wait()
+            return reply.code, quarry.cpu_seconds_of_connections() - killed_at
+
+    soon_in_one_of_some(killed, (None, INTERRUPTED, REGEX_BOUND), KILLED_SECONDS_MAX)
+
+
+def soon_in_one_of_some(attempt, codes, seconds_max):
+    """Holds every attempt's code to `codes`, and the least of their seconds to a bar.
+
+    A processor that is shared with other machines takes several times as long for the same work now and then. Work that
+    does not look for its interrupt is late each time.
+    """
+    spent = []
+    while not spent or (spent[-1] >= seconds_max and len(spent) < ATTEMPTS_MAX):
+        code, seconds = attempt()
+        assert code in codes, code
+        spent.append(seconds)
+    assert spent[-1] < seconds_max, (code, spent)
 
 
 def kill(quarry, connection, reply):

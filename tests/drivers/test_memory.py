@@ -26,6 +26,10 @@ ZLIB = 2
 CONNECTIONS = 50
 # Of one idle connection, its thread's stack and the kernel's part aside.
 IDLE_BYTES_MAX = 64 << 10
+# Enough that what a connection costs stands out of the noise, and fewer than a process may have open files.
+PARKED = 900
+# As the server promises, all that the process holds for it included.
+PARKED_BYTES_MAX = 24 << 10
 # What comes and goes with the engine's and the allocator's own work.
 NOISE_BYTES = 24 * MIB
 CURSORS = 10_000
@@ -53,6 +57,39 @@ def comes_back(quarry, before, allowed):
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (held := resident_bytes(quarry) - before) > allowed:
         assert time.monotonic() < deadline, f"{held / MIB:.0f} MiB are still held, {allowed / MIB:.0f} are allowed"
+        time.sleep(0.05)
+
+
+def test_a_parked_connection_costs_next_to_nothing(quarry):
+    """Each has inserted, changed and found something, as a connection of a driver's pool has."""
+    def work(connection, number):
+        connection.run({"insert": "things", "documents": [{"_id": number}]})
+        connection.run({"update": "things", "updates": [{"q": {"_id": number}, "u": {"$set": {"a": "x" * 100}}}]})
+        connection.run({"find": "things", "filter": {"_id": number}})
+
+    with WireClient(quarry.port) as watcher:
+        work(watcher, -1)
+        wait_parked(watcher, 0)
+        before = resident_bytes(quarry)
+        connections = [WireClient(quarry.port) for _ in range(PARKED)]
+        try:
+            for number, connection in enumerate(connections):
+                work(connection, number)
+            wait_parked(watcher, PARKED)
+            comes_back(quarry, before, PARKED * PARKED_BYTES_MAX + NOISE_BYTES)
+            assert watcher.run({"serverStatus": 1})["connections"]["threaded"] == 1
+            for number, connection in enumerate(connections):
+                assert connection.run({"find": "things", "filter": {"_id": number}})["cursor"]["firstBatch"][0]["a"]
+        finally:
+            for connection in connections:
+                connection.close()
+
+
+def wait_parked(watcher, count):
+    """Waits until so many connections are parked beside the one that asks."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (parked := watcher.run({"serverStatus": 1})["connections"]["parked"]) != count:
+        assert time.monotonic() < deadline, f"{parked} of {count}"
         time.sleep(0.05)
 
 

@@ -120,9 +120,26 @@ def test_latencies_have_mongodbs_shape(client, database):
     latencies = client.admin.command("serverStatus")["opLatencies"]
     assert latencies["writes"]["ops"] >= 5 and latencies["writes"]["latency"] > 0
     stats = next(database.things.aggregate([{"$collStats": {"latencyStats": {"histograms": True}}}]))["latencyStats"]
+    assert stats["transactions"]["ops"] == 0
     assert stats["writes"]["ops"] == 5
     assert sum(bucket["count"] for bucket in stats["writes"]["histogram"]) == 5
     assert client.admin.command("top")["totals"][f"{database.name}.things"]["insert"]["count"] == 5
+
+
+def test_latencies_of_transactions_count_the_committed_and_the_aborted(client, database):
+    shown = lambda: client.admin.command("serverStatus", opLatencies={"histograms": True})["opLatencies"]["transactions"]
+    database.things.insert_one({})
+    before = shown()
+    with client.start_session() as session:
+        with session.start_transaction():
+            database.things.insert_one({}, session=session)
+            assert shown()["ops"] == before["ops"], "it is open"
+        session.start_transaction()
+        database.things.insert_one({}, session=session)
+        session.abort_transaction()
+    after = shown()
+    assert after["ops"] == before["ops"] + 2 and after["latency"] > before["latency"]
+    assert sum(bucket["count"] for bucket in after["histogram"]) == after["ops"]
 
 
 def test_a_running_operation_shows_its_phase(server, database):

@@ -21,7 +21,7 @@ from pymongo import MongoClient
 from pymongo.errors import ConnectionFailure, OperationFailure, ServerSelectionTimeoutError
 
 from certificates import Authority
-from quarry_process import Quarry
+from quarry_process import Quarry, binary
 from wire_client import BODY_AT, HEADER, OP_MSG
 
 INVALID_SSL_CONFIGURATION = 140
@@ -93,9 +93,11 @@ def wait_until(is_so):
         time.sleep(0.01)
 
 
-def raw(quarry, authority, version=None):
+def raw(quarry, authority, version=None, certificate=None):
     """An encrypted socket without a driver."""
     context = ssl.create_default_context(cafile=authority.file)
+    if certificate:
+        context.load_cert_chain(authority.directory / f"{certificate}.pem")
     if version:
         context.minimum_version = context.maximum_version = version
     plain = socket.create_connection(("127.0.0.1", quarry.port), timeout=PATIENCE_SECONDS)
@@ -108,8 +110,8 @@ def message(command, database="admin"):
     return HEADER.pack(BODY_AT + len(body), 1, 0, OP_MSG) + b"\0\0\0\0\0" + body
 
 
-def run(stream, command):
-    stream.sendall(message(command))
+def run(stream, command, database="admin"):
+    stream.sendall(message(command, database))
     return receive(stream)
 
 
@@ -464,6 +466,28 @@ def test_a_certificate_logs_in_the_user_that_it_names(tmp_path, authority):
                 client.db.things.find_one()
 
 
+def test_idle_connections_give_up_their_threads_and_keep_their_encryption_and_logins(tmp_path, authority):
+    with guarded(tmp_path, authority, "--setParameter", "connectionParkMillis=50") as (quarry, root):
+        streams = [raw(quarry, authority, certificate="client") for _ in range(50)]
+        for stream in streams:
+            assert run(stream, {"authenticate": 1, "mechanism": "MONGODB-X509"}, "$external")["ok"] == 1
+        for number in range(3):
+            # Those of the driver beside them may be parked as well.
+            wait_until(lambda: root.admin.command("serverStatus")["connections"]["parked"] >= len(streams))
+            for stream in streams:
+                reply = run(stream, {"insert": "things", "documents": [{"round": number}]}, "db")
+                assert reply.get("n") == 1, reply
+        assert root.db.things.count_documents({}) == 3 * len(streams)
+        wait_until(lambda: root.admin.command("serverStatus")["connections"]["parked"] >= len(streams))
+        # They do not hold up the server when it stops, and are told goodbye.
+        quarry.process.send_signal(signal.SIGTERM)
+        assert quarry.process.wait(30) == 0
+        for stream in streams:
+            assert stream.recv(1) == b""
+            stream.close()
+        quarry.start()
+
+
 def test_who_proves_nothing_is_not_logged_in(tmp_path, authority, stranger):
     with guarded(tmp_path, authority, "--tlsAllowInvalidCertificates") as (quarry, root):
         for subject in ("CN=late,O=Quarry", "CN=lost,O=Quarry"):
@@ -589,3 +613,31 @@ def test_the_admin_port_speaks_tls_with_the_same_certificate(tmp_path, authority
         with socket.create_connection(("127.0.0.1", quarry.admin_port)) as stream:
             stream.sendall(b"\x16\x03\x01")
             assert ask(quarry, "/health") == (200, "ok\n")
+
+
+def run_tool(*arguments):
+    return subprocess.run([binary(), *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_tools_encrypt(authority, stranger, tmp_path):
+    with serving(tmp_path, authority, "--tlsCAFile", authority.file) as quarry:
+        with connect(quarry, authority, "client") as client:
+            client.shop.things.insert_one({"_id": 1})
+        export = ["export", "--db", "shop", "--collection", "things", "--uri"]
+        plain = f"mongodb://localhost:{quarry.port}/"
+        shown = f"tlsCertificateKeyFile={authority.directory}/client.pem"
+        ended = run_tool(*export, f"{plain}?{shown}&tlsCAFile={authority.file}&compressors=zstd")
+        assert (ended.returncode, ended.stdout) == (0, '{"_id":1}\n'), ended.stderr
+        assert run_tool(*export, f"{plain}?{shown}&tlsAllowInvalidCertificates=true").returncode == 0
+        for uri, said in [
+            (f"{plain}?{shown}&tlsCAFile={stranger.file}", "UnknownIssuer"),
+            (f"{plain}?{shown}", "UnknownIssuer"),
+            (f"{plain}?tls=true&tlsCAFile={authority.file}", "CertificateRequired"),
+            (plain, "the server has closed it"),
+        ]:
+            ended = run_tool(*export, uri)
+            assert ended.returncode == 1 and said in ended.stderr, ended.stderr
+        top = ["top", "--once", "--host", "localhost", "--port", quarry.port, "--tls", "--tlsCAFile", authority.file]
+        ended = run_tool(*top, "--tlsCertificateKeyFile", authority.directory / "client.pem")
+        assert ended.returncode == 0 and "find" in ended.stdout, ended
+        assert run_tool(*top).returncode == 1

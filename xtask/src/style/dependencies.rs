@@ -4,7 +4,7 @@ use super::breach::Breach;
 use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),
@@ -12,6 +12,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("regex", &[]),
     ("keystring", &["bson"]),
     ("wire", &["bson"]),
+    ("geometry", &["bson"]),
     ("storage-rocksdb", &["storage"]),
     ("storage-mdbx", &["storage"]),
     (
@@ -20,12 +21,21 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ),
     (
         "query",
-        &["bson", "timing", "regex", "keystring", "database"],
+        &[
+            "bson",
+            "timing",
+            "regex",
+            "geometry",
+            "keystring",
+            "database",
+        ],
     ),
+    ("client", &["bson", "wire"]),
+    ("tools", &["bson", "client"]),
     ("server", &SERVER_USES),
     ("bench", &BENCH_USES),
 ];
-const SERVER_USES: [&str; 10] = [
+const SERVER_USES: [&str; 12] = [
     "bson",
     "timing",
     "journal",
@@ -36,8 +46,10 @@ const SERVER_USES: [&str; 10] = [
     "storage-mdbx",
     "database",
     "query",
+    "client",
+    "tools",
 ];
-const BENCH_USES: [&str; 11] = [
+const BENCH_USES: [&str; 13] = [
     "bson",
     "timing",
     "journal",
@@ -48,6 +60,8 @@ const BENCH_USES: [&str; 11] = [
     "storage-mdbx",
     "database",
     "query",
+    "client",
+    "tools",
     "server",
 ];
 
@@ -55,12 +69,13 @@ const BENCH_USES: [&str; 11] = [
 const TESTS_USE: [(&str, &str); 1] = [("query", "storage")];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 5] = [
+const CONFINED: [(&str, &[&str]); 6] = [
     ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),
     ("mdbx-sys", &["storage-mdbx"]),
     ("pcre2-sys", &["regex"]),
+    ("s2", &["geometry"]),
 ];
 
 /// A library of the same purpose as ours: what ours is tested and measured against, and never part of what we

@@ -1,0 +1,229 @@
+"""`quarry import` and `quarry export`: values of every format, errors by their lines, round trips, and going on behind an interruption."""
+
+import datetime
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+
+import bson
+import pytest
+from bson import Decimal128, Int64, ObjectId
+from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
+from quarry_process import binary
+
+PATIENCE_SECONDS = 60
+
+
+def quarry(*arguments, text=""):
+    """The ended process of a subcommand."""
+    command = [binary(), *map(str, arguments)]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+
+
+def succeed(*arguments, text=""):
+    ended = quarry(*arguments, text=text)
+    assert ended.returncode == 0, (arguments, ended.stdout[:1000], ended.stderr[:4000])
+    return ended.stdout
+
+
+def fail(*arguments, text=""):
+    ended = quarry(*arguments, text=text)
+    assert ended.returncode == 1, (arguments, ended.returncode, ended.stderr[:4000])
+    return ended.stderr
+
+
+@pytest.fixture
+def into(server, collection):
+    """The flags that name the collection."""
+    return ["--uri", server.uri, "--db", collection.database.name, "--collection", collection.name]
+
+
+def test_lines_and_arrays_of_extended_json(into, collection):
+    lines = '{"_id": 1, "a": {"$numberLong": "5"}}\n\n{"_id": 2, "when": {"$date": "2020-02-29T00:00:00Z"},\n "x": [1.5]}\n'
+    succeed("import", *into, text=lines)
+    array = '[{"_id": 3},\n {"_id": {"$oid": "0123456789abcdef01234567"}}]'
+    succeed("import", *into, text=array)
+    found = list(collection.find().sort("_id", 1))
+    assert found == [
+        {"_id": 1, "a": 5},
+        {"_id": 2, "when": datetime.datetime(2020, 2, 29), "x": [1.5]},
+        {"_id": 3},
+        {"_id": ObjectId("0123456789abcdef01234567")},
+    ]
+    assert isinstance(found[0]["a"], Int64)
+
+
+def test_csv_with_types(into, collection, tmp_path):
+    file = tmp_path / "people.csv"
+    file.write_text(
+        "_id.int32(),name.first.string(),name.last.string(),born.date(2006-01-02),worth.decimal(),big.int64(),is.boolean(),raw.binary(hex)\n"
+        '1,Ada,"Love, lace",1815-12-10,1.10,7,true,00ff\n'
+        "2,Grace,,1906-12-09,2,8,false,\n"
+    )
+    succeed("import", *into, file, "--headerline", "--columnsHaveTypes", "--ignoreBlanks")
+    ada, grace = collection.find().sort("_id", 1)
+    assert ada == {
+        "_id": 1,
+        "name": {"first": "Ada", "last": "Love, lace"},
+        "born": datetime.datetime(1815, 12, 10),
+        "worth": Decimal128("1.10"),
+        "big": 7,
+        "is": True,
+        "raw": b"\x00\xff",
+    }
+    assert isinstance(ada["big"], Int64)
+    assert grace["name"] == {"first": "Grace"} and "raw" not in grace
+    file.write_text("_id.int32(),n.int32()\n3,x\n4,5\n")
+    flags = [*into, file, "--headerline", "--columnsHaveTypes"]
+    assert "line 2: field `n`: `x` is no Int32" in fail("import", *flags)
+    succeed("import", *flags, "--parseGrace", "skipRow")
+    assert list(collection.find({"_id": {"$gt": 2}})) == [{"_id": 4, "n": 5}]
+
+
+def test_csv_and_tsv_without_types(into, collection):
+    succeed("import", *into, "--type", "csv", "--fields", "_id,a,b", text="1,2.5,x\n2,,\n3,5000000000,1\n")
+    assert list(collection.find().sort("_id", 1)) == [
+        {"_id": 1, "a": 2.5, "b": "x"},
+        {"_id": 2, "a": "", "b": ""},
+        {"_id": 3, "a": 5000000000, "b": 1},
+    ]
+    succeed("import", *into, "--type", "tsv", "--headerline", "--drop", text='_id\ttext\n1\t"q\n')
+    assert list(collection.find()) == [{"_id": 1, "text": '"q'}]
+
+
+def test_errors_are_named_by_line_and_the_rest_is_imported(into, collection):
+    collection.insert_one({"_id": 2})
+    text = '{"_id": 1}\n{"_id": 2}\nnonsense\n{"_id": tru}\n{"_id": 3}\n'
+    said = fail("import", *into, text=text)
+    assert "line 2: E11000" in said and "line 3: expected a document" in said and "line 4: " in said
+    assert "2 documents imported" in said and "3 documents were refused or cannot be read" in said
+    assert collection.count_documents({}) == 3
+    said = fail("import", *into, "--stopOnError", text='{"_id": 3}\n{"_id": 4}\n')
+    assert "line 1: E11000" in said and "stopped" in said and collection.count_documents({"_id": 4}) == 0
+    assert "line 2: the document that begins here does not end" in fail("import", *into, text='{"a": 1}\n{"b": {"c": 1}\n')
+
+
+def test_the_other_modes(into, collection):
+    collection.insert_many([{"_id": n, "key": n, "a": 1, "b": 1} for n in range(4)])
+    succeed("import", *into, "--mode", "upsert", text='{"_id": 0, "c": 2}\n{"_id": 9, "c": 2}\n')
+    succeed("import", *into, "--mode", "merge", "--upsertFields", "key", text='{"key": 1, "a": 2}\n{"key": 8, "a": 2}\n')
+    succeed("import", *into, "--mode", "delete", "--upsertFields", "key,a", text='{"key": 2, "a": 1}\n{"key": 3, "a": 5}\n')
+    found = {document.pop("key", document["_id"]): document for document in collection.find()}
+    assert found[0] == {"_id": 0, "c": 2} and found[9] == {"_id": 9, "c": 2}
+    assert found[1] == {"_id": 1, "a": 2, "b": 1} and found[8]["a"] == 2
+    assert 2 not in found and 3 in found
+
+
+def test_what_is_exported_comes_back(into, collection, database, server, tmp_path):
+    documents = [
+        {"_id": n, "text": "x" * n, "long": Int64(n), "double": float(n), "when": datetime.datetime(2020, 1, 1 + n % 28), "deep": {"list": [n, None]}}
+        for n in range(3000)
+    ]
+    collection.insert_many(documents)
+    raw = [bson.encode(document) for document in collection.find()]
+    back = ["--uri", server.uri, "--db", database.name, "--collection", "back", "--drop"]
+    for flags in ([], ["--jsonArray"]):
+        file = tmp_path / "all.json"
+        succeed("export", *into, "--jsonFormat", "canonical", "--out", file, *flags)
+        succeed("import", *back, file)
+        assert [bson.encode(document) for document in database.back.find().sort("_id", 1)] == raw
+    exported = succeed("export", *into, "--query", '{"_id": {"$lt": 3}}', "--sort", '{"_id": -1}', "--limit", 2, "--fields", "long,deep.list")
+    assert [json.loads(line) for line in exported.splitlines()] == [
+        {"_id": 2, "long": 2, "deep": {"list": [2, None]}},
+        {"_id": 1, "long": 1, "deep": {"list": [1, None]}},
+    ]
+    exported = succeed("export", *into, "--type", "csv", "--fields", "_id,text,deep.list,missing", "--skip", 2, "--limit", 1)
+    assert exported == '_id,text,deep.list,missing\n2,xx,"[2,null]",\n'
+    canonical = succeed("export", *into, "--jsonFormat", "canonical", "--limit", 1)
+    assert json.loads(canonical) == json.loads(dumps(collection.find_one(), json_options=CANONICAL_JSON_OPTIONS))
+
+
+def test_an_import_goes_on_where_it_was_ended(into, collection, tmp_path):
+    file, state = tmp_path / "many.json", tmp_path / "state"
+    good = [json.dumps({"n": n, "text": "x" * 500}) for n in range(20_000)]
+    # The text behind is no JSON, which ends the first run after a part was written; the second meets it mended.
+    file.write_text("\n".join(good[:12_000]) + "\n{\n")
+    said = fail("import", *into, file, "--resume", state)
+    assert "line 12001: the document that begins here does not end" in said
+    before = collection.count_documents({})
+    file.write_text("\n".join(good) + "\n")
+    succeed("import", *into, file, "--resume", state)
+    assert not state.exists() and before > 0
+    assert sorted(document["n"] for document in collection.find()) == list(range(20_000))
+    state.write_text("{}")
+    assert "this is of another import" in fail("import", *into, file, "--resume", state)
+
+
+def test_an_import_that_is_killed_has_every_document_once(into, collection, tmp_path):
+    file, state = tmp_path / "many.json", tmp_path / "state"
+    lines = [json.dumps({"n": n, "text": "x" * 500}) + "\n" for n in range(20_000)]
+    # Through a pipe, so that the import is in the middle when it is killed, however fast it is.
+    os.mkfifo(file)
+    process = subprocess.Popen([binary(), "import", *into, str(file), "--resume", str(state)])
+    with open(file, "w") as pipe:
+        pipe.writelines(lines[:15_000])
+        pipe.flush()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while collection.estimated_document_count() == 0:
+            assert time.monotonic() < deadline
+        process.kill()
+        process.wait(PATIENCE_SECONDS)
+    file.unlink()
+    file.write_text("".join(lines))
+    succeed("import", *into, file, "--resume", state)
+    assert sorted(document["n"] for document in collection.find()) == list(range(20_000))
+
+
+def message(connection):
+    """The next message of the protocol; none at the end."""
+    bytes_read = b""
+    length = 4
+    while len(bytes_read) < length:
+        part = connection.recv(1 << 20 if length > 4 else 4 - len(bytes_read))
+        if not part:
+            return None
+        bytes_read += part
+        length = int.from_bytes(bytes_read[:4], "little") if len(bytes_read) >= 4 else 4
+    return bytes_read
+
+
+class Cutter(threading.Thread):
+    """Stands between clients and a server, and once closes a connection in place of the reply to a large request."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.to = port
+        self.cuts = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"mongodb://127.0.0.1:{self.listener.getsockname()[1]}/"
+
+    def run(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.pass_on, args=(client,), daemon=True).start()
+
+    def pass_on(self, client):
+        with client, socket.create_connection(("127.0.0.1", self.to)) as server:
+            while (request := message(client)) is not None:
+                server.sendall(request)
+                reply = message(server)
+                if len(request) > 100_000 and self.cuts == 0:
+                    self.cuts += 1
+                    return
+                client.sendall(reply)
+
+
+def test_a_write_whose_reply_is_lost_takes_effect_once(server, into, collection):
+    cutter = Cutter(server.port)
+    cutter.start()
+    lines = "".join(json.dumps({"_id": n, "text": "x" * 500}) + "\n" for n in range(3000))
+    # Sent again without being known, the documents would be refused as there already.
+    succeed("import", "--uri", cutter.uri, *into[2:], "--numInsertionWorkers", 1, text=lines)
+    cutter.listener.close()
+    assert cutter.cuts == 1 and collection.count_documents({}) == 3000

@@ -1,0 +1,219 @@
+"""Many clients that each stay within their own bounds, and together want more than there is: the server gives what its
+budget has, refuses the rest by name, and goes on serving those who want little.
+
+How much is served meanwhile depends on the machine, and no test asks for a number of it.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from quarry_process import Quarry
+from wire_client import OP_MSG, CommandFailed, WireClient
+
+# What is looked at here does not depend on the engine: the first one named does.
+ENGINE = os.environ.get("QUARRY_ENGINES", "rocksdb").split(",")[0]
+MIB = 1 << 20
+BUDGET_MIB = 256
+# What a thread may hold without asking, what is held twice for a moment while a buffer grows, and what the allocator gives back late.
+SLACK = 2
+THREAD_BYTES = 2 * MIB
+EXCEEDED_MEMORY_LIMIT = 146
+DUPLICATE_KEY = 11000
+PATIENCE_SECONDS = 240
+LARGE_BYTES = 15 * MIB
+
+
+@pytest.fixture
+def quarry(tmp_path):
+    quarry = Quarry(tmp_path / "data", ENGINE, ["--setParameter", f"memoryBudgetMB={BUDGET_MIB}"]).start()
+    with client(quarry) as connection:
+        connection.run({"insert": "one", "documents": [{"_id": 1, "s": "x" * 1000}]})
+        connection.run({"insert": "large", "documents": [{"_id": 1, "s": "x" * LARGE_BYTES}]})
+    yield quarry
+    alive = quarry.running()
+    code = quarry.stop() if alive else quarry.process.returncode
+    assert (alive, code) == (True, 0), quarry.tail()
+
+
+def client(quarry):
+    return WireClient(quarry.port, timeout_seconds=PATIENCE_SECONDS)
+
+
+def own_bytes(quarry):
+    """The memory that is the process's own: no pages of files, which the kernel takes back by itself."""
+    with open(f"/proc/{quarry.process.pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
+
+
+def memory(connection):
+    return connection.run({"serverStatus": 1})["quarry"]["memory"]
+
+
+@contextlib.contextmanager
+def within_budget(quarry, clients):
+    """Watches what the server holds while the block runs, and serves somebody honest beside it."""
+    peak = before = own_bytes(quarry)
+    is_over = threading.Event()
+    failures = []
+
+    def watch():
+        nonlocal peak
+        while not is_over.is_set():
+            peak = max(peak, own_bytes(quarry))
+            time.sleep(0.005)
+
+    def be_honest():
+        try:
+            with client(quarry) as connection:
+                number = 0
+                while number == 0 or not is_over.is_set():
+                    connection.run({"insert": "honest", "documents": [{"_id": f"{clients} {number}"}]})
+                    found = connection.run({"find": "honest", "filter": {"_id": f"{clients} {number}"}})
+                    assert len(found["cursor"]["firstBatch"]) == 1
+                    number += 1
+        except Exception as failure:
+            failures.append(failure)
+
+    beside = [threading.Thread(target=watch), threading.Thread(target=be_honest)]
+    for thread in beside:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in beside:
+            thread.join()
+    assert not failures, failures
+    allowed = SLACK * BUDGET_MIB * MIB + clients * THREAD_BYTES
+    assert peak - before < allowed, f"{(peak - before) / MIB:.0f} MiB were held, {allowed / MIB:.0f} are allowed"
+
+
+def run_at_once(quarry, commands):
+    """The outcome of each command, all on connections of their own: None, or the code of its error."""
+    outcomes = [ConnectionError] * len(commands)
+    begin = threading.Barrier(len(commands))
+
+    def run(number, command):
+        with client(quarry) as connection:
+            begin.wait()
+            try:
+                connection.run(command)
+                outcomes[number] = None
+            except CommandFailed as failure:
+                outcomes[number] = failure.code
+            except ConnectionError:
+                pass
+
+    threads = [threading.Thread(target=run, args=one) for one in enumerate(commands)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def all_is_given_back(quarry):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with client(quarry) as connection:
+        while any(shown := [memory(connection)["shares"][share] for share in ("requests", "operations", "replies")]):
+            assert time.monotonic() < deadline, shown
+            time.sleep(0.05)
+
+
+def test_many_sorts(quarry):
+    sort = {"aggregate": "one", "cursor": {}, "pipeline": [
+        {"$project": {"s": 1, "n": {"$range": [0, 40_000]}}}, {"$unwind": "$n"}, {"$sort": {"n": -1}}, {"$skip": 39_999}]}
+    with within_budget(quarry, 50):
+        outcomes = run_at_once(quarry, [sort] * 50)
+    assert set(outcomes) <= {None, EXCEEDED_MEMORY_LIMIT}, outcomes
+    all_is_given_back(quarry)
+    # Who was refused comes again when others are through.
+    with client(quarry) as connection:
+        assert [one["n"] for one in connection.run(sort)["cursor"]["firstBatch"]] == [0]
+        assert memory(connection)["refused"] == outcomes.count(EXCEEDED_MEMORY_LIMIT)
+
+
+def test_many_clients_that_do_not_take_their_answers(quarry):
+    with contextlib.ExitStack() as stack, within_budget(quarry, 150):
+        clients = [stack.enter_context(client(quarry)) for _ in range(150)]
+        for one in clients:
+            one.send({"find": "large"})
+        waiting = {one.socket: one for one in clients}
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        # Each has the beginning of an answer, or of an error.
+        while waiting:
+            assert time.monotonic() < deadline, len(waiting)
+            for ready in select.select(list(waiting), [], [], 1)[0]:
+                del waiting[ready]
+        lengths = [struct.unpack("<i", one.socket.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL))[0] for one in clients]
+        answered = [length for length in lengths if length > LARGE_BYTES]
+        assert 0 < len(answered) <= BUDGET_MIB * MIB // LARGE_BYTES, len(answered)
+        with client(quarry) as connection:
+            assert memory(connection)["shares"]["replies"] >= len(answered) * LARGE_BYTES
+        for one, length in zip(clients, lengths, strict=True):
+            if length < LARGE_BYTES:
+                reply = one.receive()
+                assert (reply["code"], reply["codeName"]) == (EXCEEDED_MEMORY_LIMIT, "ExceededMemoryLimit"), reply
+    all_is_given_back(quarry)
+    with client(quarry) as connection:
+        assert len(connection.run({"find": "large"})["cursor"]["firstBatch"][0]["s"]) == LARGE_BYTES
+
+
+def test_many_messages_of_which_half_has_come(quarry):
+    header = struct.pack("<iiii", 40_000_000, 1, 0, OP_MSG)
+    with contextlib.ExitStack() as stack, within_budget(quarry, 100):
+        for _ in range(100):
+            one = stack.enter_context(client(quarry))
+            one.socket.setblocking(False)
+            # Each sends as much as the server and the kernel take.
+            with contextlib.suppress(BlockingIOError):
+                one.socket.send(header + b"\0" * 20_000_000)
+        with client(quarry) as connection:
+            assert memory(connection)["requestsMaxBytes"] == BUDGET_MIB * MIB // 4
+    all_is_given_back(quarry)
+
+
+def test_many_large_inserts(quarry):
+    insert = {"insert": "same", "documents": [{"_id": 1, "s": "x" * LARGE_BYTES}]}
+    with within_budget(quarry, 100):
+        outcomes = run_at_once(quarry, [insert] * 100)
+    # Who waits for long for the memory of a request is turned away with its connection.
+    assert outcomes.count(None) == 1 and set(outcomes) <= {None, DUPLICATE_KEY, ConnectionError}, outcomes
+    all_is_given_back(quarry)
+
+
+def can_find(connection):
+    try:
+        return len(connection.run({"find": "large"})["cursor"]["firstBatch"]) == 1
+    except CommandFailed as failure:
+        assert failure.code == EXCEEDED_MEMORY_LIMIT, failure
+        return False
+
+
+def test_an_operation_that_waits_for_memory_can_be_ended(quarry):
+    """Those that hold the budget are clients that do not take their answers; the others wait for a moment longer than maxTimeMS."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(BUDGET_MIB // 16):
+            holder = stack.enter_context(client(quarry))
+            holder.send({"find": "large"})
+            select.select([holder.socket], [], [], PATIENCE_SECONDS)
+        with client(quarry) as connection:
+            assert memory(connection)["shares"]["replies"] > 0
+            with pytest.raises(CommandFailed) as failure:
+                connection.run({"find": "large", "maxTimeMS": 20})
+            assert failure.value.code in (50, EXCEEDED_MEMORY_LIMIT)
+            # Whoever wants little has it.
+            assert connection.run({"find": "one"})["cursor"]["firstBatch"]
+            # Who takes nothing for long while others wait is seen off, so that they come to have it.
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not can_find(connection):
+                assert time.monotonic() < deadline
+        assert "its client takes no reply" in quarry.log.read_text()
+    all_is_given_back(quarry)
