@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use quarry_bson::DocumentBuilder;
+use quarry_bson::{ArrayBuilder, DocumentBuilder};
 use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
@@ -24,7 +24,7 @@ use crate::pipeline::Pipeline;
 use crate::plan::{
     Count, Flow, NoRows, Node, Parsed, Shown, View, Write, explain_node, number, run,
 };
-use crate::planner::{Choice, Missing, Wanted};
+use crate::planner::{Choice, Missing, Tried, Wanted};
 use crate::update::{Beside, Update};
 
 /// The command to be explained.
@@ -52,7 +52,7 @@ pub enum Verbosity {
     QueryPlanner,
     /// The plan, run, with what it examined.
     ExecutionStats,
-    /// Like `ExecutionStats`, with the plans that were rejected.
+    /// Like `ExecutionStats`, with what each plan did that was tried.
     AllPlansExecution,
 }
 
@@ -310,6 +310,7 @@ impl<'a> Read<'a> {
         let Choice {
             mut winning,
             rejected,
+            tried,
         } = self.choose(snapshot.as_ref(), &parsed, operation)?;
         let shown = |counts| Shown {
             filter: find.filter,
@@ -346,8 +347,11 @@ impl<'a> Read<'a> {
         explain_node(&*winning, &shown(snapshot.is_some()), &mut stages);
         stages.finish();
         if verbosity == Verbosity::AllPlansExecution {
-            // A trial keeps no more of a plan than whether it won.
-            statistics.array("allPlansExecution").finish();
+            let mut plans = statistics.array("allPlansExecution");
+            for plan in &tried {
+                append_tried(plan, &shown(true), &mut plans);
+            }
+            plans.finish();
         }
         let mut phases = statistics.document("phases");
         for (phase, ns) in &ran.phases {
@@ -413,7 +417,7 @@ impl<'a> Read<'a> {
                     Box::new(write.giving_documents(gives_document))
                 }
             },
-            rejected: choice.rejected,
+            ..choice
         })
     }
 }
@@ -459,6 +463,20 @@ fn measure(
             .filter(|(_, ns)| *ns > 0)
             .collect(),
     })
+}
+
+/// Appends what a plan did in its trial.
+fn append_tried(tried: &Tried, shown: &Shown<'_>, plans: &mut ArrayBuilder<'_>) {
+    let mut plan = plans.document();
+    let millis = u64::try_from(tried.duration.as_millis()).unwrap_or(u64::MAX);
+    plan.append("nReturned", number(tried.results));
+    plan.append("executionTimeMillisEstimate", number(millis));
+    plan.append("totalKeysExamined", number(tried.keys_examined));
+    plan.append("totalDocsExamined", number(tried.docs_examined));
+    let mut stages = plan.document("executionStages");
+    explain_node(&*tried.root, shown, &mut stages);
+    stages.finish();
+    plan.finish();
 }
 
 impl Ran {

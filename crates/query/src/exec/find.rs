@@ -1,5 +1,6 @@
 //! `find`: parses, plans and starts a read. A whole `_id` needs neither a plan nor a snapshot.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,6 +32,7 @@ pub(super) fn plan(
         snapshot,
         operation,
         parsed,
+        tried: None,
     });
     let catalog = snapshot.index_catalog()?;
     choose(&snapshot.collection, catalog, &parsed.matcher, wanted)
@@ -45,13 +47,19 @@ pub(super) fn plan_to_show(
 ) -> Result<Choice> {
     let _scope = phase(Phase::Plan);
     let mut wanted = with_parsed(parsed, wanted);
+    let tried = RefCell::default();
     wanted.ground = Some(Ground {
         snapshot,
         operation,
         parsed,
+        tried: Some(&tried),
     });
     let catalog = snapshot.index_catalog()?;
-    choose_to_show(&snapshot.collection, catalog, &parsed.matcher, wanted)
+    let choice = choose_to_show(&snapshot.collection, catalog, &parsed.matcher, wanted)?;
+    Ok(Choice {
+        tried: tried.into_inner(),
+        ..choice
+    })
 }
 
 fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {

@@ -62,6 +62,10 @@ impl PlanNode for TrialBound {
         Some(&mut *self.input)
     }
 
+    fn bounds_trial(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &'static str {
         "TRIAL"
     }

@@ -13,7 +13,7 @@ use quarry_database::{
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::contest::{contenders, decide, remembered};
+use super::contest::{Tried, contenders, decide, remembered};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::geo;
@@ -47,6 +47,8 @@ pub struct Choice {
     pub winning: Node,
     /// The others, the better ones first.
     pub rejected: Vec<Node>,
+    /// Those that were tried on the data, the chosen one among them.
+    pub tried: Vec<Tried>,
 }
 
 impl Choice {
@@ -55,6 +57,7 @@ impl Choice {
         Choice {
             winning,
             rejected: Vec::new(),
+            tried: Vec::new(),
         }
     }
 }
@@ -190,7 +193,10 @@ pub fn choose_to_show(
             rejected.push(above(other.solution(&bounds, collection, &wanted), &wanted));
         }
     }
-    Ok(Choice { winning, rejected })
+    Ok(Choice {
+        rejected,
+        ..Choice::of(winning)
+    })
 }
 
 /// The index that a plan reads, if it is one.

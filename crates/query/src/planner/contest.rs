@@ -12,6 +12,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use quarry_database::{Collection, IndexCatalog};
 
@@ -30,10 +31,26 @@ const RESULTS_MAX: u64 = 101;
 /// The keys that each contender has read at the end of a round. The last is MongoDB's bound of a trial's works.
 const ROUNDS: [u64; 4] = [16, 128, 1024, 10_000];
 
+/// A plan that was tried, as far as its trial went.
+pub struct Tried {
+    /// The index's scan, and the documents of its keys. The order that is asked for is not made in a trial.
+    pub root: Node,
+    /// The documents that it found.
+    pub results: u64,
+    /// The keys that it read.
+    pub keys_examined: u64,
+    /// The documents that it read.
+    pub docs_examined: u64,
+    /// How long it ran.
+    pub duration: Duration,
+}
+
 /// An index in a trial.
 struct Runner {
     root: Node,
     allowance: Arc<AtomicU64>,
+    docs_examined: u64,
+    duration: Duration,
     /// The keys that it has read, and the documents that it has found.
     works: u64,
     results: u64,
@@ -141,7 +158,11 @@ fn race(
     let runners = outcome?;
     let winner = (0..runners.len()).min_by(|&a, &b| runners[a].compare(&runners[b]));
     let winner = winner.unwrap_or_default();
-    Ok((winner, runners[winner].works))
+    let works = runners[winner].works;
+    if let Some(tried) = ground.tried {
+        tried.replace(runners.into_iter().map(Runner::into_tried).collect());
+    }
+    Ok((winner, works))
 }
 
 fn run_rounds(
@@ -157,6 +178,10 @@ fn run_rounds(
         operation: ground.operation,
         parsed: ground.parsed,
         is_replay: false,
+    };
+    let wanted = &Wanted {
+        shows_bounds: ground.tried.is_some(),
+        ..*wanted
     };
     let runner = |scored: &Scored<'_>| Runner::new(scored, bounds, wanted);
     let mut runners: Vec<Runner> = contenders.iter().map(runner).collect();
@@ -174,15 +199,13 @@ fn run_rounds(
 impl Runner {
     fn new(scored: &Scored<'_>, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Runner {
         let allowance = Arc::new(AtomicU64::new(0));
-        let wanted = Wanted {
-            shows_bounds: false,
-            ..*wanted
-        };
-        let scan = scored.scan(bounds, &wanted);
+        let scan = scored.scan(bounds, wanted);
         let bound = TrialBound::new(scan.node, Arc::clone(&allowance));
         Runner {
             root: Box::new(Fetch::new(Box::new(bound), !scan.answers)),
             allowance,
+            docs_examined: 0,
+            duration: Duration::ZERO,
             works: 0,
             results: 0,
             sorts: wanted.sort.is_some() && scored.order.is_none(),
@@ -198,6 +221,8 @@ impl Runner {
         let allowed = works_max - self.works;
         self.allowance.store(allowed, Relaxed);
         let (results, sorts) = (&mut self.results, self.sorts);
+        let docs_before = view.operation.docs_examined.load(Relaxed);
+        let started = Instant::now();
         let outcome = self.root.next(view, &mut |_| {
             *results += 1;
             match !sorts && *results >= results_max {
@@ -205,6 +230,8 @@ impl Runner {
                 false => Ok(Flow::Continue),
             }
         });
+        self.duration += started.elapsed();
+        self.docs_examined += view.operation.docs_examined.load(Relaxed) - docs_before;
         self.works += allowed - self.allowance.load(Relaxed);
         let has_enough = !self.sorts && self.results >= results_max;
         self.state = match outcome {
@@ -216,6 +243,16 @@ impl Runner {
             }
         };
         Ok(())
+    }
+
+    fn into_tried(self) -> Tried {
+        Tried {
+            root: self.root,
+            results: self.results,
+            keys_examined: self.works,
+            docs_examined: self.docs_examined,
+            duration: self.duration,
+        }
     }
 
     /// Less is better: those that are done before the others, with fewer keys; then those that find more with theirs. Equal ones

@@ -25,6 +25,7 @@ mod tree;
 mod wanted;
 
 pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
+pub(crate) use contest::Tried;
 pub(crate) use distinct::{Missing, choose_distinct};
 pub use interval::Interval;
 pub(crate) use wanted::{Ground, Wanted};

@@ -1,8 +1,11 @@
 //! The wishes that a plan has to meet beside a filter.
 
+use std::cell::RefCell;
+
 use quarry_bson::RawValue;
 use quarry_database::{CollectionSnapshot, Operation};
 
+use super::contest::Tried;
 use crate::field_path::FieldPath;
 use crate::matcher::MatchExpression;
 use crate::plan::{Kept, Parsed};
@@ -48,6 +51,8 @@ pub struct Ground<'g> {
     pub operation: &'g Operation,
     /// The filter that documents are held against.
     pub parsed: &'g Parsed,
+    /// Takes the plans that are tried, for who shows them.
+    pub tried: Option<&'g RefCell<Vec<Tried>>>,
 }
 
 impl Default for Wanted<'_> {

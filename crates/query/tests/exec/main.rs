@@ -177,13 +177,17 @@ impl Fixture {
     }
 
     fn explained(&self, explained: Explained<'_>) -> Document {
+        self.explained_with(explained, Verbosity::ExecutionStats)
+    }
+
+    fn explained_with(&self, explained: Explained<'_>, verbosity: Verbosity) -> Document {
         let mut failure = Ok(());
         let shown = Document::build(|reply| {
             failure = exec::explain(
                 (&self.database).into(),
                 &self.operation,
                 explained,
-                Verbosity::ExecutionStats,
+                verbosity,
                 reply,
             );
         });

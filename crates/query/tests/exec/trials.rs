@@ -86,6 +86,45 @@ fn a_trial_is_remembered_and_not_counted() {
     assert_eq!(remembered(&fixture), 0, "another index, other choices");
 }
 
+/// With the verbosity `allPlansExecution` explain says of each plan that was tried how far its trial went.
+#[test]
+fn explain_shows_what_each_plan_did_in_its_trial() {
+    let fixture = thousand();
+    fixture.index(r#"{"key": {"half": 1}, "name": "half"}"#);
+    fixture.index(r#"{"key": {"rare": 1}, "name": "rare"}"#);
+    let tried = |filter: &str| -> Vec<(String, [i64; 3])> {
+        let filter = json(filter);
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        let request = Explained::Find(request);
+        let shown = fixture.explained_with(request, Verbosity::AllPlansExecution);
+        let plans = shown
+            .as_raw()
+            .get_path("executionStats.allPlansExecution")
+            .and_then(|plans| plans.as_array())
+            .unwrap();
+        let plan = |plan: RawValue<'_>| {
+            let plan = plan.as_document().unwrap();
+            let index = plan.get_path("executionStages.inputStage.indexName");
+            let fields = ["nReturned", "totalKeysExamined", "totalDocsExamined"];
+            let stages = plan.get_path("executionStages.stage").unwrap();
+            assert_eq!(stages.as_str(), Some("FETCH"));
+            let counts = fields.map(|field| plan.get_path(field).unwrap().as_i64_exact().unwrap());
+            (index.unwrap().as_str().unwrap().to_owned(), counts)
+        };
+        plans.iter().map(plan).collect()
+    };
+    // A first round has 16 keys: `rare` is through with its ten, and the first 16 of `half` lead to none that matches.
+    let expected = [
+        ("half".to_owned(), [0, 16, 16]),
+        ("rare".to_owned(), [10, 10, 10]),
+    ];
+    let mut shown = tried(r#"{"half": 1, "rare": 97}"#);
+    shown.sort();
+    assert_eq!(shown, expected);
+    assert_eq!(tried(r#"{"half": 1}"#), [], "one index needs no trial");
+}
+
 #[test]
 fn where_the_shapes_tell_nothing_is_tried() {
     let fixture = thousand();
