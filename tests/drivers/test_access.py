@@ -603,6 +603,12 @@ ATTACKS = [
     ("DB", {"listIndexes": "secret"}),
     ("DB", {"listCollections": 1}),
     ("DB", {"dbStats": 1}),
+    ("DB", {"dataSize": "DB.secret"}),
+    ("DB", {"dbHash": 1}),
+    ("DB", {"compact": "mine"}),
+    ("DB", {"planCacheClear": "mine"}),
+    ("admin", {"connPoolStats": 1}),
+    ("admin", {"lockInfo": 1}),
     ("DB", {"validate": "mine"}),
     ("DB", {"profile": 2}),
     ("DB", {"createUser": "mallory", "pwd": "x", "roles": []}),
@@ -788,7 +794,7 @@ def test_who_may_read_and_write_one_database_does_nothing_in_another(guarded, ro
 
 
 #: What the role `read` grants on its own database; every other command of the attacks is refused there.
-READS = {"find", "count", "distinct", "explain", "collStats", "dbStats", "listIndexes", "listCollections"}
+READS = {"find", "count", "distinct", "explain", "collStats", "dbStats", "dataSize", "dbHash", "listIndexes", "listCollections"}
 
 
 def test_a_read_only_user_changes_nothing(guarded, root, names):
