@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
-    Database, Error, IndexKinds, KeyPattern, Level, Namespace, Operation, Options, Result,
+    Change, Database, Error, IndexKinds, KeyPattern, Level, Namespace, Operation, Options, Result,
     SpecialKeys, TakeKey,
 };
 use quarry_journal::SimulatedFiles;
@@ -50,6 +50,9 @@ impl SpecialKeys for LettersOf {
                 "no letter",
             ));
         }
+        if text.contains('?') {
+            return Err(Error::Interrupted);
+        }
         let other = document.get("n").unwrap_or(RawValue::Null);
         for letter in text.split("").filter(|letter| !letter.is_empty()) {
             take(&[RawValue::from(letter), other])?;
@@ -88,15 +91,19 @@ impl Fixture {
         assert!(report.errors.is_empty(), "{:?}", report.errors);
         report.indexes[1].keys
     }
+
+    fn create(&self, spec: Document) -> Result<()> {
+        let created =
+            self.database
+                .create_indexes(&self.namespace, &[spec], &self.operation, Level::Written);
+        created.map(drop)
+    }
 }
 
-#[test]
-fn the_kind_makes_the_keys() {
-    let engine = Arc::new(Memory::new());
-    let files = SimulatedFiles::new();
-    let open = || Fixture {
+fn open(engine: &Arc<Memory>, files: &SimulatedFiles) -> Fixture {
+    Fixture {
         database: Database::open_on(
-            Arc::clone(&engine) as _,
+            Arc::clone(engine) as _,
             Arc::new(files.clone()),
             Options {
                 commit_interval_ms: 0,
@@ -107,21 +114,20 @@ fn the_kind_makes_the_keys() {
         .unwrap(),
         namespace: Namespace::parse("db.c").unwrap(),
         operation: Operation::default(),
-    };
-    let fixture = open();
+    }
+}
+
+#[test]
+fn the_kind_makes_the_keys() {
+    let engine = Arc::new(Memory::new());
+    let files = SimulatedFiles::new();
+    let fixture = open(&engine, &files);
     assert_eq!(
         fixture.insert(&doc! { "_id": 1, "a": "abca", "n": 1 }),
         None
     );
-    let specs = [doc! { "key": { "a": "letters", "n": -1 } }];
     fixture
-        .database
-        .create_indexes(
-            &fixture.namespace,
-            &specs,
-            &fixture.operation,
-            Level::Written,
-        )
+        .create(doc! { "key": { "a": "letters", "n": -1 } })
         .unwrap();
     // Twice the same letter is one key.
     assert_eq!(fixture.keys(), 3);
@@ -137,7 +143,7 @@ fn the_kind_makes_the_keys() {
     );
     drop(fixture);
 
-    let fixture = open();
+    let fixture = open(&engine, &files);
     assert_eq!(
         fixture.database.list_indexes(&fixture.namespace).unwrap(),
         listed
@@ -152,4 +158,74 @@ fn a_pattern_names_one_kind_and_its_options_need_one() {
         let refused = KeyPattern::parse(pattern.as_raw()).unwrap_err();
         assert_eq!(refused.code(), 67, "{refused}");
     }
+    let fixture = open(&Arc::new(Memory::new()), &SimulatedFiles::new());
+    let refused = fixture.create(doc! { "key": { "a": 1 }, "bits": 7 });
+    assert_eq!(refused.unwrap_err().code(), 67);
+    fixture
+        .create(doc! { "key": { "a": "letters" }, "bits": 7 })
+        .unwrap();
+}
+
+#[test]
+fn a_second_definition_with_other_options_of_the_kind_is_refused() {
+    let fixture = open(&Arc::new(Memory::new()), &SimulatedFiles::new());
+    fixture.create(doc! { "key": { "a": "letters" } }).unwrap();
+    for known in [
+        doc! { "key": { "a": "letters" } },
+        doc! { "key": { "a": "letters" }, "bits": 7.0 },
+    ] {
+        fixture.create(known).unwrap();
+    }
+    for other in [
+        doc! { "key": { "a": "letters" }, "bits": 8 },
+        doc! { "key": { "a": "letters" }, "bits": 8, "name": "other" },
+    ] {
+        assert_eq!(fixture.create(other).unwrap_err().code(), 85);
+    }
+}
+
+#[test]
+fn an_operation_that_ends_while_keys_are_made_writes_nothing_of_its_piece() {
+    let fixture = open(&Arc::new(Memory::new()), &SimulatedFiles::new());
+    fixture.create(doc! { "key": { "a": "letters" } }).unwrap();
+    let documents = [
+        doc! { "_id": 1, "a": "x" },
+        doc! { "_id": 2, "a": "?" },
+        doc! { "_id": 3, "a": "y" },
+    ];
+    let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+    for is_ordered in [true, false] {
+        let outcome = fixture.database.insert_piece(
+            &fixture.operation,
+            &fixture.namespace,
+            &raw,
+            is_ordered,
+            Level::Written,
+        );
+        assert!(matches!(outcome, Err(Error::Interrupted)), "{is_ordered}");
+    }
+    assert_eq!(fixture.keys(), 0);
+
+    for document in [&documents[0], &documents[2]] {
+        assert_eq!(fixture.insert(document), None);
+    }
+    let collection = fixture.database.collection(&fixture.namespace).unwrap();
+    let collection = collection.unwrap();
+    let record_keys = [1, 3].map(|id| Database::record_key(&collection, RawValue::Int32(id)));
+    let outcome = fixture.database.modify_piece(
+        &fixture.operation,
+        &fixture.namespace,
+        collection.ident,
+        &record_keys,
+        Level::Written,
+        &mut |position, old, new| {
+            let text = ["xyz", "?"][position];
+            let changed =
+                doc! { "_id": (quarry_bson::Value::from(old.get("_id").unwrap())), "a": text };
+            new.document.extend_from_slice(changed.as_bytes());
+            Ok(Change::Replace)
+        },
+    );
+    assert!(matches!(outcome, Err(Error::Interrupted)));
+    assert_eq!(fixture.keys(), 2, "the first change was not written");
 }

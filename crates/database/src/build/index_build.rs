@@ -421,7 +421,9 @@ pub(crate) fn known<'i>(
         let same_name = existing.name == candidate.name;
         let is_same = same_key && existing.same_options(candidate);
         if is_same && same_name {
-            if existing.expire_after_s != candidate.expire_after_s {
+            if existing.expire_after_s != candidate.expire_after_s
+                || !existing.same_kind_options(candidate)
+            {
                 let message = format!(
                     "An equivalent index already exists with the same name but different options. Requested index: {}, existing index: {}",
                     candidate.spec, existing.spec

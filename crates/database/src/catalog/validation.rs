@@ -30,7 +30,8 @@ pub struct Validation {
     is_moderate: bool,
     /// A document that does not suit is written all the same, and told of.
     only_warns: bool,
-    compiled: OnceLock<Result<Arc<dyn DocumentValidator>>>,
+    /// Set once compiling has succeeded; what failed, because its operation was to end for example, is tried again.
+    compiled: OnceLock<Arc<dyn DocumentValidator>>,
 }
 
 /// Who validates: the language, and who is told of documents that are written all the same.
@@ -56,20 +57,21 @@ impl Validation {
     }
 
     fn validator(&self, language: &dyn FilterLanguage) -> Result<&dyn DocumentValidator> {
-        let compile = || language.compile_validator(self.filter.as_raw());
-        match self.compiled.get_or_init(compile) {
-            Ok(validator) => Ok(validator.as_ref()),
-            Err(error) => Err(error.clone()),
+        if let Some(validator) = self.compiled.get() {
+            return Ok(validator.as_ref());
         }
+        let compiled = language.compile_validator(self.filter.as_raw())?;
+        Ok(self.compiled.get_or_init(|| compiled).as_ref())
     }
 
-    /// Whether the document suits the validator, whatever its level and action.
+    /// Whether the document suits the validator, whatever its level and action. A document on which the validator fails, with an
+    /// expression that divides by zero for example, does not suit it, as in MongoDB.
     pub(crate) fn accepts(
         &self,
         language: &dyn FilterLanguage,
         document: RawDocument<'_>,
     ) -> Result<bool> {
-        self.validator(language)?.accepts(document)
+        suits(self.validator(language)?, document)
     }
 }
 
@@ -90,11 +92,11 @@ impl Validators {
         new: RawDocument<'_>,
     ) -> Result<()> {
         let validator = validation.validator(self.language.as_ref())?;
-        if validator.accepts(new)? {
+        if suits(validator, new)? {
             return Ok(());
         }
         if let Some(old) = old.filter(|_| validation.is_moderate)
-            && !validator.accepts(old)?
+            && !suits(validator, old)?
         {
             return Ok(());
         }
@@ -108,6 +110,14 @@ impl Validators {
             return Ok(());
         }
         Err(Error::InvalidDocument(Box::new(info)))
+    }
+}
+
+/// Whether the validator accepts the document. An error is a no, but for one that ends the operation.
+fn suits(validator: &dyn DocumentValidator, document: RawDocument<'_>) -> Result<bool> {
+    match validator.accepts(document) {
+        Err(error) if !error.ends_operation() => Ok(false),
+        answer => answer,
     }
 }
 

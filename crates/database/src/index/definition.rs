@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, RawDocument, RawValue, compare::compare_documents};
 use quarry_keystring::Direction;
 
 use crate::collation::Collation;
@@ -342,6 +342,11 @@ impl Index {
 
     pub(crate) fn mark(&self, bit: u8) {
         self.marks.fetch_or(1 << bit, Ordering::AcqRel);
+    }
+
+    /// Whether the options of the kind of two definitions are equal, which were completed before.
+    pub(crate) fn same_kind_options(&self, other: &Index) -> bool {
+        compare_documents(self.kind_options.as_raw(), other.kind_options.as_raw()).is_eq()
     }
 
     /// Whether two definitions with one key pattern are of one index. Those that differ in what is told here may stand

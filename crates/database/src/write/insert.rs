@@ -282,7 +282,7 @@ impl<'i> InsertPiece<'i> {
         unit.locks.lock_records(self.lock_hashes(), operation)?;
         let reads = &self.writer.parts.reads;
         self.refuse_known_ids(unit.latest(reads))?;
-        self.make_index_keys();
+        self.make_index_keys()?;
         let hashes = lock_hashes(self.index_catalog, &[&self.keys]);
         if !hashes.is_empty() {
             unit.locks.lock_uniques(hashes, operation)?;
@@ -391,29 +391,35 @@ impl<'i> InsertPiece<'i> {
         Ok(known)
     }
 
-    fn make_index_keys(&mut self) {
+    /// Makes the entries of every document. A document that has none that can be stored is refused; where the operation is to end,
+    /// nothing of the piece is written.
+    fn make_index_keys(&mut self) -> Result<()> {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
         if self.index_catalog.keys.is_empty() {
-            return;
+            return Ok(());
         }
         self.index_catalog
             .keys
             .reserve(self.documents.len(), &mut self.keys);
         for position in 0..self.documents.len() {
             if self.is_cut_at(position) {
-                return;
+                return Ok(());
             }
             // A commit hears no killOp.
             if self.keys.entries.len() >= PIECE_ENTRIES_MAX {
                 self.end = position;
-                return;
+                return Ok(());
             }
             if !self.failed[position]
                 && let Err(error) = self.make_entries(position)
             {
+                if error.ends_operation() {
+                    return Err(error);
+                }
                 self.refuse(position, error);
             }
         }
+        Ok(())
     }
 
     fn make_entries(&mut self, position: usize) -> Result<()> {

@@ -25,7 +25,8 @@ pub(super) struct ModifiedKeys {
 }
 
 impl ModifiedKeys {
-    /// Makes the entries of every staged change; the first one that fails cuts the piece.
+    /// Makes the entries of every staged change; the first one that fails cuts the piece. Fails where the operation is to end:
+    /// then nothing of the piece is written.
     pub(super) fn make(
         &mut self,
         collection: &Collection,
@@ -33,10 +34,10 @@ impl ModifiedKeys {
         record_keys: &[Vec<u8>],
         staged: &mut Vec<StagedChange>,
         outcome: &mut Modified,
-    ) {
+    ) -> Result<()> {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
         if index_catalog.keys.is_empty() {
-            return;
+            return Ok(());
         }
         let failed = staged.iter().enumerate().find_map(|(position, change)| {
             self.make_one(
@@ -50,6 +51,9 @@ impl ModifiedKeys {
             .map(|error| (position, error))
         });
         if let Some((position, error)) = failed {
+            if error.ends_operation() {
+                return Err(error);
+            }
             staged.truncate(position);
             self.old
                 .entries
@@ -62,6 +66,7 @@ impl ModifiedKeys {
         debug_assert!(self.old.entries.is_sorted_by_key(|entry| entry.document));
         debug_assert!(self.new.entries.is_sorted_by_key(|entry| entry.document));
         debug_assert!(self.marks.is_sorted_by_key(|(document, ..)| *document));
+        Ok(())
     }
 
     pub(super) fn make_one(

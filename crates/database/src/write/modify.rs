@@ -200,7 +200,7 @@ impl<'m> ModifyPiece<'m> {
             record_keys,
             &mut self.staged,
             outcome,
-        );
+        )?;
         let hashes = self.keys.lock_hashes(index_catalog);
         if hashes.is_empty() {
             return Ok(());
