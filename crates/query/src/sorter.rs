@@ -5,7 +5,8 @@
 //! memory is given back when it leaves.
 //!
 //! Rows that outgrow the memory of their stage go into a file as one run (`spilling`), which is merged with the others; where
-//! many runs have gathered, they become one. So a sort holds a block of each of a few dozen files, however much it sorts.
+//! many runs have gathered, they become one. So a sort holds a block and a row of each of a few dozen files, however much it sorts; where
+//! rows are large, or little memory is left, fewer runs are merged at a time.
 
 mod filed_run;
 mod row;
@@ -18,13 +19,19 @@ pub(crate) use self::row::Row;
 use crate::error::Result;
 use crate::interrupts::{self, units_of_bytes};
 use crate::memory::{self, Charge};
-use crate::spilling::{DiskUse, SpillSpace, Spilled, SpillingKind};
+use crate::spilling::{BLOCK_BYTES, DiskUse, SpillSpace, Spilled, SpillingKind};
 
 /// Rows that are sorted at once.
 const RUN_ROWS: usize = 4096;
 
 /// The work of finding a row's place in its run.
 const UNITS_OF_A_ROW: usize = 40;
+
+/// The blocks and rows of the files that are merged at a time, if they are more than two.
+const MERGE_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
+/// Rows for which less memory is left than their stage may take go to disk only where they are so many.
+const SPILLED_BYTES_MIN: usize = BLOCK_BYTES;
 
 /// Files of one generation that become one of the next.
 const FILES_MERGED: usize = if cfg!(test) { 3 } else { 32 };
@@ -113,7 +120,7 @@ impl Sorter {
         self.sequence += 1;
         let row = Row::new(key, payload, self.sequence);
         let bytes = row.held_bytes();
-        if self.memory.bytes() + bytes > self.memory_bytes_max || !memory::has_room(bytes) {
+        if self.memory.bytes() + bytes > self.memory_bytes_max || self.gives_way(bytes) {
             self.spill()?;
         }
         self.memory.grow(bytes)?;
@@ -127,6 +134,15 @@ impl Sorter {
             }
         }
         Ok(())
+    }
+
+    /// Whether the rows are to go to disk because so little is left of the memory of all operations. A sort that may not use the
+    /// disk waits for memory as everybody does.
+    #[inline]
+    fn gives_way(&self, bytes: usize) -> bool {
+        !memory::has_room(bytes)
+            && self.memory.bytes() >= SPILLED_BYTES_MIN
+            && self.kind.space(self.disk_use).is_ok()
     }
 
     /// Writes the rows held into a file.
@@ -157,11 +173,12 @@ impl Sorter {
     pub fn finish(self) -> Result<Sorted> {
         let wanted = self.kept.wanted();
         let held = self.kept.into_runs()?;
-        let Some(files) = self.files else {
+        let Some(mut files) = self.files else {
             let mut sorted = Sorted::merge(held, wanted)?;
             sorted.memory = self.memory;
             return Ok(sorted);
         };
+        files.become_few(self.kind.space(self.disk_use)?, wanted)?;
         let filed = files.runs.into_iter();
         let filed = filed.map(|(_, run)| Run::Filed(Box::new(run)));
         let mut sorted = Sorted::merge(filed.chain(held).collect(), wanted)?;
@@ -206,27 +223,73 @@ impl Kept {
 }
 
 impl Files {
-    /// Has the last runs become one where there are many of their generation.
+    /// Has the last runs become one where there are many of their generation, or they are all that can be merged at a time.
     fn merge_generations(&mut self, space: &dyn SpillSpace, wanted: Option<usize>) -> Result<()> {
         while let Some((generation, _)) = self.runs.last() {
             let generation = *generation;
             let alike = self.runs.iter().rev();
-            let alike = alike.take_while(|(of, _)| *of == generation).count();
-            if alike < FILES_MERGED {
+            let alike = alike.take_while(|(of, _)| *of == generation);
+            let (alike, bytes) = alike.fold((0, 0), |(count, bytes), (_, run)| {
+                (count + 1, bytes + run.merge_bytes())
+            });
+            if alike < FILES_MERGED && (alike < 2 || can_merge(bytes)) {
                 break;
             }
-            let merged = self.runs.split_off(self.runs.len() - alike).into_iter();
-            let merged = merged.map(|(_, run)| Run::Filed(Box::new(run)));
-            let mut rows = Sorted::merge(merged.collect(), wanted)?;
-            let mut writer = RunWriter::create(space)?;
-            while let Some(row) = rows.next()? {
-                writer.push(&row)?;
-            }
-            let (run, _) = writer.finish()?;
+            let merged = self.runs.split_off(self.runs.len() - alike);
+            let merged = merged.into_iter().map(|(_, run)| run).collect();
+            let run = merge_into_one(merged, space, wanted)?;
             self.runs.push((generation + 1, run));
         }
         Ok(())
     }
+
+    /// Has runs become one, as many as can be merged at a time and two at least, until all that are left can be.
+    fn become_few(&mut self, space: &dyn SpillSpace, wanted: Option<usize>) -> Result<()> {
+        while self.runs.len() > 2 {
+            let bytes = self.runs.iter().map(|(_, run)| run.merge_bytes());
+            if can_merge(bytes.sum()) {
+                break;
+            }
+            let mut left = std::mem::take(&mut self.runs).into_iter().peekable();
+            while let Some((generation, first)) = left.next() {
+                let mut bytes = first.merge_bytes();
+                let mut group = vec![first];
+                while let Some((_, next)) = left
+                    .next_if(|(_, next)| group.len() < 2 || can_merge(bytes + next.merge_bytes()))
+                {
+                    bytes += next.merge_bytes();
+                    group.push(next);
+                }
+                let run = match group.len() {
+                    1 => group.remove(0),
+                    _ => merge_into_one(group, space, wanted)?,
+                };
+                self.runs.push((generation, run));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether runs that take so many bytes can be merged at a time.
+fn can_merge(bytes: usize) -> bool {
+    bytes <= MERGE_BYTES_MAX && memory::has_room(bytes)
+}
+
+/// Writes the first `wanted` rows of some runs as one.
+fn merge_into_one(
+    runs: Vec<FiledRun>,
+    space: &dyn SpillSpace,
+    wanted: Option<usize>,
+) -> Result<FiledRun> {
+    let runs = runs.into_iter().map(|run| Run::Filed(Box::new(run)));
+    let mut rows = Sorted::merge(runs.collect(), wanted)?;
+    let mut writer = RunWriter::create(space)?;
+    while let Some(row) = rows.next()? {
+        writer.push(&row)?;
+    }
+    let (run, _) = writer.finish()?;
+    Ok(run)
 }
 
 fn sorted_run(mut rows: Vec<Row>) -> Result<Run> {
@@ -273,7 +336,7 @@ impl Sorted {
         };
         self.left -= 1;
         let run = &mut self.runs[number];
-        // The rows of a file are counted with its block.
+        // The rows of a file are counted by its run.
         if let Run::Held(_) = run {
             self.memory.shrink(row.held_bytes());
         }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use quarry_bson::{Document, RawDocument, doc, extjson};
 use quarry_database::Operation;
 use quarry_query::expression::ExpressionContext;
+use quarry_query::memory_budget::BUDGET;
 use quarry_query::parameters::{ALLOW_DISK_USE_BY_DEFAULT, GROUP_MEMORY_BYTES, SORT_MEMORY_BYTES};
 use quarry_query::pipeline::{Execution, NoCollections, Pipeline, Run, Source};
 use quarry_query::spilling::{self, BLOCK_BYTES, SORTS, SpillFile, SpillSpace};
@@ -228,6 +229,77 @@ fn a_sample_that_spills_draws_each_document_once() {
     drawn.sort();
     drawn.dedup();
     assert_eq!(drawn.len(), 400);
+}
+
+/// Makes documents as they are asked for.
+struct Made {
+    left: i32,
+    text: String,
+}
+
+impl Source for Made {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        self.left -= 1;
+        let document =
+            doc! { "_id": (self.left), "k": (self.left * 7 % 31), "text": (self.text.as_str()) };
+        if self.left >= 0 {
+            out.extend_from_slice(document.as_bytes());
+        }
+        Ok(self.left >= 0)
+    }
+}
+
+fn sorted_keys(input: &mut Made) -> Result<Vec<i64>> {
+    let (mut collections, mut found) = (NoCollections, Vec::new());
+    let mut execution = start(r#"[{"$sort": {"k": 1}}]"#, &ExpressionContext::default());
+    let mut out = Vec::new();
+    while execution.next(&mut Run::new(input, &mut collections), &mut out)? {
+        let document = RawDocument::validated(&out).unwrap();
+        found.push(document.get("k").unwrap().as_i64_exact().unwrap());
+        out.clear();
+    }
+    Ok(found)
+}
+
+#[test]
+fn a_sort_of_very_large_documents_merges_as_many_as_memory_has_room_for() {
+    let _bounded = bounded(1 << 20);
+    let before = FILES.load(Relaxed);
+    // Each is more than the memory of the stage, so that there are as many runs. A row of each would be 240 MB.
+    let mut input = Made {
+        left: 40,
+        text: "x".repeat(6_000_000),
+    };
+    let found = sorted_keys(&mut input).unwrap();
+    assert_eq!(found.len(), 40);
+    assert!(found.is_sorted());
+    assert_eq!(FILES.load(Relaxed), before);
+}
+
+#[test]
+fn a_sort_that_finds_no_memory_left_spills_if_it_may_and_waits_if_not() {
+    struct Budget;
+    impl Drop for Budget {
+        fn drop(&mut self) {
+            BUDGET.set_bytes_max(usize::MAX);
+        }
+    }
+    let _bounded = bounded(100 << 20);
+    let (_budget, input) = (Budget, documents(20_000));
+    let stages = r#"[{"$sort": {"k": 1}}, {"$project": {"_id": 1}}]"#;
+    let (allowed, denied) = (ExpressionContext::default(), ExpressionContext::default());
+    denied.set_disk_use(false);
+    // What an operation was granted is given back when it ends.
+    let run = |context| {
+        let _running = interrupts::run_as(Arc::new(Operation::new(None)));
+        results_in(stages, &input, context)
+    };
+    let whole = run(&allowed).unwrap();
+    // What a thread holds without asking is all that there is.
+    BUDGET.set_bytes_max(0);
+    assert!(run(&allowed).unwrap() == whole);
+    let error = run(&denied).map(drop).unwrap_err();
+    assert_eq!(error.code, ErrorCode::EXCEEDED_MEMORY_LIMIT, "{error}");
 }
 
 #[test]

@@ -9,12 +9,20 @@ use crate::error::Result;
 use crate::expression::quantiles::{Digest, Wanted};
 
 /// The bytes of a group without values.
-pub const DIGEST_BYTES: usize = size_of::<Digest>();
+pub const DIGEST_BYTES: usize = size_of::<CountedDigest>();
 
 /// The digests of all groups.
 pub struct Digests {
     wanted: Arc<Wanted>,
-    groups: Vec<Digest>,
+    groups: Vec<CountedDigest>,
+}
+
+/// The digest of a group. Values that are merged take less than they took while they waited, and their room fills again: what counts
+/// is the most that it has held.
+#[derive(Default)]
+struct CountedDigest {
+    digest: Digest,
+    most_bytes: usize,
 }
 
 impl Digests {
@@ -28,22 +36,22 @@ impl Digests {
 
 impl Column for Digests {
     fn begin_group(&mut self) {
-        self.groups.push(Digest::default());
+        self.groups.push(CountedDigest::default());
     }
 
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize> {
         let Some(number) = value.and_then(|value| value.as_f64_lossy()) else {
             return Ok(0);
         };
-        let digest = &mut self.groups[group];
-        let before = digest.held_bytes();
+        let CountedDigest { digest, most_bytes } = &mut self.groups[group];
         digest.add(number)?;
-        // What is merged takes less than what waited: the difference is given back with the group.
-        Ok(digest.held_bytes().saturating_sub(before))
+        let grew = digest.held_bytes().saturating_sub(*most_bytes);
+        *most_bytes += grew;
+        Ok(grew)
     }
 
     fn show(&self, group: usize, name: &str, out: &mut DocumentBuilder<'_>) -> Result<()> {
-        self.wanted.write(&self.groups[group], name, out)
+        self.wanted.write(&self.groups[group].digest, name, out)
     }
 
     fn hand_out(
@@ -52,8 +60,30 @@ impl Column for Digests {
         name: &str,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<usize> {
-        let digest = std::mem::take(&mut self.groups[group]);
+        let CountedDigest { digest, most_bytes } = std::mem::take(&mut self.groups[group]);
         self.wanted.write(&digest, name, out)?;
-        Ok(digest.held_bytes())
+        Ok(most_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::Document;
+
+    use super::*;
+
+    #[test]
+    fn what_a_group_was_charged_is_given_back_with_it() {
+        let mut digests = Digests::new(&Arc::new(Wanted::new(None)));
+        digests.begin_group();
+        let values = (0..100_000).map(f64::from);
+        let charged: usize = values
+            .map(|value| digests.add(0, Some(RawValue::Double(value))).unwrap())
+            .sum();
+        let mut given_back = 0;
+        Document::build(|out| given_back = digests.hand_out(0, "p", out).unwrap());
+        assert_eq!(charged, given_back);
+        // Some thousand values that wait, and some thousand means.
+        assert!(charged < 200_000, "{charged}");
     }
 }
