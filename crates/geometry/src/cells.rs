@@ -3,6 +3,8 @@
 //! A cell that an index keeps meets the geometry; a range of a question has the cells within those of its own covering, and the
 //! single cells around these. Two geometries that meet have cells of which one holds the other.
 
+use std::sync::Arc;
+
 use s2::cap::Cap;
 use s2::cell::Cell;
 use s2::cellid::CellID;
@@ -21,6 +23,9 @@ use crate::sphere::{SpherePoint, angle};
 const CELLS_MAX: usize = 20;
 /// The smallest cells of a line or a polygon: about ten metres.
 const LEVEL_MAX: u8 = 20;
+
+/// The work of looking whether a part is near a cell.
+const UNITS_OF_A_PART: usize = 3;
 
 /// Cells from one to another, both among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,16 +48,12 @@ pub struct Ring {
 }
 
 /// The cells under which an index keeps a geometry: a point under the smallest one.
-pub fn cells_of(geometry: &Geometry, pace: Pace) -> Vec<i64> {
-    let points = geometry.points.iter().map(CellID::from);
-    let mut cells: Vec<CellID> = points.collect();
-    if !geometry.lines.is_empty() || !geometry.polygons.is_empty() {
-        let extended = Geometry {
-            points: Vec::new(),
-            ..geometry.clone()
-        };
+pub fn cells_of(mut geometry: Geometry, pace: Pace) -> Vec<i64> {
+    let points = std::mem::take(&mut geometry.points);
+    let mut cells: Vec<CellID> = points.iter().map(CellID::from).collect();
+    if !geometry.is_empty() {
         cells.extend(covering(Covered {
-            geometry: extended,
+            geometry: Arc::new(geometry),
             pace,
         }));
     }
@@ -63,9 +64,9 @@ pub fn cells_of(geometry: &Geometry, pace: Pace) -> Vec<i64> {
 }
 
 /// The ranges of cells of the geometries that may meet this one.
-pub fn ranges_of(geometry: &Geometry, pace: Pace) -> Vec<CellRange> {
+pub fn ranges_of(geometry: &Arc<Geometry>, pace: Pace) -> Vec<CellRange> {
     let region = Covered {
-        geometry: geometry.clone(),
+        geometry: Arc::clone(geometry),
         pace,
     };
     ranges_around(covering(region))
@@ -106,8 +107,40 @@ fn ranges_around(cells: Vec<CellID>) -> Vec<CellRange> {
 }
 
 impl CellRange {
+    /// What there is in the first ranges and not in the others; both are in order and apart.
+    pub fn without(ranges: &[CellRange], others: &[CellRange]) -> Vec<CellRange> {
+        let mut left = Vec::new();
+        let mut others = others.iter().peekable();
+        for range in ranges {
+            let mut low = Some(range.low);
+            while others.next_if(|other| other.high < range.low).is_some() {}
+            while let (Some(from), Some(other)) = (low, others.peek()) {
+                if other.low > range.high {
+                    break;
+                }
+                if other.low > from {
+                    left.push(CellRange {
+                        low: from,
+                        high: other.low - 1,
+                    });
+                }
+                if other.high >= range.high {
+                    low = None;
+                } else {
+                    low = Some(other.high + 1);
+                    others.next();
+                }
+            }
+            left.extend(low.map(|low| CellRange {
+                low,
+                high: range.high,
+            }));
+        }
+        left
+    }
+
     /// Puts ranges in order, and joins those that have something in common.
-    pub(crate) fn joined(mut ranges: Vec<CellRange>) -> Vec<CellRange> {
+    pub fn joined(mut ranges: Vec<CellRange>) -> Vec<CellRange> {
         ranges.sort_unstable();
         let mut joined: Vec<CellRange> = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -124,7 +157,7 @@ impl CellRange {
 
 /// A geometry as S2 covers it.
 struct Covered {
-    geometry: Geometry,
+    geometry: Arc<Geometry>,
     pace: Pace,
 }
 
@@ -185,6 +218,16 @@ fn cap(disc: Disc) -> Cap {
 }
 
 impl Covered {
+    /// Counts a look at each part, before their edges are looked at.
+    fn is_over(&self) -> bool {
+        let Geometry {
+            points,
+            lines,
+            polygons,
+        } = self.geometry.as_ref();
+        (self.pace)((points.len() + lines.len() + polygons.len()) * UNITS_OF_A_PART)
+    }
+
     fn polygon_meets(&self, polygon: &Polygon, cell: &Cell, sides: &Sides) -> bool {
         !(self.pace)(polygon.edges_len())
             && (sides.meet_edges(cell, polygon.edges(), self.pace)
@@ -199,6 +242,9 @@ impl Region for Covered {
 
     fn contains_cell(&self, cell: &Cell) -> bool {
         let (sides, around) = (Sides::of(cell), disc_of(cell));
+        if self.is_over() {
+            return false;
+        }
         self.geometry.polygons.iter().any(|polygon| {
             polygon.disc.may_meet(&around)
                 && !(self.pace)(polygon.edges_len())
@@ -213,7 +259,10 @@ impl Region for Covered {
             points,
             lines,
             polygons,
-        } = &self.geometry;
+        } = self.geometry.as_ref();
+        if self.is_over() {
+            return false;
+        }
         points.iter().any(|point| cell.contains_point(point))
             || lines.iter().any(|line| {
                 line.disc.may_meet(&around)

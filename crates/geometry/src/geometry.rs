@@ -74,6 +74,11 @@ impl Geometry {
         self.points.len() + lines.sum::<usize>() + polygons.sum::<usize>()
     }
 
+    /// The bytes that it takes in memory, without what a part has beside its points and edges.
+    pub fn held_bytes(&self) -> usize {
+        self.len() * size_of::<Edge>()
+    }
+
     /// Whether it has nothing; no geometry that was read is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -20,6 +20,7 @@ mod geometry;
 mod parse;
 mod polygon;
 mod relation;
+mod shown;
 mod sphere;
 mod validity;
 
@@ -28,6 +29,7 @@ pub use flat::{FlatPoint, FlatShape};
 pub use geohash::{GeoHash, HashRange};
 pub use geometry::{Geometry, Stored};
 pub use parse::{Invalid, parse_flat_point, parse_geometry, parse_stored};
+pub use shown::Shown;
 pub use sphere::{EARTH_RADIUS_METRES, SpherePoint};
 
 /// Counts units of work, of about ten nanoseconds each, and says whether the work is to end. A loop that is to end stops with

@@ -9,6 +9,7 @@ use crate::Pace;
 use crate::flat::{FlatPoint, FlatShape};
 use crate::geometry::{Geometry, Line, Stored};
 use crate::polygon::{Loop, Polygon};
+use crate::shown::Shown;
 use crate::sphere::{SpherePoint, point};
 use crate::validity::complaint;
 
@@ -35,10 +36,11 @@ fn invalid<T>(text: impl Into<String>) -> Result<T> {
     Err(Invalid(text.into()))
 }
 
-/// Reads what a document has in a field: GeoJSON, or a legacy point as an array or a document of two numbers.
+/// Reads what a document has in a field, or a filter under `$geometry`: a legacy point, which is an array, or a document whose first
+/// field is a number, whatever its other fields are; else GeoJSON.
 pub fn parse_stored(value: RawValue<'_>, pace: Pace) -> Result<Stored> {
     let document = match value {
-        RawValue::Document(document) if document.get("type").is_some_and(is_text) => document,
+        RawValue::Document(document) if !begins_with_number(document) => document,
         RawValue::Document(_) | RawValue::Array(_) => {
             let flat = parse_flat_point(value)?;
             return Ok(Stored {
@@ -46,7 +48,12 @@ pub fn parse_stored(value: RawValue<'_>, pace: Pace) -> Result<Stored> {
                 flat: Some(flat),
             });
         }
-        _ => return invalid(format!("geo element must be an array or object: {value}")),
+        _ => {
+            return invalid(format!(
+                "geo element must be an array or object: {}",
+                Shown(value)
+            ));
+        }
     };
     let System::Plain = system_of(document)? else {
         return invalid(format!(
@@ -66,8 +73,9 @@ pub fn parse_stored(value: RawValue<'_>, pace: Pace) -> Result<Stored> {
     })
 }
 
-fn is_text(value: RawValue<'_>) -> bool {
-    matches!(value, RawValue::String(_))
+fn begins_with_number(document: RawDocument<'_>) -> bool {
+    let first = document.first();
+    first.is_some_and(|first| first.value().is_number())
 }
 
 /// Reads a point of two numbers, in an array or in a document, which may have more.
@@ -123,7 +131,8 @@ fn system_of(geometry: RawDocument<'_>) -> Result<System> {
     };
     if crs.get("type").and_then(|value| value.as_str()) != Some("name") {
         return invalid(format!(
-            "GeoJSON CRS must have field \"type\": \"name\": {crs}"
+            "GeoJSON CRS must have field \"type\": \"name\": {}",
+            Shown(crs)
         ));
     }
     let properties = crs.get("properties").and_then(|value| value.as_document());
@@ -135,29 +144,30 @@ fn system_of(geometry: RawDocument<'_>) -> Result<System> {
     match name.as_str() {
         Some(STRICT_WINDING) => Ok(System::StrictWinding),
         Some(name) if PLAIN_SYSTEMS.contains(&name) => Ok(System::Plain),
-        _ => invalid(format!("Unknown CRS name: {name}")),
+        _ => invalid(format!("Unknown CRS name: {}", Shown(name))),
     }
 }
 
 /// Reads a GeoJSON geometry.
 pub fn parse_geometry(geometry: RawDocument<'_>, pace: Pace) -> Result<Geometry> {
     let Some(name) = geometry.get("type").and_then(|name| name.as_str()) else {
-        return invalid(format!("GeoJSON must have a type: {geometry}"));
+        return invalid(format!("unknown GeoJSON type: {}", Shown(geometry)));
     };
     let system = system_of(geometry)?;
     if system == System::StrictWinding && name != "Polygon" {
         return invalid(format!(
-            "Strict winding order is only supported by polygon: {geometry}"
+            "Strict winding order is only supported by polygon: {}",
+            Shown(geometry)
         ));
     }
     if name == "GeometryCollection" {
         return collection(geometry, pace);
     }
     let Some(read) = reader_of(name) else {
-        return invalid(format!("unknown GeoJSON type: {geometry}"));
+        return invalid(format!("unknown GeoJSON type: {}", Shown(geometry)));
     };
     let Some(coordinates) = geometry.get("coordinates") else {
-        return invalid(format!("{name} must have coordinates: {geometry}"));
+        return invalid(format!("{name} must have coordinates: {}", Shown(geometry)));
     };
     read(coordinates, Reading { name, system, pace })
 }
@@ -226,7 +236,10 @@ fn collection(geometry: RawDocument<'_>, pace: Pace) -> Result<Geometry> {
             ));
         };
         if member.get("type").and_then(|name| name.as_str()) == Some("GeometryCollection") {
-            return invalid(format!("GeometryCollections cannot be nested: {member}"));
+            return invalid(format!(
+                "GeometryCollections cannot be nested: {}",
+                Shown(member)
+            ));
         }
         all.add(parse_geometry(member, pace)?);
     }
@@ -303,7 +316,8 @@ fn line(value: RawValue<'_>, reading: Reading<'_>) -> Result<Line> {
     let vertices = vertices(value, reading)?;
     match vertices.len() < 2 {
         true => invalid(format!(
-            "GeoJSON LineString must have at least 2 vertices: {value}"
+            "GeoJSON LineString must have at least 2 vertices: {}",
+            Shown(value)
         )),
         false => Ok(Line::new(&vertices)),
     }
@@ -313,46 +327,54 @@ fn polygon(value: RawValue<'_>, reading: Reading<'_>) -> Result<Polygon> {
     let members = array(value, reading)?;
     let loops = members.iter().map(|member| border(member, reading));
     let loops = loops.collect::<Result<Vec<Loop>>>()?;
-    let Some(outer) = loops.first() else {
-        return invalid(format!("Polygon has no loops: {value}"));
-    };
-    if reading.system == System::StrictWinding && loops.len() > 1 {
+    let is_strict = reading.system == System::StrictWinding;
+    if is_strict && loops.len() > 1 {
         return invalid(format!(
-            "Only one simple loop is allowed in a big polygon: {value}"
+            "Only one simple loop is allowed in a big polygon: {}",
+            Shown(value)
         ));
     }
     if let Some(complaint) = complaint(&loops, reading.pace) {
-        return invalid(format!("Loop is not valid: {value} {complaint}"));
+        return invalid(format!("Loop is not valid: {} {complaint}", Shown(value)));
     }
-    if reading.system == System::StrictWinding {
-        return Ok(Polygon::of_any_size(outer.clone()));
+    let mut loops = loops.into_iter();
+    let Some(outer) = loops.next() else {
+        return invalid(format!("Polygon has no loops: {}", Shown(value)));
+    };
+    if is_strict {
+        return Ok(Polygon::of_any_size(outer));
     }
-    let area = Polygon::new(vec![outer.clone()]);
-    for hole in &loops[1..] {
+    let mut area = Polygon::new(vec![outer]);
+    let holes: Vec<Loop> = loops.collect();
+    for hole in &holes {
         let mut corners = hole.edges.iter().map(|edge| &edge.a);
         if !corners.all(|corner| area.covers(corner, reading.pace)) {
             return invalid(format!(
-                "Secondary loops not contained by first exterior loop - secondary loops must be holes: {value}"
+                "Secondary loops not contained by first exterior loop - secondary loops must be holes: {}",
+                Shown(value)
             ));
         }
     }
-    Ok(Polygon::new(loops))
+    area.loops.extend(holes);
+    Ok(area)
 }
 
 fn border(value: RawValue<'_>, reading: Reading<'_>) -> Result<Loop> {
     let mut vertices = vertices(value, reading)?;
     let (Some(first), Some(last)) = (vertices.first(), vertices.last()) else {
-        return invalid(format!("Loop has no vertices: {value}"));
+        return invalid(format!("Loop has no vertices: {}", Shown(value)));
     };
     if first != last {
         return invalid(format!(
-            "Loop is not closed, first vertex does not equal last vertex: {value}"
+            "Loop is not closed, first vertex does not equal last vertex: {}",
+            Shown(value)
         ));
     }
     vertices.pop();
     if vertices.len() < 3 {
         return invalid(format!(
-            "Loop must have at least 3 different vertices: {value}"
+            "Loop must have at least 3 different vertices: {}",
+            Shown(value)
         ));
     }
     Ok(match reading.system {
@@ -367,7 +389,10 @@ impl FlatShape {
         let members = || match operand {
             RawValue::Array(array) => Ok(array.as_document()),
             RawValue::Document(document) => Ok(document),
-            _ => invalid(format!("{name} must be an array or object: {operand}")),
+            _ => invalid(format!(
+                "{name} must be an array or object: {}",
+                Shown(operand)
+            )),
         };
         Ok(Some(match name {
             "$box" => {
@@ -375,7 +400,7 @@ impl FlatShape {
                     .into_iter()
                     .map(|corner| parse_flat_point(corner.value()));
                 let (Some(a), Some(b)) = (corners.next(), corners.next()) else {
-                    return invalid(format!("$box needs two corners: {operand}"));
+                    return invalid(format!("$box needs two corners: {}", Shown(operand)));
                 };
                 let (a, b) = (a?, b?);
                 FlatShape::Box {
@@ -419,7 +444,8 @@ impl FlatShape {
 fn parse_disc(operand: RawValue<'_>) -> Result<(FlatPoint, f64)> {
     let RawValue::Array(members) = operand else {
         return invalid(format!(
-            "a circle must be an array of a center and a radius: {operand}"
+            "a circle must be an array of a center and a radius: {}",
+            Shown(operand)
         ));
     };
     let mut members = members.iter();

@@ -10,10 +10,16 @@ use crate::geometry::{Geometry, Line};
 use crate::polygon::{Loop, Polygon};
 use crate::sphere::{SpherePoint, angle, is_on_edge, middle};
 
+/// The work of comparing two parts that are not near each other.
+const UNITS_OF_A_LOOK: usize = 3;
+
 impl Geometry {
     /// Whether all of it lies within the other one. Each of its parts lies within one polygon of that.
     pub fn is_within(&self, area: &Geometry, pace: Pace) -> bool {
-        let within = |holds: &dyn Fn(&Polygon) -> bool| area.polygons.iter().any(holds);
+        // Each polygon is looked at, if only at its disc.
+        let within = |holds: &dyn Fn(&Polygon) -> bool| {
+            !pace(area.polygons.len() * UNITS_OF_A_LOOK) && area.polygons.iter().any(holds)
+        };
         self.points
             .iter()
             .all(|point| within(&|area| area.covers(point, pace)))
@@ -23,6 +29,9 @@ impl Geometry {
 
     /// Whether all of it lies within a disc on the sphere, whose radius is in radians: for a polygon, whether its border does.
     pub fn is_within_disc(&self, center: SpherePoint, radius: f64, pace: Pace) -> bool {
+        if radius >= std::f64::consts::PI {
+            return true;
+        }
         if pace(self.len()) {
             return false;
         }
@@ -44,36 +53,45 @@ impl Geometry {
 
     /// Whether the two have a point in common.
     pub fn intersects(&self, other: &Geometry, pace: Pace) -> bool {
-        let with_polygon = |one: &Geometry, polygon: &Polygon| {
-            (one.points.iter()).any(|point| polygon.covers(point, pace))
-                || one.lines.iter().any(|line| meets_line(polygon, line, pace))
-        };
-        let with_line = |one: &Geometry, line: &Line| {
-            let mut points = one.points.iter();
-            points.any(|point| is_on_line(point, line, pace))
-        };
-        self.points
-            .iter()
-            .any(|a| other.points.iter().any(|b| angle(a, b) <= TOUCH_RADIANS))
-            || self.lines.iter().any(|line| with_line(other, line))
-            || other.lines.iter().any(|line| with_line(self, line))
-            || (self.lines.iter()).any(|a| {
-                other
-                    .lines
-                    .iter()
-                    .any(|b| a.disc.may_meet(&b.disc) && meet(&a.edges, &b.edges, pace))
-            })
-            || self
-                .polygons
-                .iter()
-                .any(|polygon| with_polygon(other, polygon))
-            || other
-                .polygons
-                .iter()
-                .any(|polygon| with_polygon(self, polygon))
-            || (self.polygons.iter())
-                .any(|a| other.polygons.iter().any(|b| polygons_meet(a, b, pace)))
+        self.points_meet(other, pace)
+            || self.lines_meet(other, pace)
+            || other.lines_meet(self, pace)
+            || self.polygons_meet(other, pace)
+            || other.polygons_meet(self, pace)
     }
+
+    /// Whether one of its points is one of the others.
+    fn points_meet(&self, other: &Geometry, pace: Pace) -> bool {
+        unless_over(&self.points, other.points.len(), pace)
+            .any(|a| (other.points.iter()).any(|b| angle(a, b) <= TOUCH_RADIANS))
+    }
+
+    /// Whether one of its lines has something of the points or of the lines of the other.
+    fn lines_meet(&self, other: &Geometry, pace: Pace) -> bool {
+        let compared = other.points.len() + other.lines.len();
+        unless_over(&self.lines, compared, pace).any(|line| {
+            (other.points.iter()).any(|point| is_on_line(point, line, pace))
+                || (other.lines.iter())
+                    .any(|b| line.disc.may_meet(&b.disc) && meet(&line.edges, &b.edges, pace))
+        })
+    }
+
+    /// Whether one of its polygons has something of the other.
+    fn polygons_meet(&self, other: &Geometry, pace: Pace) -> bool {
+        let compared = other.points.len() + other.lines.len() + other.polygons.len();
+        unless_over(&self.polygons, compared, pace).any(|polygon| {
+            (other.points.iter()).any(|point| polygon.covers(point, pace))
+                || (other.lines.iter()).any(|line| meets_line(polygon, line, pace))
+                || (other.polygons.iter()).any(|b| polygons_meet(polygon, b, pace))
+        })
+    }
+}
+
+/// The parts of one geometry, each of which is compared with so many parts of another. The work of that is counted before each, because
+/// most comparisons are over with a look at two discs, which counts nothing.
+fn unless_over<T>(parts: &[T], compared: usize, pace: Pace) -> impl Iterator<Item = &T> {
+    let parts = parts.iter();
+    parts.take_while(move |_| !pace(compared * UNITS_OF_A_LOOK))
 }
 
 fn is_on_line(point: &Point, line: &Line, pace: Pace) -> bool {
@@ -151,6 +169,9 @@ fn covers_chain(area: &Polygon, edges: &[Edge], pace: Pace) -> bool {
 
 fn covers_polygon(area: &Polygon, inner: &Polygon, pace: Pace) -> bool {
     let is_in_inner = |hole: &Loop| {
+        if pace(hole.edges.len() * UNITS_OF_A_LOOK) {
+            return false;
+        }
         let mut corners = hole.edges.iter().map(|edge| edge.a);
         corners.any(|corner| inner.holds(&corner, pace) && !inner.is_on_boundary(&corner, pace))
     };

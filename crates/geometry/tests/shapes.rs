@@ -1,5 +1,7 @@
 //! Shapes: distances against known figures, what lies within what, and coverings that miss nothing.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use quarry_bson::{Document, RawValue, doc};
 use quarry_geometry::{
@@ -137,6 +139,110 @@ fn hashes_are_in_bounds() {
     assert_eq!(hash.ranges_of(&whole).len(), 1);
 }
 
+/// The cells are bytes at rest: what changes here has old indexes miss documents, and needs a new version of the index.
+/// `UPDATE=1` writes the file anew.
+#[test]
+fn the_cells_that_an_index_keeps_stay_what_they_are() {
+    let kept = |shape: Document| cells_of(geometry(&shape), endless);
+    let shapes = [
+        doc! { "type": "Point", "coordinates": [-73.97, 40.77] },
+        doc! { "type": "LineString", "coordinates": [[0.0, 0.0], [1.0, 0.5], [1.5, 2.0]] },
+        doc! { "type": "LineString", "coordinates": [[179.5, 10.0], [-179.5, 10.0]] },
+        doc! { "type": "Polygon", "coordinates": [[[0, 0], [3, 0], [3, 2], [0, 2], [0, 0]]] },
+        doc! { "type": "Polygon", "coordinates": [
+            [[10, 50], [12, 50], [12, 52], [10, 52], [10, 50]],
+            [[11, 51], [11.5, 51], [11.5, 51.5], [11, 51.5], [11, 51]],
+        ] },
+        doc! { "type": "Polygon", "coordinates": [[[-10, 85], [110, 85], [-130, 85], [-10, 85]]] },
+    ];
+    let shown: String = shapes
+        .into_iter()
+        .map(|shape| format!("{:x?}\n", kept(shape)))
+        .collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cells.txt");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &shown).unwrap();
+    }
+    assert_eq!(shown, std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn ranges_without_others() {
+    let ranges = |bounds: &[(i64, i64)]| -> Vec<CellRange> {
+        let ranges = bounds.iter().map(|(low, high)| CellRange {
+            low: *low,
+            high: *high,
+        });
+        ranges.collect()
+    };
+    for (of, without, left) in [
+        (&[(1, 9)][..], &[][..], &[(1, 9)][..]),
+        (&[(1, 9)], &[(1, 9)], &[]),
+        (&[(1, 9)], &[(3, 4), (6, 6)], &[(1, 2), (5, 5), (7, 9)]),
+        (&[(1, 3), (5, 9)], &[(2, 6)], &[(1, 1), (7, 9)]),
+        (
+            &[(1, 3), (5, 9), (20, 21)],
+            &[(0, 0), (4, 4), (9, 30)],
+            &[(1, 3), (5, 8)],
+        ),
+        (
+            &[(i64::MIN, i64::MAX)],
+            &[(i64::MIN, 0), (i64::MAX, i64::MAX)],
+            &[(1, i64::MAX - 1)],
+        ),
+    ] {
+        assert_eq!(
+            CellRange::without(&ranges(of), &ranges(without)),
+            ranges(left)
+        );
+    }
+}
+
+#[test]
+fn geometries_of_very_many_parts_count_their_work() {
+    use std::cell::Cell;
+    thread_local! { static LEFT: Cell<usize> = const { Cell::new(usize::MAX) }; }
+    /// Says that the work is to end when so much was done, and how much is counted between.
+    fn bounded(units: usize) -> bool {
+        assert!(units < 200_000, "{units} units are counted at a time");
+        LEFT.set(LEFT.get().saturating_sub(units));
+        LEFT.get() == 0
+    }
+    let points = |from: f64| -> Document {
+        let points: Vec<Vec<f64>> = (0..20_000)
+            .map(|n| vec![from + f64::from(n) / 1000.0, 1.0])
+            .collect();
+        doc! { "type": "MultiPoint", "coordinates": points }
+    };
+    let corner = |x: f64, y: f64| vec![x, y];
+    let areas: Vec<Vec<Vec<Vec<f64>>>> = (0..5000)
+        .map(|n| f64::from(n) / 100.0 + 60.0)
+        .map(|x| {
+            vec![vec![
+                corner(x, 1.0),
+                corner(x + 0.001, 1.0),
+                corner(x, 1.001),
+                corner(x, 1.0),
+            ]]
+        })
+        .collect();
+    let areas = geometry(&doc! { "type": "MultiPolygon", "coordinates": areas });
+    let (a, b) = (geometry(&points(0.0)), geometry(&points(60.0005)));
+    let covering = |one: &Geometry| ranges_of(&Arc::new(one.clone()), bounded).len();
+    let questions: [&dyn Fn() -> usize; 5] = [
+        &|| usize::from(a.intersects(&b, bounded)),
+        &|| usize::from(a.intersects(&areas, bounded)),
+        &|| usize::from(areas.intersects(&a, bounded)),
+        &|| usize::from(areas.is_within(&areas, bounded)),
+        &|| covering(&a),
+    ];
+    for question in questions {
+        LEFT.set(1_000_000);
+        question();
+        assert_eq!(LEFT.get(), 0, "more was done than was counted");
+    }
+}
+
 proptest! {
     #[test]
     fn a_covering_has_every_point(
@@ -154,11 +260,12 @@ proptest! {
         let [a, b, c] = [corners[0], corners[1], corners[2]];
         let mix = |a: f64, b: f64, c: f64| a + (b - a) * along + (c - a) * across;
         let point = Geometry::of_point(at(x + mix(a.0, b.0, c.0), (y + mix(a.1, b.1, c.1)).clamp(-90.0, 90.0)));
-        let cell = cells_of(&point, endless)[0];
+        let cell = cells_of(point.clone(), endless)[0];
+        let (point, triangle) = (Arc::new(point), Arc::new(triangle));
         let ranges = ranges_of(&triangle, endless);
         if point.intersects(&triangle, endless) {
             prop_assert!(hold(&ranges, cell), "the covering of a query misses a point");
-            let kept = cells_of(&triangle, endless);
+            let kept = cells_of(Geometry::clone(&triangle), endless);
             let asked = ranges_of(&point, endless);
             prop_assert!(kept.iter().any(|cell| hold(&asked, *cell)), "the cells of an index miss a point");
         }
@@ -176,7 +283,7 @@ proptest! {
         let ring = Ring { center, inner, outer: inner + width };
         let away = center.radians_to(other);
         if (ring.inner..=ring.outer).contains(&away) {
-            let cell = cells_of(&Geometry::of_point(other), endless)[0];
+            let cell = cells_of(Geometry::of_point(other), endless)[0];
             prop_assert!(hold(&ranges_of_ring(ring), cell));
         }
         let hash = GeoHash { min: -180.0, max: 180.0, bits: 26 };

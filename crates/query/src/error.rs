@@ -80,6 +80,12 @@ impl Error {
         }
     }
 
+    /// Whether the operation ends with it, whatever it was at: it was killed, or has run out of time.
+    pub(crate) fn ends_operation(&self) -> bool {
+        self.cause()
+            .is_some_and(quarry_database::Error::ends_operation)
+    }
+
     /// Whether the operation may succeed when it is run again as it is.
     pub fn is_retryable(&self) -> bool {
         self.cause()

@@ -11,11 +11,14 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{ErrorCode, Index, KeyPattern, SpecialKeys, TakeKey};
-use quarry_geometry::{GeoHash, Invalid, cells_of, parse_flat_point, parse_stored};
+use quarry_geometry::{
+    GeoHash, Geometry, Invalid, Shown, cells_of, parse_flat_point, parse_stored,
+};
 
 use crate::error::{Error, Result};
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts;
+use crate::memory::{self, Charge};
 
 const SPHERE_VERSION: i32 = 3;
 const BITS: i32 = 26;
@@ -101,10 +104,11 @@ impl GeoKeys {
                 Ok(cells)
             }
             Some(Refused::Geometry(reason)) => {
-                let text = format!("Can't extract geo keys: {document}  {reason}");
+                let text = format!("Can't extract geo keys: {}  {reason}", Shown(document));
                 Err(Error::location(16_755, text))
             }
             Some(Refused::Bounds(text)) => Err(Error::location(13_027, text)),
+            Some(Refused::Memory(error)) => Err(error),
         }
     }
 }
@@ -113,6 +117,14 @@ impl GeoKeys {
 enum Refused {
     Geometry(String),
     Bounds(String),
+    Memory(Error),
+}
+
+/// Counts a geometry that was read, as long as the charge is held.
+pub(crate) fn held(geometry: &Geometry) -> Result<Charge> {
+    let held = Charge::of(geometry.held_bytes());
+    memory::check()?;
+    Ok(held)
 }
 
 fn add_sphere_cells(value: RawValue<'_>, cells: &mut Vec<i64>) -> std::result::Result<(), Refused> {
@@ -124,7 +136,8 @@ fn add_sphere_cells(value: RawValue<'_>, cells: &mut Vec<i64>) -> std::result::R
             "longitude/latitude is out of bounds, lng: {x} lat: {y}"
         )));
     };
-    cells.extend(cells_of(&geometry, interrupts::is_over));
+    let _held = held(&geometry).map_err(Refused::Memory)?;
+    cells.extend(cells_of(geometry, interrupts::is_over));
     Ok(())
 }
 
@@ -139,8 +152,10 @@ fn add_hashes(
         let point = point.map_err(|Invalid(reason)| Refused::Geometry(reason))?;
         let Some(cell) = hash.hash(point) else {
             return Err(Refused::Bounds(format!(
-                "point not in interval of [ {}, {} ] :: caused by :: {value}",
-                hash.min, hash.max
+                "point not in interval of [ {}, {} ] :: caused by :: {}",
+                hash.min,
+                hash.max,
+                Shown(value)
             )));
         };
         cells.push(cell);
@@ -154,49 +169,80 @@ fn add_hashes(
     }
 }
 
+/// The things that a path met on its way to values.
+#[derive(Default)]
+pub(crate) struct Met {
+    /// An array, which was opened.
+    array: bool,
+    /// Something without the rest of the path.
+    end: bool,
+}
+
 /// Hands over what a path reaches. Arrays on the way are opened, one at its end is not.
 pub(crate) fn each_value<'a>(
     document: RawDocument<'a>,
     path: &[PathPart],
     take: &mut dyn FnMut(RawValue<'a>),
-) {
-    let Some((first, rest)) = path.split_first() else {
-        return;
-    };
-    if let Some(value) = document.get(first.name()) {
-        follow(value, rest, take);
-    }
+) -> Met {
+    let mut met = Met::default();
+    met.follow_field(document, path, take);
+    met
 }
 
-/// Recursion is as deep as the path is long.
-fn follow<'a>(value: RawValue<'a>, rest: &[PathPart], take: &mut dyn FnMut(RawValue<'a>)) {
-    let Some((next, after)) = rest.split_first() else {
-        return take(value);
-    };
-    match value {
-        RawValue::Document(document) => each_value(document, rest, take),
-        RawValue::Array(array) => {
-            if let Some(element) = next.index().and_then(|index| array.get(index as usize)) {
-                return follow(element, after, take);
-            }
-            for element in array {
-                if interrupts::is_over(1) {
-                    break;
-                }
-                if let RawValue::Document(document) = element {
-                    each_value(document, rest, take);
-                }
-            }
+impl Met {
+    fn follow_field<'a>(
+        &mut self,
+        document: RawDocument<'a>,
+        path: &[PathPart],
+        take: &mut dyn FnMut(RawValue<'a>),
+    ) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        match document.get(first.name()) {
+            Some(value) => self.follow(value, rest, take),
+            None => self.end = true,
         }
-        _ => {}
+    }
+
+    /// Recursion is as deep as the path is long.
+    fn follow<'a>(
+        &mut self,
+        value: RawValue<'a>,
+        rest: &[PathPart],
+        take: &mut dyn FnMut(RawValue<'a>),
+    ) {
+        let Some((next, after)) = rest.split_first() else {
+            return take(value);
+        };
+        match value {
+            RawValue::Document(document) => self.follow_field(document, rest, take),
+            RawValue::Array(array) => {
+                self.array = true;
+                if let Some(element) = next.index().and_then(|index| array.get(index as usize)) {
+                    return self.follow(element, after, take);
+                }
+                for element in array {
+                    if interrupts::is_over(1) {
+                        break;
+                    }
+                    match element {
+                        RawValue::Document(document) => self.follow_field(document, rest, take),
+                        _ => self.end = true,
+                    }
+                }
+            }
+            _ => self.end = true,
+        }
     }
 }
 
-/// The values of an ordinary field, those of an array one by one.
+/// The values of an ordinary field, those of an array one by one. Where a document within an array lacks the field, null is one of
+/// them: a filter for null means it.
 fn plain_values<'a>(document: RawDocument<'a>, path: &FieldPath) -> Values<'a> {
     let mut list = Vec::new();
     let mut are_several = false;
-    each_value(document, path.parts(), &mut |value| match value {
+    let met = each_value(document, path.parts(), &mut |value| match value {
         RawValue::Array(array) if array.is_empty() => {
             are_several = true;
             list.push(RawValue::Undefined);
@@ -207,10 +253,11 @@ fn plain_values<'a>(document: RawDocument<'a>, path: &FieldPath) -> Values<'a> {
         }
         value => list.push(value),
     });
-    if list.is_empty() {
+    if list.is_empty() || met.end {
         list.push(RawValue::Null);
     }
-    are_several |= list.len() > 1;
+    // One value behind an array is one of several by the path: conditions may be met by different ones.
+    are_several |= met.array || list.len() > 1;
     Values { list, are_several }
 }
 
@@ -357,7 +404,7 @@ fn hash_of(options: RawDocument<'_>) -> Result<GeoHash> {
         let text = format!("bits for hash must be > 0 and <= 32, but {bits} bits were specified");
         return Err(Error::new(ErrorCode::INVALID_OPTIONS, text));
     }
-    if max <= min {
+    if max <= min || !(max - min).is_finite() {
         let text = format!(
             "region for hash must be valid and have positive area, but [{min}, {max}] was specified"
         );

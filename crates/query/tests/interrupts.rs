@@ -57,7 +57,7 @@ fn namespace(name: &str) -> Namespace {
 
 impl Fixture {
     /// `arrays` holds a few documents with large arrays, `texts` a long text, `wide` a large document
-    /// in an array, `one` a small document.
+    /// in an array, `one` a small document, `places` geometries of very many parts.
     fn new() -> Fixture {
         let fixture = Fixture {
             database: Database::open_in_memory().unwrap(),
@@ -78,6 +78,8 @@ impl Fixture {
             fixture.insert("texts", doc! { "_id": id, "t": (text.as_str()) });
         }
         fixture.insert("one", doc! { "_id": 1, "x": 1 });
+        let places = doc! { "_id": 1, "points": (many_points(0.0)), "areas": (many_polygons()) };
+        fixture.insert("places", places);
         let wide = Value::from_iter([Value::from(many_fields(ELEMENTS))]);
         fixture.insert("wide", doc! { "_id": 1, "d": wide });
         fixture
@@ -265,6 +267,25 @@ fn area(corners: i32) -> Document {
     let border = Value::from_iter((0..=corners).map(corner));
     let area = doc! { "type": "Polygon", "coordinates": [border] };
     doc! { "x": { "$geoWithin": { "$geometry": area } } }
+}
+
+fn many_points(from: f64) -> Document {
+    let points = (0..30_000).map(|n| Value::from(vec![from + f64::from(n) / 1000.0, 1.0]));
+    doc! { "type": "MultiPoint", "coordinates": (Value::from_iter(points)) }
+}
+
+fn many_polygons() -> Document {
+    let polygon = |n: i32| {
+        let x = 60.0 + f64::from(n) / 100.0;
+        let corners = [[x, 1.0], [x + 0.001, 1.0], [x, 1.001], [x, 1.0]];
+        let border = Value::from_iter(corners.map(|corner| Value::from(corner.to_vec())));
+        Value::from_iter([border])
+    };
+    doc! { "type": "MultiPolygon", "coordinates": (Value::from_iter((0..5000).map(polygon))) }
+}
+
+fn meeting(field: &str, geometry: Document) -> Document {
+    doc! { (field): { "$geoIntersects": { "$geometry": geometry } } }
 }
 
 fn repeated(name: &str, element: impl Fn(i32) -> Value, count: i32) -> Document {
@@ -594,6 +615,18 @@ fn table() -> Vec<(&'static str, Work)> {
             count("arrays", doc! { "$expr": { "$in": [(-1), "$a"] } }),
         ),
         ("a polygon of many corners", find("one", area(30_000))),
+        (
+            "many points and many points",
+            count("places", meeting("points", many_points(60.0))),
+        ),
+        (
+            "many points and many polygons",
+            count("places", meeting("points", many_polygons())),
+        ),
+        (
+            "many polygons and many points",
+            count("places", meeting("areas", many_points(60.0))),
+        ),
         (
             "a large $in of _ids",
             find("arrays", repeated_in("_id", 200_000)),

@@ -82,14 +82,14 @@ impl BitsPredicate {
 
 impl ValueTest for BitsPredicate {
     /// A value that has no bits does not pass.
-    fn passes(&self, value: RawValue<'_>) -> bool {
-        match value {
+    fn passes(&self, value: RawValue<'_>) -> Result<bool> {
+        Ok(match value {
             RawValue::Binary(binary) => self.matches_bytes(binary.bytes),
             number if number.is_number() => number
                 .as_i64_exact()
                 .is_some_and(|bits| self.matches_number(bits as u64)),
             _ => false,
-        }
+        })
     }
 
     fn units(&self, _: RawValue<'_>) -> usize {

@@ -206,6 +206,15 @@ impl MatchExpression {
         }
     }
 
+    /// How many wishes for an order by distance there are where `near` looks for one.
+    pub(super) fn nears(&self) -> usize {
+        match self {
+            MatchExpression::Near(_) => 1,
+            MatchExpression::And(children) => children.iter().map(MatchExpression::nears).sum(),
+            _ => 0,
+        }
+    }
+
     /// The operand, if this is an equality of one path.
     pub fn as_equality(&self) -> Option<(&FieldPath, RawValue<'_>)> {
         let MatchExpression::Field(field) = self else {

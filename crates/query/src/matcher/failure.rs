@@ -5,10 +5,12 @@
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, doc};
 
+use quarry_geometry::parse_stored;
+
 use super::Matcher;
 use super::json_schema::{Details, JsonSchema};
 use super::parse::{Level, is_operators};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::interrupts;
@@ -47,8 +49,19 @@ impl Matcher {
 }
 
 impl Telling<'_> {
+    /// A filter that fails on the document does not match it, as for the validator.
     fn matches(&self, filter: RawDocument<'_>) -> Result<bool> {
-        Matcher::parse_in(filter, self.context)?.try_matches(self.document)
+        match Matcher::parse_in(filter, self.context)?.try_matches(self.document) {
+            Err(error) if !error.ends_operation() => Ok(false),
+            answer => answer,
+        }
+    }
+
+    /// A finding about an operator, with what was asked as far as there is room for it.
+    fn finding(&mut self, name: &str, clause: RawDocument<'_>) -> Document {
+        let mut finding = doc! { "operatorName": name };
+        self.details.show_asked(&mut finding, clause);
+        finding
     }
 
     /// Tells of a filter: of its only clause, or of an `$and` of several.
@@ -76,20 +89,21 @@ impl Telling<'_> {
                 let level = Level::outermost(self.context);
                 JsonSchema::parse(schema, level)?.failure(self.document, &mut self.details)
             }
-            ("$jsonSchema", _) => Ok(doc! {
-                "operatorName": name,
-                "specifiedAs": clause.to_owned_document(),
-                "reason": "schema matched",
-            }),
+            ("$jsonSchema", _) => {
+                let mut finding = self.finding(name, clause);
+                finding.append("reason", "schema matched");
+                Ok(finding)
+            }
             ("$expr", expression) => self.expression(clause, expression, told),
-            (top, _) if top.starts_with('$') => Ok(doc! {
-                "operatorName": top,
-                "specifiedAs": clause.to_owned_document(),
-                "reason": (match told {
+            (top, _) if top.starts_with('$') => {
+                let mut finding = self.finding(top, clause);
+                let reason = match told {
                     Told::Unmet => "expression always evaluates to false",
                     Told::Met => "expression always evaluates to true",
-                }),
-            }),
+                };
+                finding.append("reason", reason);
+                Ok(finding)
+            }
             (path, operand) => self.field(clause, path, operand, told),
         }
     }
@@ -127,20 +141,31 @@ impl Telling<'_> {
         expression: RawValue<'_>,
         told: Told,
     ) -> Result<Document> {
-        let mut finding = doc! {
-            "operatorName": "$expr",
-            "specifiedAs": clause.to_owned_document(),
-            "reason": (match told {
-                Told::Unmet => "expression did not match",
-                Told::Met => "expression did match",
-            }),
-        };
+        let mut finding = self.finding("$expr", clause);
         let expression = Expression::parse(expression, self.context)?;
         let mut context = Context::new(self.document);
-        let result = expression.evaluate(&mut context)?.into_value();
-        let result = result.unwrap_or_default();
-        self.details
-            .show(&mut finding, "expressionResult", result.as_raw());
+        match expression.evaluate(&mut context) {
+            Ok(result) => {
+                let reason = match told {
+                    Told::Unmet => "expression did not match",
+                    Told::Met => "expression did match",
+                };
+                finding.append("reason", reason);
+                let result = result.into_value().unwrap_or_default();
+                self.details
+                    .show(&mut finding, "expressionResult", result.as_raw());
+            }
+            Err(error) if error.ends_operation() => return Err(error),
+            Err(error) => {
+                finding.append("reason", "failed to evaluate aggregation expression");
+                let details = doc! {
+                    "code": (error.code()),
+                    "codeName": (error.code.name().as_ref()),
+                    "errmsg": (error.message),
+                };
+                finding.append("details", details);
+            }
+        }
         Ok(finding)
     }
 
@@ -172,25 +197,29 @@ impl Telling<'_> {
             let details = self.filter(inner.as_raw(), of_inner)?;
             return Ok(doc! { "operatorName": name, "details": details });
         }
-        let mut finding = doc! {
-            "operatorName": name,
-            "specifiedAs": clause.to_owned_document(),
+        let mut finding = self.finding(name, clause);
+        let path = FieldPath::parse(path)?;
+        let gathered = |are_whole| {
+            let mut gathering = Gathering {
+                path: &path,
+                are_whole,
+                values: Vec::new(),
+            };
+            gathering.gather(RawValue::Document(self.document), 0)?;
+            Ok::<_, Error>(gathering.values)
         };
-        let mut values = Vec::new();
-        gather(
-            RawValue::Document(self.document),
-            &FieldPath::parse(path)?,
-            0,
-            &mut values,
-        )?;
+        let mut values = gathered(true)?;
         let is_about_presence = name == "$exists";
-        match values.as_slice() {
-            [] if !is_about_presence => {
-                finding.append("reason", "field was missing");
+        let reason = match values.as_slice() {
+            [] if !is_about_presence => "field was missing",
+            places if is_geo(name) && !places.iter().any(|place| is_geometry(*place)) => {
+                "could not find a valid geometry at the given path"
             }
-            _ => {
-                finding.append("reason", reason(name, operand, told));
-            }
+            _ => reason(name, operand, told),
+        };
+        finding.append("reason", reason);
+        if is_geo(name) {
+            values = gathered(false)?;
         }
         if !is_about_presence {
             self.append_considered(name, &values, &mut finding);
@@ -262,50 +291,61 @@ fn clauses(filter: RawDocument<'_>) -> Vec<Document> {
     clauses
 }
 
-/// Adds the values that a path reaches: an array at its end with its elements before it, as far as they are shown.
-fn gather<'v>(
-    value: RawValue<'v>,
-    path: &FieldPath,
-    depth: usize,
-    out: &mut Vec<RawValue<'v>>,
-) -> Result<()> {
-    interrupts::work(1)?;
-    if out.len() > CONSIDERED_MAX {
-        return Ok(());
-    }
-    let Some(part) = path.parts().get(depth) else {
-        if let RawValue::Array(array) = value {
-            out.extend(array.iter().take(CONSIDERED_MAX));
+/// The values that a path reaches, as far as they are shown.
+struct Gathering<'v, 'p> {
+    path: &'p FieldPath,
+    /// An array at the path's end stands behind its elements; else only an empty one does.
+    are_whole: bool,
+    values: Vec<RawValue<'v>>,
+}
+
+impl<'v> Gathering<'v, '_> {
+    /// Adds what the path reaches from a value on. Recursion is as deep as the path is long, and once more for each array.
+    fn gather(&mut self, value: RawValue<'v>, depth: usize) -> Result<()> {
+        interrupts::work(1)?;
+        if self.values.len() > CONSIDERED_MAX {
+            return Ok(());
         }
-        out.push(value);
-        return Ok(());
-    };
-    match value {
-        RawValue::Document(document) => match document.get(part.name()) {
-            Some(value) => gather(value, path, depth + 1, out),
-            None => Ok(()),
-        },
-        RawValue::Array(array) => gather_from_array(array, path, depth, out),
-        _ => Ok(()),
+        let Some(part) = self.path.parts().get(depth) else {
+            if let RawValue::Array(array) = value {
+                self.values.extend(array.iter().take(CONSIDERED_MAX));
+                if !self.are_whole && !array.is_empty() {
+                    return Ok(());
+                }
+            }
+            self.values.push(value);
+            return Ok(());
+        };
+        match value {
+            RawValue::Document(document) => match document.get(part.name()) {
+                Some(value) => self.gather(value, depth + 1),
+                None => Ok(()),
+            },
+            RawValue::Array(array) => self.gather_from_array(array, depth),
+            _ => Ok(()),
+        }
+    }
+
+    fn gather_from_array(&mut self, array: RawArray<'v>, depth: usize) -> Result<()> {
+        let index_wanted = self.path.parts()[depth].index();
+        for (index, element) in (0_u32..).zip(array) {
+            if let RawValue::Document(_) = element {
+                self.gather(element, depth)?;
+            }
+            if index_wanted == Some(index) {
+                self.gather(element, depth + 1)?;
+            }
+        }
+        Ok(())
     }
 }
 
-fn gather_from_array<'v>(
-    array: RawArray<'v>,
-    path: &FieldPath,
-    depth: usize,
-    out: &mut Vec<RawValue<'v>>,
-) -> Result<()> {
-    let part = &path.parts()[depth];
-    for (index, element) in (0_u32..).zip(array) {
-        if let RawValue::Document(_) = element {
-            gather(element, path, depth, out)?;
-        }
-        if part.index() == Some(index) {
-            gather(element, path, depth + 1, out)?;
-        }
-    }
-    Ok(())
+fn is_geo(operator: &str) -> bool {
+    ["$geoWithin", "$within", "$geoIntersects"].contains(&operator)
+}
+
+fn is_geometry(value: RawValue<'_>) -> bool {
+    parse_stored(value, interrupts::is_over).is_ok()
 }
 
 /// The reason that MongoDB gives for an operator.
@@ -348,6 +388,14 @@ fn reason(operator: &str, operand: RawValue<'_>, told: Told) -> &'static str {
         "$elemMatch" => choose(
             "array did not satisfy the child predicate",
             "array did satisfy the child predicate",
+        ),
+        "$geoWithin" | "$within" => choose(
+            "none of the considered geometries were contained within the expression’s geometry",
+            "at least one of considered geometries was contained within the expression’s geometry",
+        ),
+        "$geoIntersects" => choose(
+            "none of the considered geometries intersected the expression’s geometry",
+            "at least one of considered geometries intersected the expression’s geometry",
         ),
         "$bitsAllClear" | "$bitsAllSet" | "$bitsAnyClear" | "$bitsAnySet" => choose(
             "bitwise operator failed to match",

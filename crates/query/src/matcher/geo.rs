@@ -3,9 +3,12 @@
 //!
 //! Every kind of operand that MongoDB takes is read here, with its texts.
 
+use std::sync::Arc;
+
 use quarry_bson::{RawDocument, RawValue};
 use quarry_geometry::{
-    FlatShape, Geometry, Invalid, SpherePoint, parse_flat_point, parse_geometry,
+    FlatShape, Geometry, Invalid, Shown, SpherePoint, parse_flat_point, parse_geometry,
+    parse_stored,
 };
 
 use super::expression::{MatchExpression, Predicate};
@@ -13,6 +16,7 @@ use super::geo_question::GeoQuestion;
 use super::near::{From, Near, distance_of};
 use super::parse::Operand;
 use crate::error::{Error, Result};
+use crate::geo_index::held;
 use crate::interrupts;
 
 /// Parses `$geoWithin` and its old name `$within`.
@@ -21,11 +25,11 @@ pub(super) fn within(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
     let (name, value) = (shape.name, shape.value);
     let question = match name {
         "$geometry" => {
-            let area = geometry(value)?;
+            let area = geometry(operand, value)?;
             if !area.is_area() {
                 let text = format!(
                     "$within not supported with provided geometry: {}",
-                    operand.value
+                    Shown(operand.value)
                 );
                 return Err(Error::bad_value(text));
             }
@@ -44,7 +48,8 @@ pub(super) fn within(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
             Some(shape) => GeoQuestion::WithinFlat(shape),
             None => {
                 return Err(Error::bad_value(format!(
-                    "unknown geo specifier: {name}: {value}"
+                    "unknown geo specifier: {name}: {}",
+                    Shown(value)
                 )));
             }
         },
@@ -57,13 +62,9 @@ pub(super) fn within(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
 pub(super) fn intersects(operand: Operand<'_>) -> Result<Option<MatchExpression>> {
     let shape = shape_of(operand)?;
     if shape.name != "$geometry" {
-        let text = format!(
-            "$geoIntersects not supported with provided geometry: {}",
-            operand.value
-        );
-        return Err(Error::bad_value(text));
+        return Err(not_supported(operand));
     }
-    let question = GeoQuestion::Intersects(geometry(shape.value)?);
+    let question = GeoQuestion::Intersects(geometry(operand, shape.value)?);
     Ok(Some(asked(operand, question)))
 }
 
@@ -81,7 +82,8 @@ fn shape_of(operand: Operand<'_>) -> Result<Shape<'_>> {
     let Some(members) = operand.value.as_document() else {
         let text = format!(
             "{} must be given an object: {}",
-            operand.name, operand.value
+            operand.name,
+            Shown(operand.value)
         );
         return Err(Error::bad_value(text));
     };
@@ -98,19 +100,46 @@ fn shape_of(operand: Operand<'_>) -> Result<Shape<'_>> {
             name => return Err(Error::bad_value(format!("can't parse extra field: {name}"))),
         }
     }
-    found.ok_or_else(|| Error::bad_value(format!("{} needs a geometry: {members}", operand.name)))
+    found.ok_or_else(|| {
+        Error::bad_value(format!(
+            "{} needs a geometry: {}",
+            operand.name,
+            Shown(members)
+        ))
+    })
 }
 
-fn geometry(value: RawValue<'_>) -> Result<Geometry> {
-    let Some(geometry) = value.as_document() else {
-        return Err(Error::bad_value(format!(
-            "$geometry must be an object: {value}"
-        )));
+/// Reads a geometry of the sphere. A legacy point may stand for one.
+fn geometry(operand: Operand<'_>, value: RawValue<'_>) -> Result<Arc<Geometry>> {
+    let parsed = match value {
+        // Only GeoJSON has a system that means large polygons, which are asked for and never stored.
+        RawValue::Document(geometry) if geometry.get("crs").is_some() => {
+            parse_geometry(geometry, interrupts::is_over).map(Some)
+        }
+        RawValue::Document(_) | RawValue::Array(_) => {
+            parse_stored(value, interrupts::is_over).map(|stored| stored.on_sphere)
+        }
+        _ => {
+            let text = format!("$geometry must be an object: {}", Shown(value));
+            return Err(Error::bad_value(text));
+        }
     };
-    let parsed = parse_geometry(geometry, interrupts::is_over);
     // It was cut short where the operation is to end.
     interrupts::work(1)?;
-    parsed.map_err(refused)
+    let Some(geometry) = parsed.map_err(refused)? else {
+        return Err(not_supported(operand));
+    };
+    held(&geometry)?;
+    Ok(Arc::new(geometry))
+}
+
+fn not_supported(operand: Operand<'_>) -> Error {
+    let text = format!(
+        "{} not supported with provided geometry: {}",
+        operand.name,
+        Shown(operand.value)
+    );
+    Error::bad_value(text)
 }
 
 fn refused(Invalid(text): Invalid) -> Error {
@@ -160,7 +189,7 @@ fn near_of(operand: Operand<'_>) -> Result<Near> {
     let point = parse_flat_point(operand.value).map_err(|Invalid(reason)| {
         let text = format!(
             "invalid point in geo near query $near argument: {}  {reason}",
-            operand.value
+            Shown(operand.value)
         );
         Error::bad_value(text)
     })?;

@@ -40,9 +40,9 @@ impl ModPredicate {
 }
 
 impl ValueTest for ModPredicate {
-    fn passes(&self, value: RawValue<'_>) -> bool {
+    fn passes(&self, value: RawValue<'_>) -> Result<bool> {
         let whole = value.as_i64_truncated();
-        whole.is_some_and(|whole| whole.wrapping_rem(self.divisor) == self.remainder)
+        Ok(whole.is_some_and(|whole| whole.wrapping_rem(self.divisor) == self.remainder))
     }
 }
 

@@ -3,11 +3,12 @@
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_geometry::{
-    EARTH_RADIUS_METRES, FlatPoint, Invalid, SpherePoint, parse_flat_point, parse_stored,
+    EARTH_RADIUS_METRES, FlatPoint, Invalid, Shown, SpherePoint, parse_flat_point, parse_stored,
 };
 
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
+use crate::geo_index::held;
 use crate::interrupts;
 
 /// A filter's wish for documents in the order of their distances.
@@ -55,8 +56,10 @@ impl From {
     pub fn of_geometry(value: RawValue<'_>) -> Result<From> {
         let stored = parse_stored(value, interrupts::is_over);
         let stored = stored.map_err(|Invalid(reason)| {
-            let text =
-                format!("invalid point in geo near query $geometry argument: {value}  {reason}");
+            let text = format!(
+                "invalid point in geo near query $geometry argument: {}  {reason}",
+                Shown(value)
+            );
             Error::bad_value(text)
         })?;
         match stored.on_sphere.and_then(|geometry| geometry.as_point()) {
@@ -65,7 +68,8 @@ impl From {
                 is_in_metres: true,
             }),
             None => Err(Error::bad_value(format!(
-                "$near requires a point, given {value}"
+                "$near requires a point, given {}",
+                Shown(value)
             ))),
         }
     }
@@ -108,14 +112,18 @@ impl Near {
     }
 
     /// The distance of one value, in radians or in the units of the plane; none if it is no place that can be measured to.
-    pub fn distance(&self, value: RawValue<'_>) -> Option<f64> {
-        let stored = parse_stored(value, interrupts::is_over).ok()?;
-        match self.from {
-            From::Flat(from) => Some(from.distance_to(stored.flat?)),
-            From::Sphere { center, .. } => {
-                Some(stored.on_sphere?.radians_from(center, interrupts::is_over))
+    pub fn distance(&self, value: RawValue<'_>) -> Result<Option<f64>> {
+        let Ok(stored) = parse_stored(value, interrupts::is_over) else {
+            return Ok(None);
+        };
+        let _held = stored.on_sphere.as_ref().map(held).transpose()?;
+        Ok(match (self.from, stored) {
+            (From::Flat(from), stored) => stored.flat.map(|flat| from.distance_to(flat)),
+            (From::Sphere { center, .. }, stored) => {
+                let geometry = stored.on_sphere;
+                geometry.map(|geometry| geometry.radians_from(center, interrupts::is_over))
             }
-        }
+        })
     }
 
     /// Reads the specification of `$geoNear`, or its form within a filter.

@@ -136,7 +136,11 @@ pub(super) fn parse_filter(
     filter: RawDocument<'_>,
     context: &ExpressionContext,
 ) -> Result<MatchExpression> {
-    parse_document(filter, Level::outermost(context))
+    let root = parse_document(filter, Level::outermost(context))?;
+    match root.nears() > 1 {
+        true => Err(Error::bad_value("Too many geoNear expressions")),
+        false => Ok(root),
+    }
 }
 
 /// Parses a condition, which may follow a field's name, over the path of the empty name.

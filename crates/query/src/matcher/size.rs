@@ -26,9 +26,9 @@ impl Size {
 }
 
 impl ValueTest for Size {
-    fn passes(&self, value: RawValue<'_>) -> bool {
+    fn passes(&self, value: RawValue<'_>) -> Result<bool> {
         let array = value.as_array();
-        array.is_some_and(|array| array.iter().count() as i64 == self.0)
+        Ok(array.is_some_and(|array| array.iter().count() as i64 == self.0))
     }
 
     fn units(&self, value: RawValue<'_>) -> usize {

@@ -77,8 +77,8 @@ impl TypeSet {
 }
 
 impl ValueTest for TypeSet {
-    fn passes(&self, value: RawValue<'_>) -> bool {
-        self.0 & bit(value.element_type()) != 0
+    fn passes(&self, value: RawValue<'_>) -> Result<bool> {
+        Ok(self.0 & bit(value.element_type()) != 0)
     }
 
     fn types(&self) -> Option<u32> {

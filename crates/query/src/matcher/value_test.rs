@@ -5,12 +5,13 @@ use std::fmt::Debug;
 use quarry_bson::RawValue;
 
 use super::geo_question::GeoQuestion;
+use crate::error::Result;
 
 /// A predicate over one value. The walk that follows a path asks it of each value that the path reaches; a path that reaches
 /// none does not match.
 pub trait ValueTest: Debug + Send + Sync {
-    /// Whether the value passes.
-    fn passes(&self, value: RawValue<'_>) -> bool;
+    /// Whether the value passes. Fails where asking takes more memory than is left.
+    fn passes(&self, value: RawValue<'_>) -> Result<bool>;
 
     /// The work of asking about the value, beside that of reaching it.
     fn units(&self, _: RawValue<'_>) -> usize {

@@ -231,7 +231,7 @@ impl Walk {
             (Predicate::Exists, Some(_)) => true,
             (Predicate::Test(test), Some(value)) => {
                 self.work(test.units(value));
-                test.passes(value)
+                keep_failure(test.passes(value), &mut self.failure)
             }
             (Predicate::Regex(regex), Some(value)) => {
                 keep_failure(regex.matches(value), &mut self.failure)

@@ -84,7 +84,7 @@ impl Stage for GeoNear {
     }
 
     fn part_of_find(&self) -> PartOfFind<'_> {
-        PartOfFind::Filter(self.filter.as_raw(), &self.matcher)
+        PartOfFind::Near(self.filter.as_raw(), &self.matcher)
     }
 
     fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {

@@ -38,7 +38,9 @@ impl Pipeline {
         for stage in &self.stages {
             let bounded = leading.skip.is_some() || leading.limit.is_some();
             match stage.part_of_find() {
-                PartOfFind::Filter(filter, matcher) if leading.stages == 0 => {
+                PartOfFind::Filter(filter, matcher) | PartOfFind::Near(filter, matcher)
+                    if leading.stages == 0 =>
+                {
                     leading.filter = Some(filter);
                     leading.matcher = Some(matcher);
                 }

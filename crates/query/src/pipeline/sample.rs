@@ -37,7 +37,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         let number = value.as_f64_lossy();
         let number = number
             .ok_or_else(|| Error::location(28746, "size argument to $sample must be a number"))?;
-        if number < 1.0 {
+        if number.is_nan() || number < 1.0 {
             return Err(Error::location(
                 28747,
                 "size argument to $sample must be a positive integer",

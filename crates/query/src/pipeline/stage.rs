@@ -187,6 +187,9 @@ pub enum PartOfFind<'s> {
     None,
     /// The filter as it was given, and parsed.
     Filter(RawDocument<'s>, &'s Matcher),
+    /// A filter with a wish for an order by distance, as it was given, and parsed. It is no condition that could stand
+    /// beside others: what comes of it are other documents, in an order of their own.
+    Near(RawDocument<'s>, &'s Matcher),
     /// The pattern as it was given, and parsed.
     Sort(RawDocument<'s>, &'s SortPattern),
     /// The number of documents to leave out.

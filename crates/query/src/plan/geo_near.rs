@@ -2,8 +2,10 @@
 //!
 //! Each ring begins where the one before it ended. The keys of the cells that may have something in it are read, the distance of
 //! each document is measured, and those within the ring that match are given in order before the next ring is searched.
-//! A ring is the wider the fewer the one before it had. What a ring holds are the keys of its records, so that a
-//! limit costs no more than the rings that it needs, and a document is shown as it is when it is given.
+//! A ring is the wider the fewer the one before it had. Cells are coarse, so that a ring's cells have much that lies beyond it: the
+//! nearest of these documents are kept for the rings to come, which read only cells that were not read before. What is
+//! held are the keys of records, so that a limit costs no more than the rings that it needs, and a document is shown as it is
+//! when it is given.
 //!
 //! Keeps true: a document has one distance, that of its nearest place, and so one ring, however many cells it is kept under.
 
@@ -39,15 +41,16 @@ const FEW: usize = 16;
 const MANY: usize = 512;
 /// The bytes of a found record beside its key: in the list, in the set of those that were met, and of the allocator.
 const RECORD_BYTES: usize = 96;
+/// The records beyond the ring that are kept for the next ones at most, and the ranges of cells that are known to be read.
+const AHEAD_MAX: usize = if cfg!(test) { 64 } else { 32_768 };
+const READ_RANGES_MAX: usize = 8192;
 
 /// A search for the nearest documents.
 pub struct GeoNear {
     scan: GeoScan,
     path: FieldPath,
     cells: Cells,
-    /// The records of the ring that was searched, the farthest first.
-    found: Vec<Found>,
-    held: Charge,
+    found: FoundRecords,
     /// The records that were given, where they may be moved into a ring that is still to come.
     given: Option<HashSet<Box<[u8]>>>,
     held_given: Charge,
@@ -60,6 +63,23 @@ pub struct GeoNear {
 struct Found {
     distance: f64,
     record: Box<[u8]>,
+}
+
+/// The records that were measured and not given yet.
+struct FoundRecords {
+    /// The farthest first, once a ring has been searched.
+    list: Vec<Found>,
+    held: Charge,
+    /// Records as far as this may be given; those beyond it wait for their ring.
+    given_to: f64,
+    /// The records of the list that wait.
+    waiting: usize,
+    /// Records were added that are not in their places.
+    is_unsorted: bool,
+    /// The cells that were read, in order and apart. Of their places that match, those nearer than `complete_below` were given or
+    /// are in the list.
+    read: Vec<CellRange>,
+    complete_below: f64,
 }
 
 /// The rings that are still to be searched, in radians or in the units of the plane.
@@ -85,8 +105,7 @@ impl GeoNear {
             scan,
             path,
             cells,
-            found: Vec::new(),
-            held: Charge::default(),
+            found: FoundRecords::none(),
             given: None,
             held_given: Charge::default(),
             rings: None,
@@ -140,45 +159,48 @@ impl GeoNear {
         let Some(rings) = &mut self.rings else {
             return Ok(());
         };
-        let (inner, outer) = (rings.inner, (rings.inner + rings.width).min(rings.end));
-        let is_in_ring = {
-            let is_first = rings.is_first;
-            move |distance: f64| {
-                distance <= outer && (distance > inner || (is_first && distance >= inner))
-            }
+        let inner = rings.inner;
+        let outer = self.found.reach((inner + rings.width).min(rings.end));
+        let ring = SearchedRing {
+            inner,
+            has_inner: rings.is_first,
+            end: rings.end,
         };
         rings.is_first = false;
         rings.inner = outer;
         rings.is_done = outer >= rings.end;
-        let ranges = self.scan.ranges(&self.cells_of(near, inner, outer));
+        self.found.begin_ring(outer);
+        let cells = CellRange::joined(self.cells_of(near, inner, outer));
+        let unread = CellRange::without(&cells, &self.found.read);
+        let ranges = self.scan.ranges(&unread);
         // The cells were cut short where the operation is to end.
-        interrupts::work(1)?;
-        self.read(view, near, ranges, &is_in_ring)?;
+        interrupts::work(cells.len() + self.found.read.len())?;
+        self.read(view, near, ranges, &ring)?;
+        self.found.end_ring(cells)?;
         if let Some(rings) = &mut self.rings {
-            match self.found.len() {
+            match self.found.list.len() - self.found.waiting {
                 len if len < FEW => rings.width *= 4.0,
                 len if len > MANY => rings.width /= 2.0,
                 _ => {}
             }
         }
-        sort_in_steps(&mut self.found, |a, b| {
-            b.distance
-                .total_cmp(&a.distance)
-                .then_with(|| b.record.cmp(&a.record))
-        })
+        Ok(())
     }
 
-    /// Finds the records in ranges of keys that are in the ring and match.
+    /// Finds the records in ranges of keys that match and were not given.
     fn read(
         &mut self,
         view: &View<'_>,
         near: &Near,
         ranges: Vec<KeyRange>,
-        is_in_ring: &dyn Fn(f64) -> bool,
+        ring: &SearchedRing,
     ) -> Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
         let index = find_index(view, &self.scan.access)?;
-        let mut met: HashSet<Box<[u8]>> = HashSet::new();
-        let (path, found, held) = (&self.path, &mut self.found, &mut self.held);
+        let (mut met, mut held): (HashSet<Box<[u8]>>, _) = (HashSet::new(), Charge::default());
+        let (path, found) = (&self.path, &mut self.found);
         let (mut keys, mut documents) = (0, 0);
         let outcome = RangeWalk::new(ranges, false).walk(view, false, |cursor| {
             keys += 1;
@@ -193,20 +215,19 @@ impl GeoNear {
                 documents += 1;
                 distance = stored(RawDocument::new(bytes)).and_then(|document| {
                     let nearest = nearest(document, path, near)?;
-                    let nearest = nearest.filter(|nearest| is_in_ring(nearest.distance));
+                    let nearest = nearest.map(|nearest| nearest.distance);
                     match nearest {
-                        Some(nearest) if view.parsed.matches(document)? => {
-                            Ok(Some(nearest.distance))
+                        Some(distance)
+                            if ring.is_wanted(distance) && view.parsed.matches(document)? =>
+                        {
+                            Ok(Some(distance))
                         }
                         _ => Ok(None),
                     }
                 });
             })?;
             if let Some(distance) = distance? {
-                found.push(Found {
-                    distance,
-                    record: record.as_slice().into(),
-                });
+                found.add(distance, &record)?;
             }
             Ok(Flow::Continue)
         });
@@ -221,7 +242,7 @@ impl GeoNear {
     /// Gives the records of the ring that was searched; whether the sink wants more.
     fn give(&mut self, view: &View<'_>, near: &Near, sink: &mut Sink<'_>) -> Result<Flow> {
         let mut extended = Vec::new();
-        while let Some(found) = self.found.pop() {
+        while let Some(found) = self.found.next() {
             let record = &found.record;
             if let Some(given) = &mut self.given {
                 if !given.insert(record.clone()) {
@@ -258,8 +279,142 @@ impl GeoNear {
                 return Ok(Flow::Stop);
             }
         }
-        self.held = Charge::default();
         Ok(Flow::Continue)
+    }
+}
+
+/// The distances that a search asks for from the ring on that it is at.
+struct SearchedRing {
+    /// What is nearer was given.
+    inner: f64,
+    /// What lies just at `inner` was not.
+    has_inner: bool,
+    end: f64,
+}
+
+impl SearchedRing {
+    fn is_wanted(&self, distance: f64) -> bool {
+        distance <= self.end
+            && (distance > self.inner || (self.has_inner && distance >= self.inner))
+    }
+}
+
+impl FoundRecords {
+    fn none() -> FoundRecords {
+        FoundRecords {
+            list: Vec::new(),
+            held: Charge::default(),
+            given_to: 0.0,
+            waiting: 0,
+            is_unsorted: false,
+            read: Vec::new(),
+            complete_below: f64::INFINITY,
+        }
+    }
+
+    /// The next record of the ring that was searched last.
+    fn next(&mut self) -> Option<Found> {
+        let next = self.list.pop_if(|found| found.distance <= self.given_to)?;
+        self.held.shrink(next.held_bytes());
+        Some(next)
+    }
+
+    /// The end of a ring that shall go so far: where not all of it is known, the farthest record that is known, so that what was kept
+    /// is given before cells are read again.
+    fn reach(&self, outer: f64) -> f64 {
+        match self.list.first() {
+            Some(farthest) if outer >= self.complete_below => farthest.distance,
+            _ => outer,
+        }
+    }
+
+    /// Begins the search of a ring that goes so far. What was kept is given up where not all of the ring was.
+    fn begin_ring(&mut self, outer: f64) {
+        if outer >= self.complete_below || self.read.len() > READ_RANGES_MAX {
+            self.list.clear();
+            self.held = Charge::default();
+            self.read.clear();
+            self.complete_below = f64::INFINITY;
+        }
+        self.given_to = outer;
+        self.count_waiting();
+    }
+
+    /// Counts what waits of a list that is in order.
+    fn count_waiting(&mut self) {
+        let given_to = self.given_to;
+        self.waiting = self.list.partition_point(|found| found.distance > given_to);
+    }
+
+    fn add(&mut self, distance: f64, record: &[u8]) -> Result<()> {
+        if distance >= self.complete_below {
+            return Ok(());
+        }
+        let found = Found {
+            distance,
+            record: record.into(),
+        };
+        self.held.grow(found.held_bytes())?;
+        self.list.push(found);
+        self.is_unsorted = true;
+        if distance > self.given_to {
+            self.waiting += 1;
+            if self.waiting > AHEAD_MAX {
+                self.forget_farthest()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the farther half of the records that wait. From the nearest of them on the list is not complete.
+    fn forget_farthest(&mut self) -> Result<()> {
+        interrupts::work(self.list.len())?;
+        let waiting = self.list.iter().map(|found| found.distance);
+        let mut waiting: Vec<f64> = waiting.filter(|away| *away > self.given_to).collect();
+        let (_, middle, _) = waiting.select_nth_unstable_by(AHEAD_MAX / 2, f64::total_cmp);
+        self.complete_below = *middle;
+        let (mut forgotten_bytes, before, below) = (0, self.list.len(), *middle);
+        self.list.retain(|found| {
+            let is_kept = found.distance < below;
+            forgotten_bytes += if is_kept { 0 } else { found.held_bytes() };
+            is_kept
+        });
+        self.held.shrink(forgotten_bytes);
+        self.waiting -= before - self.list.len();
+        Ok(())
+    }
+
+    /// Puts the list in order after the cells were read. A record that was met in cells of several rings is there once.
+    fn end_ring(&mut self, cells: Vec<CellRange>) -> Result<()> {
+        let read = std::mem::take(&mut self.read);
+        self.read = CellRange::joined([read, cells].concat());
+        if std::mem::take(&mut self.is_unsorted) {
+            self.sort()?;
+        }
+        self.count_waiting();
+        Ok(())
+    }
+
+    fn sort(&mut self) -> Result<()> {
+        sort_in_steps(&mut self.list, |a, b| {
+            b.distance
+                .total_cmp(&a.distance)
+                .then_with(|| b.record.cmp(&a.record))
+        })?;
+        let mut repeated = 0;
+        self.list.dedup_by(|later, first| {
+            let is_repeated = later.record == first.record;
+            repeated += if is_repeated { later.held_bytes() } else { 0 };
+            is_repeated
+        });
+        self.held.shrink(repeated);
+        Ok(())
+    }
+}
+
+impl Found {
+    fn held_bytes(&self) -> usize {
+        self.record.len() + RECORD_BYTES
     }
 }
 
@@ -270,9 +425,15 @@ fn nearest<'a>(
     near: &Near,
 ) -> Result<Option<Nearest<'a>>> {
     let mut nearest: Option<Nearest<'a>> = None;
+    let mut failure = None;
     let mut measure = |place: RawValue<'a>| {
-        let Some(distance) = near.distance(place) else {
-            return false;
+        let distance = match near.distance(place) {
+            Ok(Some(distance)) => distance,
+            Ok(None) => return false,
+            Err(error) => {
+                failure = Some(error);
+                return true;
+            }
         };
         if nearest.as_ref().is_none_or(|held| distance < held.distance) {
             nearest = Some(Nearest { distance, place });
@@ -289,7 +450,10 @@ fn nearest<'a>(
         }
     });
     interrupts::work(1)?;
-    Ok(nearest)
+    match failure {
+        None => Ok(nearest),
+        Some(error) => Err(error),
+    }
 }
 
 /// Makes the document with the fields that `$geoNear` adds.
@@ -388,5 +552,65 @@ impl PlanNode for GeoNear {
 
     fn holds_rows(&self) -> bool {
         self.rings.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Searches rings of one width whose cells have all of the records, each under two cells. Returns the distances as they were given,
+    /// and how often the cells were read.
+    fn search(distances: &[f64], width: f64, end: f64) -> (Vec<f64>, usize) {
+        let mut found = FoundRecords::none();
+        let (mut given, mut reads, mut inner) = (Vec::new(), 0, 0.0);
+        let cells = vec![CellRange { low: 1, high: 9 }];
+        while inner < end {
+            let outer = found.reach((inner + width).min(end));
+            let ring = SearchedRing {
+                inner,
+                has_inner: inner == 0.0,
+                end,
+            };
+            found.begin_ring(outer);
+            if !CellRange::without(&cells, &found.read).is_empty() {
+                reads += 1;
+                for (record, distance) in (0_u32..).zip(distances) {
+                    for _cell in 0..2 {
+                        if ring.is_wanted(*distance) {
+                            found.add(*distance, &record.to_be_bytes()).unwrap();
+                        }
+                    }
+                }
+            }
+            found.end_ring(cells.clone()).unwrap();
+            while let Some(next) = found.next() {
+                given.push(next.distance);
+            }
+            assert!(outer > inner, "the rings do not go on");
+            inner = outer;
+        }
+        assert!(found.list.is_empty());
+        assert_eq!(found.held.bytes(), 0);
+        (given, reads)
+    }
+
+    #[test]
+    fn what_lies_beyond_a_ring_is_kept_for_the_next_ones() {
+        let few: Vec<f64> = (0..20).map(|n| f64::from(n * 13 % 20)).collect();
+        let (given, reads) = search(&few, 1.0, 100.0);
+        assert_eq!(given, (0..20).map(f64::from).collect::<Vec<f64>>());
+        assert_eq!(reads, 1);
+        // More than are kept: the nearest are, and the cells are read again when these were given.
+        let many: Vec<f64> = (0..1000).map(|n| f64::from(n * 777 % 1000)).collect();
+        let (given, reads) = search(&many, 1.0, 2000.0);
+        assert_eq!(given, (0..1000).map(f64::from).collect::<Vec<f64>>());
+        assert!(reads < 1000 / (AHEAD_MAX / 4), "{reads} reads");
+        // Very many at one distance are no ring's nearest half.
+        let mut alike = vec![7.5; 300];
+        alike.extend([1.0, 9.0]);
+        let (given, reads) = search(&alike, 1.0, 20.0);
+        assert_eq!((given.len(), given[0], given[301]), (302, 1.0, 9.0));
+        assert!(reads < 20, "{reads} reads");
     }
 }

@@ -12,7 +12,7 @@ use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
 use super::filter_bounds::{Bounds, FilterBounds};
-use super::key_ranges::compose;
+use super::key_ranges::{are_combined, compose};
 use super::tree::Solution;
 use super::wanted::Wanted;
 use crate::error::{Error, Result};
@@ -217,7 +217,8 @@ impl GeoCandidate<'_> {
     }
 
     /// The beginnings of the keys that the filter's values of the fields before the geospatial one have; none if it does not say
-    /// single values.
+    /// single values, or says more than are combined: a beginning without the last field has the cells of other values
+    /// between.
     fn starts(&self, bounds: &mut FilterBounds<'_>) -> Option<Vec<Vec<u8>>> {
         let leading = self.index.pattern.fields[..self.place]
             .iter()
@@ -235,6 +236,9 @@ impl GeoCandidate<'_> {
             .iter()
             .map(|(bound, direction)| (bounds.get(*bound), *direction))
             .collect();
+        if !are_combined(&bounded) {
+            return None;
+        }
         let ranges = compose(self.index.prefix.as_bytes(), &bounded);
         Some(ranges.into_iter().map(|range| range.start).collect())
     }

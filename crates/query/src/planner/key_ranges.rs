@@ -68,10 +68,16 @@ pub fn compose(prefix: &[u8], fields: &[(Bounds<'_, '_>, Direction)]) -> Vec<Key
         .collect()
 }
 
-/// Whether `compose` bounds the last of these fields too, all of which are points.
+/// Whether `compose` bounds the last of these fields too, all of which are points. The values of one field alone are never
+/// too many.
 pub fn are_combined(fields: &[(Bounds<'_, '_>, Direction)]) -> bool {
-    let counts = fields.iter().map(|(bounds, _)| bounds.intervals_len());
-    counts.fold(1_usize, usize::saturating_mul) <= COMBINATIONS_MAX
+    let mut counts = fields.iter().map(|(bounds, _)| bounds.intervals_len());
+    let mut combinations = 1_usize;
+    counts.all(|count| {
+        let is_alone = combinations <= 1;
+        combinations = combinations.saturating_mul(count);
+        is_alone || combinations <= COMBINATIONS_MAX
+    })
 }
 
 /// Joins those of the ranges, which are in key order, that share keys.

@@ -127,6 +127,189 @@ fn the_stage_adds_the_distance() {
 }
 
 #[test]
+fn stages_behind_the_stage_see_what_it_made() {
+    let fixture = places();
+    let near = r#"{"$geoNear": {"near": {"type": "Point", "coordinates": [-73.99279, 40.719296]}, "distanceField": "d"}}"#;
+    let of = |stages: &str| aggregated(&fixture, &format!("[{near}, {stages}]")).unwrap();
+    assert_eq!(ids(&of(r#"{"$match": {"kind": "Parks"}}"#)), [2, 1]);
+    assert_eq!(ids(&of(r#"{"$match": {"d": {"$gt": 2}}}"#)), [1, 3]);
+    // Neither the conditions of several filters, nor those behind a limit, move into the search.
+    let several = r#"{"$match": {"d": {"$gt": 2}}}, {"$match": {"kind": "Parks"}}"#;
+    assert_eq!(ids(&of(several)), [1]);
+    assert_eq!(
+        ids(&of(r#"{"$limit": 1}, {"$match": {"kind": "Stadiums"}}"#)),
+        [0; 0]
+    );
+    assert_eq!(
+        ids(&of(r#"{"$match": {"kind": "Parks"}}, {"$limit": 1}"#)),
+        [2]
+    );
+    let renamed = r#"{"$addFields": {"far": {"$gt": ["$d", 6000]}}}, {"$match": {"far": true}}, {"$project": {"_id": 1}}"#;
+    assert_eq!(ids(&of(renamed)), [3]);
+    let joined = format!(
+        r#"[{{"$match": {{"_id": 4}}}}, {{"$lookup": {{"from": "c", "pipeline": [{near}, {{"$match": {{"kind": "Parks"}}}}], "as": "near"}}}}]"#
+    );
+    let joined = aggregated(&fixture, &joined).unwrap();
+    let near = json(&joined[0]);
+    assert_eq!(near.get_array("near").unwrap().iter().count(), 2);
+}
+
+#[test]
+fn one_filter_wishes_one_order_by_distance() {
+    let fixture = places();
+    for filter in [
+        r#"{"at": {"$nearSphere": [1, 2]}, "b": {"$nearSphere": [1, 2]}}"#,
+        r#"{"at": {"$nearSphere": [1, 2]}, "$and": [{"at": {"$nearSphere": [3, 2]}}]}"#,
+    ] {
+        let error = fixture.find_with(filter, |_| {}).unwrap_err();
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            (2, "Too many geoNear expressions")
+        );
+    }
+}
+
+#[test]
+fn a_legacy_point_may_have_fields_behind_its_numbers() {
+    let fixture = with(&[
+        r#"{"_id": 1, "at": {"lng": 1, "lat": 2, "type": "home"}}"#,
+        r#"{"_id": 2, "at": {"lng": 1, "lat": 2, "type": "Point"}}"#,
+        r#"{"_id": 3, "at": [1, 3]}"#,
+    ]);
+    let filters = [
+        r#"{"at": {"$geoIntersects": {"$geometry": [1, 2]}}}"#,
+        r#"{"at": {"$geoIntersects": {"$geometry": {"x": 1, "y": 2}}}}"#,
+        r#"{"at": {"$geoIntersects": {"$geometry": {"type": "Point", "coordinates": [1, 2]}}}}"#,
+    ];
+    for filter in filters {
+        assert_eq!(ids(&fixture.find(filter)), [1, 2], "{filter}");
+    }
+    fixture.index(r#"{"key": {"at": "2dsphere"}}"#);
+    for filter in filters {
+        assert_eq!(sorted_ids(&fixture.find(filter)), [1, 2], "{filter}");
+    }
+    let refused = fixture.insert(
+        &[json(
+            r#"{"_id": 4, "at": {"type": "home", "lng": 1, "lat": 2}}"#,
+        )],
+        true,
+    );
+    assert_eq!(refused.errors[0].1.code(), 16_755);
+    let beyond = fixture.find_with(
+        r#"{"at": {"$geoIntersects": {"$geometry": [500, 2]}}}"#,
+        |_| {},
+    );
+    assert_eq!(beyond.unwrap_err().code(), 2);
+}
+
+#[test]
+fn very_many_values_of_the_fields_before_the_place_miss_nothing() {
+    let documents: Vec<Document> = (0..130)
+        .map(|id| {
+            json(&format!(
+                r#"{{"_id": {id}, "a": {}, "b": {}, "at": [{}, 1]}}"#,
+                id % 65,
+                id % 64,
+                id / 65
+            ))
+        })
+        .collect();
+    let fixture = with_documents(&documents);
+    let list = (0..65)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let filter = format!(
+        r#"{{"a": {{"$in": [{list}]}}, "b": {{"$in": [{list}]}}, "at": {{"$geoWithin": {{"$centerSphere": [[0, 1], 0.001]}}}}}}"#
+    );
+    let scanned = sorted_ids(&fixture.find(&filter));
+    assert_eq!(scanned.len(), 65);
+    fixture.index(r#"{"key": {"a": 1, "b": 1, "at": "2dsphere"}}"#);
+    assert_eq!(sorted_ids(&fixture.find(&filter)), scanned);
+    // The values of one field are not combined with anything, however many they are.
+    fixture.index(r#"{"key": {"a": 1, "at": "2dsphere"}}"#);
+    let list = (0..5000)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let filter = format!(r#"{{"a": {{"$in": [{list}]}}, "at": {{"$nearSphere": [0, 1]}}}}"#);
+    assert_eq!(fixture.find(&filter).len(), 130);
+}
+
+#[test]
+fn one_value_behind_an_array_is_one_of_several() {
+    let fixture = with(&[
+        r#"{"_id": 1, "a": [{"b": 1}], "at": [1, 1]}"#,
+        r#"{"_id": 2, "a": [{"b": 1}, {"c": 1}], "at": [1, 1]}"#,
+        r#"{"_id": 3, "a": {"b": 1}, "at": [1, 1]}"#,
+        r#"{"_id": 4, "a": [{"c": 1}], "at": [1, 1]}"#,
+    ]);
+    let place = r#""at": {"$geoWithin": {"$centerSphere": [[1, 1], 0.01]}}"#;
+    let filters = [
+        format!(r#"{{"a.b": null, {place}}}"#),
+        format!(r#"{{"a.b": 1, {place}}}"#),
+        format!(r#"{{"a.b": {{"$in": [null, 1]}}, {place}}}"#),
+        format!(r#"{{"a.b": 1, "a": {{"$elemMatch": {{"b": null}}}}, {place}}}"#),
+        format!(r#"{{"$and": [{{"a.b": 1}}, {{"a.b": null}}], {place}}}"#),
+    ];
+    let scanned: Vec<Vec<i64>> = filters
+        .iter()
+        .map(|filter| sorted_ids(&fixture.find(filter)))
+        .collect();
+    fixture.index(r#"{"key": {"a.b": 1, "at": "2dsphere"}}"#);
+    for (filter, scanned) in filters.iter().zip(&scanned) {
+        assert_eq!(&sorted_ids(&fixture.find(filter)), scanned, "{filter}");
+    }
+    // One document with one element is enough.
+    let fixture = with(&[r#"{"_id": 1, "a": [{"b": 1}], "at": [1, 1]}"#]);
+    fixture.index(r#"{"key": {"a.b": 1, "at": "2dsphere"}}"#);
+    let explained = fixture.explain(&filters[1], None);
+    let scan = explained.get_path("queryPlanner.winningPlan.inputStage");
+    let scan = scan.unwrap().as_document().unwrap();
+    assert_eq!(scan.get("isMultiKey"), Some(RawValue::Boolean(true)));
+}
+
+#[test]
+fn a_disc_of_the_whole_sphere_has_everything() {
+    let fixture = with(&[
+        r#"{"_id": 1, "at": [180, 0]}"#,
+        r#"{"_id": 2, "at": {"type": "Polygon", "coordinates": [[[179, -1], [-179, -1], [-179, 1], [179, 1], [179, -1]]]}}"#,
+        r#"{"_id": 3, "at": [0, 0]}"#,
+    ]);
+    let filter = r#"{"at": {"$geoWithin": {"$centerSphere": [[0, 0], 3.2]}}}"#;
+    assert_eq!(fixture.find(filter).len(), 3);
+    fixture.index(r#"{"key": {"at": "2dsphere"}}"#);
+    assert_eq!(fixture.find(filter).len(), 3);
+}
+
+#[test]
+fn an_order_by_distance_reads_each_document_once() {
+    // A grid that is far from the point: each ring's cells take in very much beyond it.
+    let documents: Vec<Document> = (0..3000)
+        .map(|id| {
+            json(&format!(
+                r#"{{"_id": {id}, "at": [{:?}, {:?}]}}"#,
+                40.0 + f64::from(id % 60) / 100.0,
+                f64::from(id / 60) / 100.0
+            ))
+        })
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"at": "2dsphere"}}"#);
+    let filter = r#"{"at": {"$nearSphere": [0, 0]}}"#;
+    let explained = fixture.explain(filter, None);
+    let examined = explained
+        .get_path("executionStats.totalDocsExamined")
+        .unwrap();
+    assert_eq!(examined.as_i64_exact(), Some(3000));
+    let keys = explained
+        .get_path("executionStats.totalKeysExamined")
+        .unwrap();
+    assert_eq!(keys.as_i64_exact(), Some(3000));
+    assert_eq!(fixture.find(filter).len(), 3000);
+}
+
+#[test]
 fn an_order_by_distance_needs_an_index() {
     let fixture = with(&[r#"{"_id": 1, "at": [1, 2]}"#]);
     let refused = fixture.find_with(r#"{"at": {"$near": [1, 2]}}"#, |_| {});
@@ -173,6 +356,10 @@ fn definitions_and_documents_are_checked() {
     assert_eq!(create(r#"{"key": {"x": "2dsphere"}, "bits": 9}"#), Some(67));
     assert_eq!(create(r#"{"key": {"a": 1, "x": "2d"}}"#), Some(67));
     assert_eq!(create(r#"{"key": {"x": "2d"}, "bits": 33}"#), Some(72));
+    assert_eq!(
+        create(r#"{"key": {"x": "2d"}, "min": -1.7e308, "max": 1.7e308}"#),
+        Some(72)
+    );
     assert_eq!(create(r#"{"key": {"x": "plugin"}}"#), Some(67));
     assert_eq!(
         create(r#"{"key": {"x": "2d", "kind": 1}, "min": -500, "max": 500, "name": "plane"}"#),
@@ -211,6 +398,20 @@ fn definitions_and_documents_are_checked() {
             && text.contains("out of bounds, lng: 200 lat: 100"),
         "{text}"
     );
+    let long = format!(
+        r#"{{"_id": 9, "at": {{"type": "LineString", "coordinates": [{}[500, 1]]}}}}"#,
+        "[1, 2], [2, 3], ".repeat(5000)
+    );
+    let refused = fixture.insert(&[json(&long)], true);
+    let text = refused.errors[0].1.to_string();
+    assert!(
+        text.len() < 3000 && text.contains("out of bounds, lng: 500 lat: 1"),
+        "{text}"
+    );
+    for options in ["", r#", "bits": 20"#, r#", "min": -400"#] {
+        let same = create(&format!(r#"{{"key": {{"x": "2d", "kind": 1}}, "min": -500, "max": 500, "name": "plane"{options}}}"#).replace(r#""min": -500, "max": 500, "name": "plane", "min": -400"#, r#""min": -400, "max": 500, "name": "plane""#));
+        assert_eq!(same, (!options.is_empty()).then_some(85), "{options}");
+    }
     let refused = fixture.insert(&[json(r#"{"_id": 9, "x": [501, 2]}"#)], true);
     assert_eq!(refused.errors[0].1.code(), 13_027);
 }

@@ -12,6 +12,7 @@ mod reads;
 mod sub_pipelines;
 mod transactions;
 mod trials;
+mod validators;
 mod views;
 mod writes;
 mod written;
@@ -135,6 +136,22 @@ impl Fixture {
         is_multi: bool,
         is_upsert: bool,
     ) -> UpdateOutcome {
+        self.try_update_at(level, filter, update, is_multi, is_upsert)
+            .unwrap()
+    }
+
+    fn try_update(&self, filter: &str, update: &str) -> Result<UpdateOutcome> {
+        self.try_update_at(Level::Written, filter, update, false, false)
+    }
+
+    fn try_update_at(
+        &self,
+        level: Level,
+        filter: &str,
+        update: &str,
+        is_multi: bool,
+        is_upsert: bool,
+    ) -> Result<UpdateOutcome> {
         let (filter, update) = (json(filter), json(update));
         let request = UpdateRequest {
             array_filters: None,
@@ -149,7 +166,7 @@ impl Fixture {
             hint: None,
             keeps_empty_timestamps: false,
         };
-        exec::update((&self.database).into(), &self.operation, request, level).unwrap()
+        exec::update((&self.database).into(), &self.operation, request, level)
     }
 
     fn delete(&self, filter: &str, is_multi: bool) -> u64 {

@@ -10,8 +10,11 @@ use crate::memory;
 
 /// The findings that the details of one document tell at most.
 const FINDINGS_MAX: usize = 1000;
-/// The bytes of the values that these details show at most.
+/// The bytes that these details show at most of the document and of what was asked: values, names, operands.
 const SHOWN_BYTES_MAX: usize = 1 << 20;
+
+/// The bytes of a name in a list, beside its own.
+const NAME_BYTES: usize = 16;
 
 /// The room that is left for the details of one document, which a client's document and schema could make very long.
 #[derive(Debug)]
@@ -37,6 +40,38 @@ impl Details {
         has_room
     }
 
+    /// Takes the room of so many bytes; false if there is less.
+    fn take_bytes(&mut self, bytes: usize) -> bool {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or(self.bytes);
+        left.is_some()
+    }
+
+    /// Shows what was asked. What there is no room for is left out.
+    pub(in crate::matcher) fn show_asked(
+        &mut self,
+        finding: &mut Document,
+        asked: RawDocument<'_>,
+    ) {
+        if self.take_bytes(asked.len_bytes()) {
+            finding.append("specifiedAs", asked);
+        }
+    }
+
+    /// Shows a text of the schema or of the document. One that there is no room for is left out.
+    fn show_text(&mut self, finding: &mut Document, name: &str, text: &str) {
+        if self.take_bytes(NAME_BYTES + text.len()) {
+            finding.append(name, text);
+        }
+    }
+
+    /// The first of these names, as many as there is room for.
+    fn listed<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) -> Vec<Value> {
+        let names = names.into_iter();
+        let names = names.take_while(|name| self.take_bytes(NAME_BYTES + name.len()));
+        names.map(Value::from).collect()
+    }
+
     /// Shows the value under that name. One that there is no room for is said to be left out, as MongoDB says it.
     pub(in crate::matcher) fn show(
         &mut self,
@@ -44,14 +79,11 @@ impl Details {
         name: &str,
         value: RawValue<'_>,
     ) {
-        match self.bytes.checked_sub(memory::bytes_of(value)) {
-            Some(left) => {
-                self.bytes = left;
-                finding.append(name, Value::from(value));
-            }
-            None => {
-                finding.append("consideredValuesTruncated", true);
-            }
+        const TRUNCATED: &str = "consideredValuesTruncated";
+        if self.take_bytes(memory::bytes_of(value)) {
+            finding.append(name, Value::from(value));
+        } else if finding.get(TRUNCATED).is_none() {
+            finding.append(TRUNCATED, true);
         }
     }
 }
@@ -64,7 +96,7 @@ impl JsonSchema {
         details: &mut Details,
     ) -> Result<Document> {
         let mut told = doc! { "operatorName": "$jsonSchema" };
-        self.root.append_labels(&mut told);
+        self.root.append_labels(&mut told, details);
         let rules = self.root.failures(RawValue::Document(document), details)?;
         told.append("schemaRulesNotSatisfied", rules);
         Ok(told)
@@ -72,12 +104,12 @@ impl JsonSchema {
 }
 
 impl Schema {
-    fn append_labels(&self, out: &mut Document) {
+    fn append_labels(&self, out: &mut Document, details: &mut Details) {
         if let Some(title) = &self.title {
-            out.append("title", title.as_str());
+            details.show_text(out, "title", title);
         }
         if let Some(description) = &self.description {
-            out.append("description", description.as_str());
+            details.show_text(out, "description", description);
         }
     }
 
@@ -99,7 +131,7 @@ impl Schema {
         value: RawValue<'_>,
         details: &mut Details,
     ) -> Result<Value> {
-        self.append_labels(&mut finding);
+        self.append_labels(&mut finding, details);
         finding.append("details", self.failures(value, details)?);
         Ok(finding.into())
     }
@@ -109,7 +141,7 @@ impl Rule {
     fn failure(&self, value: RawValue<'_>, details: &mut Details) -> Result<Document> {
         let mut told = doc! { "operatorName": (self.name) };
         if !self.given.is_empty() {
-            told.append("specifiedAs", self.given.as_raw());
+            details.show_asked(&mut told, self.given.as_raw());
         }
         match value {
             RawValue::Document(document) => {
@@ -232,8 +264,7 @@ impl Rule {
                 rest,
             } => append_additional(named, patterns, rest, document, told, details)?,
             Test::Required(names) => {
-                let missing = missing(names, document)?.into_iter();
-                let missing: Vec<Value> = missing.map(Value::from).collect();
+                let missing = details.listed(missing(names, document)?);
                 told.append("missingProperties", missing);
             }
             Test::PropertyCount(_) => {
@@ -279,11 +310,11 @@ impl Test {
 
 impl Dependency {
     fn failure(&self, document: RawDocument<'_>, details: &mut Details) -> Result<Value> {
-        let mut told = doc! { "conditionalProperty": (self.name.as_str()) };
+        let mut told = Document::new();
+        details.show_text(&mut told, "conditionalProperty", &self.name);
         match &self.asked {
             Asked::Fields(names) => {
-                let missing = names.iter().filter(|name| !document.contains(name));
-                let missing: Vec<Value> = missing.map(|name| name.as_str().into()).collect();
+                let missing = details.listed(missing(names, document)?);
                 told.append("missingProperties", missing);
                 Ok(told.into())
             }
@@ -332,7 +363,8 @@ fn unmet_properties(
             continue;
         };
         if !property.schema.accepts(field.value())? && details.take() {
-            let finding = doc! { "propertyName": (property.name.as_str()) };
+            let mut finding = Document::new();
+            details.show_text(&mut finding, "propertyName", &property.name);
             unmet.push(property.schema.finish(finding, field.value(), details)?);
         }
     }
@@ -349,10 +381,13 @@ fn unmet_patterns(
         for property in patterns {
             if property.names(field)? && !property.schema.accepts(field.value())? && details.take()
             {
-                let finding = doc! {
-                    "propertyName": (field.name().to_string_lossy().into_owned()),
-                    "regexMatched": (property.pattern.pattern()),
-                };
+                let mut finding = Document::new();
+                details.show_text(
+                    &mut finding,
+                    "propertyName",
+                    &field.name().to_string_lossy(),
+                );
+                details.show_text(&mut finding, "regexMatched", property.pattern.pattern());
                 unmet.push(property.schema.finish(finding, field.value(), details)?);
             }
         }
@@ -373,14 +408,16 @@ fn append_additional(
         if !is_additional(field, named, patterns)? || rest.accepts(field.value())? {
             continue;
         }
-        let name = field.name().to_string_lossy().into_owned();
+        let name = field.name().to_string_lossy();
         match rest {
-            Rest::Refused if details.take() => additional.push(name.into()),
+            Rest::Refused if details.take() => {
+                additional.extend(details.listed([name.as_ref()]));
+            }
             Rest::Refused => break,
             Rest::Schema(schema) => {
                 let reason = "at least one additional property did not match the subschema";
                 told.append("reason", reason);
-                told.append("failingProperty", name);
+                details.show_text(told, "failingProperty", &name);
                 told.append("details", schema.failures(field.value(), details)?);
                 return Ok(());
             }

@@ -136,7 +136,7 @@ struct Dependency {
 
 #[derive(Debug)]
 enum Asked {
-    /// Other fields.
+    /// Other fields, sorted.
     Fields(Vec<String>),
     /// A schema of the whole document.
     Schema(Schema),

@@ -422,7 +422,9 @@ impl<'s> Reading<'s> {
                 RawValue::Document(schema) => Asked::Schema(parse_schema(schema, self.level)?),
                 RawValue::Array(_) => {
                     let keyword = format!("{name}' in 'dependencies");
-                    Asked::Fields(names(element, "dependencies", &keyword)?)
+                    let mut names = names(element, "dependencies", &keyword)?;
+                    names.sort_unstable();
+                    Asked::Fields(names)
                 }
                 other => {
                     return Err(Error::type_mismatch(format!(
