@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quarry_bson::{Document, RawDocument, RawValue, Value, doc};
-use quarry_wire::Compressor;
+use quarry_bson::{Document, RawDocument, doc};
 
-use crate::scram::Exchange;
+use crate::facts::{Facts, hello};
 use crate::session::Session;
 use crate::stream::Stream;
-use crate::{Address, ConnectionString, Cursor, Error, Login, Mechanism, Result, message};
+use crate::{Address, ConnectionString, Cursor, Error, Result, message};
 
 /// Between two attempts to make a lost connection again.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
+/// A field of commands by which a server keeps a Timestamp of zeros as it is.
+const KEEPS_EMPTY_TIMESTAMPS: &str = "bypassEmptyTsReplacement";
+/// The code of a command with a field that the server does not know.
+const UNKNOWN_FIELD: i32 = 40_415;
 /// A smaller message is not worth packing.
 const PACKED_BYTES_MIN: usize = 1024;
 
@@ -33,25 +36,15 @@ pub struct Connection {
     address: Address,
     stream: Stream,
     session: Session,
-    facts: Facts,
+    pub(crate) facts: Facts,
+    /// Whether an exchange has failed in its middle, so that nothing further can be asked over the stream.
+    is_lost: bool,
+    /// Whether documents are written with their empty Timestamps as they are.
+    keeps_empty_timestamps: bool,
     request_id: i32,
     out: Vec<u8>,
     packed: Vec<u8>,
     reply: Vec<u8>,
-}
-
-/// The parts of a server's hello that a client goes by.
-#[derive(Clone, Debug, Default)]
-struct Facts {
-    has_sessions: bool,
-    /// Whether the server knows a write that is sent again by its transaction number.
-    knows_numbers: bool,
-    is_writable: bool,
-    is_secondary: bool,
-    set_name: Option<String>,
-    primary: Option<Address>,
-    compressor: Option<Compressor>,
-    mechanisms: Vec<Mechanism>,
 }
 
 impl Connection {
@@ -60,9 +53,16 @@ impl Connection {
     /// # Errors
     /// No server can be reached, none is the one to ask, or the login fails.
     pub fn open(settings: &Arc<ConnectionString>) -> Result<Connection> {
-        let mut left: Vec<Address> = settings.addresses.iter().rev().cloned().collect();
+        Connection::open_any(settings, &[])
+    }
+
+    /// Connects to one of the URI's servers, or of others that are known to be of the same set.
+    fn open_any(settings: &Arc<ConnectionString>, others: &[Address]) -> Result<Connection> {
+        let named = settings.addresses.iter().chain(others);
+        let mut left: Vec<Address> = named.rev().cloned().collect();
         let mut tried = Vec::new();
         let mut failed = None;
+        let mut second_best = None;
         while let Some(address) = left.pop() {
             if tried.contains(&address) {
                 continue;
@@ -70,14 +70,20 @@ impl Connection {
             tried.push(address.clone());
             match Connection::open_one(&address, settings) {
                 Ok(connection) if connection.is_the_one() => return connection.logged_in(),
-                Ok(connection) => left.extend(connection.facts.primary),
+                Ok(connection) => {
+                    left.extend(connection.facts.primary.clone());
+                    if connection.would_do() {
+                        second_best.get_or_insert(connection);
+                    }
+                }
                 Err(error @ (Error::Uri(_) | Error::Login(_))) => return Err(error),
                 Err(error) => failed = Some(error),
             }
         }
-        Err(failed.unwrap_or_else(|| {
-            Error::Protocol(format!("no server of {} is a primary", settings.shown()))
-        }))
+        match second_best {
+            Some(connection) => connection.logged_in(),
+            None => Err(failed.unwrap_or_else(|| Error::NoPrimary(settings.shown()))),
+        }
     }
 
     fn open_one(address: &Address, settings: &Arc<ConnectionString>) -> Result<Connection> {
@@ -92,6 +98,8 @@ impl Connection {
             stream,
             session: Session::new()?,
             facts: Facts::default(),
+            is_lost: false,
+            keeps_empty_timestamps: false,
             request_id: 0,
             out: Vec::new(),
             packed: Vec::new(),
@@ -99,6 +107,9 @@ impl Connection {
         };
         let hello = connection.exchange("admin", &hello(settings), &Document::new(), None)?;
         connection.facts = Facts::of(&hello);
+        if connection.facts.is_ghost && !settings.is_direct {
+            return Err(Error::NoPrimary(address.to_string()));
+        }
         if let Some(wanted) = &settings.replica_set
             && connection.facts.set_name.as_ref() != Some(wanted)
         {
@@ -110,10 +121,15 @@ impl Connection {
 
     /// Whether this is the member that the settings ask for.
     fn is_the_one(&self) -> bool {
-        let prefers = self.settings.read_preference.as_deref();
-        let takes_secondary = prefers.is_some_and(|mode| mode != "primary");
         let facts = &self.facts;
-        self.settings.is_direct || facts.is_writable || (takes_secondary && facts.is_secondary)
+        let takes_any = self.settings.read_preference.as_deref() == Some("nearest");
+        self.settings.is_direct || facts.is_writable || (takes_any && facts.is_secondary)
+    }
+
+    /// Whether this is a member to ask where there is no better one.
+    fn would_do(&self) -> bool {
+        let prefers = self.settings.read_preference.as_deref();
+        prefers == Some("primaryPreferred") && self.facts.is_secondary
     }
 
     fn logged_in(mut self) -> Result<Connection> {
@@ -131,64 +147,66 @@ impl Connection {
         Ok(self)
     }
 
-    fn log_in(&mut self, login: &Login) -> Result<()> {
-        let has = |mechanism| self.facts.mechanisms.contains(&mechanism);
-        let mechanism = match login.mechanism {
-            Some(mechanism) => mechanism,
-            None if has(Mechanism::Sha1) && !has(Mechanism::Sha256) => Mechanism::Sha1,
-            None => Mechanism::Sha256,
-        };
-        let exchange = Exchange::new(mechanism, login)?;
-        let start = doc! {
-            "saslStart": 1, "mechanism": (mechanism.name()), "payload": (binary(&exchange.first())),
-            "options": { "skipEmptyExchange": true },
-        };
-        let (reply, server_first) = self.login_step(login, &start)?;
-        let proof = exchange.prove(&server_first)?;
-        let conversation = Value::from(reply.get("conversationId").unwrap_or(RawValue::Null));
-        let go_on = |message: &str| {
-            doc! { "saslContinue": 1, "conversationId": (conversation.clone()), "payload": (binary(message)) }
-        };
-        let (mut reply, server_last) = self.login_step(login, &go_on(&proof.message))?;
-        if server_last != proof.expected {
-            let what = "the server does not know the password".to_owned();
-            return Err(Error::Login(what));
-        }
-        // A server from before `skipEmptyExchange` wants one more message.
-        if reply.get_bool("done") == Some(false) {
-            (reply, _) = self.login_step(login, &go_on(""))?;
-        }
-        match reply.get_bool("done") {
-            Some(true) => Ok(()),
-            _ => Err(Error::Login("the server does not end it".to_owned())),
-        }
-    }
-
-    fn login_step(&mut self, login: &Login, command: &Document) -> Result<(Document, String)> {
-        let reply = match self.exchange(&login.source, command, &Document::new(), None) {
-            Err(Error::Command(refusal)) => Err(Error::Login(refusal.message)),
-            reply => reply,
-        }?;
-        let message = match reply.get("payload") {
-            Some(RawValue::Binary(payload)) => String::from_utf8_lossy(payload.bytes).into_owned(),
-            _ => return Err(Error::Login("the server's part is malformed".to_owned())),
-        };
-        Ok((reply, message))
-    }
-
     /// The server's address.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Runs a command once.
+    /// Whether both are connections to one server, or to servers of one set.
+    #[must_use]
+    pub fn is_of_the_same_server(&self, other: &Connection) -> bool {
+        let (here, there) = (&self.facts, &other.facts);
+        let is_same_process = here.process.is_some() && here.process == there.process;
+        let is_same_set = here.set_name.is_some()
+            && here.set_name == there.set_name
+            && here.hosts.iter().any(|host| there.hosts.contains(host));
+        is_same_process || is_same_set || self.address == other.address
+    }
+
+    /// From now on inserts and updates leave a Timestamp of zeros as it is, which a server otherwise replaces by the present; a server that
+    /// does not know how to do so replaces it.
+    pub fn keep_empty_timestamps(&mut self) {
+        self.keeps_empty_timestamps = true;
+    }
+
+    /// Bounds how long a reply is waited for, until the next call. Without a bound of its own, the URI's counts.
+    pub(crate) fn set_reply_time(&mut self, time: Option<Duration>) -> Result<()> {
+        let time = self.settings.socket_timeout.or(time);
+        self.stream.set_reply_time(time).map_err(Error::Lost)
+    }
+
+    /// Whether the connection has been lost, so that the next command makes it anew.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Runs a command once. A connection that an earlier command has lost is made anew first.
     ///
     /// # Errors
     /// The connection is lost, or the server refuses the command.
     pub fn run(&mut self, database: &str, command: &Document) -> Result<Document> {
+        self.revive()?;
         let carried = self.session_fields();
         self.exchange(database, command, &carried, None)
+    }
+
+    /// Runs a command that defines something, such as `create` or `dropIndexes`, with the URI's write concern. After the connection is lost, it is
+    /// sent once more on a new one: the first may have been done, so that the second may be told that there is nothing to do.
+    ///
+    /// # Errors
+    /// No connection can be made again, the server refuses the command, or the write concern is not reached.
+    pub fn define(&mut self, database: &str, command: &Document) -> Result<Document> {
+        self.revive()?;
+        let mut carried = self.session_fields();
+        self.append_write_concern(&mut carried);
+        match self.acknowledged(database, command, &carried, None) {
+            Err(error) if error.is_transient() => {
+                self.reconnect()?;
+                self.acknowledged(database, command, &carried, None)
+            }
+            reply => reply,
+        }
     }
 
     /// Runs a command that only looks: it is sent again on a new connection where the first one is lost.
@@ -196,6 +214,7 @@ impl Connection {
     /// # Errors
     /// No connection can be made again, or the server refuses the command.
     pub fn read(&mut self, database: &str, command: &Document) -> Result<Document> {
+        self.revive()?;
         let mut carried = self.session_fields();
         let preference = self.settings.read_preference_document();
         let only_reads = !self.facts.is_writable && self.facts.is_secondary;
@@ -218,8 +237,8 @@ impl Connection {
     /// one that a number may go with: updates and deletes of one document each, and inserts.
     ///
     /// # Errors
-    /// The connection is lost and the write may not be sent again, or the server refuses all of it. Errors of single documents stand in the
-    /// reply.
+    /// The connection is lost and the write may not be sent again, the server refuses all of it, or the write concern is not reached. Errors of
+    /// single documents stand in the reply.
     pub fn write(
         &mut self,
         database: &str,
@@ -227,21 +246,61 @@ impl Connection {
         documents: Sequence<'_>,
         is_retryable: bool,
     ) -> Result<Document> {
+        self.revive()?;
         let mut carried = self.session_fields();
-        if let Some(concern) = &self.settings.write_concern {
-            carried.append("writeConcern", concern.clone());
-        }
+        self.append_write_concern(&mut carried);
         let has_number =
             is_retryable && self.facts.knows_numbers && self.settings.is_retrying_writes;
         if has_number {
             carried.append("txnNumber", self.session.next_number());
         }
-        match self.exchange(database, command, &carried, Some(&documents)) {
+        match self.write_once(database, command, &carried, &documents) {
             Err(error) if has_number && error.is_transient() => {
                 self.reconnect()?;
-                self.exchange(database, command, &carried, Some(&documents))
+                self.write_once(database, command, &carried, &documents)
             }
             reply => reply,
+        }
+    }
+
+    fn write_once(
+        &mut self,
+        database: &str,
+        command: &Document,
+        carried: &Document,
+        documents: &Sequence<'_>,
+    ) -> Result<Document> {
+        let makes_documents = command.contains("insert") || command.contains("update");
+        if !self.keeps_empty_timestamps || !makes_documents {
+            return self.acknowledged(database, command, carried, Some(documents));
+        }
+        let mut keeping = carried.clone();
+        keeping.append(KEEPS_EMPTY_TIMESTAMPS, true);
+        match self.acknowledged(database, command, &keeping, Some(documents)) {
+            // An older server: it has read the command and done nothing.
+            Err(Error::Command(refusal))
+                if refusal.code == UNKNOWN_FIELD
+                    && refusal.message.contains(KEEPS_EMPTY_TIMESTAMPS) =>
+            {
+                self.keeps_empty_timestamps = false;
+                self.acknowledged(database, command, carried, Some(documents))
+            }
+            reply => reply,
+        }
+    }
+
+    /// Runs a command; an error where what it did has not reached the members that the write concern asks for.
+    fn acknowledged(
+        &mut self,
+        database: &str,
+        command: &Document,
+        carried: &Document,
+        documents: Option<&Sequence<'_>>,
+    ) -> Result<Document> {
+        let reply = self.exchange(database, command, carried, documents)?;
+        match reply.get_document("writeConcernError") {
+            Some(error) => Err(Error::refused(error)),
+            None => Ok(reply),
         }
     }
 
@@ -268,9 +327,10 @@ impl Connection {
     pub fn reconnect(&mut self) -> Result<()> {
         let deadline = Instant::now() + self.settings.reconnect_time;
         loop {
-            match Connection::open(&self.settings) {
+            match Connection::open_any(&self.settings, &self.facts.hosts) {
                 Ok(mut made) => {
                     std::mem::swap(&mut made.session, &mut self.session);
+                    made.keeps_empty_timestamps = self.keeps_empty_timestamps;
                     *self = made;
                     return Ok(());
                 }
@@ -279,6 +339,20 @@ impl Connection {
                 }
                 Err(_) => thread::sleep(BETWEEN_ATTEMPTS),
             }
+        }
+    }
+
+    /// Makes a connection anew that an earlier command has lost.
+    fn revive(&mut self) -> Result<()> {
+        match self.is_lost {
+            true => self.reconnect(),
+            false => Ok(()),
+        }
+    }
+
+    fn append_write_concern(&self, carried: &mut Document) {
+        if let Some(concern) = &self.settings.write_concern {
+            carried.append("writeConcern", concern.clone());
         }
     }
 
@@ -291,7 +365,7 @@ impl Connection {
         fields
     }
 
-    fn exchange(
+    pub(crate) fn exchange(
         &mut self,
         database: &str,
         command: &Document,
@@ -310,70 +384,17 @@ impl Connection {
             message::pack(&self.out, compressor, &mut self.packed)?;
             bytes = &self.packed;
         }
+        // Until the whole reply is there, the stream is of no further use.
+        self.is_lost = true;
         self.stream.write_all(bytes).map_err(Error::Lost)?;
         self.stream.flush().map_err(Error::Lost)?;
         let reply = message::read(&mut self.stream, self.request_id, &mut self.reply)?;
+        self.is_lost = false;
         match Error::of_reply(&reply) {
             None => Ok(reply),
             Some(error) => Err(error),
         }
     }
-}
-
-fn hello(settings: &ConnectionString) -> Document {
-    let mut client = Document::new();
-    if let Some(name) = &settings.app_name {
-        client.append("application", doc! { "name": (name.as_str()) });
-    }
-    client.append(
-        "driver",
-        doc! { "name": "quarry-client", "version": (env!("CARGO_PKG_VERSION")) },
-    );
-    client.append("os", doc! { "type": (std::env::consts::OS) });
-    let mut command = doc! { "hello": 1, "helloOk": true, "client": client };
-    if !settings.compressors.is_empty() {
-        let names = settings.compressors.iter().map(|one| one.name());
-        command.append("compression", names.map(Value::from).collect::<Value>());
-    }
-    if let Some(login) = &settings.login
-        && login.mechanism.is_none()
-    {
-        let user = format!("{}.{}", login.source, login.user);
-        command.append("saslSupportedMechs", user);
-    }
-    command
-}
-
-impl Facts {
-    fn of(hello: &Document) -> Facts {
-        let texts = |name: &str| -> Vec<&str> {
-            let listed = hello.get_array(name);
-            let texts = listed.iter().flat_map(quarry_bson::RawArray::iter);
-            texts.filter_map(|text| text.as_str()).collect()
-        };
-        let set_name = hello.get_str("setName").map(str::to_owned);
-        let is_router = hello.get_str("msg") == Some("isdbgrid");
-        let is_true = |name| hello.get_bool(name) == Some(true);
-        Facts {
-            has_sessions: hello.contains("logicalSessionTimeoutMinutes"),
-            knows_numbers: set_name.is_some() || is_router,
-            is_writable: is_true("isWritablePrimary") || is_true("ismaster"),
-            is_secondary: is_true("secondary"),
-            set_name,
-            primary: hello.get_str("primary").and_then(Address::parse),
-            compressor: texts("compression")
-                .into_iter()
-                .find_map(Compressor::from_name),
-            mechanisms: texts("saslSupportedMechs")
-                .into_iter()
-                .filter_map(Mechanism::named)
-                .collect(),
-        }
-    }
-}
-
-fn binary(text: &str) -> Value {
-    Value::binary(0, text.as_bytes())
 }
 
 /// The documents of an array of a reply.

@@ -3,42 +3,28 @@
 //! Options mean what the drivers' specification of connection strings says. Those that tune a driver's pool or monitoring are taken
 //! and change nothing, because there is neither. Any other that is not served is refused by name.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use quarry_bson::{Document, Value, doc};
+use quarry_bson::{Document, doc};
 use quarry_wire::Compressor;
 
+use crate::uri_options::UriOptions;
 use crate::{Address, Error, Mechanism, Result};
 
 const SCHEME: &str = "mongodb://";
 /// A server that does not answer a connection for so long is taken for gone.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a lost connection is tried to be made again.
-const RECONNECT_TIME: Duration = Duration::from_secs(30);
+pub(crate) const RECONNECT_TIME: Duration = Duration::from_secs(30);
 /// More members than any set has.
 const ADDRESSES_MAX: usize = 50;
 
-/// Options of pools and of monitoring, which change nothing here. In lower case, as they are compared.
-const WITHOUT_EFFECT: [&str; 16] = [
-    "heartbeatfrequencyms",
-    "localthresholdms",
-    "maxconnecting",
-    "maxidletimems",
-    "maxpoolsize",
-    "maxstalenessseconds",
-    "minpoolsize",
-    "retryreads",
-    "servermonitoringmode",
-    "srvmaxhosts",
-    "timeoutms",
-    "uuidrepresentation",
-    "waitqueuemultiple",
-    "waitqueuetimeoutms",
-    "zlibcompressionlevel",
-    "readpreferencetags",
-];
+/// Said of a URI that has an `@` where none may be: what stands before it may be a part of a password, so that nothing is repeated.
+const UNESCAPED: &str = "the URI has an `@` behind the servers: `:`, `/`, `?`, `#`, `@` and `%` in a user's name or password are written as %3A, %2F, %3F, %23, %40 and \
+                         %25";
 
 /// The settings of a URI.
 #[derive(Clone, Debug)]
@@ -75,8 +61,8 @@ pub struct ConnectionString {
     pub is_retrying_writes: bool,
 }
 
-/// A user, and how it proves who it is.
-#[derive(Clone, Debug)]
+/// A user, and how it proves who it is. What is printed of it has no password.
+#[derive(Clone)]
 pub struct Login {
     /// The user's name.
     pub user: String,
@@ -86,6 +72,16 @@ pub struct Login {
     pub source: String,
     /// The mechanism; without, the strongest that the server has for the user.
     pub mechanism: Option<Mechanism>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("user", &self.user)
+            .field("source", &self.source)
+            .field("mechanism", &self.mechanism)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How a connection is encrypted.
@@ -123,15 +119,25 @@ impl ConnectionString {
             true => behind.split_once('?').unwrap_or((behind, "")),
             false => ("", behind),
         };
+        let parsed = Self::of_parts(authority, path, options);
+        // Where a password has a `/` or a `?`, its rest and the servers stand in the other parts.
+        let is_unescaped = path.contains('@') || (parsed.is_err() && options.contains('@'));
+        match is_unescaped {
+            true => bad(UNESCAPED),
+            false => parsed,
+        }
+    }
+
+    fn of_parts(authority: &str, path: &str, options: &str) -> Result<ConnectionString> {
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, authority),
         };
-        let mut parsed = ConnectionString::new(addresses(hosts)?);
+        let mut parsed = ConnectionString::new(addresses(hosts, user.is_some())?);
         if !path.is_empty() {
             parsed.database = Some(decoded(path, "the database")?);
         }
-        let mut given = Options::default();
+        let mut given = UriOptions::default();
         for pair in options.split('&').filter(|pair| !pair.is_empty()) {
             let Some((name, value)) = pair.split_once('=') else {
                 return bad(format!("the option `{pair}` has no value"));
@@ -172,130 +178,8 @@ impl ConnectionString {
     }
 }
 
-/// Options whose meaning depends on others, until all are read.
-#[derive(Default)]
-struct Options {
-    tls: Option<bool>,
-    tls_options: TlsOptions,
-    names_tls_option: bool,
-    auth_source: Option<String>,
-    mechanism: Option<Mechanism>,
-    write_concern: Document,
-}
-
-impl Options {
-    fn take(&mut self, parsed: &mut ConnectionString, name: &str, value: &str) -> Result<()> {
-        let lower = name.to_ascii_lowercase();
-        if let Some(option) = lower
-            .strip_prefix("tls")
-            .filter(|option| !option.is_empty())
-        {
-            self.names_tls_option = true;
-            return self.take_tls(option, name, value);
-        }
-        match lower.as_str() {
-            "tls" | "ssl" => self.tls = Some(flag(name, value)?),
-            "authsource" => self.auth_source = Some(value.to_owned()),
-            "authmechanism" => match Mechanism::named(value) {
-                Some(mechanism) => self.mechanism = Some(mechanism),
-                None => {
-                    return bad(format!(
-                        "the login mechanism `{value}` is not supported yet"
-                    ));
-                }
-            },
-            "replicaset" => parsed.replica_set = Some(value.to_owned()),
-            "directconnection" => parsed.is_direct = flag(name, value)?,
-            "loadbalanced" if !flag(name, value)? => {}
-            "appname" => parsed.app_name = Some(value.to_owned()),
-            "connecttimeoutms" => {
-                parsed.connect_timeout = milliseconds(name, value)?.unwrap_or(Duration::MAX);
-            }
-            "sockettimeoutms" => parsed.socket_timeout = milliseconds(name, value)?,
-            "serverselectiontimeoutms" => {
-                parsed.reconnect_time = milliseconds(name, value)?.unwrap_or(RECONNECT_TIME);
-            }
-            // A driver passes over the compressors that it does not have, as the protocol wants it.
-            "compressors" => {
-                parsed.compressors = value.split(',').filter_map(Compressor::from_name).collect();
-            }
-            "readpreference" => parsed.read_preference = Some(value.to_owned()),
-            "readconcernlevel" => parsed.read_concern_level = Some(value.to_owned()),
-            "retrywrites" => parsed.is_retrying_writes = flag(name, value)?,
-            "w" => {
-                let w = value
-                    .parse::<i32>()
-                    .map_or_else(|_| Value::from(value), Value::from);
-                self.write_concern.append("w", w);
-            }
-            "journal" | "j" => {
-                self.write_concern.append("j", flag(name, value)?);
-            }
-            "wtimeoutms" | "wtimeout" => match value.parse::<i64>() {
-                Ok(wtimeout) => {
-                    self.write_concern.append("wtimeout", wtimeout);
-                }
-                Err(_) => return bad(format!("the option `{name}` is a number")),
-            },
-            other if WITHOUT_EFFECT.contains(&other) => {}
-            _ => return bad(format!("the option `{name}` of a URI is not supported yet")),
-        }
-        Ok(())
-    }
-
-    /// An option that begins with `tls`; `option` is the rest, in lower case.
-    fn take_tls(&mut self, option: &str, name: &str, value: &str) -> Result<()> {
-        let options = &mut self.tls_options;
-        match option {
-            "cafile" => options.ca_file = Some(value.into()),
-            "certificatekeyfile" => options.certificate_key_file = Some(value.into()),
-            "allowinvalidcertificates" => {
-                options.allows_invalid_certificates = flag(name, value)?;
-            }
-            "allowinvalidhostnames" => options.allows_invalid_hostnames = flag(name, value)?,
-            "insecure" => {
-                options.allows_invalid_certificates = flag(name, value)?;
-                options.allows_invalid_hostnames = flag(name, value)?;
-            }
-            _ => return bad(format!("the option `{name}` of a URI is not supported yet")),
-        }
-        Ok(())
-    }
-
-    fn finish(self, parsed: &mut ConnectionString, user: Option<&str>) -> Result<()> {
-        if self.tls.unwrap_or(self.names_tls_option) {
-            parsed.tls = Some(self.tls_options);
-        }
-        if !self.write_concern.is_empty() {
-            parsed.write_concern = Some(self.write_concern);
-        }
-        if parsed.is_direct && parsed.addresses.len() > 1 {
-            return bad("`directConnection=true` goes with one server");
-        }
-        let Some(user) = user else {
-            return match self.mechanism {
-                Some(_) => bad("`authMechanism` goes with a user"),
-                None => Ok(()),
-            };
-        };
-        let (name, password) = user.split_once(':').unwrap_or((user, ""));
-        if name.is_empty() || user.contains('@') || password.contains(':') {
-            return bad(
-                "`:`, `/` and `@` in a user's name or password are written as %3A, %2F and %40",
-            );
-        }
-        let source = self.auth_source.or_else(|| parsed.database.clone());
-        parsed.login = Some(Login {
-            user: decoded(name, "the user")?,
-            password: decoded(password, "the password")?,
-            source: source.unwrap_or_else(|| "admin".to_owned()),
-            mechanism: self.mechanism,
-        });
-        Ok(())
-    }
-}
-
-fn addresses(hosts: &str) -> Result<Vec<Address>> {
+/// The servers of a URI. What stands behind an `@` is no part of a password, and may be repeated.
+fn addresses(hosts: &str, is_behind_user: bool) -> Result<Vec<Address>> {
     let parsed: Option<Vec<Address>> = hosts.split(',').map(Address::parse).collect();
     match parsed {
         Some(parsed) if parsed.len() <= ADDRESSES_MAX => Ok(parsed),
@@ -303,37 +187,23 @@ fn addresses(hosts: &str) -> Result<Vec<Address>> {
         None if hosts.to_ascii_lowercase().contains("%2f") => {
             bad("sockets of the file system are not supported yet")
         }
+        None if !is_behind_user => {
+            bad("the URI names no servers, as `mongodb://host:port,host:port` does")
+        }
         None => bad(format!(
             "`{hosts}` names no servers, as `host:port,host:port` does"
         )),
     }
 }
 
-fn decoded(text: &str, what: &str) -> Result<String> {
+pub(crate) fn decoded(text: &str, what: &str) -> Result<String> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) => Ok(decoded.into_owned()),
         Err(_) => bad(format!("{what} of the URI is no UTF-8")),
     }
 }
 
-fn flag(name: &str, value: &str) -> Result<bool> {
-    match value {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => bad(format!("the option `{name}` is `true` or `false`")),
-    }
-}
-
-/// A time in milliseconds; none for 0, which means any time.
-fn milliseconds(name: &str, value: &str) -> Result<Option<Duration>> {
-    match value.parse() {
-        Ok(0) => Ok(None),
-        Ok(milliseconds) => Ok(Some(Duration::from_millis(milliseconds))),
-        Err(_) => bad(format!("the option `{name}` is a number of milliseconds")),
-    }
-}
-
-fn bad<T>(what: impl Into<String>) -> Result<T> {
+pub(crate) fn bad<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::Uri(what.into()))
 }
 
@@ -405,6 +275,20 @@ mod tests {
             ("mongodb://a/?w", "has no value"),
             ("mongodb://u:p:q@a", "%3A"),
             ("mongodb://u:secret@", "names no servers"),
+            ("mongodb://a:b", "names no servers"),
+            ("mongodb://a/?readPreference=secondary", "directConnection"),
+            ("mongodb://a/?readPreference=often", "`readPreference`"),
+            (
+                "mongodb://a/?readPreferenceTags=dc:x",
+                "`readPreferenceTags`",
+            ),
+            (
+                "mongodb://a/?maxStalenessSeconds=90",
+                "`maxStalenessSeconds`",
+            ),
+            ("mongodb://a/?timeoutMS=5", "`timeoutMS`"),
+            ("mongodb://a/?retryReads=false", "`retryReads`"),
+            ("mongodb://a/?w=0", "`w=0`"),
         ] {
             let error = error(uri);
             assert!(
@@ -412,5 +296,36 @@ mod tests {
                 "{uri}: {error}"
             );
         }
+    }
+    #[test]
+    fn options_that_change_nothing_are_taken() {
+        for uri in [
+            "mongodb://a/?retryReads=true&timeoutMS=0&maxStalenessSeconds=-1&maxPoolSize=3",
+            "mongodb://a/?directConnection=true&readPreference=secondary",
+            "mongodb://a/?readPreference=primaryPreferred&appName=a@b",
+        ] {
+            assert!(ConnectionString::parse(uri).is_ok(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_password_is_ever_repeated() {
+        for uri in [
+            "mongodb://ada:geh/eim@host/",
+            "mongodb://ada:12345/eim@host/",
+            "mongodb://ada:geh?eim@host",
+            "mongodb://ada:12345?eim=geh@host",
+            "mongodb://ada:x@geh/eim@host",
+            "mongodb://ada:x@geh?eim@host",
+        ] {
+            let error = error(uri);
+            assert!(error.contains("%2F"), "{uri}: {error}");
+            assert!(
+                !error.contains("geh") && !error.contains("eim"),
+                "{uri}: {error}"
+            );
+        }
+        let parsed = ConnectionString::parse("mongodb://ada:geheim@a").unwrap();
+        assert!(!format!("{parsed:?}").contains("geheim"));
     }
 }

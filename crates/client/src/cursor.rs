@@ -1,9 +1,14 @@
 //! A cursor of a server: one batch after the other.
 
+use std::time::Duration;
+
 use quarry_bson::{Document, RawDocument, Value, doc};
 
 use crate::connection::documents;
 use crate::{Connection, Error, Result};
+
+/// A reply that has not come so long after a server should have said that there is nothing yet comes no more.
+const REPLY_GRACE: Duration = Duration::from_secs(60);
 
 /// An open cursor. It uses its connection until it is dropped, which closes it.
 pub struct Cursor<'c> {
@@ -12,8 +17,8 @@ pub struct Cursor<'c> {
     collection: String,
     id: i64,
     batch: Batch,
-    /// Added to each `getMore`.
-    more: Document,
+    /// The time that the server is to wait for documents.
+    wait: Option<Duration>,
 }
 
 /// The last batch, which is handed out once.
@@ -49,13 +54,14 @@ impl<'c> Cursor<'c> {
                 path: "cursor.firstBatch",
                 is_new: true,
             },
-            more: Document::new(),
+            wait: None,
         })
     }
 
-    /// Has the server wait so long for documents of a cursor that follows a collection's end or its changes.
-    pub fn set_wait_ms(&mut self, milliseconds: i64) {
-        self.more.append("maxTimeMS", milliseconds);
+    /// Has the server wait so long for documents of a cursor that follows a collection's end or its changes. A server that says nothing
+    /// for a minute more has gone.
+    pub fn set_wait(&mut self, wait: Duration) {
+        self.wait = Some(wait);
     }
 
     /// Gets the next batch, unless there is one that nobody has seen; false where the cursor has ended.
@@ -70,10 +76,17 @@ impl<'c> Cursor<'c> {
             return Ok(false);
         }
         let mut command = doc! { "getMore": (self.id), "collection": (self.collection.as_str()) };
-        for element in &self.more {
-            command.append_element(element);
+        if let Some(wait) = self.wait {
+            let milliseconds = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+            command.append("maxTimeMS", milliseconds);
+            self.connection.set_reply_time(Some(wait + REPLY_GRACE))?;
         }
-        self.batch.reply = self.connection.run(&self.database, &command)?;
+        let reply = self.connection.run(&self.database, &command);
+        let reply = reply?;
+        if self.wait.is_some() {
+            self.connection.set_reply_time(None)?;
+        }
+        self.batch.reply = reply;
         self.batch.path = "cursor.nextBatch";
         let id = self.batch.reply.get_path("cursor.id");
         self.id = id.and_then(|id| id.as_i64_exact()).unwrap_or(0);
@@ -106,12 +119,13 @@ impl<'c> Cursor<'c> {
 
 impl Drop for Cursor<'_> {
     fn drop(&mut self) {
-        if self.id == 0 {
+        // A cursor of a connection that is lost is left to the server's own clean-up.
+        if self.id == 0 || self.connection.is_lost() {
             return;
         }
         let ids: Value = [Value::from(self.id)].into_iter().collect();
         let command = doc! { "killCursors": (self.collection.as_str()), "cursors": ids };
-        // A connection that is lost has closed it already, or leaves it to the server's own clean-up.
+        // One that has gone already is closed.
         let _ = self.connection.run(&self.database, &command);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use quarry_bson::Document;
+use quarry_bson::{Document, RawDocument};
 
 use crate::Address;
 
@@ -29,6 +29,8 @@ pub enum Error {
         /// The reason.
         why: io::Error,
     },
+    /// None of the servers is a primary at the moment.
+    NoPrimary(String),
     /// The connection ended with a command under way: whether it was done, nobody can say.
     Lost(io::Error),
     /// The server does not take the user, or does not prove that it knows the password.
@@ -48,7 +50,7 @@ pub struct CommandError {
     pub code_name: String,
     /// The reason in words.
     pub message: String,
-    /// The whole reply.
+    /// The whole reply, or the part of it that tells of the error.
     pub reply: Document,
 }
 
@@ -58,18 +60,20 @@ impl Error {
         if reply.get("ok").is_some_and(|ok| ok.is_truthy()) {
             return None;
         }
-        Some(Error::Command(Box::new(CommandError {
-            code: reply
-                .get("code")
-                .and_then(|code| code.as_i32())
-                .unwrap_or(0),
-            code_name: reply.get_str("codeName").unwrap_or_default().to_owned(),
-            message: reply
+        Some(Error::refused(reply.as_raw()))
+    }
+
+    /// The refusal that a document with `code` and `errmsg` tells of.
+    pub(crate) fn refused(told: RawDocument<'_>) -> Error {
+        Error::Command(Box::new(CommandError {
+            code: told.get("code").and_then(|code| code.as_i32()).unwrap_or(0),
+            code_name: told.get_str("codeName").unwrap_or_default().to_owned(),
+            message: told
                 .get_str("errmsg")
                 .unwrap_or("the server refused the command")
                 .to_owned(),
-            reply: reply.clone(),
-        })))
+            reply: told.to_owned_document(),
+        }))
     }
 
     /// MongoDB's number of a refusal; none of any other error.
@@ -91,7 +95,7 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Error::Lost(_) | Error::Connect { .. } => true,
+            Error::Lost(_) | Error::Connect { .. } | Error::NoPrimary(_) => true,
             Error::Command(refusal) => TRANSIENT_CODES.contains(&refusal.code),
             Error::Uri(_) | Error::Login(_) | Error::Protocol(_) => false,
         }
@@ -103,6 +107,7 @@ impl fmt::Display for Error {
         match self {
             Error::Uri(what) | Error::Protocol(what) => f.write_str(what),
             Error::Connect { address, why } => write!(f, "cannot connect to {address}: {why}"),
+            Error::NoPrimary(servers) => write!(f, "no server of {servers} is a primary"),
             Error::Lost(why) => write!(f, "the connection was lost: {why}"),
             Error::Login(what) => write!(f, "login: {what}"),
             Error::Command(refusal) if refusal.code_name.is_empty() => {

@@ -30,11 +30,14 @@ mod connection;
 mod connection_string;
 mod cursor;
 mod error;
+mod facts;
+mod login;
 mod message;
 mod scram;
 mod session;
 mod stream;
 mod tls;
+mod uri_options;
 
 pub use address::Address;
 pub use connection::{Connection, Sequence};

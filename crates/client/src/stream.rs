@@ -4,10 +4,17 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::connection_string::ConnectionString;
 use crate::{Address, Error, Result, tls};
+
+/// A peer that has vanished without closing its sockets is asked whether it is there after a minute of silence, and is taken for gone when it has not
+/// answered a few times.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
 
 /// A socket to a server.
 pub enum Stream {
@@ -52,12 +59,21 @@ fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
         match connected {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
+                keep_alive(&socket)?;
                 return Ok(socket);
             }
             Err(why) => failed = why,
         }
     }
     Err(failed)
+}
+
+fn keep_alive(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    Ok(())
 }
 
 impl Read for Stream {

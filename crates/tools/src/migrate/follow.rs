@@ -1,6 +1,7 @@
 //! The changes of a source, one batch after the other, from a place on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_client::{Connection, Cursor};
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::server;
 
 /// How long the source waits for a change before it says that there is none.
-const WAIT_MS: i64 = 500;
+const WAIT: Duration = Duration::from_millis(500);
 /// How often a stream that was lost is opened again without anything coming of it.
 const REOPENED_MAX: usize = 5;
 /// Codes of a source that has forgotten the place, or cannot go on behind it.
@@ -113,7 +114,7 @@ impl<'f> Follower<'f> {
     ) -> Result<bool> {
         let command = command(Some(&self.token));
         let mut cursor = self.source.cursor("admin", &command).map_err(unreadable)?;
-        cursor.set_wait_ms(WAIT_MS);
+        cursor.set_wait(WAIT);
         // The first batch is empty where there is nothing yet, because nothing is waited for.
         let mut is_first = true;
         while cursor.advance().map_err(unreadable)? {
