@@ -8,6 +8,7 @@ import subprocess
 import bson
 import pytest
 from bson import Binary, Decimal128, Int64, ObjectId, Regex, Timestamp
+from cutter import Cutter, names
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 from quarry_process import Quarry, binary
@@ -56,9 +57,11 @@ def fill(database):
     database.checked.insert_one({"a": 1})
     database.checked.create_index("a", unique=True)
     database.create_collection("empty")
+    stamp = {"_id": 1, "stamp": Timestamp(0, 0)}
+    database.command("insert", "stamps", documents=[stamp], bypassEmptyTsReplacement=True)
     database["with/slash %"].insert_one({"_id": "x"})
     database.create_collection("view", viewOn="many", pipeline=[{"$match": {"n": 1}}])
-    return ["capped", "checked", "empty", "many", "types", "with/slash %"]
+    return ["capped", "checked", "empty", "many", "stamps", "types", "with/slash %"]
 
 
 def without(document, *names):
@@ -164,6 +167,10 @@ def test_damaged_files_are_refused_with_the_place(server, filled, tmp_path):
     file.write_bytes(whole)
     for cut in (3, 100, len(archive) // 2, len(archive) - 1):
         assert "`-` at byte" in fail(*target, "--archive", "--dryRun", data=archive[:cut])
+    # Between two blocks, too, where nothing is missing but the rest.
+    ends = [at + 4 for at in range(len(archive) - 4) if archive[at : at + 4] == b"\xff" * 4]
+    for cut in {*ends[:12], *ends[-12:]}:
+        assert "`-` at byte" in fail(*target, "--archive", "--dryRun", data=archive[:cut])
     packed = gzip.compress(archive)
     assert "`-` at byte" in fail(*target, "--archive", "--dryRun", data=packed[: len(packed) // 2])
     at = archive.index(bson.encode({"_id": 17, "n": 3, "text": "x" * 17}))
@@ -218,5 +225,110 @@ def test_users_and_roles_go_along(tmp_path):
 def test_what_is_not_served_is_refused_by_name(server, tmp_path):
     assert "--oplog is not supported yet" in fail("dump", "--uri", server.uri, "--oplog", "--out", tmp_path)
     assert "--oplogReplay is not supported yet" in fail("restore-dump", "--uri", server.uri, "--oplogReplay")
+    for name in ("..", ".", "a/b"):
+        assert "is no name of a database" in fail("dump", "--uri", server.uri, "--db", name, "--out", tmp_path / "x")
+    secret = ["--uri", server.uri.replace("mongodb://", "mongodb://ada@"), "--passwordFile", "-"]
+    assert "cannot both be the standard input" in fail("restore-dump", *secret, "--archive", data=b"secret\n")
     assert "`gssapiServiceName`" in fail("dump", "--uri", f"{server.uri}?gssapiServiceName=x")
     assert "cannot connect to 127.0.0.1:1" in fail("dump", "--uri", "mongodb://127.0.0.1:1/")
+
+
+def test_nothing_behind_a_refused_document_of_a_capped_collection_is_lost(server, database, tmp_path):
+    database.create_collection("log", capped=True, size=20_000_000)
+    database.log.insert_many([{"_id": n, "text": "x" * 1000} for n in range(5000, 0, -1)])
+    succeed("dump", "--uri", server.uri, "--db", database.name, "--out", tmp_path)
+    database.log.drop()
+    database.create_collection("log", capped=True, size=20_000_000)
+    database.log.insert_one({"_id": 4900})
+    assert "1 documents were refused" in fail("restore-dump", "--uri", server.uri, tmp_path)
+    found = [document["_id"] for document in database.log.find({}, {"text": 0})]
+    assert found == [4900, *(n for n in range(5000, 0, -1) if n != 4900)]
+
+
+def test_a_file_of_documents_that_begins_as_a_compressed_one(server, database, tmp_path):
+    # The length of the first document is 1F 8B, the mark of gzip.
+    length = 0x8B1F
+    document = {"_id": 1, "text": ""}
+    document["text"] = "x" * (length - len(bson.encode(document)))
+    database.things.insert_one(document)
+    succeed("dump", "--uri", server.uri, "--db", database.name, "--out", tmp_path)
+    assert (tmp_path / database.name / "things.bson").read_bytes()[:2] == b"\x1f\x8b"
+    succeed("restore-dump", "--uri", server.uri, "--drop", tmp_path)
+    assert database.things.find_one() == document
+
+
+def test_a_dump_goes_into_new_files(server, filled, tmp_path):
+    one = ["dump", "--uri", server.uri, "--db", filled.name]
+    succeed(*one, "--out", tmp_path)
+    assert "has an earlier dump of" in fail(*one, "--out", tmp_path, "--gzip")
+    assert "has an earlier dump of" in fail(*one, "--collection", "many", "--out", tmp_path, "--gzip")
+    # As an older tool could have left it.
+    (tmp_path / filled.name / "many.bson.gz").write_bytes(gzip.compress(b""))
+    said = fail("restore-dump", "--uri", server.uri, "--drop", tmp_path)
+    assert "`many.bson` and `many.bson.gz` are of two dumps" in said
+    packed = succeed(*one, "--collection", "many", "--out=-", "--gzip")
+    assert gzip.decompress(packed) == (tmp_path / filled.name / "many.bson").read_bytes()
+
+
+def test_a_dump_that_fails_leaves_no_file_that_looks_whole(server, filled, tmp_path):
+    cutter = Cutter(server.port, cuts=lambda request: names(request, "getMore"))
+    one = ["dump", "--uri", cutter.uri, "--db", filled.name, "--collection", "many"]
+    archive = tmp_path / "a.archive"
+    archive.write_text("of yesterday")
+    for flags in (["--out", tmp_path / "dump"], ["--out", tmp_path / "packed", "--gzip"], [f"--archive={archive}"]):
+        assert "lost" in fail(*one, *flags)
+    ended = quarry(*one, "--archive", "--gzip")
+    cutter.stop()
+    assert ended.returncode == 1
+    with pytest.raises((EOFError, gzip.BadGzipFile)):
+        gzip.decompress(ended.stdout or b"\x1f")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files == [archive] and archive.read_text() == "of yesterday"
+
+
+def test_what_is_left_out_may_be_of_a_kind_that_is_not_served(server, database, tmp_path):
+    directory = tmp_path / "dump" / database.name
+    directory.mkdir(parents=True)
+    (directory / "good.bson").write_bytes(bson.encode({"_id": 1}))
+    (directory / "weather.metadata.json").write_text('{"type":"timeseries","collectionName":"weather"}')
+    restore = ["restore-dump", "--uri", server.uri, "--drop"]
+    assert "time series" in fail(*restore, tmp_path / "dump")
+    succeed(*restore, tmp_path / "dump", "--nsExclude", "*.weather")
+    assert list(database.good.find()) == [{"_id": 1}]
+
+    end = b"\xff" * 4
+    header = {"concurrent_collections": 4, "version": "0.1", "server_version": "8.0.4", "tool_version": "100.10.0"}
+    entries = [("", "oplog", "collection"), (database.name, "empty", "collection"), (database.name, "weather", "timeseries")]
+    prelude = b"".join(
+        bson.encode({"db": db, "collection": name, "metadata": json.dumps({"type": kind}), "size": 0, "type": kind}) for db, name, kind in entries
+    )
+    # The checksum of no documents is 0.
+    blocks = b"".join(bson.encode({"db": db, "collection": name, "EOF": True, "CRC": Int64(0)}) + end for db, name, _ in entries[:2])
+    archive = b"\x6d\xe2\x99\x81" + bson.encode(header) + prelude + end + blocks
+    ended = quarry(*restore, "--archive", "--nsExclude", "*.weather", data=archive)
+    assert ended.returncode == 0 and b"oplog is left out" in ended.stderr, ended.stderr
+    assert "empty" in database.list_collection_names()
+
+
+def test_only_what_the_dump_has_of_users_and_roles_is_replaced(tmp_path):
+    source = Quarry(tmp_path / "source", "memory").start()
+    target = Quarry(tmp_path / "target", "memory").start()
+    try:
+        with MongoClient(source.uri) as client:
+            client.shop.command("createUser", "ada", pwd="p", roles=["read"])
+        with MongoClient(target.uri) as client:
+            client.shop.command("createRole", "kept", privileges=[], roles=[])
+            client.shop.command("createUser", "other", pwd="p", roles=["kept"])
+        succeed("dump", "--uri", source.uri, "--out", tmp_path / "dump")
+        succeed("restore-dump", "--uri", target.uri, "--drop", tmp_path / "dump")
+        with MongoClient(target.uri) as client:
+            assert [user["user"] for user in client.shop.command("usersInfo", 1)["users"]] == ["ada"]
+            assert [role["role"] for role in client.shop.command("rolesInfo", 1)["roles"]] == ["kept"]
+            assert not {"tempusers", "temproles"} & set(client.admin.list_collection_names())
+        # By these mongorestore knows what it has before it.
+        versions = bson.decode((tmp_path / "dump/admin/system.version.bson").read_bytes())
+        assert versions == {"_id": "authSchema", "currentVersion": 5}
+        assert set(json.loads((tmp_path / "dump/prelude.json").read_text())) == {"ServerVersion", "ToolVersion"}
+    finally:
+        source.kill()
+        target.kill()

@@ -3,15 +3,14 @@
 import datetime
 import json
 import os
-import socket
 import subprocess
-import threading
 import time
 
 import bson
 import pytest
 from bson import Decimal128, Int64, ObjectId
 from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
+from cutter import Cutter, names
 from quarry_process import binary
 
 PATIENCE_SECONDS = 60
@@ -177,53 +176,82 @@ def test_an_import_that_is_killed_has_every_document_once(into, collection, tmp_
     assert sorted(document["n"] for document in collection.find()) == list(range(20_000))
 
 
-def message(connection):
-    """The next message of the protocol; none at the end."""
-    bytes_read = b""
-    length = 4
-    while len(bytes_read) < length:
-        part = connection.recv(1 << 20 if length > 4 else 4 - len(bytes_read))
-        if not part:
-            return None
-        bytes_read += part
-        length = int.from_bytes(bytes_read[:4], "little") if len(bytes_read) >= 4 else 4
-    return bytes_read
-
-
-class Cutter(threading.Thread):
-    """Stands between clients and a server, and once closes a connection in place of the reply to a large request."""
-
-    def __init__(self, port):
-        super().__init__(daemon=True)
-        self.to = port
-        self.cuts = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.uri = f"mongodb://127.0.0.1:{self.listener.getsockname()[1]}/"
-
-    def run(self):
-        while True:
-            try:
-                client = self.listener.accept()[0]
-            except OSError:
-                return
-            threading.Thread(target=self.pass_on, args=(client,), daemon=True).start()
-
-    def pass_on(self, client):
-        with client, socket.create_connection(("127.0.0.1", self.to)) as server:
-            while (request := message(client)) is not None:
-                server.sendall(request)
-                reply = message(server)
-                if len(request) > 100_000 and self.cuts == 0:
-                    self.cuts += 1
-                    return
-                client.sendall(reply)
-
-
 def test_a_write_whose_reply_is_lost_takes_effect_once(server, into, collection):
-    cutter = Cutter(server.port)
-    cutter.start()
+    cutter = Cutter(server.port, cuts=lambda request: names(request, "insert") and cutter.cuts == 0)
     lines = "".join(json.dumps({"_id": n, "text": "x" * 500}) + "\n" for n in range(3000))
     # Sent again without being known, the documents would be refused as there already.
     succeed("import", "--uri", cutter.uri, *into[2:], "--numInsertionWorkers", 1, text=lines)
-    cutter.listener.close()
+    cutter.stop()
     assert cutter.cuts == 1 and collection.count_documents({}) == 3000
+
+
+def test_the_order_of_the_file_is_kept_and_nothing_behind_a_refused_document_is_lost(into, collection, database):
+    # A capped one has its documents in the order in which they were written.
+    database.create_collection(collection.name, capped=True, size=20_000_000)
+    collection.insert_one({"_id": 700})
+    lines = "".join(json.dumps({"_id": n, "text": "x" * 1000}) + "\n" for n in range(5000, 0, -1))
+    assert "1 documents were refused" in fail("import", *into, "--maintainInsertionOrder", text=lines)
+    assert collection.count_documents({}) == 5000
+    found = [document["_id"] for document in collection.find({}, {"text": 0})]
+    assert found == [700, *(n for n in range(5000, 0, -1) if n != 700)]
+    flags = ["--maintainInsertionOrder", "--numInsertionWorkers", 4]
+    assert "goes with one connection" in fail("import", *into, *flags, text=lines)
+
+
+def test_a_document_that_is_too_large_is_named_by_its_line(into, collection):
+    large = json.dumps({"_id": 2, "text": "x" * (17 << 20)})
+    said = fail("import", *into, text=f'{{"_id": 1}}\n{large}\n{{"_id": 3}}\n')
+    assert "line 2: a document of 178" in said and "1 documents were refused" in said
+    assert [document["_id"] for document in collection.find()] == [1, 3]
+
+
+def test_flags_are_looked_at_before_anything_is_done(into, collection, tmp_path):
+    collection.insert_one({"_id": 1})
+    bad = ["--drop", "--mode", "upsert", "--upsertFields", "a,,b"]
+    assert "--upsertFields" in fail("import", *into, *bad, text='{"_id": 2}\n')
+    assert collection.count_documents({}) == 1
+    uri = into[1].replace("mongodb://", "mongodb://ada@")
+    said = fail("import", "--uri", uri, *into[2:], "--passwordFile", "-", text="secret\n")
+    assert "cannot both be the standard input" in said
+    file = tmp_path / "one.json"
+    file.write_text('{"_id": 1}\n')
+    delete = [file, "--resume", tmp_path / "state", "--mode", "delete"]
+    assert "--resume does not go with --mode delete" in fail("import", *into, *delete)
+
+
+def test_an_import_that_goes_on_tells_its_own_documents_from_others(into, collection, tmp_path):
+    file, state = tmp_path / "many.json", tmp_path / "state"
+    # The `_id` is not in front, where the server puts it.
+    good = [json.dumps({"n": n, "_id": n, "text": "x" * 1000}) + "\n" for n in range(6000)]
+    collection.insert_one({"_id": 3, "n": "of somebody else"})
+    file.write_text("".join(good) + "{\n")
+    fail("import", *into, file, "--resume", state)
+    assert collection.count_documents({}) > 1000
+    state_before = json.loads(state.read_text())
+    # As if the run had been killed before it could note what was written.
+    state.write_text(json.dumps(state_before | {"offset": 0, "line": 1, "documents": 0}))
+    file.write_text("".join(good))
+    said = fail("import", *into, file, "--resume", state)
+    assert "line 4: E11000" in said and "line 5:" not in said and "were there from the run before" in said
+    assert "1 documents were refused" in said and collection.count_documents({}) == 6000
+
+
+def test_dates_of_go_have_z_or_an_offset(into, collection, tmp_path):
+    rows = "1,2024-02-29T13:05:09Z\n2,2024-02-29T15:05:09+02:00\n"
+    types = ["--type", "csv", "--columnsHaveTypes", "--fields", "_id.int32(),at.date(2006-01-02T15:04:05Z07:00)"]
+    succeed("import", *into, *types, text=rows)
+    assert [document["at"] for document in collection.find()] == [datetime.datetime(2024, 2, 29, 13, 5, 9)] * 2
+
+
+def test_an_export_that_fails_leaves_the_file_that_was_there(server, into, collection, tmp_path):
+    collection.insert_many([{"_id": n, "text": "x" * 1000} for n in range(1000)])
+    file = tmp_path / "all.json"
+    succeed("export", *into, "--out", file)
+    whole = file.read_bytes()
+    collection.insert_one({"_id": "new"})
+    cutter = Cutter(server.port, cuts=lambda request: names(request, "getMore"))
+    assert "lost" in fail("export", "--uri", cutter.uri, *into[2:], "--out", file)
+    cutter.stop()
+    assert file.read_bytes() == whole and list(tmp_path.iterdir()) == [file]
+    succeed("export", *into, "--out", file)
+    assert len(file.read_text().splitlines()) == 1001 and list(tmp_path.iterdir()) == [file]

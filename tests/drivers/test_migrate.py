@@ -1,11 +1,13 @@
 """`quarry migrate`: a server that is written to into another one, as it is in the end."""
 
+import contextlib
 import itertools
 import signal
 import subprocess
 import threading
 
 import pytest
+from cutter import Cutter, names
 from pymongo import MongoClient
 from quarry_process import Quarry, binary
 from test_dump import fill, state
@@ -134,3 +136,181 @@ def test_chosen_collections_get_other_names(pair):
         assert other.list_database_names() == ["admin", "copy"] or other.list_database_names() == ["copy"]
         assert other.copy.list_collection_names() == ["of_many"]
         assert other.copy.of_many.count_documents({}) == one.shop.many.count_documents({})
+
+
+def follow(source, destination, *arguments):
+    """A migration that follows changes, and what it said until then."""
+    process = migrate(source, destination, *arguments)
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if "following the changes" in line:
+            return process
+    raise AssertionError("".join(lines))
+
+
+def finish(process):
+    process.send_signal(signal.SIGINT)
+    said = ended(process)
+    assert "their counts are equal" in said
+    return said
+
+
+@contextlib.contextmanager
+def one_batch(process, database):
+    """Changes that are made within come to the migration together: it is stopped meanwhile, and has the reply before theirs to read."""
+    process.send_signal(signal.SIGSTOP)
+    database.marks.insert_one({})
+    yield
+    process.send_signal(signal.SIGCONT)
+
+
+def test_connections_that_are_lost_are_made_again(pair):
+    """Every seventh reply of the destination is lost from the beginning, and some of the source's while it is followed."""
+    source, destination = pair
+    prepare(source.uri)
+    requests = itertools.count()
+    following = threading.Event()
+    to = Cutter(destination.port, cuts=lambda request: not names(request, "hello") and next(requests) % 7 == 6)
+    of = Cutter(source.port, cuts=lambda request: following.is_set() and not names(request, "hello") and next(requests) % 11 == 10)
+    load = Load(source.uri)
+    load.start()
+    process = follow(of, to)
+    following.set()
+    load.end()
+    more = Load(source.uri, first=1_000_000, rounds=300)
+    more.start()
+    more.join(PATIENCE_SECONDS)
+    more.end()
+    finish(process)
+    assert to.cuts > 10 and of.cuts > 3
+    check_equal(source, destination)
+
+
+def test_a_rename_that_comes_twice_removes_nothing(pair):
+    source, destination = pair
+    prepare(source.uri)
+    to = Cutter(destination.port, cuts=lambda request: names(request, "update", "other") and to.cuts < 2)
+    with MongoClient(source.uri) as client:
+        client.shop.other.insert_one({"_id": 0})
+        process = follow(source, to)
+        with one_batch(process, client.shop):
+            client.shop.many.insert_one({"_id": "late"})
+            client.shop.many.rename("moved")
+            # The two replies to this one are lost, so that the batch comes again from its beginning.
+            client.shop.other.insert_one({"_id": 1})
+        finish(process)
+        assert to.cuts == 2
+        check_equal(source, destination)
+        assert client.shop.moved.count_documents({}) == 5001
+
+
+def test_an_update_before_a_rename_is_not_lost(pair):
+    source, destination = pair
+    prepare(source.uri)
+    process = follow(source, destination)
+    with MongoClient(source.uri) as client, one_batch(process, client.shop):
+        client.shop.many.update_one({"_id": 5}, {"$set": {"touched": True}})
+        client.shop.many.rename("moved")
+        client.shop.many.insert_one({"_id": 5, "of": "another collection"})
+        client.shop.types.rename("moved", dropTarget=True)
+        client.shop.moved.insert_one({"_id": "last"})
+        client.shop.view.drop()
+    finish(process)
+    check_equal(source, destination)
+
+
+def test_collections_that_are_renamed_while_they_are_copied(pair):
+    """Renamed when the place in the changes is taken and nothing is listed, and again when everything is listed and nothing copied."""
+    source, destination = pair
+    prepare(source.uri)
+    with MongoClient(source.uri) as client:
+        shop = client.shop
+        shop.swapped.insert_many([{"_id": n, "of": "swapped"} for n in range(100)])
+        shop.gone.insert_one({"_id": 1})
+
+        def between_place_and_list():
+            shop.many.insert_one({"_id": "late"})
+            shop.many.rename("moved")
+            shop.gone.drop()
+            shop.gone.insert_one({"_id": 2})
+            shop.checked.rename("hidden")
+            shop.checked.insert_one({"_id": "new"})
+
+        def between_list_and_copy():
+            shop.moved.update_one({"_id": 1}, {"$set": {"touched": True}})
+            shop.moved.rename("parked")
+            shop.swapped.rename("moved")
+            shop.parked.rename("swapped")
+            shop.types.rename("renamed_types")
+            shop.empty.drop()
+
+        steps = [("listDatabases", between_place_and_list), ("create", between_list_and_copy)]
+
+        def before(request):
+            if steps and names(request, steps[0][0]):
+                steps.pop(0)[1]()
+
+        of, to = Cutter(source.port, before=before), Cutter(destination.port, before=before)
+        ended(migrate(of, to, "--once"))
+        assert not steps
+        check_equal(source, destination)
+        assert shop.swapped.count_documents({}) == 5001
+
+
+def test_one_server_is_not_copied_onto_itself(pair):
+    source = pair[0]
+    prepare(source.uri)
+    with MongoClient(source.uri) as client:
+        before = state(client.shop)
+        for flags in ([], ["--nsFrom", "shop.*", "--nsTo", "copy.*"]):
+            process = migrate(source, source, "--once", "--drop", *flags)
+            assert "both sides are one server" in process.communicate(timeout=PATIENCE_SECONDS)[1]
+            assert process.returncode == 1
+        names_of_copy = ["--nsFrom", "shop.*", "--nsTo", "copy.*", "--nsInclude", "shop.*"]
+        ended(migrate(source, source, "--once", *names_of_copy))
+        assert state(client.shop) == before == state(client.copy)
+
+
+def test_changes_that_cannot_be_followed_end_it_by_name(pair):
+    source, destination = pair
+    prepare(source.uri)
+
+    def failed(process):
+        said = process.communicate(timeout=PATIENCE_SECONDS)[1]
+        assert process.returncode == 1, said
+        return said
+
+    with MongoClient(source.uri) as client, MongoClient(destination.uri) as other:
+        client.admin.settings.insert_one({"_id": 1})
+        said = failed(migrate(source, destination))
+        assert "changes of `admin.settings` cannot be followed" in said and "shop" not in other.list_database_names()
+        assert "is copied or not" in ended(migrate(source, destination, "--once", "--nsInclude", "admin.*"))
+        process = follow(source, destination, "--nsInclude", "shop.m*")
+        client.shop.types.rename("most_types")
+        said = failed(process)
+        assert "`shop.types`, which was not copied, has been renamed to `shop.most_types`" in said
+
+
+def test_everything_is_looked_at_before_anything_is_made(pair):
+    source, destination = pair
+    prepare(source.uri)
+    with MongoClient(destination.uri) as client:
+        client.shop.types.insert_one({"_id": "is there"})
+        said = migrate(source, destination, "--once").communicate(timeout=PATIENCE_SECONDS)[1]
+        assert "`shop.types` is there already" in said
+        assert client.shop.list_collection_names() == ["types"]
+        both = ["--nsFrom", "shop.many", "--nsTo", "all.x", "--nsFrom", "shop.types", "--nsTo", "all.x"]
+        said = migrate(source, destination, "--once", "--drop", *both).communicate(timeout=PATIENCE_SECONDS)[1]
+        assert "would both be named `all.x`" in said and "all" not in client.list_database_names()
+
+
+def test_a_change_of_a_document_that_is_as_large_as_one_may_be(pair):
+    source, destination = pair
+    with MongoClient(source.uri) as client:
+        text = "x" * (8 << 20)
+        client.shop.large.insert_one({"_id": 1})
+        process = follow(source, destination)
+        client.shop.large.update_one({"_id": 1}, {"$set": {"one": text, "two": text[:-100]}})
+        finish(process)
+    check_equal(source, destination)

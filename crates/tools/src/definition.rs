@@ -16,6 +16,11 @@ const SYSTEM_JS: &str = "system.js";
 const OLD_INDEX_FIELDS: [&str; 2] = ["ns", "safe"];
 const OLD_OPTIONS: [&str; 2] = ["autoIndexId", "flags"];
 
+const UUID_SUBTYPE: u8 = 4;
+
+/// The number of a collection, which stays the same when it is renamed.
+pub type Uuid = [u8; 16];
+
 /// The kind of what a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -42,7 +47,7 @@ pub struct Definition {
     pub options: Document,
     /// The documents of its indexes, as `listIndexes` gives them.
     pub indexes: Vec<Document>,
-    pub uuid: Option<[u8; 16]>,
+    pub uuid: Option<Uuid>,
 }
 
 impl Definition {
@@ -70,11 +75,12 @@ pub fn databases(connection: &mut Connection) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The collections and views of a database, in order, without those of the system's own. A time series is refused.
+/// The collections and views of a database that are wanted, in order, without those of the system's own. A time series among them is refused.
 pub fn definitions(
     connection: &mut Connection,
     database: &str,
     collection: Option<&str>,
+    is_wanted: &dyn Fn(&Namespace) -> bool,
 ) -> Result<Vec<Definition>> {
     let mut command = doc! { "listCollections": 1 };
     if let Some(name) = collection {
@@ -90,7 +96,8 @@ pub fn definitions(
         let Some(name) = entry.get_str("name") else {
             continue;
         };
-        if name.starts_with("system.") && name != SYSTEM_JS {
+        let is_own = name.starts_with("system.") && name != SYSTEM_JS;
+        if is_own || !is_wanted(&Namespace::new(database, name)) {
             continue;
         }
         found.push(of_entry(connection, database, name, entry)?);
@@ -114,10 +121,6 @@ fn of_entry(
         }
     };
     let options = entry.get_document("options");
-    let uuid = match entry.get_path("info.uuid") {
-        Some(RawValue::Binary(uuid)) => uuid.bytes.try_into().ok(),
-        _ => None,
-    };
     let indexes = match kind {
         Kind::View => Vec::new(),
         Kind::Collection => indexes(connection, database, name)?,
@@ -127,8 +130,39 @@ fn of_entry(
         kind,
         options: options.map(Document::from).unwrap_or_default(),
         indexes,
-        uuid,
+        uuid: uuid_of(entry),
     })
+}
+
+fn uuid_of(entry: &Document) -> Option<Uuid> {
+    match entry.get_path("info.uuid") {
+        Some(RawValue::Binary(uuid)) => uuid.bytes.try_into().ok(),
+        _ => None,
+    }
+}
+
+/// The name that the collection of a UUID has now; none where it has been dropped. `likely` is asked first.
+pub fn name_of(
+    connection: &mut Connection,
+    uuid: &Uuid,
+    likely: &Namespace,
+) -> Result<Option<Namespace>> {
+    let binary = Value::binary(UUID_SUBTYPE, uuid);
+    for filter in [
+        doc! { "name": (likely.collection.as_str()) },
+        doc! { "info.uuid": binary },
+    ] {
+        let command = doc! { "listCollections": 1, "filter": filter };
+        let listed = connection
+            .cursor(&likely.database, &command)
+            .and_then(quarry_client::Cursor::collect)
+            .map_err(Error::server(likely))?;
+        let entry = listed.iter().find(|entry| uuid_of(entry) == Some(*uuid));
+        if let Some(name) = entry.and_then(|entry| entry.get_str("name")) {
+            return Ok(Some(Namespace::new(&likely.database, name)));
+        }
+    }
+    Ok(None)
 }
 
 /// The indexes of a collection; none where it has gone meanwhile.
@@ -154,7 +188,7 @@ pub fn count(connection: &mut Connection, namespace: &Namespace) -> Option<u64> 
 /// Removes a collection; one that is not there is no error.
 pub fn drop(connection: &mut Connection, namespace: &Namespace) -> Result<()> {
     let command = doc! { "drop": (namespace.collection.as_str()) };
-    match connection.run(&namespace.database, &command) {
+    match connection.define(&namespace.database, &command) {
         Err(error) if error.code() != Some(NAMESPACE_NOT_FOUND) => {
             Err(Error::server(format_args!("drop `{namespace}`"))(error))
         }
@@ -164,6 +198,16 @@ pub fn drop(connection: &mut Connection, namespace: &Namespace) -> Result<()> {
 
 /// Whether something of that name is there.
 pub fn exists(connection: &mut Connection, namespace: &Namespace) -> Result<bool> {
+    Ok(entry(connection, namespace)?.is_some())
+}
+
+/// Whether a view of that name is there.
+pub fn is_view(connection: &mut Connection, namespace: &Namespace) -> Result<bool> {
+    let entry = entry(connection, namespace)?;
+    Ok(entry.is_some_and(|entry| entry.get_str("type") == Some("view")))
+}
+
+fn entry(connection: &mut Connection, namespace: &Namespace) -> Result<Option<Document>> {
     let command = doc! {
         "listCollections": 1, "filter": { "name": (namespace.collection.as_str()) }, "nameOnly": true,
     };
@@ -171,7 +215,7 @@ pub fn exists(connection: &mut Connection, namespace: &Namespace) -> Result<bool
         .cursor(&namespace.database, &command)
         .and_then(quarry_client::Cursor::collect)
         .map_err(Error::server(namespace))?;
-    Ok(!listed.is_empty())
+    Ok(listed.into_iter().next())
 }
 
 /// Makes a collection or a view with its options; false where something of that name and with other options is there already.
@@ -188,7 +232,7 @@ pub fn create(
             command.append_element(option);
         }
     }
-    match connection.run(&namespace.database, &command) {
+    match connection.define(&namespace.database, &command) {
         Ok(_) => Ok(true),
         Err(error) if error.code() == Some(NAMESPACE_EXISTS) => Ok(false),
         Err(error) => Err(Error::server(format_args!("create `{namespace}`"))(error)),
@@ -211,7 +255,7 @@ pub fn create_indexes(
     }
     let command = doc! { "createIndexes": (namespace.collection.as_str()), "indexes": wanted };
     connection
-        .run(&namespace.database, &command)
+        .define(&namespace.database, &command)
         .map_err(Error::server(format_args!("indexes of `{namespace}`")))?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! How a collection's name stands in the name of a file, as mongodump writes it.
 //!
 //! Characters that a part of a URL may not have are percent-encoded. A name that is then longer than 238 bytes is cut after 208, and `%24` and the SHA-1 of
-//! the whole in URL-safe Base64 follow; the whole name stands in the metadata.
+//! the whole name, before it is encoded, in URL-safe Base64 follow; the whole name stands in the metadata.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -30,7 +30,7 @@ pub fn of_collection(collection: &str) -> String {
     if escaped.len() <= NAME_BYTES_MAX {
         return escaped;
     }
-    let hash = URL_SAFE_NO_PAD.encode(Sha1::digest(escaped.as_bytes()));
+    let hash = URL_SAFE_NO_PAD.encode(Sha1::digest(collection.as_bytes()));
     format!("{}%24{hash}", &escaped[..CUT_BYTES])
 }
 
@@ -59,5 +59,7 @@ mod tests {
         let long = of_collection(&"/".repeat(100));
         assert_eq!(long.len(), CUT_BYTES + 3 + 27);
         assert_ne!(long, of_collection(&"/".repeat(101)));
+        // The SHA-1 of a hundred slashes, by another program.
+        assert_eq!(&long[CUT_BYTES + 3..], "I_ypOCbo-0Mvl48CFLlZb_hZqfM");
     }
 }

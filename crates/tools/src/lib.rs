@@ -24,6 +24,7 @@ mod loader;
 mod metadata;
 pub mod migrate;
 mod namespaces;
+mod new_file;
 mod progress;
 pub mod restore_dump;
 mod server;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use quarry_bson::{Document, doc};
+use quarry_bson::{Document, RawDocument, doc};
 use quarry_client::{Connection, ConnectionString, Sequence};
 
 use crate::error::{Error, Result};
@@ -45,8 +45,12 @@ impl Verb {
 pub struct Target {
     pub namespace: Namespace,
     pub verb: Verb,
-    /// Whether the documents behind one that fails are left.
+    /// Whether the documents of a batch that are behind one that fails are left.
     pub is_ordered: bool,
+    /// Whether each batch is written before the next one is sent, so that documents stand in the order in which they come.
+    pub is_in_sequence: bool,
+    /// Whether a document whose `_id` is there comes back with its failure.
+    pub gives_back: bool,
     pub bypasses_validation: bool,
 }
 
@@ -74,6 +78,16 @@ impl Batch {
         self.places.is_empty()
     }
 
+    /// The documents, one after the other.
+    fn documents(&self) -> impl Iterator<Item = RawDocument<'_>> {
+        let mut rest = self.documents.as_slice();
+        std::iter::from_fn(move || {
+            let (document, behind) = RawDocument::split_first(rest)?;
+            rest = behind;
+            Some(document)
+        })
+    }
+
     pub fn is_full(&self) -> bool {
         self.documents.len() >= BATCH_BYTES || self.places.len() >= BATCH_DOCUMENTS_MAX
     }
@@ -91,6 +105,8 @@ pub struct Failure {
     pub message: String,
     /// Whether a document of the same `_id` was there.
     pub is_same_id: bool,
+    /// The document, if the target wants it back.
+    pub document: Option<Document>,
 }
 
 /// The end of a batch.
@@ -122,6 +138,7 @@ impl Loader {
         let mut threads = Vec::new();
         for _ in 0..writers {
             let mut connection = Connection::open(settings).map_err(Error::server(""))?;
+            connection.keep_empty_timestamps();
             let (taken, sender) = (Arc::clone(&taken), sender.clone());
             threads.push(thread::spawn(move || {
                 loop {
@@ -150,7 +167,7 @@ impl Loader {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Hands a batch to the writers, and waits for one of them if all have work.
+    /// Hands a batch to the writers, and waits for one of them if all have work, or until it is written where the target wants an order.
     pub fn send(&mut self, target: &Arc<Target>, batch: Batch) -> Result<()> {
         while let Ok((outcome, batch)) = self.outcomes.try_recv() {
             self.settle(outcome, batch)?;
@@ -161,7 +178,10 @@ impl Loader {
             return Err(Error::Incomplete("the writers have ended".to_owned()));
         }
         self.in_flight += 1;
-        Ok(())
+        match target.is_in_sequence {
+            true => self.wait(),
+            false => Ok(()),
+        }
     }
 
     /// Waits until every batch that was sent has been written.
@@ -218,38 +238,74 @@ fn write(connection: &mut Connection, target: &Arc<Target>, batch: &Batch) -> Re
             "{verb} into `{}`",
             target.namespace
         )))?;
-    if let Some(concern) = reply.get_document("writeConcernError") {
-        let message = concern.get_str("errmsg").unwrap_or("write concern failed");
-        return Err(Error::Incomplete(format!(
-            "`{}`: {message}",
-            target.namespace
-        )));
-    }
     let done = reply.get("n").and_then(|n| n.as_i64_exact()).unwrap_or(0);
     Ok(Outcome {
         target: Arc::clone(target),
         number: batch.number,
         done: u64::try_from(done).unwrap_or(0),
-        failures: failures(&reply, batch),
+        failures: failures(&reply, batch, target.gives_back),
     })
 }
 
-fn failures(reply: &Document, batch: &Batch) -> Vec<Failure> {
+fn failures(reply: &Document, batch: &Batch, gives_back: bool) -> Vec<Failure> {
     let errors = reply.get_array("writeErrors");
     let errors = errors.iter().flat_map(quarry_bson::RawArray::iter);
-    let failure = |error: quarry_bson::RawDocument<'_>| {
+    let mut documents = batch.documents();
+    // Documents before this one have been passed; errors come in their order.
+    let mut passed = 0;
+    let failure = |error: RawDocument<'_>| {
         let index = error.get("index").and_then(|index| index.as_i64_exact());
-        let place = index.and_then(|index| batch.places.get(usize::try_from(index).ok()?));
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let place = index.and_then(|index| batch.places.get(index));
         let is_duplicate = error.get_i32("code") == Some(DUPLICATE_KEY);
         let key = error.get_document("keyPattern");
+        let is_same_id = is_duplicate && key.is_some_and(|key| key.sole_element("_id").is_some());
+        let document = index
+            .filter(|index| is_same_id && gives_back && *index >= passed)
+            .and_then(|index| {
+                let document = documents.nth(index - passed);
+                passed = index + 1;
+                document
+            });
         Failure {
             place: place.copied().unwrap_or(0),
             message: error.get_str("errmsg").unwrap_or("refused").to_owned(),
-            is_same_id: is_duplicate && key.is_some_and(|key| key.sole_element("_id").is_some()),
+            is_same_id,
+            document: document.map(|document| document.to_owned_document()),
         }
     };
     errors
         .filter_map(|error| error.as_document())
         .map(failure)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_whose_id_is_there_comes_back() {
+        let mut batch = Batch::default();
+        for n in 0..4 {
+            batch
+                .documents
+                .extend_from_slice(doc! { "_id": n }.as_bytes());
+            batch.note(10 + n as u64);
+        }
+        let same_id = |index: i32| {
+            doc! { "index": index, "code": DUPLICATE_KEY, "errmsg": "there", "keyPattern": { "_id": 1 } }
+        };
+        let other =
+            doc! { "index": 2, "code": DUPLICATE_KEY, "errmsg": "a", "keyPattern": { "a": 1 } };
+        let reply = doc! { "writeErrors": [(same_id(1)), (other), (same_id(3))] };
+        let found = failures(&reply, &batch, true);
+        let found: Vec<_> = found
+            .into_iter()
+            .map(|failure| (failure.place, failure.document))
+            .collect();
+        let document = |n: i32| Some(doc! { "_id": n });
+        assert_eq!(found, [(11, document(1)), (12, None), (13, document(3))]);
+        assert!(failures(&reply, &batch, false)[0].document.is_none());
+    }
 }

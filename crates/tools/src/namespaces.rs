@@ -175,6 +175,11 @@ impl Selection {
         (self.include.is_empty() || is_in(&self.include)) && !is_in(&self.exclude)
     }
 
+    /// Whether there are other names at all.
+    pub fn renames(&self) -> bool {
+        !self.renames.is_empty()
+    }
+
     /// The name that the collection gets.
     pub fn renamed(&self, namespace: &Namespace) -> Result<Namespace> {
         let full = namespace.to_string();

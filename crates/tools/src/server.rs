@@ -29,6 +29,11 @@ pub struct ServerFlags {
 }
 
 impl ServerFlags {
+    /// Whether the password is read from the standard input, so that nothing else can be.
+    pub fn takes_standard_input(&self) -> bool {
+        self.password_file.as_deref().is_some_and(is_standard_input)
+    }
+
     /// The settings of connections to the server.
     pub fn settings(&self) -> Result<Arc<ConnectionString>> {
         settings(&self.uri, self.password_file.as_deref())
@@ -59,9 +64,14 @@ pub fn document(flag: &str, text: &str) -> Result<Document> {
     parsed.map_err(|error| Error::usage(format!("{flag}: {error}")))
 }
 
+/// Whether the name of a file stands for the standard input.
+pub fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 fn password(path: &Path) -> Result<String> {
     let mut text = String::new();
-    let read = match path == Path::new("-") {
+    let read = match is_standard_input(path) {
         true => io::stdin()
             .take(PASSWORD_BYTES_MAX)
             .read_to_string(&mut text),

@@ -23,9 +23,9 @@ pub fn are_in(namespace: &Namespace) -> bool {
     namespace.database == DATABASE && COLLECTIONS.iter().any(is_one)
 }
 
-/// Users and roles, in the order of `COLLECTIONS`.
+/// Users and roles, in the order of `COLLECTIONS`; none of a kind that is left as it is on a server.
 #[derive(Default)]
-pub struct Accounts(pub [Vec<Document>; 2]);
+pub struct Accounts([Option<Vec<Document>>; 2]);
 
 impl Accounts {
     /// The users and roles of a server.
@@ -33,52 +33,75 @@ impl Accounts {
         let mut accounts = Accounts::default();
         for (documents, (collection, _)) in accounts.0.iter_mut().zip(COLLECTIONS) {
             let cursor = connection.cursor(DATABASE, &doc! { "find": collection })?;
-            *documents = cursor.collect()?;
+            *documents = Some(cursor.collect()?);
         }
         Ok(accounts)
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Vec::is_empty)
+    /// Users and roles together.
+    pub fn len(&self) -> usize {
+        self.0.iter().flatten().map(Vec::len).sum()
     }
 
     /// Adds a document of one of the collections.
     pub fn add(&mut self, collection: &str, document: Document) {
         for (documents, (name, _)) in self.0.iter_mut().zip(COLLECTIONS) {
             if collection == name {
-                documents.push(document);
+                documents.get_or_insert_default().push(document);
                 return;
             }
         }
     }
 
-    /// Brings them into a server: those of the same name are replaced, and with `drops` all others removed.
+    /// The kinds that there are: the collection, the one that documents are brought in, and the documents.
+    fn kinds(&self) -> impl Iterator<Item = (&'static str, &'static str, &[Document])> {
+        let named = self.0.iter().zip(COLLECTIONS);
+        named.filter_map(|(documents, (collection, brought_in))| {
+            Some((collection, brought_in, documents.as_deref()?))
+        })
+    }
+
+    /// Brings them into a server: those of the same name are replaced, and with `drops` all others of the same kind removed.
     pub fn restore(&self, connection: &mut Connection, drops: bool) -> Result<()> {
-        if self.is_empty() {
+        if self.len() == 0 {
             return Ok(());
         }
-        let at = "users and roles";
-        for (documents, (_, brought_in)) in self.0.iter().zip(COLLECTIONS) {
-            // What an earlier attempt has left.
-            let _ = connection.run(DATABASE, &doc! { "drop": brought_in });
-            upsert(connection, brought_in, documents)?;
-        }
-        let command = doc! {
-            "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers", "tempRolesCollection": "admin.temproles",
-            "drop": drops, "db": "", "writeConcern": { "w": "majority" },
-        };
-        let merged = connection.run(DATABASE, &command);
+        let merged = self.merge(connection, drops);
+        // Whatever became of it, no copy of users and their keys is left lying about.
         for (_, brought_in) in COLLECTIONS {
-            let _ = connection.run(DATABASE, &doc! { "drop": brought_in });
+            let _ = connection.define(DATABASE, &doc! { "drop": brought_in });
         }
-        match merged {
-            Err(error) if error.is_unknown_command() => self.restore_documents(connection, drops),
-            merged => merged.map(drop).map_err(Error::server(at)),
+        match merged? {
+            true => Ok(()),
+            false => self.restore_documents(connection, drops),
+        }
+    }
+
+    /// Has the server merge them; false where it does not know how.
+    fn merge(&self, connection: &mut Connection, drops: bool) -> Result<bool> {
+        let mut command = doc! { "_mergeAuthzCollections": 1 };
+        for (collection, brought_in, documents) in self.kinds() {
+            // What an earlier attempt has left.
+            let _ = connection.define(DATABASE, &doc! { "drop": brought_in });
+            upsert(connection, brought_in, documents)?;
+            let field = match collection == COLLECTIONS[0].0 {
+                true => "tempUsersCollection",
+                false => "tempRolesCollection",
+            };
+            command.append(field, format!("{DATABASE}.{brought_in}"));
+        }
+        command.append("drop", drops).append("db", "");
+        command.append("writeConcern", doc! { "w": "majority" });
+        match connection.run(DATABASE, &command) {
+            Err(error) if error.is_unknown_command() => Ok(false),
+            merged => merged
+                .map(|_| true)
+                .map_err(Error::server("users and roles")),
         }
     }
 
     fn restore_documents(&self, connection: &mut Connection, drops: bool) -> Result<()> {
-        for (documents, (collection, _)) in self.0.iter().zip(COLLECTIONS) {
+        for (collection, _, documents) in self.kinds() {
             upsert(connection, collection, documents)?;
             let kept: Value = documents
                 .iter()

@@ -1,26 +1,19 @@
 //! A dump as one archive: collections are read by several threads, and a lock lets one block after the other into the file.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use quarry_bson::doc;
-use quarry_client::Connection;
-
-use super::directory::Finish;
 use super::{Documents, Dump, Item, Output};
 use crate::archive::{self, Checksum, Entry, Writer};
 use crate::error::{Error, Result};
 use crate::metadata;
 use crate::namespaces::Namespace;
+use crate::new_file::NewFile;
 
 /// The archive.
 pub struct ArchiveOutput {
     path: PathBuf,
-    writer: Mutex<Writer<Box<dyn Finish>>>,
+    writer: Mutex<Writer<NewFile>>,
 }
 
 impl ArchiveOutput {
@@ -28,22 +21,11 @@ impl ArchiveOutput {
     pub fn begin(
         path: &Path,
         options: &Dump,
-        connection: &mut Connection,
         items: &[Item],
+        server_version: &str,
     ) -> Result<ArchiveOutput> {
-        let build = connection
-            .read("admin", &doc! { "buildInfo": 1 })
-            .map_err(Error::server("buildInfo"))?;
         let failed = Error::file(path);
-        let file: Box<dyn Write + Send> = match path == Path::new("-") {
-            true => Box::new(io::stdout()),
-            false => Box::new(File::create(path).map_err(&failed)?),
-        };
-        let file = BufWriter::new(file);
-        let out: Box<dyn Finish> = match options.gzip {
-            true => Box::new(GzEncoder::new(file, Compression::default())),
-            false => Box::new(file),
-        };
+        let out = NewFile::create(path, options.gzip).map_err(&failed)?;
         let entries: Vec<Entry> = items
             .iter()
             .map(|item| Entry {
@@ -53,8 +35,7 @@ impl ArchiveOutput {
                 kind: item.definition.kind.as_str().to_owned(),
             })
             .collect();
-        let version = build.get_str("version").unwrap_or_default();
-        let writer = Writer::begin(out, &entries, version, i32::from(options.parallel));
+        let writer = Writer::begin(out, &entries, server_version, i32::from(options.parallel));
         Ok(ArchiveOutput {
             path: path.to_owned(),
             writer: Mutex::new(writer.map_err(&failed)?),
@@ -73,7 +54,7 @@ impl ArchiveOutput {
             .map_err(Error::file(&self.path))
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer<Box<dyn Finish>>> {
+    fn writer(&self) -> MutexGuard<'_, Writer<NewFile>> {
         // A writer that panicked has left half a block: whatever is written behind it, the checksum tells.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

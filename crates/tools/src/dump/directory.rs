@@ -1,18 +1,25 @@
-//! A dump as a directory: `DB/COLLECTION.bson` and `DB/COLLECTION.metadata.json`, each with `.gz` where it is compressed.
+//! A dump as a directory: `DB/COLLECTION.bson` and `DB/COLLECTION.metadata.json`, each with `.gz` where it is compressed, and `prelude.json`.
+//!
+//! Each file has its name when it is whole and synced. The metadata of a collection comes last. Nothing is written over: what an earlier dump has left
+//! would be restored together with this one.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use quarry_bson::{doc, extjson};
 
 use super::{Documents, Dump, Item, Output};
 use crate::definition::Kind;
 use crate::error::{Error, Result};
+use crate::new_file::{NewFile, STANDARD_OUTPUT, sync_directory_of};
 use crate::{file_name, metadata};
 
-const STANDARD_OUTPUT: &str = "-";
+const DOCUMENTS: &str = ".bson";
+const METADATA: &str = ".metadata.json";
+const COMPRESSED: &str = ".gz";
+/// The file from which mongorestore knows the version of the server that the dump is of.
+const PRELUDE: &str = "prelude.json";
 
 /// The directory.
 pub struct DirectoryOutput {
@@ -23,75 +30,120 @@ pub struct DirectoryOutput {
 
 impl DirectoryOutput {
     /// Makes the directories of the databases.
-    pub fn begin(options: &Dump, items: &[Item]) -> Result<DirectoryOutput> {
+    pub fn begin(options: &Dump, items: &[Item], server_version: &str) -> Result<DirectoryOutput> {
         let output = DirectoryOutput {
             root: options.out.clone(),
             is_compressed: options.gzip,
             is_standard_output: options.out == Path::new(STANDARD_OUTPUT),
         };
-        if output.is_standard_output && options.collection.is_none() {
-            return Err(Error::usage(
-                "--out=- goes with one collection; --archive takes all",
-            ));
+        if output.is_standard_output {
+            return match options.collection {
+                Some(_) => Ok(output),
+                None => Err(Error::usage(
+                    "--out=- goes with one collection; --archive takes all",
+                )),
+            };
         }
-        if !output.is_standard_output {
-            for item in items {
-                let directory = output.root.join(&item.namespace.database);
-                fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
-            }
+        for item in items {
+            output.look(options, item)?;
+        }
+        for item in items {
+            let directory = output.directory(item);
+            fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
+            sync_directory_of(&directory).map_err(Error::file(&directory))?;
+        }
+        let within = options.db.as_deref().unwrap_or_default();
+        let directory = output.root.join(within);
+        fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
+        if options.collection.is_none() {
+            output.write_prelude(&directory, server_version)?;
         }
         Ok(output)
     }
 
-    fn path(&self, item: &Item, ending: &str) -> PathBuf {
-        let mut name = file_name::of_collection(&item.namespace.collection);
-        name += ending;
-        if self.is_compressed {
-            name += ".gz";
-        }
-        self.root.join(&item.namespace.database).join(name)
+    fn directory(&self, item: &Item) -> PathBuf {
+        self.root.join(&item.namespace.database)
     }
 
-    fn create(&self, path: &Path) -> Result<Box<dyn Finish>> {
-        let file = BufWriter::new(File::create(path).map_err(Error::file(path))?);
-        Ok(match self.is_compressed {
-            true => Box::new(GzEncoder::new(file, Compression::default())),
-            false => Box::new(file),
-        })
+    /// Refuses to write over or beside what an earlier dump has left: of the one collection, or of the database.
+    fn look(&self, options: &Dump, item: &Item) -> Result<()> {
+        let directory = self.directory(item);
+        let is_there = match options.collection {
+            Some(_) => [DOCUMENTS, METADATA].into_iter().any(|ending| {
+                let file = |packed: bool| self.path(item, ending, packed).exists();
+                file(false) || file(true)
+            }),
+            None => fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some()),
+        };
+        match is_there {
+            true => Err(Error::usage(format!(
+                "`{}` has an earlier dump of `{}`: remove it, or take another directory",
+                directory.display(),
+                options.collection.as_ref().map_or_else(
+                    || item.namespace.database.clone(),
+                    |_| item.namespace.to_string()
+                ),
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn path(&self, item: &Item, ending: &str, is_compressed: bool) -> PathBuf {
+        let mut name = file_name::of_collection(&item.namespace.collection);
+        name += ending;
+        if is_compressed {
+            name += COMPRESSED;
+        }
+        self.directory(item).join(name)
+    }
+
+    fn write_prelude(&self, directory: &Path, server_version: &str) -> Result<()> {
+        let prelude =
+            doc! { "ServerVersion": server_version, "ToolVersion": (env!("CARGO_PKG_VERSION")) };
+        let ending = if self.is_compressed { COMPRESSED } else { "" };
+        let path = directory.join(format!("{PRELUDE}{ending}"));
+        self.write(&path, &extjson::relaxed(prelude.as_raw()))
+    }
+
+    fn write(&self, path: &Path, text: &str) -> Result<()> {
+        let written = NewFile::create(path, self.is_compressed).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.finish()
+        });
+        written.map_err(Error::file(path))
     }
 }
 
 impl Output for DirectoryOutput {
     fn collection<'o>(&'o self, item: &'o Item) -> Result<Box<dyn Documents + 'o>> {
-        if self.is_standard_output {
-            let path = PathBuf::from(STANDARD_OUTPUT);
-            let out: Box<dyn Finish> = Box::new(BufWriter::new(io::stdout()));
-            return Ok(Box::new(DocumentsFile {
-                path,
-                out: Some(out),
-            }));
-        }
-        let path = self.path(item, ".metadata.json");
-        let mut out = self.create(&path)?;
-        out.write_all(metadata::to_text(&item.definition).as_bytes())
-            .and_then(|()| out.finish())
-            .map_err(Error::file(&path))?;
-        let path = self.path(item, ".bson");
+        let path = match self.is_standard_output {
+            true => PathBuf::from(STANDARD_OUTPUT),
+            false => self.path(item, DOCUMENTS, self.is_compressed),
+        };
         let out = match item.definition.kind {
-            Kind::Collection => Some(self.create(&path)?),
+            Kind::Collection => {
+                Some(NewFile::create(&path, self.is_compressed).map_err(Error::file(&path))?)
+            }
             Kind::View => None,
         };
-        Ok(Box::new(DocumentsFile { path, out }))
+        Ok(Box::new(DocumentsFile {
+            output: self,
+            item,
+            path,
+            out,
+        }))
     }
 }
 
-struct DocumentsFile {
+struct DocumentsFile<'o> {
+    output: &'o DirectoryOutput,
+    item: &'o Item,
     path: PathBuf,
     /// None for a view, which has metadata alone.
-    out: Option<Box<dyn Finish>>,
+    out: Option<NewFile>,
 }
 
-impl Documents for DocumentsFile {
+impl Documents for DocumentsFile<'_> {
     fn write(&mut self, documents: &[u8]) -> Result<()> {
         let out = self.out.as_mut();
         out.map_or(Ok(()), |out| out.write_all(documents))
@@ -99,26 +151,18 @@ impl Documents for DocumentsFile {
     }
 
     fn end(self: Box<Self>) -> Result<()> {
-        let path = self.path;
-        let out = self.out;
-        out.map_or(Ok(()), Finish::finish)
-            .map_err(Error::file(&path))
-    }
-}
-
-/// A stream whose end has to be written.
-pub trait Finish: Write + Send {
-    fn finish(self: Box<Self>) -> io::Result<()>;
-}
-
-impl<W: Write + Send> Finish for BufWriter<W> {
-    fn finish(mut self: Box<Self>) -> io::Result<()> {
-        self.flush()
-    }
-}
-
-impl<W: Write + Send> Finish for GzEncoder<W> {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        (*self).finish()?.flush()
+        let DocumentsFile {
+            output,
+            item,
+            path,
+            out,
+        } = *self;
+        out.map_or(Ok(()), NewFile::finish)
+            .map_err(Error::file(&path))?;
+        if output.is_standard_output {
+            return Ok(());
+        }
+        let path = output.path(item, METADATA, output.is_compressed);
+        output.write(&path, &metadata::to_text(&item.definition))
     }
 }

@@ -74,12 +74,18 @@ pub fn run(options: &Dump) -> ExitCode {
     crate::ended("dump", dump(options))
 }
 
+/// The collection, and the document in it, by which mongorestore knows the form of users and roles.
+const VERSIONS: &str = "system.version";
+const FORM_OF_USERS: i32 = 5;
+
 /// One collection of the dump.
 struct Item {
     namespace: Namespace,
     definition: Definition,
     /// Documents, more or less.
     documents: u64,
+    /// The documents, where the dump makes them and no server is asked.
+    made: Option<Document>,
 }
 
 /// Where a dump goes. Its methods are called by several threads.
@@ -100,8 +106,15 @@ fn dump(options: &Dump) -> Result<()> {
             "--oplog is not supported yet: `quarry backup` makes a copy of one moment",
         ));
     }
+    if let Some(database) = &options.db {
+        check_name(database)?;
+    }
     let settings = options.server.settings()?;
     let mut connection = server::connect(&settings)?;
+    let build = connection
+        .read("admin", &doc! { "buildInfo": 1 })
+        .map_err(Error::server("buildInfo"))?;
+    let version = build.get_str("version").unwrap_or_default();
     let items = items(&mut connection, options)?;
     let query = match &options.query {
         Some(text) => Some(server::document("--query", text)?),
@@ -112,14 +125,13 @@ fn dump(options: &Dump) -> Result<()> {
     }
     let documents = match &options.archive {
         Some(path) => {
-            let output =
-                archive_output::ArchiveOutput::begin(path, options, &mut connection, &items)?;
+            let output = archive_output::ArchiveOutput::begin(path, options, &items, version)?;
             let documents = dump_all(&settings, options, &items, query.as_ref(), &output)?;
             output.finish()?;
             documents
         }
         None => {
-            let output = directory::DirectoryOutput::begin(options, &items)?;
+            let output = directory::DirectoryOutput::begin(options, &items, version)?;
             dump_all(&settings, options, &items, query.as_ref(), &output)?
         }
     };
@@ -132,40 +144,74 @@ fn dump(options: &Dump) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a database whose name would lead out of the dump's directory, as a server may say it has.
+fn check_name(database: &str) -> Result<()> {
+    let is_path = matches!(database, "" | "." | "..") || database.contains(['/', '\\', '\0']);
+    match is_path {
+        true => Err(Error::usage(format!(
+            "{database:?} is no name of a database"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// The collections that the flags choose.
 fn items(connection: &mut Connection, options: &Dump) -> Result<Vec<Item>> {
     let databases = match &options.db {
         Some(database) => vec![database.clone()],
         None => definition::databases(connection)?,
     };
+    let is_wanted =
+        |namespace: &Namespace| !options.exclude_collection.contains(&namespace.collection);
     let mut items = Vec::new();
     for database in databases {
+        check_name(&database)?;
         let collection = options.collection.as_deref();
-        let mut found = definition::definitions(connection, &database, collection)?;
-        if database == users::DATABASE && collection.is_none() {
-            found.extend(users::COLLECTIONS.map(|(name, _)| of_users(name)));
-        }
+        let found = definition::definitions(connection, &database, collection, &is_wanted)?;
         for definition in found {
-            if options.exclude_collection.contains(&definition.name) {
-                continue;
-            }
-            let namespace = Namespace::new(&database, &definition.name);
-            let documents = match definition.kind {
-                Kind::Collection => definition::count(connection, &namespace).unwrap_or(0),
-                Kind::View => 0,
-            };
-            // A server without users has no such collection.
-            if users::are_in(&namespace) && documents == 0 {
-                continue;
-            }
-            items.push(Item {
-                namespace,
-                definition,
-                documents,
-            });
+            items.push(item(connection, &database, definition));
+        }
+        if database == users::DATABASE && collection.is_none() {
+            items.extend(items_of_users(connection, &is_wanted));
         }
     }
     Ok(items)
+}
+
+fn item(connection: &mut Connection, database: &str, definition: Definition) -> Item {
+    let namespace = Namespace::new(database, &definition.name);
+    let documents = match definition.kind {
+        Kind::Collection => definition::count(connection, &namespace).unwrap_or(0),
+        Kind::View => 0,
+    };
+    Item {
+        namespace,
+        definition,
+        documents,
+        made: None,
+    }
+}
+
+/// Users and roles, and beside them the document that says in which form they are.
+fn items_of_users(
+    connection: &mut Connection,
+    is_wanted: &dyn Fn(&Namespace) -> bool,
+) -> Vec<Item> {
+    let mut items: Vec<Item> = users::COLLECTIONS
+        .iter()
+        .map(|(name, _)| item(connection, users::DATABASE, of_users(name)))
+        // A server without users has no such collection.
+        .filter(|item| item.documents > 0 && is_wanted(&item.namespace))
+        .collect();
+    if !items.is_empty() {
+        items.push(Item {
+            namespace: Namespace::new(users::DATABASE, VERSIONS),
+            definition: of_users(VERSIONS),
+            documents: 1,
+            made: Some(doc! { "_id": "authSchema", "currentVersion": FORM_OF_USERS }),
+        });
+    }
+    items
 }
 
 fn of_users(name: &str) -> Definition {
@@ -228,7 +274,10 @@ fn dump_one(
 ) -> Result<u64> {
     let mut written = output.collection(item)?;
     let mut documents = 0;
-    if item.definition.kind == Kind::Collection {
+    if let Some(made) = &item.made {
+        written.write(made.as_bytes())?;
+        documents = 1;
+    } else if item.definition.kind == Kind::Collection {
         let mut find = doc! { "find": (item.namespace.collection.as_str()) };
         if let Some(query) = query {
             find.append("filter", query);

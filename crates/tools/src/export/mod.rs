@@ -3,8 +3,7 @@
 mod csv_output;
 mod json_output;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,10 +13,9 @@ use quarry_bson::{Document, RawDocument, doc};
 use crate::definition;
 use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
+use crate::new_file::{NewFile, STANDARD_OUTPUT};
 use crate::progress::Progress;
 use crate::server::{self, ServerFlags};
-
-const WRITE_BYTES: usize = 1 << 20;
 
 /// The flags of `quarry export`.
 #[derive(Debug, Args)]
@@ -124,13 +122,12 @@ fn export(options: &Export) -> Result<()> {
         .then(|| definition::count(&mut connection, &namespace))
         .flatten();
     let progress = Progress::of_documents("export", count);
-    let path = options.out.clone().unwrap_or_else(|| PathBuf::from("-"));
+    let path = options
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(STANDARD_OUTPUT));
     let failed = Error::file(&path);
-    let file: Box<dyn Write> = match &options.out {
-        Some(path) => Box::new(File::create(path).map_err(&failed)?),
-        None => Box::new(io::stdout()),
-    };
-    let mut file = BufWriter::with_capacity(WRITE_BYTES, file);
+    let mut file = NewFile::create(&path, false).map_err(&failed)?;
     output.begin(&mut file).map_err(&failed)?;
     let asked = Error::server(&namespace);
     let mut cursor = connection
@@ -146,7 +143,7 @@ fn export(options: &Export) -> Result<()> {
     }
     output
         .end(&mut file)
-        .and_then(|()| file.flush())
+        .and_then(|()| file.finish())
         .map_err(&failed)?;
     drop(progress);
     if !options.quiet {

@@ -77,13 +77,21 @@ const ORACLE: Tokens = &[
     ("PM", "%p"),
 ];
 
-/// A layout, as strptime has it.
+/// Go's name of an offset that is `Z` for UTC.
+const Z_OR_OFFSET: &str = "Z07:00";
+
+/// A layout, as strptime has it: in the forms that are tried one after the other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DateLayout(String);
+pub struct DateLayout(Vec<String>);
 
 impl DateLayout {
     pub fn of_go(layout: &str) -> Result<DateLayout> {
-        DateLayout::of(layout, GO)
+        let mut forms = DateLayout::of(layout, GO)?;
+        if layout.contains(Z_OR_OFFSET) {
+            let with_z = DateLayout::of(&layout.replace(Z_OR_OFFSET, "Z"), GO)?;
+            forms.0.splice(0..0, with_z.0);
+        }
+        Ok(forms)
     }
 
     pub fn of_ms(layout: &str) -> Result<DateLayout> {
@@ -121,25 +129,29 @@ impl DateLayout {
             }
         }
         match directives.contains('%') {
-            true => Ok(DateLayout(directives)),
+            true => Ok(DateLayout(vec![directives])),
             false => Err(Error::usage(format!("`{layout}` is no layout of a date"))),
         }
     }
 
     /// Milliseconds since 1970 of a text, in UTC where it names no offset.
     pub fn read(&self, text: &str) -> Option<i64> {
-        let parsed = BrokenDownTime::parse(&self.0, text).ok()?;
-        let timestamp = match parsed.offset() {
-            Some(_) => parsed.to_timestamp().ok()?,
-            None => {
-                let date = parsed.to_date().ok()?;
-                let time = parsed.to_time().unwrap_or_default();
-                let moment = date.to_datetime(time).to_zoned(TimeZone::UTC).ok()?;
-                moment.timestamp()
-            }
-        };
-        Some(timestamp.as_millisecond())
+        self.0.iter().find_map(|form| read_as(form, text))
     }
+}
+
+fn read_as(form: &str, text: &str) -> Option<i64> {
+    let parsed = BrokenDownTime::parse(form, text).ok()?;
+    let timestamp = match parsed.offset() {
+        Some(_) => parsed.to_timestamp().ok()?,
+        None => {
+            let date = parsed.to_date().ok()?;
+            let time = parsed.to_time().unwrap_or_default();
+            let moment = date.to_datetime(time).to_zoned(TimeZone::UTC).ok()?;
+            moment.timestamp()
+        }
+    };
+    Some(timestamp.as_millisecond())
 }
 
 #[cfg(test)]
@@ -157,6 +169,13 @@ mod tests {
             go("2006-01-02T15:04:05-07:00", "2024-02-29T15:05:09+02:00"),
             ms
         );
+        for text in [
+            "2024-02-29T13:05:09Z",
+            "2024-02-29T15:05:09+02:00",
+            "2024-02-29T11:05:09-02:00",
+        ] {
+            assert_eq!(go("2006-01-02T15:04:05Z07:00", text), ms, "{text}");
+        }
         assert_eq!(go("Jan 2, 2006 3:04:05 PM", "Feb 29, 2024 1:05:09 PM"), ms);
         let microsoft = DateLayout::of_ms("dd.MM.yyyy HH:mm:ss").unwrap();
         assert_eq!(microsoft.read("29.02.2024 13:05:09"), ms);

@@ -11,18 +11,19 @@ mod columns;
 mod date_layout;
 mod delimited;
 mod documents;
+mod earlier;
+mod input;
 mod json;
 mod resume;
 mod statement;
 
-use std::fs::File;
-use std::io::{self, BufRead, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use quarry_bson::RawDocument;
+use quarry_bson::{DOCUMENT_BYTES_INTERNAL_MAX, DOCUMENT_BYTES_MAX, RawDocument};
 
 use crate::definition;
 use crate::error::{Error, Result};
@@ -32,6 +33,7 @@ use crate::progress::Progress;
 use crate::server::{self, ServerFlags};
 use column_type::Grace;
 use documents::{Documents, Next};
+use earlier::Earlier;
 use resume::{Place, Resume};
 use statement::{Mode, Statements};
 
@@ -133,6 +135,7 @@ pub fn run(options: &Import) -> ExitCode {
 }
 
 fn import(options: &Import) -> Result<()> {
+    let statements = check(options)?;
     let settings = options.server.settings()?;
     let namespace = namespace(options, settings.database.as_deref())?;
     let mut resume = Resume::open(
@@ -140,21 +143,20 @@ fn import(options: &Import) -> Result<()> {
         &namespace,
         options.file.as_deref(),
     )?;
-    let (mut documents, bytes) = open(options, resume.place())?;
-    let is_in_order =
-        options.maintain_order || options.stop_on_error || options.mode != Mode::Insert;
-    let writers = options.writers.unwrap_or(match is_in_order {
+    let (mut documents, bytes) = input::open(options, resume.place())?;
+    let writers = options.writers.unwrap_or(match is_in_order(options) {
         true => 1,
         false => WRITERS_DEFAULT,
     });
     if options.drop && !resume.goes_on() {
         definition::drop(&mut server::connect(&settings)?, &namespace)?;
     }
-    let statements = Statements::new(options.mode, &options.upsert_fields)?;
     let target = Target {
         namespace,
         verb: statements.verb(),
-        is_ordered: options.stop_on_error || options.maintain_order,
+        is_ordered: options.stop_on_error,
+        is_in_sequence: false,
+        gives_back: resume.goes_on(),
         bypasses_validation: options.bypass_validation,
     };
     let progress = Progress::of_bytes("import", bytes);
@@ -163,6 +165,7 @@ fn import(options: &Import) -> Result<()> {
         options,
         loader: Loader::start(&settings, usize::from(writers))?,
         target: Arc::new(target),
+        earlier: resume.goes_on().then(|| Earlier::new(&settings)),
         statements,
         resume: &mut resume,
         progress,
@@ -175,6 +178,30 @@ fn import(options: &Import) -> Result<()> {
     drop(importer);
     resume.done()?;
     told
+}
+
+/// Looks whether the flags go together, before anything is done.
+fn check(options: &Import) -> Result<Statements> {
+    if options.file.is_none() && options.server.takes_standard_input() {
+        return Err(Error::usage(
+            "--passwordFile - and the documents cannot both be the standard input",
+        ));
+    }
+    if options.maintain_order && options.writers.is_some_and(|writers| writers > 1) {
+        return Err(Error::usage(
+            "--maintainInsertionOrder goes with one connection that writes",
+        ));
+    }
+    if options.resume.is_some() && options.mode == Mode::Delete {
+        return Err(Error::usage(
+            "--resume does not go with --mode delete, which removes another document the second time",
+        ));
+    }
+    Statements::new(options.mode, &options.upsert_fields)
+}
+
+fn is_in_order(options: &Import) -> bool {
+    options.maintain_order || options.stop_on_error || options.mode != Mode::Insert
 }
 
 fn done_words(mode: Mode) -> &'static str {
@@ -193,6 +220,8 @@ struct Importer<'i> {
     target: Arc<Target>,
     statements: Statements,
     resume: &'i mut Resume,
+    /// What the run before has written, where there was one.
+    earlier: Option<Earlier>,
     progress: Progress,
     imported: u64,
     met_again: u64,
@@ -208,10 +237,7 @@ impl Importer<'_> {
             match documents.next(&mut document)? {
                 Next::Document(line) => {
                     let ordinal = self.resume.next_ordinal();
-                    let raw = RawDocument::new(&document)
-                        .map_err(|error| Error::damaged(format_args!("line {line}"), error))?;
-                    let id = self.resume.id(ordinal);
-                    match self.statements.append(raw, id, &mut batch.documents) {
+                    match self.append(&document, ordinal, &mut batch.documents) {
                         Ok(()) => batch.note(line),
                         Err(what) => self.refuse(line, &what)?,
                     }
@@ -228,6 +254,28 @@ impl Importer<'_> {
         self.send(batch, documents.place())?;
         self.loader.wait()?;
         self.take_outcomes()
+    }
+
+    /// Appends the statement for a document; the error says why there is none.
+    fn append(
+        &self,
+        document: &[u8],
+        ordinal: u64,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), String> {
+        let raw = RawDocument::new(document).map_err(|error| error.to_string())?;
+        let start = out.len();
+        self.statements.append(raw, self.resume.id(ordinal), out)?;
+        // A server that gets more refuses the whole batch.
+        let bytes = out.len() - start;
+        if document.len() > DOCUMENT_BYTES_MAX || bytes > DOCUMENT_BYTES_INTERNAL_MAX {
+            out.truncate(start);
+            return Err(format!(
+                "a document of {} bytes, where {DOCUMENT_BYTES_MAX} are possible",
+                document.len()
+            ));
+        }
+        Ok(())
     }
 
     /// Tells what was done; an error where not everything was.
@@ -264,9 +312,16 @@ impl Importer<'_> {
     fn take_outcomes(&mut self) -> Result<()> {
         for outcome in self.loader.outcomes() {
             self.imported += outcome.done;
-            for failure in &outcome.failures {
+            let may_be_there = self.resume.may_be_there(outcome.number);
+            let written = match &mut self.earlier {
+                Some(earlier) if may_be_there => {
+                    earlier.written(&outcome.target.namespace, &outcome.failures, self.resume)?
+                }
+                _ => HashSet::new(),
+            };
+            for (place, failure) in outcome.failures.iter().enumerate() {
                 // Written by the run before, which was interrupted until it could be noted.
-                if failure.is_same_id && self.resume.may_be_there(outcome.number) {
+                if written.contains(&place) {
                     self.met_again += 1;
                 } else {
                     self.refuse(failure.place, &failure.message)?;
@@ -307,84 +362,4 @@ fn namespace(options: &Import, database: Option<&str>) -> Result<Namespace> {
         Some(collection) if !collection.is_empty() => Ok(Namespace::new(database, collection)),
         _ => Err(Error::usage("--collection says where the documents go")),
     }
-}
-
-/// Opens the file at the place, and gives its length.
-fn open(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Option<u64>)> {
-    let format = options
-        .format
-        .unwrap_or_else(|| of_ending(options.file.as_deref()));
-    let name = options
-        .file
-        .as_ref()
-        .map_or("standard input".to_owned(), |path| {
-            format!("`{}`", path.display())
-        });
-    let (reader, bytes) = reader(options.file.as_deref(), place)?;
-    if format == Format::Json {
-        if options.headerline || options.fields.is_some() || options.field_file.is_some() {
-            return Err(Error::usage("names of fields go with CSV and TSV"));
-        }
-        let documents = json::JsonFile::new(reader, name, place, options.legacy);
-        return Ok((Box::new(documents), bytes));
-    }
-    if options.json_array || options.legacy {
-        return Err(Error::usage("--jsonArray and --legacy go with JSON"));
-    }
-    let names = match (&options.fields, &options.field_file) {
-        (Some(names), _) => Some(names.split(',').map(str::to_owned).collect()),
-        (None, Some(path)) => Some(lines(path)?),
-        (None, None) if options.headerline => None,
-        (None, None) => {
-            return Err(Error::usage(
-                "CSV and TSV need --headerline, --fields or --fieldFile",
-            ));
-        }
-    };
-    // The names stand at the beginning, wherever the import goes on.
-    let header = match (&names, place.offset) {
-        (None, 1..) => Some(self::reader(options.file.as_deref(), Place::default())?.0),
-        _ => None,
-    };
-    let layout = delimited::Layout {
-        is_tsv: format == Format::Tsv,
-        names,
-        has_types: options.columns_have_types,
-        grace: options.parse_grace,
-        ignores_blanks: options.ignore_blanks,
-    };
-    let documents = delimited::DelimitedFile::new(reader, header, name, place, layout)?;
-    Ok((Box::new(documents), bytes))
-}
-
-fn of_ending(path: Option<&Path>) -> Format {
-    match path
-        .and_then(Path::extension)
-        .and_then(|ending| ending.to_str())
-    {
-        Some("csv") => Format::Csv,
-        Some("tsv") => Format::Tsv,
-        _ => Format::Json,
-    }
-}
-
-fn reader(path: Option<&Path>, place: Place) -> Result<(Box<dyn Read>, Option<u64>)> {
-    let Some(path) = path else {
-        return Ok((Box::new(io::stdin()), None));
-    };
-    let failed = Error::file(path);
-    let mut file = File::open(path).map_err(&failed)?;
-    let bytes = file.metadata().map_err(&failed)?.len();
-    // What is no file, such as a named pipe, can only be read from its beginning.
-    if place.offset > 0 {
-        file.seek(SeekFrom::Start(place.offset)).map_err(&failed)?;
-    }
-    Ok((Box::new(file), Some(bytes).filter(|bytes| *bytes > 0)))
-}
-
-fn lines(path: &Path) -> Result<Vec<String>> {
-    let failed = Error::file(path);
-    let file = File::open(path).map_err(&failed)?;
-    let lines = io::BufReader::new(file).lines();
-    lines.collect::<io::Result<_>>().map_err(failed)
 }

@@ -15,6 +15,7 @@ use quarry_bson::{Document, ObjectId, RawValue, Value, doc, extjson};
 
 use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
+use crate::new_file::{sync_directory_of, with_ending};
 
 /// How far the horizon is put beyond the batch that is sent, so that the file is written seldom.
 const HORIZON_BYTES: u64 = 64 << 20;
@@ -161,6 +162,14 @@ impl Resume {
         ObjectId::from_bytes(bytes)
     }
 
+    /// Whether the id is one that this import has made.
+    pub fn is_own_id(&self, id: RawValue<'_>) -> bool {
+        match id {
+            RawValue::ObjectId(id) => id.bytes().starts_with(&self.seed),
+            _ => false,
+        }
+    }
+
     /// The bytes since the last place, for progress.
     pub fn advance(&mut self, behind: Place) -> u64 {
         let bytes = behind.offset.saturating_sub(self.counted);
@@ -223,13 +232,15 @@ impl Resume {
             "line": (number(place.line)), "array": (place.is_in_array), "documents": (number(ordinal)),
             "horizon": (number(self.horizon)),
         };
-        let next = path.with_extension("new");
+        let next = with_ending(path, ".new");
         let text = extjson::relaxed(state.as_raw());
         let write = || {
             let mut file = File::create(&next)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            fs::rename(&next, path)
+            fs::rename(&next, path)?;
+            // The name, too, has to be there before what it tells of is sent.
+            sync_directory_of(path)
         };
         write().map_err(Error::file(path))
     }

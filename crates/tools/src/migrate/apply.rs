@@ -1,22 +1,16 @@
-//! Changes of a source, applied so that a change may come twice, and may come to documents that are newer already.
+//! Events of a source, applied to the destination.
 //!
-//! A document that was inserted, replaced or updated is put as the source has it by now; what happened to it since then comes behind, and brings it to the
-//! same end. One that is gone by now is left to the event that says so. A unique index may meanwhile refuse what it takes a change later: such
-//! documents are looked at again behind each batch.
+//! An event may be older than the copy that it comes to, and may come twice: changes of documents say how they bear that (`documents.rs`), and which
+//! changes of definitions have been made already is told by where the collections are (`places.rs`).
 
-use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
-use quarry_client::{Connection, Sequence};
+use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, doc};
 
-use crate::definition;
+use super::documents::{Documents, Sides};
+use super::places::{Place, Places, Rename};
+use crate::definition::{self, Uuid};
 use crate::error::{Error, Result};
 use crate::namespaces::{Namespace, Selection};
 
-/// Statements that go together.
-const STATEMENTS_BYTES: usize = 4 << 20;
-const STATEMENTS_MAX: usize = 10_000;
-const DUPLICATE_KEY: i32 = 11_000;
-/// Documents that a unique index refuses for now.
-const PENDING_MAX: usize = 100_000;
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_NOT_FOUND: i32 = 27;
 /// An index of that name or key is there with other options: it was made anew since, and stands as it is by now.
@@ -25,44 +19,23 @@ const INDEX_MADE_ANEW: [i32; 2] = [85, 86];
 /// Applies events to a destination.
 pub struct Applier<'a> {
     selection: &'a Selection,
-    source: Connection,
-    destination: Connection,
-    statements: Option<Statements>,
+    sides: Sides,
+    places: Places,
+    documents: Documents,
     /// Whether events about indexes are applied. Until the copy is of one moment they are not: the source's indexes of that
     /// moment are built then.
     follows_indexes: bool,
-    /// Where a document comes from and goes to, and its `_id`.
-    pending: Vec<(Namespace, Namespace, Value)>,
-}
-
-/// Statements for one collection that have not been sent.
-struct Statements {
-    from: Namespace,
-    to: Namespace,
-    verb: Verb,
-    bytes: Vec<u8>,
-    ids: Vec<Value>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Verb {
-    Put,
-    Delete,
 }
 
 impl<'a> Applier<'a> {
-    pub fn new(
-        selection: &'a Selection,
-        source: Connection,
-        destination: Connection,
-    ) -> Applier<'a> {
+    pub fn new(selection: &'a Selection, mut sides: Sides, places: Places) -> Applier<'a> {
+        sides.destination.keep_empty_timestamps();
         Applier {
             selection,
-            source,
-            destination,
-            statements: None,
+            sides,
+            places,
+            documents: Documents::default(),
             follows_indexes: false,
-            pending: Vec::new(),
         }
     }
 
@@ -71,251 +44,267 @@ impl<'a> Applier<'a> {
         self.follows_indexes = true;
     }
 
+    /// Where the collections are by the events that have been applied.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// Applies an event, by and by: `flush` brings it to its end.
     pub fn apply(&mut self, event: RawDocument<'_>) -> Result<()> {
+        // An event without a collection says nothing that those of its collections do not say.
         let Some(from) = namespace(event, "ns") else {
             return Ok(());
         };
-        let is_own = from.collection.starts_with("system.") && from.collection != "system.js";
-        if is_own || !self.selection.takes(&from) {
-            return Ok(());
-        }
-        let to = self.selection.renamed(&from)?;
-        let id = event.get_path("documentKey._id").map(Value::from);
-        match (event.get_str("operationType").unwrap_or_default(), id) {
-            ("insert" | "replace" | "update", Some(id)) => match event.get_document("fullDocument")
-            {
-                Some(document) => self.put(from, to, id, document),
-                None => Ok(()),
-            },
-            ("delete", Some(id)) => self.delete(from, to, id),
-            (kind, _) => {
+        let kind = event.get_str("operationType").unwrap_or_default();
+        let uuid = uuid(event.get("collectionUUID"));
+        match kind {
+            "insert" | "replace" | "update" | "delete" => self.change(kind, event, uuid, &from),
+            _ => {
                 self.flush()?;
-                self.define(kind, event, &to)
+                self.define(kind, event, uuid, &from)
             }
         }
-    }
-
-    fn put(
-        &mut self,
-        from: Namespace,
-        to: Namespace,
-        id: Value,
-        document: RawDocument<'_>,
-    ) -> Result<()> {
-        let statements = self.statements_for(from, to, Verb::Put)?;
-        append_put(&id, document, &mut statements.bytes);
-        statements.ids.push(id);
-        Ok(())
-    }
-
-    fn delete(&mut self, from: Namespace, to: Namespace, id: Value) -> Result<()> {
-        let statements = self.statements_for(from, to, Verb::Delete)?;
-        let statement = doc! { "q": { "_id": (id.clone()) }, "limit": 1 };
-        statements.bytes.extend_from_slice(statement.as_bytes());
-        statements.ids.push(id);
-        Ok(())
-    }
-
-    /// The statements that the next one joins; others are sent first.
-    fn statements_for(
-        &mut self,
-        from: Namespace,
-        to: Namespace,
-        verb: Verb,
-    ) -> Result<&mut Statements> {
-        let joins = self.statements.as_ref().is_some_and(|open| {
-            open.to == to
-                && open.verb == verb
-                && open.bytes.len() < STATEMENTS_BYTES
-                && open.ids.len() < STATEMENTS_MAX
-        });
-        if !joins {
-            self.flush()?;
-        }
-        Ok(self.statements.get_or_insert_with(|| Statements {
-            from,
-            to,
-            verb,
-            bytes: Vec::new(),
-            ids: Vec::new(),
-        }))
     }
 
     /// Sends what has been gathered.
     pub fn flush(&mut self) -> Result<()> {
-        let Some(statements) = self.statements.take() else {
-            return Ok(());
-        };
-        let (verb, field) = match statements.verb {
-            Verb::Put => ("update", "updates"),
-            Verb::Delete => ("delete", "deletes"),
-        };
-        let mut command = doc! { (verb): (statements.to.collection.as_str()), "ordered": false };
-        if statements.verb == Verb::Put {
-            command.append("bypassDocumentValidation", true);
-        }
-        let sequence = Sequence {
-            identifier: field,
-            documents: &statements.bytes,
-        };
-        // Statements on one document are applied in order: a command takes one after the other.
-        let reply = self
-            .destination
-            .write(&statements.to.database, &command, sequence, true)
-            .map_err(Error::server(format_args!(
-                "changes of `{}`",
-                statements.to
-            )))?;
-        for error in reply
-            .get_array("writeErrors")
-            .iter()
-            .flat_map(quarry_bson::RawArray::iter)
-        {
-            let Some(error) = error.as_document() else {
-                continue;
-            };
-            let index = error.get("index").and_then(|index| index.as_i64_exact());
-            let id = index.and_then(|index| statements.ids.get(usize::try_from(index).ok()?));
-            match (error.get_i32("code"), id) {
-                (Some(DUPLICATE_KEY), Some(id)) if self.pending.len() < PENDING_MAX => {
-                    let (from, to) = (statements.from.clone(), statements.to.clone());
-                    self.pending.push((from, to, id.clone()));
-                }
-                _ => {
-                    let message = error.get_str("errmsg").unwrap_or("refused");
-                    return Err(Error::Incomplete(format!("`{}`: {message}", statements.to)));
-                }
-            }
-        }
-        self.look_again()
+        self.documents.flush(&mut self.sides, &self.places)
     }
 
-    /// Puts documents that a unique index has refused as the source has them now.
-    fn look_again(&mut self) -> Result<()> {
-        for (from, to, id) in std::mem::take(&mut self.pending) {
-            let find =
-                doc! { "find": (from.collection.as_str()), "filter": { "_id": (id.clone()) } };
-            let found = self
-                .source
-                .cursor(&from.database, &find)
-                .and_then(quarry_client::Cursor::collect)
-                .map_err(Error::server(&from))?;
-            let mut statement = Vec::new();
-            let (command, field) = match found.first() {
-                Some(document) => {
-                    append_put(&id, document.as_raw(), &mut statement);
-                    (doc! { "update": (to.collection.as_str()) }, "updates")
-                }
-                None => {
-                    let delete = doc! { "q": { "_id": (id.clone()) }, "limit": 1 };
-                    statement.extend_from_slice(delete.as_bytes());
-                    (doc! { "delete": (to.collection.as_str()) }, "deletes")
-                }
-            };
-            let sequence = Sequence {
-                identifier: field,
-                documents: &statement,
-            };
-            let reply = self
-                .destination
-                .write(&to.database, &command, sequence, true)
-                .map_err(Error::server(&to))?;
-            if reply.contains("writeErrors") {
-                self.pending.push((from, to, id));
+    /// Sends what is left, and has documents come to rest that a unique index has refused.
+    pub fn settle(&mut self) -> Result<()> {
+        self.documents.settle(&mut self.sides, &self.places)
+    }
+
+    /// A document that has not come to rest.
+    pub fn refused(&self) -> Option<String> {
+        self.documents.refused(&self.places)
+    }
+
+    fn takes(&self, namespace: &Namespace) -> bool {
+        let collection = namespace.collection.as_str();
+        let is_own = collection.starts_with("system.") && collection != "system.js";
+        !is_own && self.selection.takes(namespace)
+    }
+
+    fn place(&self, from: &Namespace) -> Result<Place> {
+        Ok(Place {
+            from: from.clone(),
+            to: self.selection.renamed(from)?,
+        })
+    }
+
+    /// An event without the number of its collection, which only old servers send.
+    fn unnumbered(&self, from: &Namespace) -> Result<()> {
+        match self.takes(from) {
+            true => Err(Error::usage(format!(
+                "`{from}`: the source's changes have no collectionUUID, as they have from MongoDB 6.0 on"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Applies an event that is about a document.
+    fn change(
+        &mut self,
+        kind: &str,
+        event: RawDocument<'_>,
+        uuid: Option<Uuid>,
+        from: &Namespace,
+    ) -> Result<()> {
+        let Some(uuid) = uuid else {
+            return self.unnumbered(from);
+        };
+        // Of a collection that was not chosen, or had gone before the copy.
+        if self.places.get(&uuid).is_none() {
+            return Ok(());
+        }
+        let Some(id) = event.get_path("documentKey._id").map(Value::from) else {
+            let what = format!("`{from}`: a change of the source does not say of which document");
+            return Err(Error::Incomplete(what));
+        };
+        let (sides, places) = (&mut self.sides, &self.places);
+        match (kind, event.get_document("fullDocument")) {
+            ("delete", _) => self.documents.delete(sides, places, uuid, id),
+            ("insert" | "replace", Some(document)) => {
+                self.documents.put(sides, places, uuid, id, document)
             }
+            _ => self.documents.look_up(sides, places, uuid, id),
+        }
+    }
+
+    /// Applies an event that is about a collection.
+    fn define(
+        &mut self,
+        kind: &str,
+        event: RawDocument<'_>,
+        uuid: Option<Uuid>,
+        from: &Namespace,
+    ) -> Result<()> {
+        let described = event
+            .get_document("operationDescription")
+            .unwrap_or(RawDocument::EMPTY);
+        let known = uuid.and_then(|uuid| Some((uuid, self.places.get(&uuid)?.clone())));
+        match (kind, known) {
+            ("create", None) => self.create(described, uuid, from),
+            ("drop", Some((uuid, place))) => self.drop(&uuid, &place),
+            ("drop", None) => self.drop_view(from),
+            ("rename", known) => {
+                let Some(new) = namespace(event, "to") else {
+                    return Ok(());
+                };
+                match (known, uuid) {
+                    (Some((uuid, place)), _) => self.rename(&uuid, &place, from, &new, described),
+                    (None, Some(uuid)) => self.rename_of_other(&uuid, from, &new),
+                    (None, None) => self.unnumbered(&new),
+                }
+            }
+            // What is known has been made; the indexes of what is not known do not matter.
+            ("create", Some(_)) | ("createIndexes" | "dropIndexes", None) => Ok(()),
+            ("createIndexes" | "dropIndexes", Some(_)) if !self.follows_indexes => Ok(()),
+            ("createIndexes", Some((_, place))) => {
+                self.create_indexes(&documents(described, "indexes"), &place.to)
+            }
+            ("dropIndexes", Some((_, place))) => {
+                self.drop_indexes(&documents(described, "indexes"), &place.to)
+            }
+            (other, known) if known.is_some() || self.takes(from) => Err(Error::usage(format!(
+                "`{from}`: following a change of the kind `{other}` is not supported yet"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn create(
+        &mut self,
+        options: RawDocument<'_>,
+        uuid: Option<Uuid>,
+        from: &Namespace,
+    ) -> Result<()> {
+        if !self.takes(from) {
+            return Ok(());
+        }
+        let place = self.place(from)?;
+        if options.contains("viewOn") {
+            return match self.places.holder(&place.to) {
+                // The name has gone to a collection since.
+                Some(_) => Ok(()),
+                None => {
+                    definition::create(&mut self.sides.destination, &place.to, options).map(drop)
+                }
+            };
+        }
+        if options.contains("timeseries") {
+            let what = format!("`{from}` is a time series, whose copy is not supported yet");
+            return Err(Error::usage(what));
+        }
+        let Some(uuid) = uuid else {
+            return self.unnumbered(from);
+        };
+        if self.places.is_to_be_made(&uuid, &place)? {
+            definition::create(&mut self.sides.destination, &place.to, options)?;
+            self.places.put(uuid, place);
         }
         Ok(())
     }
 
-    /// Sends what is left, and makes room for documents that a unique index refuses: they are removed together and put again, so that
-    /// two that have exchanged their values do not wait for each other.
-    pub fn settle(&mut self) -> Result<()> {
-        self.flush()?;
-        if self.pending.is_empty() {
+    fn drop(&mut self, uuid: &Uuid, place: &Place) -> Result<()> {
+        definition::drop(&mut self.sides.destination, &place.to)?;
+        self.leave(uuid);
+        Ok(())
+    }
+
+    fn leave(&mut self, uuid: &Uuid) {
+        self.places.remove(uuid);
+        self.documents.forget(uuid);
+    }
+
+    /// Drops a view, which has no place. A collection that is not known had gone before the copy, or was not chosen.
+    fn drop_view(&mut self, from: &Namespace) -> Result<()> {
+        if !self.takes(from) {
             return Ok(());
         }
-        for (_, to, id) in &self.pending {
-            let statement = doc! { "q": { "_id": (id.clone()) }, "limit": 1 };
-            let sequence = Sequence {
-                identifier: "deletes",
-                documents: statement.as_bytes(),
+        let to = self.selection.renamed(from)?;
+        let is_view = self.places.holder(&to).is_none()
+            && definition::is_view(&mut self.sides.destination, &to)?;
+        match is_view {
+            true => definition::drop(&mut self.sides.destination, &to),
+            false => Ok(()),
+        }
+    }
+
+    fn rename(
+        &mut self,
+        uuid: &Uuid,
+        place: &Place,
+        from: &Namespace,
+        new: &Namespace,
+        described: RawDocument<'_>,
+    ) -> Result<()> {
+        if !self.takes(new) {
+            // It has left the chosen names, unless it has come back to this one since.
+            let has_left = place.from == *from
+                && definition::name_of(&mut self.sides.source, uuid, from)?.as_ref() != Some(from);
+            return match has_left {
+                true => self.drop(uuid, place),
+                false => Ok(()),
             };
-            let command = doc! { "delete": (to.collection.as_str()) };
-            self.destination
-                .write(&to.database, &command, sequence, true)
-                .map_err(Error::server(to))?;
         }
-        self.look_again()
-    }
-
-    /// A document that a unique index refuses still, because of another one whose change has not come yet.
-    pub fn refused(&self) -> Option<String> {
-        let (_, to, id) = self.pending.first()?;
-        Some(format!(
-            "a unique index of `{to}` refuses the document of _id {id}"
-        ))
-    }
-
-    /// Applies an event that is about a collection and not about a document.
-    fn define(&mut self, kind: &str, event: RawDocument<'_>, to: &Namespace) -> Result<()> {
-        let described = event
-            .get_document("operationDescription")
-            .unwrap_or(RawDocument::EMPTY);
-        match kind {
-            "drop" => definition::drop(&mut self.destination, to),
-            "create" => {
-                let options = described.iter().filter(|field| field.name() != "idIndex");
-                let mut wanted = Document::new();
-                options.for_each(|option| {
-                    wanted.append_element(option);
-                });
-                definition::create(&mut self.destination, to, wanted.as_raw()).map(drop)
-            }
-            "rename" => self.rename(event, to),
-            "createIndexes" | "dropIndexes" if !self.follows_indexes => Ok(()),
-            "createIndexes" => {
-                let indexes = documents(described, "indexes");
-                match definition::create_indexes(&mut self.destination, to, &indexes) {
-                    Err(Error::Server { why, .. })
-                        if why
-                            .code()
-                            .is_some_and(|code| INDEX_MADE_ANEW.contains(&code)) =>
-                    {
-                        Ok(())
-                    }
-                    made => made,
-                }
-            }
-            "dropIndexes" => self.drop_indexes(&documents(described, "indexes"), to),
-            // Each collection of it has been dropped by an event of its own.
-            "dropDatabase" | "invalidate" | "endOfTransaction" => Ok(()),
-            other => {
-                let what = format!(
-                    "`{to}`: following a change of the kind `{other}` is not supported yet"
-                );
-                Err(Error::usage(what))
-            }
+        let new = self.place(new)?;
+        let removed = self::uuid(described.get("dropTarget"));
+        let replaced = match self.places.rename(uuid, from, &new, removed) {
+            Rename::IsMade => return Ok(()),
+            Rename::IsDue => None,
+            Rename::Replaces(other) => Some(other),
+        };
+        self.rename_there(&place.to, &new.to, replaced.is_some())?;
+        if let Some(other) = replaced {
+            self.leave(&other);
         }
+        self.places.put(*uuid, new);
+        Ok(())
     }
 
-    fn rename(&mut self, event: RawDocument<'_>, to: &Namespace) -> Result<()> {
-        let Some(new) = namespace(event, "to") else {
+    fn rename_there(&mut self, to: &Namespace, new: &Namespace, drops_target: bool) -> Result<()> {
+        if to == new {
             return Ok(());
-        };
-        if !self.selection.takes(&new) {
-            return definition::drop(&mut self.destination, to);
         }
-        let new = self.selection.renamed(&new)?;
         let command = doc! {
-            "renameCollection": (to.to_string()), "to": (new.to_string()), "dropTarget": true,
+            "renameCollection": (to.to_string()), "to": (new.to_string()), "dropTarget": drops_target,
         };
-        match self.destination.run("admin", &command) {
-            // It has been renamed by an event that comes twice.
-            Err(error) if error.code() == Some(NAMESPACE_NOT_FOUND) => Ok(()),
+        let destination = &mut self.sides.destination;
+        match destination.define("admin", &command) {
+            // It has been sent twice, because the first reply was lost.
+            Err(error)
+                if error.code() == Some(NAMESPACE_NOT_FOUND)
+                    && definition::exists(destination, new)? =>
+            {
+                Ok(())
+            }
             renamed => renamed
                 .map(drop)
                 .map_err(Error::server(format_args!("rename of `{to}`"))),
+        }
+    }
+
+    /// A rename of a collection that is not on the destination. One that gets a chosen name by it would have to be copied.
+    fn rename_of_other(&mut self, uuid: &Uuid, from: &Namespace, new: &Namespace) -> Result<()> {
+        let is_missing = self.takes(new)
+            && definition::name_of(&mut self.sides.source, uuid, new)?
+                .is_some_and(|now| self.takes(&now));
+        match is_missing {
+            true => Err(Error::Incomplete(format!(
+                "`{from}`, which was not copied, has been renamed to `{new}`; begin anew"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn create_indexes(&mut self, indexes: &[Document], to: &Namespace) -> Result<()> {
+        let is_made_anew = |code| INDEX_MADE_ANEW.contains(&code);
+        match definition::create_indexes(&mut self.sides.destination, to, indexes) {
+            Err(Error::Server { why, .. }) if why.code().is_some_and(is_made_anew) => Ok(()),
+            made => made,
         }
     }
 
@@ -323,7 +312,7 @@ impl<'a> Applier<'a> {
         for index in indexes {
             let name = index.get("name").map_or_else(Value::null, Value::from);
             let command = doc! { "dropIndexes": (to.collection.as_str()), "index": name };
-            match self.destination.run(&to.database, &command) {
+            match self.sides.destination.define(&to.database, &command) {
                 Err(error)
                     if matches!(error.code(), Some(NAMESPACE_NOT_FOUND | INDEX_NOT_FOUND)) => {}
                 dropped => {
@@ -332,6 +321,13 @@ impl<'a> Applier<'a> {
             }
         }
         Ok(())
+    }
+}
+
+fn uuid(value: Option<RawValue<'_>>) -> Option<Uuid> {
+    match value? {
+        RawValue::Binary(uuid) => uuid.bytes.try_into().ok(),
+        _ => None,
     }
 }
 
@@ -345,18 +341,10 @@ fn namespace(event: RawDocument<'_>, field: &str) -> Option<Namespace> {
 
 fn documents(described: RawDocument<'_>, field: &str) -> Vec<Document> {
     let array = described.get_array(field);
-    let values = array.iter().flat_map(quarry_bson::RawArray::iter);
+    let values = array.iter().flat_map(RawArray::iter);
     let documents = values.filter_map(|value| match value {
         RawValue::Document(document) => Some(document.to_owned_document()),
         _ => None,
     });
     documents.collect()
-}
-
-/// Appends the statement that makes the document be as it is here.
-fn append_put(id: &Value, document: RawDocument<'_>, out: &mut Vec<u8>) {
-    let mut statement = DocumentBuilder::new(out);
-    statement.document("q").append("_id", id);
-    statement.append("u", document).append("upsert", true);
-    statement.finish();
 }

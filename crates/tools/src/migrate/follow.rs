@@ -1,20 +1,30 @@
 //! The changes of a source, one batch after the other, from a place on.
+//!
+//! The place is noted behind a batch when all of it has been applied. A stream that is lost is opened again there, so that changes may come twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use quarry_bson::{Document, RawDocument, RawValue, doc};
+use quarry_bson::{Document, Value, doc};
 use quarry_client::{Connection, Cursor};
 
 use super::Migration;
 use super::apply::Applier;
+use super::documents::Sides;
+use super::places::Places;
 use crate::error::{Error, Result};
 use crate::server;
 
 /// How long the source waits for a change before it says that there is none.
 const WAIT: Duration = Duration::from_millis(500);
 /// How often a stream that was lost is opened again without anything coming of it.
-const REOPENED_MAX: usize = 5;
+const REOPENED_MAX: u32 = 5;
+/// Before a stream is opened again, for each time that nothing came of it.
+const BEFORE_REOPENING: Duration = Duration::from_millis(200);
+/// So many batches without a change, and without another place, are the end of what there is. The first of a stream does not wait, and counts for nothing.
+const STILL_MAX: u32 = 3;
+const CLOSED: &str = "the source closes its stream of changes again and again";
 /// Codes of a source that has forgotten the place, or cannot go on behind it.
 const FORGOTTEN: [i32; 2] = [280, 286];
 
@@ -31,100 +41,125 @@ fn token_of(reply: &Document) -> Option<Document> {
     Some(token.as_document()?.to_owned_document())
 }
 
+/// Whether a place is not before another one: their texts have the order of the places.
+fn has_reached(token: &Document, goal: &Document) -> bool {
+    token.get_str("_data") >= goal.get_str("_data")
+}
+
+/// Documents are not looked up by the source, and what an update has changed is left out: an event that had both could be larger than a
+/// document may be.
 fn command(token: Option<&Document>) -> Document {
-    let mut stream = doc! {
-        "allChangesForCluster": true, "fullDocument": "updateLookup", "showExpandedEvents": true,
-    };
+    let mut stream = doc! { "allChangesForCluster": true, "showExpandedEvents": true };
     if let Some(token) = token {
         stream.append("resumeAfter", token);
     }
-    doc! { "aggregate": 1, "pipeline": [{ "$changeStream": stream }], "cursor": {} }
+    let pipeline = [
+        doc! { "$changeStream": stream },
+        doc! { "$unset": "updateDescription" },
+    ];
+    let pipeline: Value = pipeline.into_iter().map(Value::from).collect();
+    doc! { "aggregate": 1, "pipeline": pipeline, "cursor": {} }
 }
 
 /// Applies a source's changes to the destination.
 pub struct Follower<'f> {
     source: Connection,
+    followed: Followed<'f>,
+}
+
+/// How far the changes have been applied.
+struct Followed<'f> {
     token: Document,
+    /// Batches since the last one that had a change or another place.
+    still: u32,
+    /// Changes of this run.
+    applied: u64,
     applier: Applier<'f>,
 }
 
 impl<'f> Follower<'f> {
     /// Follows from a place on, over connections of its own.
-    pub fn new(migration: &Migration<'f>, token: Document) -> Result<Follower<'f>> {
+    pub fn new(migration: &Migration<'f>, token: Document, places: Places) -> Result<Follower<'f>> {
+        let sides = Sides {
+            source: server::connect(&migration.source_settings)?,
+            destination: server::connect(&migration.destination_settings)?,
+        };
         Ok(Follower {
             source: server::connect(&migration.source_settings)?,
-            token,
-            applier: Applier::new(
-                migration.selection,
-                server::connect(&migration.source_settings)?,
-                server::connect(&migration.destination_settings)?,
-            ),
+            followed: Followed {
+                token,
+                still: 0,
+                applied: 0,
+                applier: Applier::new(migration.selection, sides, places),
+            },
         })
     }
 
     /// From now on index definitions are followed, too.
     pub fn follow_indexes(&mut self) {
-        self.applier.follow_indexes();
+        self.followed.applier.follow_indexes();
+    }
+
+    /// Where the collections are by the changes that have been applied.
+    pub fn places(&self) -> &Places {
+        self.followed.applier.places()
     }
 
     /// Applies all changes that were made until now; how many they were. Those that are made meanwhile are not waited for.
     pub fn catch_up(&mut self) -> Result<u64> {
-        let hello = self.source.read("admin", &doc! { "hello": 1 });
-        let hello = hello.map_err(Error::server("source"))?;
-        let now = moment_ms(hello.as_raw(), "localTime").unwrap_or(i64::MAX);
-        let changes = self.run(|batch| batch.is_end || batch.latest_ms > Some(now))?;
-        self.applier.settle()?;
+        let goal = current_token(&mut self.source);
+        let goal = goal.map_err(Error::server("changes of the source"))?;
+        self.followed.still = 0;
+        let changes = self.run(&mut |followed| {
+            has_reached(&followed.token, &goal) || followed.still >= STILL_MAX
+        })?;
+        self.followed.applier.settle()?;
         Ok(changes)
     }
 
     /// A document that has not come to rest.
     pub fn refused(&self) -> Option<String> {
-        self.applier.refused()
+        self.followed.applier.refused()
     }
 
     /// Applies changes, and waits for further ones, until it is asked to stop.
     pub fn follow(&mut self, is_stopped: &AtomicBool) -> Result<u64> {
-        self.run(|_| is_stopped.load(Ordering::Relaxed))
+        self.run(&mut |_| is_stopped.load(Ordering::Relaxed))
     }
 
-    /// Applies changes until `is_done` says so of a batch; how many they were. A stream that is lost is opened again.
-    fn run(&mut self, mut is_done: impl FnMut(&Batch) -> bool) -> Result<u64> {
-        let mut applied = 0;
+    /// Applies changes until `is_done` says so behind a batch; how many they were. A stream that is lost is opened again.
+    fn run(&mut self, is_done: &mut dyn FnMut(&Followed<'f>) -> bool) -> Result<u64> {
+        self.followed.applied = 0;
         let mut reopened = 0;
         loop {
-            let before = applied;
-            match self.read_on(&mut applied, &mut is_done) {
-                Ok(true) => return Ok(applied),
+            let before = self.followed.applied;
+            let lost = match self.read_on(is_done) {
+                Ok(true) => return Ok(self.followed.applied),
                 // The server has closed the stream: it is opened anew behind the last batch.
-                Ok(false) => {}
-                Err(Error::Server { why, .. }) if why.is_transient() && reopened < REOPENED_MAX => {
-                    self.source.reconnect().map_err(Error::server("source"))?;
-                }
+                Ok(false) => Error::Incomplete(CLOSED.to_owned()),
+                // One of the connections; whoever uses it next makes it anew.
+                Err(Error::Server { at, why }) if why.is_transient() => Error::Server { at, why },
                 Err(error) => return Err(error),
+            };
+            reopened = match self.followed.applied == before {
+                true => reopened + 1,
+                false => 0,
+            };
+            if reopened > REOPENED_MAX {
+                return Err(lost);
             }
-            reopened = if applied == before { reopened + 1 } else { 0 };
+            thread::sleep(BEFORE_REOPENING * reopened);
         }
     }
 
     /// Opens the stream behind the token and applies its batches; false where the stream ends before it is done.
-    fn read_on(
-        &mut self,
-        applied: &mut u64,
-        is_done: &mut impl FnMut(&Batch) -> bool,
-    ) -> Result<bool> {
-        let command = command(Some(&self.token));
+    fn read_on(&mut self, is_done: &mut dyn FnMut(&Followed<'f>) -> bool) -> Result<bool> {
+        let command = command(Some(&self.followed.token));
         let mut cursor = self.source.cursor("admin", &command).map_err(unreadable)?;
         cursor.set_wait(WAIT);
-        // The first batch is empty where there is nothing yet, because nothing is waited for.
-        let mut is_first = true;
         while cursor.advance().map_err(unreadable)? {
-            let mut batch = apply_batch(&mut self.applier, &cursor)?;
-            *applied += batch.changes;
-            if let Some(token) = token_of(cursor.reply()) {
-                self.token = token;
-            }
-            batch.is_end &= !std::mem::take(&mut is_first);
-            if is_done(&batch) {
+            self.followed.apply(&cursor)?;
+            if is_done(&self.followed) {
                 return Ok(true);
             }
         }
@@ -132,13 +167,30 @@ impl<'f> Follower<'f> {
     }
 }
 
-/// A batch that has been applied.
-struct Batch {
-    changes: u64,
-    /// Whether the source had no change for as long as it waits.
-    is_end: bool,
-    /// The time of the last change by the source's clock.
-    latest_ms: Option<i64>,
+impl Followed<'_> {
+    /// Applies the batch that the cursor has, and notes the place behind it.
+    fn apply(&mut self, cursor: &Cursor<'_>) -> Result<()> {
+        let mut changes = 0;
+        for event in cursor.batch() {
+            self.applier.apply(event)?;
+            changes += 1;
+        }
+        // The place behind the batch is noted only when everything before it is written.
+        self.applier.flush()?;
+        self.applied += changes;
+        let token = token_of(cursor.reply());
+        let is_elsewhere = token
+            .as_ref()
+            .is_some_and(|token| token.get_str("_data") != self.token.get_str("_data"));
+        match changes > 0 || is_elsewhere {
+            true => self.still = 0,
+            false => self.still += 1,
+        }
+        if let Some(token) = token {
+            self.token = token;
+        }
+        Ok(())
+    }
 }
 
 fn unreadable(error: quarry_client::Error) -> Error {
@@ -151,28 +203,15 @@ fn unreadable(error: quarry_client::Error) -> Error {
     Error::server(at)(error)
 }
 
-fn apply_batch(applier: &mut Applier<'_>, cursor: &Cursor<'_>) -> Result<Batch> {
-    let mut batch = Batch {
-        changes: 0,
-        is_end: true,
-        latest_ms: None,
-    };
-    for event in cursor.batch() {
-        applier.apply(event)?;
-        batch.changes += 1;
-        batch.is_end = false;
-        batch.latest_ms = moment_ms(event, "wallTime").or_else(|| moment_ms(event, "clusterTime"));
-    }
-    // The place behind the batch is noted only when everything before it is written.
-    applier.flush()?;
-    Ok(batch)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A moment in milliseconds; of a Timestamp the beginning of its second.
-fn moment_ms(document: RawDocument<'_>, field: &str) -> Option<i64> {
-    match document.get(field)? {
-        RawValue::DateTime(ms) => Some(ms),
-        RawValue::Timestamp(timestamp) => Some(i64::from(timestamp.time) * 1000),
-        _ => None,
+    #[test]
+    fn places_are_compared_by_their_text() {
+        let token = |data: &str| doc! { "_data": data };
+        assert!(has_reached(&token("82AB"), &token("82AB")));
+        assert!(has_reached(&token("82AC"), &token("82AB")));
+        assert!(!has_reached(&token("82AA"), &token("82AB")));
     }
 }

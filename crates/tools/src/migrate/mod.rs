@@ -6,31 +6,37 @@
 //! user ends it, or with `--once` not at all; counts of documents are compared at the end.
 
 mod apply;
+mod compare;
+mod copy;
+mod documents;
 mod follow;
+mod places;
 
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use quarry_bson::doc;
 use quarry_client::{Connection, ConnectionString};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::definition::{self, Definition, Kind};
 use crate::error::{Error, Result};
-use crate::loader::{Loader, Target, Verb};
 use crate::namespaces::{Namespace, Selection};
-use crate::progress::Progress;
 use crate::server;
 use crate::users::{self, Accounts};
 use follow::Follower;
+use places::{Place, Places};
 
-/// How often counts are compared again behind further changes, while the source is written to.
-const COMPARISONS_MAX: usize = 20;
 /// A server without change streams: a MongoDB that is no set.
 const NO_CHANGE_STREAMS: i32 = 40_573;
+/// How often unique indexes are tried while the source is written to.
+const INDEX_ATTEMPTS_MAX: usize = 50;
+const DUPLICATE_KEY: i32 = 11_000;
+/// The database of users, whose changes no stream of a whole deployment has.
+const WITHOUT_CHANGES: &str = "admin";
 
 /// Added to a signal's number, the exit code of a process that it ends.
 const EXIT_BY_SIGNAL: i32 = 128;
@@ -109,6 +115,12 @@ fn migrate(options: &Migrate) -> Result<()> {
         &options.from,
         &options.to,
     )?;
+    let passwords = [&options.source_password, &options.destination_password];
+    let takes_input =
+        |path: &&Option<PathBuf>| path.as_deref().is_some_and(server::is_standard_input);
+    if passwords.iter().filter(|path| takes_input(path)).count() > 1 {
+        return Err(Error::usage("only one password can be the standard input"));
+    }
     let source_settings = server::settings(&options.source, options.source_password.as_deref())?;
     let destination_settings = server::settings(
         &options.destination,
@@ -141,7 +153,15 @@ impl Migration<'_> {
     fn run(mut self) -> Result<()> {
         let token = self.token()?;
         let items = self.items()?;
+        self.check(&items, token.is_some())?;
         self.make_collections(&items)?;
+        let mut places = Places::default();
+        for item in collections(&items) {
+            let (from, to) = (item.from.clone(), item.to.clone());
+            if let Some(uuid) = item.definition.uuid {
+                places.put(uuid, Place { from, to });
+            }
+        }
         let documents = self.copy(&items)?;
         self.say(&format!(
             "{documents} documents of {} collections copied",
@@ -150,7 +170,7 @@ impl Migration<'_> {
         // From here on a signal ends the following, and what has begun is brought to its end.
         let is_stopped = stopping()?;
         let mut follower = match token {
-            Some(token) => Some(Follower::new(&self, token)?),
+            Some(token) => Some(Follower::new(&self, token, places.clone())?),
             None => None,
         };
         if let Some(follower) = &mut follower {
@@ -159,7 +179,10 @@ impl Migration<'_> {
                 "{changes} changes applied that were made meanwhile"
             ));
         }
-        self.finish_definitions()?;
+        match &mut follower {
+            Some(follower) => self.finish_behind(follower)?,
+            None => self.finish_definitions(&places)?,
+        }
         if !self.options.no_users {
             self.copy_users()?;
         }
@@ -170,7 +193,7 @@ impl Migration<'_> {
                 follower.follow(&is_stopped)?;
             }
         }
-        self.compare(follower.as_mut())
+        self.compare(&places, follower.as_mut())
     }
 
     fn say(&self, what: &str) {
@@ -195,13 +218,18 @@ impl Migration<'_> {
     }
 
     fn items(&mut self) -> Result<Vec<Item>> {
+        let selection = self.selection;
+        let is_wanted = |namespace: &Namespace| selection.takes(namespace);
         let mut items = Vec::new();
+        let mut uuids = HashSet::new();
         for database in definition::databases(&mut self.source)? {
-            for definition in definition::definitions(&mut self.source, &database, None)? {
+            let found = definition::definitions(&mut self.source, &database, None, &is_wanted)?;
+            for definition in found {
                 let from = Namespace::new(&database, &definition.name);
-                if self.selection.takes(&from) {
+                // One that is renamed while it is listed may be met under both names.
+                if definition.uuid.is_none_or(|uuid| uuids.insert(uuid)) {
                     items.push(Item {
-                        to: self.selection.renamed(&from)?,
+                        to: selection.renamed(&from)?,
                         from,
                         definition,
                     });
@@ -211,13 +239,73 @@ impl Migration<'_> {
         Ok(items)
     }
 
+    /// Looks whether the collections can be copied, before anything is changed.
+    fn check(&mut self, items: &[Item], has_changes: bool) -> Result<()> {
+        self.check_sides(items)?;
+        let mut named: HashMap<&Namespace, &Item> = HashMap::new();
+        for item in items {
+            if let Some(other) = named.insert(&item.to, item) {
+                let what = format!(
+                    "`{}` and `{}` would both be named `{}`",
+                    other.from, item.from, item.to
+                );
+                return Err(Error::usage(what));
+            }
+            let is_unnumbered =
+                item.definition.kind == Kind::Collection && item.definition.uuid.is_none();
+            if has_changes && is_unnumbered {
+                let what = format!("`{}` has no UUID to know its changes by", item.from);
+                return Err(Error::usage(what));
+            }
+            if has_changes && item.from.database == WITHOUT_CHANGES {
+                self.check_unfollowed(item)?;
+            }
+            if !self.options.drop && definition::exists(&mut self.destination, &item.to)? {
+                let what = format!("`{}` is there already; --drop removes it first", item.to);
+                return Err(Error::usage(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// On one server, a collection that is copied must not be met again as one to copy.
+    fn check_sides(&self, items: &[Item]) -> Result<()> {
+        if !self.source.is_of_the_same_server(&self.destination) {
+            return Ok(());
+        }
+        let met = items.iter().find(|item| self.selection.takes(&item.to));
+        match met {
+            Some(item) => Err(Error::usage(format!(
+                "both sides are one server, and `{}` would go to `{}`, which is chosen, too: choose with --nsInclude, and rename with --nsFrom and --nsTo",
+                item.from, item.to
+            ))),
+            None if !self.selection.renames() => Err(Error::usage("both sides are one server")),
+            None => Ok(()),
+        }
+    }
+
+    /// A collection whose changes no stream has is copied once, and not followed.
+    fn check_unfollowed(&self, item: &Item) -> Result<()> {
+        let what = format!(
+            "changes of `{}` cannot be followed, because it is in the database `{WITHOUT_CHANGES}`",
+            item.from
+        );
+        match self.options.once {
+            true => {
+                eprintln!("{what}: what is written to it meanwhile is copied or not");
+                Ok(())
+            }
+            false => Err(Error::usage(format!(
+                "{what}; --nsExclude '{}' leaves it out",
+                item.from
+            ))),
+        }
+    }
+
     fn make_collections(&mut self, items: &[Item]) -> Result<()> {
         for item in items {
             if self.options.drop {
                 definition::drop(&mut self.destination, &item.to)?;
-            } else if definition::exists(&mut self.destination, &item.to)? {
-                let what = format!("`{}` is there already; --drop removes it first", item.to);
-                return Err(Error::usage(what));
             }
             if item.definition.kind == Kind::Collection {
                 let options = item.definition.options.as_raw();
@@ -227,36 +315,36 @@ impl Migration<'_> {
         Ok(())
     }
 
-    /// Copies the documents; their number.
-    fn copy(&mut self, items: &[Item]) -> Result<u64> {
-        let collections = || {
-            items
-                .iter()
-                .filter(|item| item.definition.kind == Kind::Collection)
-        };
-        let total = collections()
-            .filter_map(|item| definition::count(&mut self.source, &item.from))
-            .sum();
-        let progress = Progress::of_documents("copy", Some(total));
-        let mut loader = Loader::start(
-            &self.destination_settings,
-            usize::from(self.options.writers),
-        )?;
-        let mut copied = 0;
-        for item in collections() {
-            copied += copy_one(&mut self.source, &mut loader, item, &progress)?;
+    /// Finishes the definitions, behind further changes where a unique index does not hold: documents are put as the source has them
+    /// when their change is read, so that while it is written to some are newer than others.
+    fn finish_behind(&mut self, follower: &mut Follower<'_>) -> Result<()> {
+        for _ in 0..INDEX_ATTEMPTS_MAX {
+            match self.finish_definitions(follower.places()) {
+                Err(Error::Server { why, .. }) if why.code() == Some(DUPLICATE_KEY) => {}
+                finished => return finished,
+            }
+            follower.catch_up()?;
         }
-        Ok(copied)
+        self.finish_definitions(follower.places())
     }
 
-    /// Builds the indexes and makes the views that the source has now, when the copy is of one moment.
-    fn finish_definitions(&mut self) -> Result<()> {
+    /// Builds the indexes and makes the views that the source has now, when the copy is of one moment. What is new since then comes among the
+    /// changes, with its indexes.
+    fn finish_definitions(&mut self, places: &Places) -> Result<()> {
         for item in self.items()? {
-            // A collection that is new since the copy may be met here before its event comes.
-            let options = item.definition.options.as_raw();
-            definition::create(&mut self.destination, &item.to, options)?;
-            let indexes = &item.definition.indexes;
-            definition::create_indexes(&mut self.destination, &item.to, indexes)?;
+            if item.definition.kind == Kind::View {
+                let options = item.definition.options.as_raw();
+                definition::create(&mut self.destination, &item.to, options)?;
+                continue;
+            }
+            let place = match item.definition.uuid {
+                Some(uuid) => places.get(&uuid).map(|place| &place.to),
+                None => Some(&item.to),
+            };
+            if let Some(to) = place {
+                let indexes = &item.definition.indexes;
+                definition::create_indexes(&mut self.destination, to, indexes)?;
+            }
         }
         Ok(())
     }
@@ -274,108 +362,11 @@ impl Migration<'_> {
         ))?;
         accounts.restore(&mut self.destination, false)
     }
-
-    /// Compares the counts of the collections that the source has now, behind further changes if they differ.
-    fn compare(&mut self, mut follower: Option<&mut Follower<'_>>) -> Result<()> {
-        let mut different = Vec::new();
-        for _ in 0..COMPARISONS_MAX {
-            if let Some(follower) = &mut follower {
-                follower.catch_up()?;
-            }
-            different.clear();
-            different.extend(follower.as_ref().and_then(|follower| follower.refused()));
-            let items = self.items()?;
-            for item in items
-                .iter()
-                .filter(|item| item.definition.kind == Kind::Collection)
-            {
-                let here = exact_count(&mut self.source, &item.from)?;
-                let there = exact_count(&mut self.destination, &item.to)?;
-                if here != there {
-                    different.push(format!(
-                        "`{}` has {here} documents and `{}` {there}",
-                        item.from, item.to
-                    ));
-                }
-            }
-            if different.is_empty() {
-                self.say(&format!(
-                    "{} collections and views have been compared: their counts are equal",
-                    items.len()
-                ));
-                return Ok(());
-            }
-            if follower.is_none() {
-                break;
-            }
-        }
-        Err(Error::Incomplete(format!(
-            "{}; is the source still written to?",
-            different.join(", ")
-        )))
-    }
 }
 
-fn copy_one(
-    source: &mut Connection,
-    loader: &mut Loader,
-    item: &Item,
-    progress: &Progress,
-) -> Result<u64> {
-    let is_in_order = item.definition.is_capped();
-    let target = Arc::new(Target {
-        namespace: item.to.clone(),
-        verb: Verb::Insert,
-        is_ordered: is_in_order,
-        // The source's documents are as they are.
-        bypasses_validation: true,
-    });
-    let failed = Error::server(&item.from);
-    let find = doc! { "find": (item.from.collection.as_str()) };
-    let mut cursor = source.cursor(&item.from.database, &find).map_err(&failed)?;
-    let mut batch = loader.batch();
-    let mut copied = 0;
-    while cursor.advance().map_err(&failed)? {
-        for document in cursor.batch() {
-            batch.documents.extend_from_slice(document.as_bytes());
-            copied += 1;
-            batch.note(copied);
-            progress.add(document.len_bytes() as u64, 1);
-            if batch.is_full() {
-                loader.send(&target, std::mem::take(&mut batch))?;
-                if is_in_order {
-                    loader.wait()?;
-                }
-                batch = loader.batch();
-            }
-        }
-    }
-    if !batch.is_empty() {
-        loader.send(&target, batch)?;
-    }
-    loader.wait()?;
-    for outcome in loader.outcomes() {
-        // A document that moved in the source's order is met twice, and is there the second time.
-        if let Some(failure) = outcome.failures.iter().find(|failure| !failure.is_same_id) {
-            return Err(Error::Incomplete(format!(
-                "`{}`: {}",
-                item.to, failure.message
-            )));
-        }
-    }
-    Ok(copied)
-}
-
-fn exact_count(connection: &mut Connection, namespace: &Namespace) -> Result<i64> {
-    let command = doc! {
-        "aggregate": (namespace.collection.as_str()), "pipeline": [{ "$count": "n" }], "cursor": {},
-    };
-    let counted = connection
-        .cursor(&namespace.database, &command)
-        .and_then(quarry_client::Cursor::collect)
-        .map_err(Error::server(format_args!("count of `{namespace}`")))?;
-    let count = counted
-        .first()
-        .and_then(|count| count.get("n")?.as_i64_exact());
-    Ok(count.unwrap_or(0))
+/// The items that are collections and not views.
+fn collections(items: &[Item]) -> impl Iterator<Item = &Item> {
+    items
+        .iter()
+        .filter(|item| item.definition.kind == Kind::Collection)
 }

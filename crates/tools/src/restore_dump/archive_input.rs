@@ -3,16 +3,20 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{Plan, Restorer, open};
+use super::packed_file::{Packing, open};
+use super::{Plan, Restorer};
 use crate::archive::{Entry, Event, Reader};
 use crate::error::{Error, Result};
 use crate::metadata;
 use crate::namespaces::Namespace;
 use crate::progress::Progress;
 
+/// The collection without a database that has the changes made during a dump.
+const OPLOG: &str = "oplog";
+
 /// Restores the archive.
 pub fn restore(mut restorer: Restorer<'_>, path: &Path) -> Result<()> {
-    let (reader, bytes) = open(path)?;
+    let (reader, bytes) = open(path, Packing::ByContent)?;
     let name = path.display().to_string();
     let (mut archive, entries) = Reader::begin(reader, &name)?;
     let (plans, places) = self::plans(&restorer, entries, &name)?;
@@ -73,6 +77,16 @@ fn plans(restorer: &Restorer<'_>, entries: Vec<Entry>, name: &str) -> Result<(Ve
     let mut plans = Vec::new();
     let mut places = HashMap::new();
     for entry in entries {
+        // What is left out may well be of a kind that cannot be restored.
+        if !restorer.takes(&entry.namespace) {
+            places.insert(entry.namespace, None);
+            continue;
+        }
+        if entry.namespace.database.is_empty() && entry.namespace.collection == OPLOG {
+            restorer.leave_oplog();
+            places.insert(entry.namespace, None);
+            continue;
+        }
         let place = format!("`{name}`: metadata of `{}`", entry.namespace);
         let collection = &entry.namespace.collection;
         let mut definition = metadata::from_text(&entry.metadata, collection, &place)?;

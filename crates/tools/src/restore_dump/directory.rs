@@ -5,7 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{Plan, Restorer, open};
+use super::packed_file::{Packing, open};
+use super::{Plan, Restorer};
 use crate::bson_file::Source;
 use crate::definition::{Definition, Kind};
 use crate::error::{Error, Result};
@@ -53,7 +54,7 @@ pub fn restore(mut restorer: Restorer<'_>) -> Result<()> {
 }
 
 fn restore_file(restorer: &mut Restorer<'_>, plan: &Plan, path: &Path) -> Result<()> {
-    let (reader, _) = open(path)?;
+    let (reader, _) = open(path, Packing::ByName)?;
     let mut source = Source::new(reader, path.display().to_string());
     loop {
         let batch = restorer.batch(plan);
@@ -70,7 +71,11 @@ fn plans(restorer: &Restorer<'_>) -> Result<Vec<Plan>> {
     let root = &options.directory;
     let mut plans = Vec::new();
     let mut add = |database: &str, name: &str, files: Files| -> Result<()> {
-        let definition = definition(name, &files)?;
+        let definition = match definition(name, &files) {
+            // What is left out may well be of a kind that cannot be restored.
+            Err(_) if is_left_out(restorer, database, name) => return Ok(()),
+            definition => definition?,
+        };
         // A file has no other name for its collection than the flag.
         let name = options.collection.as_ref().unwrap_or(&definition.name);
         let from = Namespace::new(database, name);
@@ -117,12 +122,18 @@ fn plans(restorer: &Restorer<'_>) -> Result<Vec<Plan>> {
                 }
             }
             let has_oplog = files_of(root)?.contains_key(OPLOG);
-            if has_oplog && !options.quiet {
-                eprintln!("the dump's oplog is left out: applying it is not supported yet");
+            if has_oplog {
+                restorer.leave_oplog();
             }
         }
     }
     Ok(plans)
+}
+
+/// Whether the file's collection is left out by the name that the file says.
+fn is_left_out(restorer: &Restorer<'_>, database: &str, stem: &str) -> bool {
+    let name = file_name::to_collection(stem);
+    name.is_some_and(|name| !restorer.takes(&Namespace::new(database, name)))
 }
 
 /// The directories of databases, in order.
@@ -151,13 +162,20 @@ fn files_of(directory: &Path) -> Result<BTreeMap<String, Files>> {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             continue;
         };
-        let name = name.strip_suffix(COMPRESSED).unwrap_or(name);
-        if let Some(stem) = name.strip_suffix(METADATA) {
-            let stem = stem.to_owned();
-            found.entry(stem).or_default().metadata = Some(path);
+        let name = name.strip_suffix(COMPRESSED).unwrap_or(name).to_owned();
+        let before = if let Some(stem) = name.strip_suffix(METADATA) {
+            let files = found.entry(stem.to_owned()).or_default();
+            files.metadata.replace(path)
         } else if let Some(stem) = name.strip_suffix(DOCUMENTS) {
-            let stem = stem.to_owned();
-            found.entry(stem).or_default().documents = Some(path);
+            let files = found.entry(stem.to_owned()).or_default();
+            files.documents.replace(path)
+        } else {
+            None
+        };
+        if let Some(before) = before {
+            let what =
+                format!("`{name}` and `{name}{COMPRESSED}` are of two dumps: remove one of them");
+            return Err(Error::damaged(format_args!("`{}`", before.display()), what));
         }
     }
     Ok(found)
@@ -170,7 +188,7 @@ fn definition(stem: &str, files: &Files) -> Result<Definition> {
         return metadata::from_text("", &name, "");
     };
     let place = format!("`{}`", path.display());
-    let (reader, _) = open(path)?;
+    let (reader, _) = open(path, Packing::ByName)?;
     let mut text = String::new();
     reader
         .take(METADATA_BYTES_MAX)

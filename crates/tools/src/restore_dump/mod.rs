@@ -5,16 +5,14 @@
 
 mod archive_input;
 mod directory;
+mod packed_file;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use flate2::read::MultiGzDecoder;
 use quarry_bson::RawDocument;
 use quarry_client::Connection;
 
@@ -30,8 +28,6 @@ use crate::users::{self, Accounts};
 const OPEN_BYTES_MAX: usize = 64 << 20;
 /// Refused documents that are named.
 const NAMED_MAX: u64 = 20;
-const READ_BYTES: usize = 256 << 10;
-const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 /// Databases of a server's own.
 const LEFT_OUT: [&str; 2] = ["local", "config"];
 
@@ -121,6 +117,12 @@ fn restore(options: &RestoreDump) -> Result<()> {
     if options.oplog_replay {
         return Err(Error::usage("--oplogReplay is not supported yet"));
     }
+    let archive = options.archive.as_deref();
+    if archive.is_some_and(server::is_standard_input) && options.server.takes_standard_input() {
+        return Err(Error::usage(
+            "--passwordFile - and an archive cannot both be the standard input",
+        ));
+    }
     let selection = Selection::new(
         &options.include,
         &options.exclude,
@@ -178,6 +180,22 @@ impl<'o> Restorer<'o> {
         })
     }
 
+    /// Whether a collection of the dump is restored.
+    fn takes(&self, from: &Namespace) -> bool {
+        let is_system = from.collection.starts_with("system.") && from.collection != "system.js";
+        let is_left_out = LEFT_OUT.contains(&from.database.as_str())
+            || (is_system && !users::are_in(from))
+            || from.collection.starts_with('$');
+        !is_left_out && self.selection.takes(from)
+    }
+
+    /// Says that the dump has an oplog, which is left out.
+    fn leave_oplog(&self) {
+        if !self.options.quiet {
+            eprintln!("the dump's oplog is left out: applying it is not supported yet");
+        }
+    }
+
     /// The plan of a collection of the dump; none where it is left out.
     fn plan(
         &self,
@@ -185,17 +203,16 @@ impl<'o> Restorer<'o> {
         definition: Definition,
         file: Option<PathBuf>,
     ) -> Result<Option<Plan>> {
-        let is_system = from.collection.starts_with("system.") && from.collection != "system.js";
-        let is_left_out = LEFT_OUT.contains(&from.database.as_str())
-            || (is_system && !users::are_in(&from))
-            || from.collection.starts_with('$');
-        if is_left_out || !self.selection.takes(&from) {
+        if !self.takes(&from) {
             return Ok(None);
         }
         let target = Target {
             namespace: self.selection.renamed(&from)?,
             verb: Verb::Insert,
-            is_ordered: self.options.stop_on_error || definition.is_capped(),
+            is_ordered: self.options.stop_on_error,
+            // The order of a capped collection is that of its inserts.
+            is_in_sequence: self.options.stop_on_error || definition.is_capped(),
+            gives_back: false,
             bypasses_validation: self.options.bypass_validation,
         };
         Ok(Some(Plan {
@@ -287,10 +304,6 @@ impl<'o> Restorer<'o> {
         };
         if !batch.is_empty() {
             writing.loader.send(&target, batch)?;
-            // The order of a capped collection is that of its inserts.
-            if target.is_ordered {
-                writing.loader.wait()?;
-            }
         }
         self.take_outcomes()
     }
@@ -341,7 +354,7 @@ impl<'o> Restorer<'o> {
             self.accounts
                 .restore(&mut writing.connection, self.options.drop)?;
         }
-        let accounts: usize = self.accounts.0.iter().map(Vec::len).sum();
+        let accounts = self.accounts.len();
         if !self.options.quiet {
             match self.options.dry_run {
                 true => eprintln!(
@@ -377,23 +390,4 @@ fn make(connection: &mut Connection, plan: &Plan, options: &RestoreDump) -> Resu
         eprintln!("`{}` is there and keeps its options", plan.to());
     }
     Ok(())
-}
-
-/// Opens a file, or the standard input for `-`, and unpacks it if it is compressed. The bytes are known only of a file that is not.
-fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
-    let failed = Error::file(path);
-    let (reader, bytes): (Box<dyn Read>, _) = match path == Path::new("-") {
-        true => (Box::new(io::stdin()), None),
-        false => {
-            let file = File::open(path).map_err(&failed)?;
-            let metadata = file.metadata().map_err(&failed)?;
-            (Box::new(file), Some(metadata.len()))
-        }
-    };
-    let mut reader = BufReader::with_capacity(READ_BYTES, reader);
-    let is_compressed = reader.fill_buf().map_err(&failed)?.starts_with(&GZIP_MAGIC);
-    Ok(match is_compressed {
-        true => (Box::new(MultiGzDecoder::new(reader)), None),
-        false => (Box::new(reader), bytes),
-    })
 }

@@ -1,0 +1,90 @@
+//! The file that is imported: opened at a place, and read in its format.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::documents::Documents;
+use super::resume::Place;
+use super::{Format, Import, delimited, json};
+use crate::error::{Error, Result};
+
+/// Opens the file at the place, and gives its length.
+pub fn open(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Option<u64>)> {
+    let format = options
+        .format
+        .unwrap_or_else(|| of_ending(options.file.as_deref()));
+    let name = options
+        .file
+        .as_ref()
+        .map_or("standard input".to_owned(), |path| {
+            format!("`{}`", path.display())
+        });
+    let (reader, bytes) = reader(options.file.as_deref(), place)?;
+    if format == Format::Json {
+        if options.headerline || options.fields.is_some() || options.field_file.is_some() {
+            return Err(Error::usage("names of fields go with CSV and TSV"));
+        }
+        let documents = json::JsonFile::new(reader, name, place, options.legacy);
+        return Ok((Box::new(documents), bytes));
+    }
+    if options.json_array || options.legacy {
+        return Err(Error::usage("--jsonArray and --legacy go with JSON"));
+    }
+    let names = match (&options.fields, &options.field_file) {
+        (Some(names), _) => Some(names.split(',').map(str::to_owned).collect()),
+        (None, Some(path)) => Some(lines(path)?),
+        (None, None) if options.headerline => None,
+        (None, None) => {
+            return Err(Error::usage(
+                "CSV and TSV need --headerline, --fields or --fieldFile",
+            ));
+        }
+    };
+    // The names stand at the beginning, wherever the import goes on.
+    let header = match (&names, place.offset) {
+        (None, 1..) => Some(self::reader(options.file.as_deref(), Place::default())?.0),
+        _ => None,
+    };
+    let layout = delimited::Layout {
+        is_tsv: format == Format::Tsv,
+        names,
+        has_types: options.columns_have_types,
+        grace: options.parse_grace,
+        ignores_blanks: options.ignore_blanks,
+    };
+    let documents = delimited::DelimitedFile::new(reader, header, name, place, layout)?;
+    Ok((Box::new(documents), bytes))
+}
+
+fn of_ending(path: Option<&Path>) -> Format {
+    match path
+        .and_then(Path::extension)
+        .and_then(|ending| ending.to_str())
+    {
+        Some("csv") => Format::Csv,
+        Some("tsv") => Format::Tsv,
+        _ => Format::Json,
+    }
+}
+
+fn reader(path: Option<&Path>, place: Place) -> Result<(Box<dyn Read>, Option<u64>)> {
+    let Some(path) = path else {
+        return Ok((Box::new(io::stdin()), None));
+    };
+    let failed = Error::file(path);
+    let mut file = File::open(path).map_err(&failed)?;
+    let bytes = file.metadata().map_err(&failed)?.len();
+    // What is no file, such as a named pipe, can only be read from its beginning.
+    if place.offset > 0 {
+        file.seek(SeekFrom::Start(place.offset)).map_err(&failed)?;
+    }
+    Ok((Box::new(file), Some(bytes).filter(|bytes| *bytes > 0)))
+}
+
+fn lines(path: &Path) -> Result<Vec<String>> {
+    let failed = Error::file(path);
+    let file = File::open(path).map_err(&failed)?;
+    let lines = io::BufReader::new(file).lines();
+    lines.collect::<io::Result<_>>().map_err(failed)
+}
