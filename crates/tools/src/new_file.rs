@@ -31,7 +31,7 @@ enum Stream {
 }
 
 enum Place {
-    /// What is written goes to where it cannot be taken back from: the standard output, or a named pipe.
+    /// The standard output, or a named pipe: nothing that is written can be taken back.
     Open,
     /// A file that gets the second name when it is whole.
     Hidden(PathBuf, PathBuf),

@@ -27,6 +27,8 @@ pub use writer::Writer;
 const MAGIC: u32 = 0x8199_E26D;
 const TERMINATOR: u32 = 0xFFFF_FFFF;
 const VERSION: &str = "0.1";
+/// The kind of an entry whose documents come under another name.
+pub const TIME_SERIES: &str = "timeseries";
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
 

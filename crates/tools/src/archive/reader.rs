@@ -5,12 +5,11 @@ use std::io::Read;
 
 use quarry_bson::{Document, RawDocument};
 
-use super::{Checksum, Entry, MAGIC, TERMINATOR, VERSION, checksum};
+use super::{Checksum, Entry, MAGIC, TERMINATOR, TIME_SERIES, VERSION, checksum};
 use crate::bson_file::Source;
 use crate::error::Result;
 use crate::namespaces::Namespace;
 
-const TIME_SERIES: &str = "timeseries";
 /// More than a million collections say of themselves.
 const PRELUDE_BYTES_MAX: u64 = 1 << 30;
 

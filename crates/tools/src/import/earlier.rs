@@ -1,4 +1,4 @@
-//! What the run before an interruption has written, among the documents that a server refuses because their `_id` is there.
+//! Documents that the run before an interruption has written, found among those that a server refuses because their `_id` is there.
 //!
 //! A document whose `_id` the import has made is its own. Of any other one, somebody else may have had the `_id` first, or the file has it twice: it
 //! counts as written when the document that is there is equal to it.

@@ -220,7 +220,7 @@ struct Importer<'i> {
     target: Arc<Target>,
     statements: Statements,
     resume: &'i mut Resume,
-    /// What the run before has written, where there was one.
+    /// Knows the documents that the run before has written, where there was one.
     earlier: Option<Earlier>,
     progress: Progress,
     imported: u64,

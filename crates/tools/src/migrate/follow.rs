@@ -22,7 +22,7 @@ const WAIT: Duration = Duration::from_millis(500);
 const REOPENED_MAX: u32 = 5;
 /// Before a stream is opened again, for each time that nothing came of it.
 const BEFORE_REOPENING: Duration = Duration::from_millis(200);
-/// So many batches without a change, and without another place, are the end of what there is. The first of a stream does not wait, and counts for nothing.
+/// Batches without a change, and without another place, that are the end of what there is. The first of a stream does not wait, and counts for nothing.
 const STILL_MAX: u32 = 3;
 const CLOSED: &str = "the source closes its stream of changes again and again";
 /// Codes of a source that has forgotten the place, or cannot go on behind it.

@@ -25,7 +25,7 @@ pub struct Places {
     by_name: HashMap<Namespace, Uuid>,
 }
 
-/// What becomes of a rename.
+/// The effect of a rename.
 #[derive(Debug, PartialEq)]
 pub enum Rename {
     /// It has been made: the change is older than the copy, or comes twice.
@@ -83,7 +83,7 @@ impl Places {
         }
     }
 
-    /// What becomes of a rename of the collection, which said that it removed another one or none.
+    /// The effect of a rename of the collection, which said that it removed another one or none.
     pub fn rename(
         &self,
         uuid: &Uuid,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::packed_file::{Packing, open};
 use super::{Plan, Restorer};
-use crate::archive::{Entry, Event, Reader};
+use crate::archive::{Entry, Event, Reader, TIME_SERIES};
 use crate::error::{Error, Result};
 use crate::metadata;
 use crate::namespaces::Namespace;
@@ -13,6 +13,7 @@ use crate::progress::Progress;
 
 /// The collection without a database that has the changes made during a dump.
 const OPLOG: &str = "oplog";
+const BUCKETS: &str = "system.buckets.";
 
 /// Restores the archive.
 pub fn restore(mut restorer: Restorer<'_>, path: &Path) -> Result<()> {
@@ -77,6 +78,12 @@ fn plans(restorer: &Restorer<'_>, entries: Vec<Entry>, name: &str) -> Result<(Ve
     let mut plans = Vec::new();
     let mut places = HashMap::new();
     for entry in entries {
+        if entry.kind == TIME_SERIES {
+            // Under this name its documents come.
+            let buckets = format!("{BUCKETS}{}", entry.namespace.collection);
+            let buckets = Namespace::new(&entry.namespace.database, buckets);
+            places.insert(buckets, None);
+        }
         // What is left out may well be of a kind that cannot be restored.
         if !restorer.takes(&entry.namespace) {
             places.insert(entry.namespace, None);
