@@ -181,12 +181,12 @@ impl Connection {
         self.is_lost
     }
 
-    /// Runs a command once. A connection that an earlier command has lost is made anew first.
+    /// Runs a command once. Where an earlier command has lost the connection, one attempt is made to have a new one first.
     ///
     /// # Errors
     /// The connection is lost, or the server refuses the command.
     pub fn run(&mut self, database: &str, command: &Document) -> Result<Document> {
-        self.revive()?;
+        self.revive(Duration::ZERO)?;
         let carried = self.session_fields();
         self.exchange(database, command, &carried, None)
     }
@@ -197,7 +197,7 @@ impl Connection {
     /// # Errors
     /// No connection can be made again, the server refuses the command, or the write concern is not reached.
     pub fn define(&mut self, database: &str, command: &Document) -> Result<Document> {
-        self.revive()?;
+        self.revive(self.settings.reconnect_time)?;
         let mut carried = self.session_fields();
         self.append_write_concern(&mut carried);
         match self.acknowledged(database, command, &carried, None) {
@@ -214,7 +214,7 @@ impl Connection {
     /// # Errors
     /// No connection can be made again, or the server refuses the command.
     pub fn read(&mut self, database: &str, command: &Document) -> Result<Document> {
-        self.revive()?;
+        self.revive(self.settings.reconnect_time)?;
         let mut carried = self.session_fields();
         let preference = self.settings.read_preference_document();
         let only_reads = !self.facts.is_writable && self.facts.is_secondary;
@@ -246,7 +246,7 @@ impl Connection {
         documents: Sequence<'_>,
         is_retryable: bool,
     ) -> Result<Document> {
-        self.revive()?;
+        self.revive(self.settings.reconnect_time)?;
         let mut carried = self.session_fields();
         self.append_write_concern(&mut carried);
         let has_number =
@@ -325,7 +325,11 @@ impl Connection {
     /// # Errors
     /// The last attempt's.
     pub fn reconnect(&mut self) -> Result<()> {
-        let deadline = Instant::now() + self.settings.reconnect_time;
+        self.reconnect_within(self.settings.reconnect_time)
+    }
+
+    fn reconnect_within(&mut self, time: Duration) -> Result<()> {
+        let deadline = Instant::now() + time;
         loop {
             match Connection::open_any(&self.settings, &self.facts.hosts) {
                 Ok(mut made) => {
@@ -342,10 +346,10 @@ impl Connection {
         }
     }
 
-    /// Makes a connection anew that an earlier command has lost.
-    fn revive(&mut self) -> Result<()> {
+    /// Makes a connection anew that an earlier command has lost, within a time or by one attempt.
+    fn revive(&mut self, time: Duration) -> Result<()> {
         match self.is_lost {
-            true => self.reconnect(),
+            true => self.reconnect_within(time),
             false => Ok(()),
         }
     }

@@ -58,6 +58,7 @@ impl DirectoryOutput {
         if options.collection.is_none() {
             output.write_prelude(&directory, server_version)?;
         }
+        sync_directory_of(&output.root).map_err(Error::file(&output.root))?;
         Ok(output)
     }
 
