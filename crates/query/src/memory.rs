@@ -292,8 +292,10 @@ const SCALAR_BYTES_MAX: usize = 16;
 pub(crate) fn forget_all() {
     LEVEL.with(|level| {
         level.held.set(0);
-        if level.granted.get() > FREE_BYTES {
-            end(level);
+        match level.granted.get() > FREE_BYTES {
+            true => end(level),
+            // It was counted, and refused or small: the next operation's reply begins anew.
+            false => level.reply.set(0),
         }
     });
 }
@@ -331,7 +333,7 @@ impl Account {
     pub fn enter(&mut self) -> Outer {
         LEVEL.with(|level| Outer {
             held: level.held.replace(self.held),
-            // Nobody gives it back twice, also where a panic comes before `leave`.
+            // Nobody gives it back twice, also where a panic comes before `leave`: then `outer` does.
             granted: level
                 .granted
                 .replace(mem::replace(&mut self.granted, FREE_BYTES)),
@@ -344,6 +346,8 @@ impl Account {
             self.held = level.held.replace(outer.held);
             self.granted = level.granted.replace(outer.granted);
         });
+        // Nothing is left to be restored.
+        mem::forget(outer);
     }
 
     /// Gives back to the budget what is held no longer. Called within the account, where its cursor is put aside.
@@ -366,11 +370,23 @@ impl Drop for Account {
     }
 }
 
-/// The count of the thread when it entered an account.
+/// The count of the thread when it entered an account. Dropped by a panic, in place of `Account::leave`, it restores that count, and
+/// gives back to the budget what the account had.
 #[must_use = "the account is left with it"]
 pub(crate) struct Outer {
     held: usize,
     granted: usize,
+}
+
+impl Drop for Outer {
+    #[cold]
+    fn drop(&mut self) {
+        LEVEL.with(|level| {
+            level.held.set(self.held);
+            let granted = level.granted.replace(self.granted);
+            BUDGET.give_back(granted.saturating_sub(FREE_BYTES));
+        });
+    }
 }
 
 #[cfg(test)]

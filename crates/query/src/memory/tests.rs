@@ -433,3 +433,39 @@ fn what_is_taken_from_the_budget_of_the_process_is_given_back() {
     super::forget_all();
     assert_eq!(taken(), 0);
 }
+
+#[test]
+fn a_panic_within_an_account_leaves_the_count_of_the_thread_as_it_was() {
+    const MIB: usize = 1 << 20;
+    let granted = || super::LEVEL.with(|level| level.granted.get());
+    let running = run_as(Arc::new(Operation::new(None)));
+    let mut outer = super::Charge::default();
+    outer.grow(2 * MIB).unwrap();
+    let before = (super::held(), granted());
+    let mut account = super::Account::default();
+    let entered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _outer = account.enter();
+        let mut inner = super::Charge::default();
+        inner.grow(3 * MIB).unwrap();
+        // What is held goes with the cursor, later.
+        std::mem::forget(inner);
+        panic!("a defect");
+    }));
+    assert!(entered.is_err());
+    assert_eq!((super::held(), granted()), before);
+    assert_eq!(account.granted, super::FREE_BYTES);
+    drop((outer, running));
+}
+
+#[test]
+fn a_reply_that_was_refused_is_not_taken_off_the_next_one() {
+    let running = run_as(Arc::new(Operation::new(None)));
+    assert!(super::check_reply(OPERATION_BYTES_MAX + 1).is_err());
+    drop(running);
+    let running = run_as(Arc::new(Operation::new(None)));
+    let held = super::Charge::of(5000);
+    super::check_reply(1000).unwrap();
+    assert_eq!(super::held(), 6000);
+    drop((held, running));
+    super::forget_reply();
+}
