@@ -125,7 +125,7 @@ pub static COMMAND: Command = Command {
             need(Action::Remove, On::CollectionsWritten(Written::Removes)),
             need_when(
                 Action::BypassDocumentValidation,
-                On::Collection,
+                On::CollectionsWritten(Written::InAnyWay),
                 When::Field("bypassDocumentValidation"),
             ),
         ]),

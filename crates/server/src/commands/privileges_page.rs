@@ -153,6 +153,7 @@ fn on(on: On) -> String {
                 Written::Inserts => "insert into",
                 Written::Updates => "change",
                 Written::Removes => "remove from",
+                Written::InAnyWay => "write",
             };
             format!("each collection that its stages {how}")
         }

@@ -436,6 +436,26 @@ mod tests {
     }
 
     #[test]
+    fn validation_is_bypassed_where_the_pipeline_writes() {
+        let may = |bypassed: &str| {
+            let user = user(&[
+                ("db", "source", &[Action::Find]),
+                ("db", "target", &[Action::Insert, Action::Update]),
+                ("db", bypassed, &[Action::BypassDocumentValidation]),
+            ]);
+            let merge = doc! {
+                "aggregate": "source", "pipeline": [{ "$merge": "target" }], "bypassDocumentValidation": true,
+            };
+            error_of(Some(&user), &merge, "source").is_none()
+        };
+        assert!(may("target") && !may("source"));
+        // What writes nothing bypasses nothing.
+        let reader = user(&[("db", "source", &[Action::Find])]);
+        let read = doc! { "aggregate": "source", "pipeline": [], "bypassDocumentValidation": true };
+        assert!(error_of(Some(&reader), &read, "source").is_none());
+    }
+
+    #[test]
     fn what_any_field_of_a_name_asks_for_is_needed() {
         let updater = user(&[("db", "c", &[Action::Update, Action::Find])]);
         let remover = user(&[("db", "c", &[Action::Remove, Action::Find])]);

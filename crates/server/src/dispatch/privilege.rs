@@ -48,6 +48,8 @@ pub enum Written {
     Updates,
     /// It removes documents.
     Removes,
+    /// Whatever it does to it.
+    InAnyWay,
 }
 
 /// Which calls of the command need it.
@@ -217,6 +219,7 @@ impl Requirement {
                     Written::Inserts => written.inserts,
                     Written::Updates => written.updates,
                     Written::Removes => written.removes,
+                    Written::InAnyWay => true,
                 })
                 .map(|written| {
                     let database = written.database.unwrap_or(database);
