@@ -1,20 +1,28 @@
 """The audit log: what is written of whom, that no secret is, and what happens where it cannot be written."""
 
+import contextlib
 import json
+import os
 import re
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import bson
 import pytest
-from pymongo import MongoClient
+from pymongo import MongoClient, UpdateOne
 from pymongo.errors import OperationFailure
 
 from test_access import Guarded, login, refused
+from wire_client import WireClient
 
 PATIENCE_SECONDS = 20
 OPERATION_FAILED = 96
+NO_SUCH_KEY = 4
+FILE_RENAME_FAILED = 37
 
 
 def start(directory, *arguments, path=None, auth=True):
@@ -72,6 +80,7 @@ def test_what_is_done_leaves_events_in_the_shape_of_the_manual(tmp_path):
         root.admin.command("logApplicationMessage", "deployed")
         root.drop_database("db")
         wait_for(quarry, "logout", lambda event: event["users"] == [{"user": "reader", "db": "db"}])
+    wait_for(quarry, "logout", lambda event: event["users"] == [{"user": "root", "db": "admin"}])
     assert quarry.stop() == 0
 
     shown = events(quarry)
@@ -139,6 +148,50 @@ def test_what_was_allowed_is_written_where_it_is_asked_for(tmp_path):
     assert events(quarry)[1]["param"]["args"]["filter"] == {"_id": 2}
 
 
+def test_what_comes_about_without_a_command_for_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUARRY_INITDB_ROOT_USERNAME", "root")
+    monkeypatch.setenv("QUARRY_INITDB_ROOT_PASSWORD", "hunter2hunter2")
+    quarry = start(tmp_path)
+    with login(quarry, "root", "hunter2hunter2") as root:
+        root.db.made.insert_one({"_id": 1})
+        root.db.made.aggregate([{"$out": "copied"}])
+        root.db.made.aggregate([{"$out": {"db": "other", "coll": "copied"}}])
+        root.db.made.aggregate([{"$merge": "merged"}])
+    assert quarry.stop() == 0
+    [first] = events(quarry, "createUser")
+    assert (first["users"], first["local"], first["result"]) == ([], {"isSystemUser": True}, 0)
+    assert first["param"] == {"user": "root", "db": "admin", "roles": [{"role": "root", "db": "admin"}]}
+    assert events(quarry).index(first) == 1
+    made = [event for event in events(quarry, "createCollection") if event["users"]]
+    assert [event["param"]["ns"] for event in made] == ["db.made", "db.copied", "other.copied", "db.merged"]
+
+
+def test_what_passwords_are_checked_by_is_shown_nowhere(tmp_path):
+    quarry = start(tmp_path, "--slowms", "-1", "--setParameter", "auditAuthorizationSuccess=true", auth=False)
+    secret = "bm90IGEga2V5IGF0IGFsbA=="
+    change = {"$set": {"credentials.SCRAM-SHA-256.storedKey": secret}}
+    with MongoClient(quarry.uri) as client, WireClient(quarry.port) as wire:
+        client.admin.command("createUser", "app", pwd="hunter2hunter2", roles=["readWrite"])
+        updates = [{"q": {"user": "app"}, "u": change}]
+        another = {"_id": "admin.b", "user": "b", "db": "admin", "credentials": {"x": secret}}
+        wire.run({"update": "system.users", "updates": updates}, "admin")
+        wire.run({"findAndModify": "system.users", "query": {"user": "app"}, "update": change}, "admin")
+        wire.run({"insert": "system.users", "documents": [another]}, "admin")
+        bulk = {"ops": [{"update": 0, "filter": {"user": "app"}, "updateMods": change}], "nsInfo": [{"ns": "admin.system.users"}]}
+        wire.run({"bulkWrite": 1, **bulk}, "admin")
+        wire.run({"explain": {"update": "system.users", "updates": updates}, "verbosity": "queryPlanner"}, "admin")
+        wire.run({"find": "system.users", "filter": {"credentials.SCRAM-SHA-256.storedKey": secret}}, "admin")
+        # Its lists stand beside the command.
+        client.bulk_write([UpdateOne({"user": "app"}, change, namespace="admin.system.users")])
+        wire.run({"insert": "c", "documents": [{"seen": "shown"}]}, "db")
+    assert quarry.stop() == 0
+    shown = quarry.audit.read_text()
+    assert secret not in shown and secret not in quarry.log.read_text()
+    assert '"seen":"shown"' in shown
+    operations = [event["param"]["operation"] for event in events(quarry, "directAuthMutation")]
+    assert operations == ["update", "update", "insert", "bulkWrite", "bulkWrite"]
+
+
 def test_lines_are_whole_whoever_writes_at_once(tmp_path):
     quarry = start(tmp_path, "--setParameter", "auditAuthorizationSuccess=true", auth=False)
     clients, each = 8, 60
@@ -182,6 +235,88 @@ def test_bson_and_rotation(tmp_path):
     assert made == [["db.before"], ["db.between"], ["db.after"]]
 
 
+def test_each_log_is_rotated_by_its_name_and_both_together(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    quarry = start(tmp_path, "--logpath", str(logs / "server.log"), auth=False)
+    aside = lambda: (len(list(logs.glob("server.log.*"))), len(list(tmp_path.glob("audit.json.*"))))  # noqa: E731
+    with MongoClient(quarry.uri) as client:
+        for what, expected in [("audit", (0, 1)), ("server", (1, 1)), (1, (2, 2))]:
+            client.admin.command("logRotate", what)
+            assert aside() == expected, what
+        with refused(NO_SUCH_KEY):
+            client.admin.command("logRotate", "journal")
+        # A log that cannot be rotated does not keep the other from it.
+        shutil.rmtree(logs)
+        with refused(FILE_RENAME_FAILED):
+            client.admin.command("logRotate", 1)
+        assert aside() == (0, 3)
+    quarry.kill()
+    quarry = Guarded(tmp_path / "plain", "memory").start()
+    with MongoClient(quarry.uri) as client, refused(NO_SUCH_KEY):
+        client.admin.command("logRotate", "audit")
+    assert quarry.stop() == 0
+
+
+@contextlib.contextmanager
+def login_elsewhere(quarry):
+    """A process with a client that is logged in, says nothing any more and does not say farewell."""
+    program = f"""
+import time
+from pymongo import MongoClient
+client = MongoClient({quarry.uri!r}, username="root", password="x", maxPoolSize=1)
+client.db.command("ping")
+print("ready", flush=True)
+time.sleep({10 * PATIENCE_SECONDS})
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def fill(pipe):
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b"\n" * 512)
+
+
+def test_a_disk_that_hangs_keeps_nobody_from_waking(tmp_path):
+    # A pipe that nobody reads stands for it.
+    path = tmp_path / "audit.json"
+    os.mkfifo(path)
+    pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    quarry = start(tmp_path, "--setParameter", "connectionParkMillis=50", "--auditFilter", '{"atype": "logout"}', path=path)
+    with MongoClient(quarry.uri) as first:
+        first.admin.command("createUser", "root", pwd="x", roles=["root"])
+    with contextlib.ExitStack() as stack:
+        sleepers = [stack.enter_context(WireClient(quarry.port, timeout_seconds=PATIENCE_SECONDS)) for _ in range(3)]
+        elsewhere = stack.enter_context(login_elsewhere(quarry))
+        watcher = stack.enter_context(login(quarry, "root", "x"))
+        parked = lambda: watcher.admin.command("serverStatus")["connections"]["parked"]  # noqa: E731
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while parked() < len(sleepers) + 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        fill(pipe)
+        elsewhere.kill()
+        elsewhere.wait()
+        # The event of its logout hangs; all others go on.
+        for sleeper in sleepers:
+            assert sleeper.run({"ping": 1})["ok"] == 1
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while parked() < len(sleepers):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for sleeper in sleepers:
+            assert sleeper.run({"ping": 1})["ok"] == 1
+        quarry.kill()
+    os.close(pipe)
+
+
 def test_nothing_to_be_audited_is_done_where_no_event_can_be_written(tmp_path):
     # A device that is always full.
     quarry = start(tmp_path, "--auditFilter", '{"atype": "authenticate"}', path="/dev/full")
@@ -211,6 +346,26 @@ def test_nothing_to_be_audited_is_done_where_no_event_can_be_written(tmp_path):
         # What the client said of itself could not be written: nothing is done.
         assert client.db.list_collection_names() == []
         client.db.command("ping")
+    quarry.kill()
+
+
+def test_a_full_disk_keeps_nobody_from_writing_documents(tmp_path):
+    quarry = start(tmp_path, "--auditFilter", '{"atype": {"$ne": "startup"}, "param.ns": {"$ne": "db.c"}}', path="/dev/full", auth=False)
+    with MongoClient(quarry.uri) as client:
+        # What the client said of itself cannot be written; that this collection is made need not be.
+        client.db.c.insert_one({"_id": 1})
+        client.db.c.insert_many([{"_id": number} for number in range(2, 10)])
+        client.db.c.update_one({"_id": 1}, {"$set": {"a": 1}}, upsert=True)
+        client.db.c.delete_one({"_id": 9})
+        client.bulk_write([UpdateOne({"_id": 2}, {"$set": {"a": 2}}, namespace="db.c")])
+        assert client.db.c.count_documents({}) == 8
+        with refused(OPERATION_FAILED):
+            client.db.other.insert_one({"_id": 1})
+        with refused(OPERATION_FAILED):
+            client.admin.command("bulkWrite", 1, ops=[{"insert": 0, "document": {}}], nsInfo=[{"ns": "db.other"}])
+        with refused(OPERATION_FAILED):
+            client.admin["system.users"].delete_one({"_id": "nobody"})
+        assert client.db.list_collection_names() == ["c"]
     quarry.kill()
 
 

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::{display::Base64Display, engine::general_purpose::STANDARD};
 
 use crate::{DEPTH_MAX, DateTime, RawBinary, RawDocument, RawStr, RawValue};
 
@@ -131,7 +131,7 @@ fn write_binary(f: &mut fmt::Formatter<'_>, binary: RawBinary<'_>) -> fmt::Resul
     write!(
         f,
         "Binary.createFromBase64('{}', {})",
-        STANDARD.encode(binary.bytes),
+        Base64Display::new(binary.bytes, &STANDARD),
         binary.subtype
     )
 }

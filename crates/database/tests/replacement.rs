@@ -1,7 +1,7 @@
 //! A collection that takes the place of another at once: with its options and indexes, not at all where those have changed,
 //! and with nothing left behind by a crash.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawDocument, doc};
@@ -48,6 +48,11 @@ fn names(database: &Database) -> Vec<String> {
 #[test]
 fn a_replacement_takes_name_and_options_and_the_old_one_goes() {
     let database = Database::open_in_memory().unwrap();
+    let made_names = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&made_names);
+    database.on_collection_made(Box::new(move |namespace| {
+        told.lock().unwrap().push(namespace.as_str().to_owned());
+    }));
     let operation = Operation::default();
     let options = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
     database
@@ -66,8 +71,11 @@ fn a_replacement_takes_name_and_options_and_the_old_one_goes() {
         let level = Level::Written;
         database.replace_collection(temporary, &namespace(), expected, &operation, level)
     };
+    assert!(made_names.lock().unwrap().is_empty());
     replace(&temporary, Some(&expected)).unwrap();
     assert_eq!(names(&database), ["c"]);
+    // Whoever asked is told of it by its name, and of the temporary one not at all.
+    assert_eq!(*made_names.lock().unwrap(), ["db.c"]);
     assert_eq!(
         database.definition(&namespace()).unwrap().unwrap(),
         expected

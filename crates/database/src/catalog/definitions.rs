@@ -75,9 +75,16 @@ impl Definitions {
         }
     }
 
-    /// Has `on_made` called for each collection that `collection_or_create` makes, on the thread that makes it. The first call counts.
+    /// Has `on_made` called for each collection that `collection_or_create` makes and for each that `replace_collection` gives its
+    /// name, on the thread that does so. The first call counts.
     pub fn on_made(&self, on_made: OnMade) {
         let _ = self.on_made.set(on_made);
+    }
+
+    pub(super) fn tell_made(&self, namespace: &Namespace) {
+        if let Some(on_made) = self.on_made.get() {
+            on_made(namespace);
+        }
     }
 
     pub(super) fn catalog(&self) -> &Catalog {
@@ -134,9 +141,7 @@ impl Definitions {
             let (_ddl, _name) = self.holds.lock_name(namespace, operation)?;
             if self.catalog.get(namespace)?.is_none() {
                 self.create_unlocked(namespace, RawDocument::EMPTY, operation)?;
-                if let Some(on_made) = self.on_made.get() {
-                    on_made(namespace);
-                }
+                self.tell_made(namespace);
             }
         }
     }

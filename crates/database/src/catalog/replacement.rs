@@ -97,7 +97,9 @@ impl Definitions {
             RenameTarget::As(expected),
             operation,
             level,
-        )
+        )?;
+        self.tell_made(target);
+        Ok(())
     }
 
     /// Drops the temporary collections with idents below this one: those that a crash has left.

@@ -40,8 +40,8 @@ impl Database {
         self.definitions.collection_or_create(namespace, operation)
     }
 
-    /// Has `on_made` called for each collection that is made by a write or an index instead of a `create`, on the thread that
-    /// makes it. Those that a transaction makes are not told of.
+    /// Has `on_made` called for each collection that is made by a write, an index or an `$out` instead of a `create`, on the thread
+    /// that makes it. Those that a transaction makes are not told of.
     pub fn on_collection_made(&self, on_made: OnMade) {
         self.definitions.on_made(on_made);
     }

@@ -11,12 +11,30 @@ use crate::dispatch::error::{CommandError, Result};
 /// The bytes of documents that one read may give: more do not fit an answer.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-fn namespace(kind: Kind) -> Result<Namespace> {
-    let collection = match kind {
+/// The database of users and roles.
+pub const DATABASE: &str = "admin";
+
+const fn collection(kind: Kind) -> &'static str {
+    match kind {
         Kind::User => "system.users",
         Kind::Role => "system.roles",
-    };
-    Ok(Namespace::new("admin", collection)?)
+    }
+}
+
+fn namespace(kind: Kind) -> Result<Namespace> {
+    Ok(Namespace::new(DATABASE, collection(kind))?)
+}
+
+/// Whether the documents of the collection are users, and so what their passwords are checked by, or roles.
+pub fn keeps_users_or_roles(database: &str, name: &str) -> bool {
+    let kinds = [Kind::User, Kind::Role];
+    database == DATABASE && kinds.map(collection).contains(&name)
+}
+
+/// Like `keeps_users_or_roles`, of a namespace that is spelled out.
+pub fn is_of_users_or_roles(namespace: &str) -> bool {
+    let parts = namespace.split_once('.');
+    parts.is_some_and(|(database, name)| keeps_users_or_roles(database, name))
 }
 
 /// The documents that match.

@@ -7,7 +7,7 @@ use quarry_query::ErrorCode;
 use quarry_query::matcher::Matcher;
 use sha2::{Digest, Sha256};
 
-use super::command_events::{Asked, row};
+use super::command_events::{Asked, row, targets};
 use super::event::{self, ARGUMENTS_BYTES_MAX, Deed, Doer, bounded};
 use super::made_collections;
 use super::trail::Trail;
@@ -64,23 +64,46 @@ impl AuditLog {
         })
     }
 
-    /// Refuses a call that would leave an event while events cannot be written.
+    /// Whether events wait that could not be written. Then calls are held against `admit_late` before they run.
     #[inline]
-    pub fn admit(&self, command: &str, notes_successes: bool) -> Result<()> {
-        match self.trail.is_behind() {
-            false => Ok(()),
-            true => self.admit_late(command, notes_successes),
-        }
+    pub fn is_behind(&self) -> bool {
+        self.trail.is_behind()
     }
 
+    /// Refuses a call that would leave an event, unless events can be written again. `is_there` says of a namespace whether it is a
+    /// collection already: a write into one leaves no event.
     #[cold]
-    fn admit_late(&self, command: &str, notes_successes: bool) -> Result<()> {
-        if row(command).is_none() && !notes_successes {
+    pub fn admit_late(
+        &self,
+        connection: &Connection,
+        call: &Call<'_>,
+        outcome: &Outcome<'_>,
+        check: Check,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        let asked = Asked::of(call, outcome);
+        let mut deeds = row(outcome.command_name).map_or_else(Vec::new, |row| (row.deeds)(&asked));
+        if check.is_success_noted {
+            deeds.push(authorization(call.body, outcome, check.is_of_collection));
+        }
+        for target in targets(outcome.command_name, &asked) {
+            if target.is_replaced || !is_there(&target.namespace) {
+                deeds.push(created(&target.namespace));
+            }
+        }
+        let user = connection.login.lock().user.clone();
+        let doer = Doer::Client(connection, user.as_deref());
+        if !deeds
+            .iter()
+            .any(|deed| self.event(deed, &doer, 0).is_some())
+        {
             return Ok(());
         }
         self.trail.catch_up().map_err(|error| {
-            let message =
-                format!("'{command}' is refused: its audit event could not be written: {error}");
+            let message = format!(
+                "'{}' is refused: its audit event could not be written: {error}",
+                outcome.command_name
+            );
             CommandError::new(ErrorCode::OPERATION_FAILED, message)
         })
     }
@@ -102,34 +125,27 @@ impl AuditLog {
             // It was no call of a command, or one that nobody has been authorized for.
             return Ok(());
         }
-        let user = connection.login.lock().user.clone();
-        let doer = Doer::Client(connection, user.as_deref());
+        let mut noted = Vec::new();
         if is_refused || check.is_success_noted {
             let result = if is_refused { code } else { 0 };
             let deed = authorization(call.body, outcome, check.is_of_collection);
-            self.note(&deed, &doer, result)?;
+            noted.push((deed, result));
         }
-        if is_refused {
-            return Ok(());
+        if !is_refused {
+            noted.extend(made.iter().map(|namespace| (created(namespace), 0)));
+            let deeds = row(outcome.command_name).map(|row| (row.deeds)(&Asked::of(call, outcome)));
+            let deeds = deeds.into_iter().flatten();
+            noted.extend(deeds.map(|deed| (deed, code)));
         }
-        for namespace in made {
-            let deed = Deed::new("createCollection", |param| {
-                param.append("ns", namespace.as_str());
-            });
-            self.note(&deed, &doer, 0)?;
+        let user = connection.login.lock().user.clone();
+        let doer = Doer::Client(connection, user.as_deref());
+        let mut first = Ok(());
+        for (deed, result) in &noted {
+            // Those behind one that could not be written are kept for later, or counted as lost, as well.
+            let written = self.note(deed, &doer, *result);
+            first = first.and(written);
         }
-        let Some(row) = row(outcome.command_name) else {
-            return Ok(());
-        };
-        let asked = Asked {
-            database: outcome.database,
-            subject: outcome.collection,
-            body: call.body,
-        };
-        for deed in (row.deeds)(&asked) {
-            self.note(&deed, &doer, code)?;
-        }
-        Ok(())
+        first
     }
 
     /// Writes that somebody has logged in, or has failed to.
@@ -180,6 +196,23 @@ impl AuditLog {
         self.note(&deed, &Doer::Client(connection, None), 0)
     }
 
+    /// Writes that the server has made a user with these roles by itself.
+    pub fn note_own_user(&self, user: &Name, roles: &[Name]) -> Result<()> {
+        let deed = Deed::new("createUser", |param| {
+            param.append("user", user.name.as_str());
+            param.append("db", user.database.as_str());
+            let mut listed = param.array("roles");
+            for role in roles {
+                let mut shown = listed.document();
+                shown.append("role", role.name.as_str());
+                shown.append("db", role.database.as_str());
+                shown.finish();
+            }
+            listed.finish();
+        });
+        self.note(&deed, &Doer::Server, 0)
+    }
+
     /// Writes that the server starts, with these options.
     pub fn note_start(&self, options: &Document) -> Result<()> {
         let deed = Deed::new("startup", |param| {
@@ -199,13 +232,18 @@ impl AuditLog {
         self.trail.rotate(self.is_moved_by_others)
     }
 
-    fn note(&self, deed: &Deed, doer: &Doer<'_>, result: i32) -> Result<()> {
+    /// The event of a deed; none where the filter drops it.
+    fn event(&self, deed: &Deed, doer: &Doer<'_>, result: i32) -> Option<Document> {
         let event = event::document(deed, doer, self.uuid_of(doer), result);
         // An event that the filter cannot be held against is kept.
         let is_kept = |filter: &Matcher| filter.try_matches(event.as_raw()).unwrap_or(true);
-        if !self.filter.as_ref().is_none_or(is_kept) {
+        self.filter.as_ref().is_none_or(is_kept).then_some(event)
+    }
+
+    fn note(&self, deed: &Deed, doer: &Doer<'_>, result: i32) -> Result<()> {
+        let Some(event) = self.event(deed, doer, result) else {
             return Ok(());
-        }
+        };
         let written = match self.format {
             AuditFormat::Json => self
                 .trail
@@ -238,6 +276,23 @@ impl AuditLog {
     }
 }
 
+impl<'a> Asked<'a> {
+    fn of(call: &Call<'a>, outcome: &Outcome<'a>) -> Asked<'a> {
+        Asked {
+            database: outcome.database,
+            subject: outcome.collection,
+            body: call.body,
+            sequences: call.sequences,
+        }
+    }
+}
+
+fn created(namespace: &str) -> Deed {
+    Deed::new("createCollection", |param| {
+        param.append("ns", namespace);
+    })
+}
+
 /// Makes the event of an authorization: the command, on what, and its arguments where they hold no secrets.
 fn authorization(body: RawDocument<'_>, outcome: &Outcome<'_>, is_of_collection: bool) -> Deed {
     Deed::new("authCheck", |param| {
@@ -253,4 +308,101 @@ fn authorization(body: RawDocument<'_>, outcome: &Outcome<'_>, is_of_collection:
         };
         param.append("args", arguments.as_raw());
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quarry_bson::doc;
+
+    use super::*;
+    use crate::dispatch::dispatcher::answer;
+    use crate::server::Server;
+
+    /// A server whose audit log is on a disk that is full.
+    fn server(filter: Option<Document>) -> (&'static Server, Arc<AuditLog>) {
+        let audit = Arc::new(AuditLog {
+            trail: Trail::of_room(0),
+            format: AuditFormat::Json,
+            filter: filter.map(|filter| Matcher::parse(filter.as_raw()).unwrap()),
+            is_moved_by_others: false,
+            secret: [0; 32],
+        });
+        let mut server = Server::in_memory();
+        server.audit = Some(Arc::clone(&audit));
+        (Box::leak(Box::new(server)), audit)
+    }
+
+    fn code(server: &'static Server, command: &Document) -> i32 {
+        let mut command = command.clone();
+        if command.get("$db").is_none() {
+            command.append("$db", "db");
+        }
+        answer(server, &command).get_i32("code").unwrap_or(0)
+    }
+
+    const REFUSED: i32 = 96;
+
+    #[test]
+    fn all_events_of_a_call_are_kept_where_one_cannot_be_written() {
+        let (server, audit) = server(None);
+        let index = |field: &str| doc! { "key": { field: 1 }, "name": field };
+        let indexes = vec![index("one"), index("two"), index("three")];
+        let create = doc! { "createIndexes": "c", "indexes": indexes };
+        assert_eq!(code(server, &create), REFUSED);
+        audit.trail.make_room(1 << 20);
+        audit.trail.catch_up().unwrap();
+        let written = String::from_utf8(audit.trail.make_room(0)).unwrap();
+        for name in ["one", "two", "three"] {
+            let shown = format!(r#""indexName":"{name}""#);
+            assert!(written.contains(&shown), "{name}: {written}");
+        }
+    }
+
+    #[test]
+    fn what_leaves_no_event_goes_on_while_the_disk_is_full() {
+        let (server, audit) = server(None);
+        assert_eq!(code(server, &doc! { "create": "c" }), REFUSED);
+        assert!(audit.is_behind());
+        let update = |upsert: bool| doc! { "q": { "_id": 1 }, "u": { "a": 1 }, "upsert": upsert };
+        for goes_on in [
+            doc! { "insert": "c", "documents": [{ "_id": 1 }] },
+            doc! { "update": "c", "updates": [update(true)] },
+            doc! { "update": "none", "updates": [update(false)] },
+            doc! { "findAndModify": "c", "query": {}, "update": { "b": 1 } },
+            doc! { "bulkWrite": 1, "ops": [{ "delete": 0, "filter": {} }], "nsInfo": [{ "ns": "db.c" }], "$db": "admin" },
+            doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }] },
+            doc! { "aggregate": "c", "pipeline": [{ "$merge": "c" }], "cursor": {} },
+            doc! { "find": "c" },
+        ] {
+            assert_eq!(code(server, &goes_on), 0, "{goes_on}");
+        }
+        for refused in [
+            doc! { "insert": "made", "documents": [{ "_id": 1 }] },
+            doc! { "update": "made", "updates": [update(true)] },
+            doc! { "findAndModify": "made", "query": {}, "update": { "b": 1 }, "upsert": true },
+            doc! { "aggregate": "c", "pipeline": [{ "$out": "c" }], "cursor": {} },
+            doc! { "aggregate": "c", "pipeline": [{ "$merge": "made" }], "cursor": {} },
+            doc! { "insert": "system.users", "documents": [{ "_id": 1 }], "$db": "admin" },
+            doc! { "bulkWrite": 1, "ops": [{ "delete": 0, "filter": {} }], "nsInfo": [{ "ns": "admin.system.roles" }], "$db": "admin" },
+            doc! { "drop": "c" },
+        ] {
+            assert_eq!(code(server, &refused), REFUSED, "{refused}");
+        }
+        let listed = server.database.list_collections("db").unwrap();
+        assert_eq!(listed.len(), 1, "nothing was made");
+        audit.trail.make_room(1 << 20);
+        assert_eq!(code(server, &doc! { "drop": "c" }), 0);
+    }
+
+    #[test]
+    fn what_the_filter_drops_goes_on_while_the_disk_is_full() {
+        let (server, _) = server(Some(doc! { "param.ns": "db.kept" }));
+        assert_eq!(code(server, &doc! { "create": "kept" }), REFUSED);
+        for command in ["create", "drop"] {
+            assert_eq!(code(server, &doc! { command: "other" }), 0, "{command}");
+            assert_eq!(code(server, &doc! { command: "kept" }), REFUSED);
+        }
+    }
 }

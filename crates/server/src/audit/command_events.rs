@@ -3,9 +3,20 @@
 //! An event shows the fields that its row names, and no others: a password is none of them. Its `result` is the code that the
 //! command answered with. What MongoDB has no kind for has a kind by the command's own name.
 
-use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue, extjson};
+use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
+use quarry_query::pipeline::collections_written;
+use quarry_wire::DocumentSequence;
 
 use super::event::Deed;
+use crate::access::store::{is_of_users_or_roles, keeps_users_or_roles};
+use crate::dispatch::beginning::beginning_of;
+use crate::dispatch::call::documents_of;
+
+/// The events of one kind that a call leaves at most; the last one says how many more there would be. A collection has fewer
+/// indexes, so that only a call that fails, or one that names an index again and again, comes to it.
+const EVENTS_A_CALL_MAX: usize = 128;
+/// A longer key pattern is shown as the beginning of its text.
+const PATTERN_BYTES_MAX: usize = 4 << 10;
 
 /// A call whose events are made.
 pub struct Asked<'a> {
@@ -13,8 +24,10 @@ pub struct Asked<'a> {
     pub database: &'a str,
     /// The collection that it names, or whatever it names first.
     pub subject: &'a str,
-    /// The whole of it.
+    /// The whole of it, but for its sequences.
     pub body: RawDocument<'a>,
+    /// Lists that are no part of the body.
+    pub sequences: &'a [DocumentSequence<'a>],
 }
 
 /// A row of the table.
@@ -38,9 +51,9 @@ const fn on(command: &'static str, deeds: fn(&Asked<'_>) -> Vec<Deed>) -> Row {
 #[rustfmt::skip]
 pub static ROWS: &[Row] = &[
     // Definitions.
-    on("create", |asked| one("createCollection", asked, &[Show::Namespace, Show::Field("viewOn"), Show::Field("pipeline")])),
+    on("create", |asked| one("createCollection", asked, &[Show::Namespace, Show::Field("viewOn"), Show::Field("pipeline"), Show::Fields(OPTIONS)])),
     on("createIndexes", create_indexes),
-    on("collMod", |asked| one("collMod", asked, &[Show::Namespace, Show::Field("index"), Show::Field("viewOn"), Show::Field("pipeline")])),
+    on("collMod", |asked| one("collMod", asked, &[Show::Namespace, Show::Field("index"), Show::Field("viewOn"), Show::Field("pipeline"), Show::Fields(OPTIONS)])),
     on("drop", |asked| one("dropCollection", asked, &[Show::Namespace])),
     on("dropDatabase", |asked| one("dropDatabase", asked, &[Show::DatabaseAs("ns")])),
     on("dropIndexes", drop_indexes),
@@ -78,6 +91,19 @@ pub static ROWS: &[Row] = &[
     on("shutdown", |asked| one("shutdown", asked, &[])),
 ];
 
+/// The options of a collection that say what it takes and keeps.
+const OPTIONS: &[&str] = &[
+    "capped",
+    "size",
+    "max",
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "collation",
+    "clusteredIndex",
+    "changeStreamPreAndPostImages",
+];
+
 /// A part of an event's details.
 enum Show {
     /// `ns`: the collection.
@@ -88,6 +114,8 @@ enum Show {
     SubjectAs(&'static str),
     /// A field of the command, where it is there.
     Field(&'static str),
+    /// Each of these fields of the command that is there.
+    Fields(&'static [&'static str]),
     /// A field of the command, under another name.
     FieldAs(&'static str, &'static str),
     /// `user` and `db`.
@@ -128,6 +156,11 @@ impl Show {
                 }
             }
             Show::Field(name) => append_field(body, name, name, param),
+            Show::Fields(names) => {
+                for name in names {
+                    append_field(body, name, name, param);
+                }
+            }
             Show::FieldAs(name, shown) => append_field(body, name, shown, param),
             Show::User => append_name("user", asked, param),
             Show::Role => append_name("role", asked, param),
@@ -155,10 +188,27 @@ impl Show {
     }
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
     fn namespace(&self) -> String {
         format!("{}.{}", self.database, self.subject)
     }
+
+    fn documents(&self, list: &'static str) -> impl Iterator<Item = RawDocument<'a>> {
+        documents_of(self.body, self.sequences, list)
+    }
+}
+
+/// One event each, as far as a call may leave so many.
+fn several<T>(mut items: impl Iterator<Item = T>, deed: impl Fn(T) -> Deed) -> Vec<Deed> {
+    let first = items.by_ref().take(EVENTS_A_CALL_MAX);
+    let mut deeds: Vec<Deed> = first.map(deed).collect();
+    let left_out = items.count();
+    if left_out > 0
+        && let Some(last) = deeds.last_mut()
+    {
+        last.param.append("eventsLeftOut", left_out as i64);
+    }
+    deeds
 }
 
 fn append_field(body: RawDocument<'_>, name: &str, shown: &str, param: &mut DocumentBuilder<'_>) {
@@ -193,7 +243,6 @@ fn append_roles(roles: RawArray<'_>, database: &str, param: &mut DocumentBuilder
 
 /// One event an index.
 fn create_indexes(asked: &Asked<'_>) -> Vec<Deed> {
-    let indexes = asked.body.get_array("indexes").unwrap_or(RawArray::EMPTY);
     let of_index = |index: RawDocument<'_>| {
         Deed::new("createIndex", |param| {
             param.append("ns", asked.namespace().as_str());
@@ -201,8 +250,7 @@ fn create_indexes(asked: &Asked<'_>) -> Vec<Deed> {
             param.append("indexSpec", index);
         })
     };
-    let specs = indexes.iter().filter_map(|index| index.as_document());
-    specs.map(of_index).collect()
+    several(asked.documents("indexes"), of_index)
 }
 
 /// One event an index that is named; `*` stands for all but `_id_`.
@@ -210,7 +258,7 @@ fn drop_indexes(asked: &Asked<'_>) -> Vec<Deed> {
     let of_index = |index: RawValue<'_>| {
         let name = match index {
             RawValue::String(_) => index.as_str().unwrap_or_default().to_owned(),
-            pattern => extjson::relaxed_value(pattern),
+            pattern => beginning_of(&pattern, PATTERN_BYTES_MAX),
         };
         Deed::new("dropIndex", |param| {
             param.append("ns", asked.namespace().as_str());
@@ -218,32 +266,78 @@ fn drop_indexes(asked: &Asked<'_>) -> Vec<Deed> {
         })
     };
     match asked.body.get("index") {
-        Some(RawValue::Array(indexes)) => indexes.iter().map(of_index).collect(),
+        Some(RawValue::Array(indexes)) => several(indexes.iter(), of_index),
         Some(index) => vec![of_index(index)],
         None => Vec::new(),
     }
 }
 
-/// The collections of users and roles.
-const OF_ACCESS: [&str; 2] = ["admin.system.users", "admin.system.roles"];
-
 /// A write into the collections of users and roles; any other write leaves no event here.
 fn direct_mutation(asked: &Asked<'_>, operation: &str) -> Vec<Deed> {
-    let namespace = asked.namespace();
-    match OF_ACCESS.contains(&namespace.as_str()) {
-        true => vec![mutation_of(&namespace, operation)],
+    match keeps_users_or_roles(asked.database, asked.subject) {
+        true => vec![mutation_of(&asked.namespace(), operation)],
         false => Vec::new(),
     }
 }
 
 fn direct_mutations_in_bulk(asked: &Asked<'_>) -> Vec<Deed> {
-    let named = asked.body.get_array("nsInfo").unwrap_or(RawArray::EMPTY);
-    let named = named.iter().filter_map(|info| info.as_document());
+    let named = asked.documents("nsInfo");
     let named = named.filter_map(|info| info.get_str("ns"));
-    let of_access = named.filter(|namespace| OF_ACCESS.contains(namespace));
-    of_access
-        .map(|namespace| mutation_of(namespace, "bulkWrite"))
-        .collect()
+    let of_access = named.filter(|namespace| is_of_users_or_roles(namespace));
+    several(of_access, |namespace| mutation_of(namespace, "bulkWrite"))
+}
+
+/// A collection that a call writes into.
+pub struct Target {
+    /// `database.collection`.
+    pub namespace: String,
+    /// The call makes the collection also where there is one, in whose place the new one comes.
+    pub is_replaced: bool,
+}
+
+/// The collections that a call of the command makes where they are not there.
+pub fn targets(command: &str, asked: &Asked<'_>) -> Vec<Target> {
+    let is_upsert = |document: RawDocument<'_>| {
+        let upsert = document.get("upsert");
+        upsert.is_some_and(|value| value.is_truthy())
+    };
+    let own = |makes: bool| match makes {
+        true => vec![Target::of(asked.namespace())],
+        false => Vec::new(),
+    };
+    match command {
+        "insert" => own(true),
+        "update" => own(asked.documents("updates").any(is_upsert)),
+        "findAndModify" => own(is_upsert(asked.body)),
+        "bulkWrite" => {
+            let named = asked.documents("nsInfo").take(EVENTS_A_CALL_MAX);
+            let named = named.filter_map(|info| info.get_str("ns"));
+            named.map(|name| Target::of(name.to_owned())).collect()
+        }
+        "aggregate" => {
+            let pipeline = asked.body.get_array("pipeline").unwrap_or(RawArray::EMPTY);
+            let written = collections_written(pipeline).into_iter();
+            let target = written.map(|written| Target {
+                namespace: format!(
+                    "{}.{}",
+                    written.database.unwrap_or(asked.database),
+                    written.collection
+                ),
+                is_replaced: written.removes,
+            });
+            target.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Target {
+    fn of(namespace: String) -> Target {
+        Target {
+            namespace,
+            is_replaced: false,
+        }
+    }
 }
 
 /// The documents stay out of it: they hold what passwords are checked by.
@@ -256,7 +350,7 @@ fn mutation_of(namespace: &str, operation: &str) -> Deed {
 
 #[cfg(test)]
 mod tests {
-    use quarry_bson::{Document, doc};
+    use quarry_bson::{Document, doc, extjson};
 
     use super::*;
     use crate::commands;
@@ -267,6 +361,7 @@ mod tests {
             database: "db",
             subject: first.value().as_str().unwrap_or_default(),
             body: body.as_raw(),
+            sequences: &[],
         };
         let row = row(first.name().as_str().unwrap()).unwrap();
         let deeds = (row.deeds)(&asked).into_iter();
@@ -322,6 +417,18 @@ mod tests {
                 doc! { "renameCollection": "db.a", "to": "db.b", "dropTarget": true },
                 &[r#"renameCollection {"old":"db.a","new":"db.b"}"#],
             ),
+            (
+                doc! { "collMod": "c", "validator": { "a": 1 }, "validationAction": "warn", "changeStreamPreAndPostImages": { "enabled": true } },
+                &[
+                    r#"collMod {"ns":"db.c","validator":{"a":1},"validationAction":"warn","changeStreamPreAndPostImages":{"enabled":true}}"#,
+                ],
+            ),
+            (
+                doc! { "create": "c", "capped": true, "size": 4096, "validationLevel": "moderate" },
+                &[
+                    r#"createCollection {"ns":"db.c","capped":true,"size":4096,"validationLevel":"moderate"}"#,
+                ],
+            ),
             (doc! { "dropDatabase": 1 }, &[r#"dropDatabase {"ns":"db"}"#]),
             (doc! { "insert": "c", "documents": [] }, &[]),
             (
@@ -331,5 +438,47 @@ mod tests {
         ] {
             assert_eq!(shown(&body), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn a_call_leaves_no_more_events_than_it_may() {
+        let names = vec!["a_1"; EVENTS_A_CALL_MAX + 7];
+        let events = shown(&doc! { "dropIndexes": "c", "index": names });
+        assert_eq!(events.len(), EVENTS_A_CALL_MAX);
+        let last = r#"dropIndex {"ns":"db.c","indexName":"a_1","eventsLeftOut":7}"#;
+        assert_eq!(events.last().unwrap(), last);
+        assert!(!events[0].contains("eventsLeftOut"));
+        let spec = doc! { "key": { "a": 1 }, "name": "a_1" };
+        let specs = vec![spec; 2 * EVENTS_A_CALL_MAX];
+        let events = shown(&doc! { "createIndexes": "c", "indexes": specs });
+        assert_eq!(events.len(), EVENTS_A_CALL_MAX);
+    }
+
+    #[test]
+    fn the_collections_that_a_call_may_make_are_known_before_it_runs() {
+        let targets = |body: Document| -> Vec<String> {
+            let first = body.as_raw().first().unwrap();
+            let asked = Asked {
+                database: "db",
+                subject: first.value().as_str().unwrap_or_default(),
+                body: body.as_raw(),
+                sequences: &[],
+            };
+            let found = targets(first.name().as_str().unwrap(), &asked).into_iter();
+            found
+                .map(|target| format!("{} {}", target.namespace, target.is_replaced))
+                .collect()
+        };
+        let update = |upsert: bool| doc! { "update": "c", "updates": [doc! { "q": {}, "u": {}, "upsert": upsert }] };
+        assert_eq!(targets(doc! { "insert": "c" }), ["db.c false"]);
+        assert_eq!(targets(update(true)), ["db.c false"]);
+        assert!(targets(update(false)).is_empty());
+        assert!(targets(doc! { "find": "c" }).is_empty());
+        let bulk = doc! { "bulkWrite": 1, "nsInfo": [doc! { "ns": "a.b" }] };
+        assert_eq!(targets(bulk), ["a.b false"]);
+        let out = doc! { "aggregate": "c", "pipeline": [doc! { "$out": "d" }] };
+        assert_eq!(targets(out), ["db.d true"]);
+        let merge = doc! { "aggregate": "c", "pipeline": [doc! { "$merge": "d" }] };
+        assert_eq!(targets(merge), ["db.d false"]);
     }
 }

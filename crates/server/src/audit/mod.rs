@@ -5,7 +5,8 @@
 //! process that is killed takes none with it; a power loss takes what the system had not written to the disk yet.
 //!
 //! An operation whose event cannot be written is not acknowledged: its client gets an error, and from then on every command that would leave an
-//! event is refused before it runs, until the log can be written again. Commands that leave none go on. mongod ends itself
+//! event is refused before it runs, until the log can be written again. Commands that leave none go on, and so do those whose events
+//! the filter drops: an insert into a collection that is there is one. mongod ends itself
 //! instead; here a full disk of the audit log does not take the reads and writes of everybody with it, and nothing that is to be
 //! audited happens unseen either way.
 //!

@@ -48,6 +48,24 @@ impl Trail {
         Ok(Trail::new(out))
     }
 
+    /// One that writes to a disk that takes so many bytes.
+    #[cfg(test)]
+    pub fn of_room(bytes: usize) -> Trail {
+        Trail::new(Out::Room(bytes, Vec::new()))
+    }
+
+    /// Makes room for so many bytes; what had been written before is in the answer.
+    #[cfg(test)]
+    pub fn make_room(&self, bytes: usize) -> Vec<u8> {
+        match &mut self.state.lock().out {
+            Out::Room(room, written) => {
+                *room = bytes;
+                written.clone()
+            }
+            _ => unreachable!("the trail was made with a room"),
+        }
+    }
+
     fn new(out: Out) -> Trail {
         let state = State {
             out,
@@ -60,14 +78,18 @@ impl Trail {
         }
     }
 
-    /// Writes an event, behind all that still waits.
+    /// Writes an event, behind all that still waits. The error also stands for an event that is lost, because too much waits.
     pub fn append(&self, event: &[u8]) -> io::Result<()> {
         let mut state = self.state.lock();
-        if state.unwritten.len() + event.len() > UNWRITTEN_BYTES_MAX {
+        // What waits goes first, so that no event is dropped that could be written.
+        if !state.has_room_for(event)
+            && let Err(error) = self.write(&mut state)
+            && !state.has_room_for(event)
+        {
             state.lost += 1;
-        } else {
-            state.unwritten.extend_from_slice(event);
+            return Err(error);
         }
+        state.unwritten.extend_from_slice(event);
         self.write(&mut state)
     }
 
@@ -118,6 +140,11 @@ impl Trail {
 }
 
 impl State {
+    /// Whether the event may wait. One alone always may.
+    fn has_room_for(&self, event: &[u8]) -> bool {
+        self.unwritten.is_empty() || self.unwritten.len() + event.len() <= UNWRITTEN_BYTES_MAX
+    }
+
     fn write(&mut self) -> io::Result<()> {
         let mut behind = 0;
         let result = loop {
@@ -169,36 +196,32 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_written_whole_once_there_is_some() {
-        let trail = Trail::new(Out::Room(7, Vec::new()));
+        let trail = Trail::of_room(7);
         trail.append(b"one\n").unwrap();
         assert!(trail.append(b"two two\n").is_err() && trail.is_behind());
         assert!(trail.append(b"three\n").is_err() && trail.catch_up().is_err());
-        let written = |trail: &Trail| match &trail.state.lock().out {
-            Out::Room(_, written) => String::from_utf8(written.clone()).unwrap(),
-            _ => unreachable!("the trail was made with a room"),
-        };
-        assert_eq!(written(&trail), "one\ntwo");
-        match &mut trail.state.lock().out {
-            Out::Room(room, _) => *room = 100,
-            _ => unreachable!("the trail was made with a room"),
-        }
+        assert_eq!(trail.make_room(100), b"one\ntwo");
         trail.append(b"four\n").unwrap();
         assert!(!trail.is_behind());
-        assert_eq!(written(&trail), "one\ntwo two\nthree\nfour\n");
+        assert_eq!(trail.make_room(0), b"one\ntwo two\nthree\nfour\n");
     }
 
     #[test]
-    fn what_waits_is_bounded() {
-        let trail = Trail::new(Out::Room(0, Vec::new()));
+    fn what_waits_is_bounded_and_no_event_is_lost_that_is_acknowledged() {
+        let trail = Trail::of_room(0);
         let event = vec![b'x'; UNWRITTEN_BYTES_MAX / 4];
         for _ in 0..6 {
             assert!(trail.append(&event).is_err());
         }
-        let state = trail.state.lock();
-        assert_eq!(
-            (state.unwritten.len(), state.lost),
-            (UNWRITTEN_BYTES_MAX, 2)
-        );
+        let kept = |trail: &Trail| {
+            let state = trail.state.lock();
+            (state.unwritten.len(), state.lost)
+        };
+        assert_eq!(kept(&trail), (UNWRITTEN_BYTES_MAX, 2));
+        // There is room again when this one comes, for which there is none among those that wait.
+        trail.make_room(2 * UNWRITTEN_BYTES_MAX);
+        trail.append(b"the last one").unwrap();
+        assert!(trail.make_room(0).ends_with(b"the last one"));
     }
 
     #[test]

@@ -118,6 +118,7 @@ pub mod writes;
 
 pub use get_cmd_line_opts::options_document;
 pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
+pub use log_rotate::rotate_all;
 
 /// Every command, in the order of listCommands.
 pub static COMMANDS: &[&Command] = &[

@@ -24,6 +24,19 @@ pub struct Call<'a> {
     pub started: Instant,
 }
 
+/// The documents of a list, which stands in the body of a command or beside it.
+pub fn documents_of<'a>(
+    body: RawDocument<'a>,
+    sequences: &'a [DocumentSequence<'a>],
+    list: &'static str,
+) -> impl Iterator<Item = RawDocument<'a>> {
+    let in_body = body.get_array(list).unwrap_or(RawArray::EMPTY);
+    let in_body = in_body.iter().filter_map(|value| value.as_document());
+    let beside = sequences.iter();
+    let beside = beside.filter(move |sequence| sequence.identifier == list);
+    in_body.chain(beside.flat_map(DocumentSequence::documents))
+}
+
 #[cfg(test)]
 impl<'a> Call<'a> {
     /// The call of a client that sends this alone.

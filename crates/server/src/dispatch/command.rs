@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
+use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
 use quarry_database::{Collation, DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
@@ -18,6 +18,7 @@ use quarry_wire::DocumentSequence;
 use crate::access::user::User;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
+use crate::dispatch::beginning::beginning_of;
 use crate::dispatch::call::{Asked, without_secrets};
 use crate::dispatch::concerns::{ReadConcern, ReadLevel, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
@@ -101,12 +102,9 @@ impl Command {
         self.takes_write_concern && self.kind != OperationKind::Aggregate
     }
 
-    /// The command as others than its client may see it. An explain that is refused may hold a command with secrets.
-    pub fn shown(&self, body: RawDocument<'_>) -> Document {
-        if !self.has_secrets && !matches!(self.requires, Requires::WhatItExplains) {
-            return Document::from_raw(body);
-        }
-        without_secrets(body)
+    /// Whether a refusal shows the name of the command alone. An explain that is refused may hold a command with secrets.
+    fn hides_fields(&self) -> bool {
+        self.has_secrets || matches!(self.requires, Requires::WhatItExplains)
     }
 
     /// Whether a client calls it so.
@@ -717,8 +715,10 @@ impl<'a> Invocation<'a> {
 /// The error of a command that its user may not run.
 #[cold]
 pub fn refusal(command: &Command, body: RawDocument<'_>, database: &str) -> CommandError {
-    let mut text = command.shown(body).to_string();
-    text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
+    let text = match command.hides_fields() {
+        true => beginning_of(&without_secrets(body), SHOWN_BYTES_MAX),
+        false => beginning_of(&body, SHOWN_BYTES_MAX),
+    };
     let message = format!("not authorized on {database} to execute command {text}");
     CommandError::new(ErrorCode::UNAUTHORIZED, message)
 }

@@ -12,15 +12,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::{Operation, RetryableWrite};
+use quarry_database::{Namespace, Operation, RetryableWrite};
 use quarry_query::ErrorCode;
 use quarry_timing::{OperationKind, Phase};
 
+use crate::access::store::{
+    DATABASE as USERS_DATABASE, is_of_users_or_roles, keeps_users_or_roles,
+};
 use crate::access::user::User;
 use crate::audit::audit_log::{AuditLog, Check};
 use crate::commands;
 use crate::dispatch::access;
-use crate::dispatch::call::{Call, Outcome};
+use crate::dispatch::call::{Call, Outcome, documents_of};
 use crate::dispatch::command::{Command, Generic, Invocation};
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
@@ -39,9 +42,6 @@ use crate::sessions::session::SessionId;
 
 /// One of this many looks at an operation's interrupts asks the kernel whether the client is still there.
 const CHECKS_A_PEEK: u32 = 16;
-
-/// The database that holds users and roles.
-const USERS_DATABASE: &str = "admin";
 
 /// The bytes that a reply document may have: a message less room for its frame.
 const REPLY_BYTES_MAX: usize = quarry_wire::MESSAGE_BYTES_MAX - 1024;
@@ -98,17 +98,40 @@ fn note_call(
     outcome: &Outcome<'_>,
     result: &mut Result<()>,
 ) {
-    let command = commands::find(outcome.command_name);
-    let check = Check {
-        is_success_noted: command.is_some_and(|command| notes_success(server, command)),
-        is_of_collection: command.is_some_and(|command| command.requires.is_of_collection()),
-    };
+    let check = check_of(server, outcome.command_name);
     let error = result.as_ref().err();
     let noted = audit.note_call(connection, call, outcome, error, check);
     if let Err(error) = noted
         && result.is_ok()
     {
         *result = Err(error);
+    }
+}
+
+/// Holds a call against the audit log while events cannot be written.
+#[cold]
+fn admit_late(
+    audit: &AuditLog,
+    server: &Server,
+    connection: &Connection,
+    call: &Call<'_>,
+    outcome: &Outcome<'_>,
+) -> Result<()> {
+    let check = check_of(server, outcome.command_name);
+    let is_there = |namespace: &str| {
+        let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+        // What is no name of a collection makes none, and neither does a view.
+        Namespace::new(database, collection)
+            .is_ok_and(|namespace| !matches!(server.database.definition(&namespace), Ok(None)))
+    };
+    audit.admit_late(connection, call, outcome, check, is_there)
+}
+
+fn check_of(server: &Server, command_name: &str) -> Check {
+    let command = commands::find(command_name);
+    Check {
+        is_success_noted: command.is_some_and(|command| notes_success(server, command)),
+        is_of_collection: command.is_some_and(|command| command.requires.is_of_collection()),
     }
 }
 
@@ -165,12 +188,17 @@ fn run<'a>(
     outcome.database = generic.database;
     outcome.asked = generic.asked;
     outcome.collection = collection_of(command, &generic, call.body);
+    if generic.database == USERS_DATABASE && names_users(call, outcome.collection) {
+        outcome.has_secrets = true;
+    }
     let user = user_of(server, connection)?;
     let user = user.as_deref();
     access::check(user, command, call, generic.database, outcome.collection)?;
     generic.check_required(command)?;
-    if let Some(audit) = &server.audit {
-        audit.admit(command.name, notes_success(server, command))?;
+    if let Some(audit) = &server.audit
+        && audit.is_behind()
+    {
+        admit_late(audit, server, connection, call, outcome)?;
     }
     // After the check of the user: a client that may not run the command leaves no session behind.
     let mut participant = None;
@@ -431,6 +459,23 @@ fn holds_secrets(command: &Command, body: RawDocument<'_>) -> bool {
             .secret_field
             .is_some_and(|field| body.get(field).is_some())
         || explains_secrets(command, body)
+}
+
+/// Whether a call to the database of users and roles names one of their collections: by itself, in what it explains or among what a
+/// bulkWrite writes. Its documents and filters may hold what passwords are checked by.
+#[cold]
+fn names_users(call: &Call<'_>, collection: &str) -> bool {
+    let is_one = |name: &str| keeps_users_or_roles(USERS_DATABASE, name);
+    let explained = call
+        .body
+        .first()
+        .and_then(|first| first.value().as_document());
+    let explained = explained.and_then(|explained| explained.first());
+    let explained = explained.and_then(|first| first.value().as_str());
+    let mut written = documents_of(call.body, call.sequences, "nsInfo");
+    is_one(collection)
+        || explained.is_some_and(is_one)
+        || written.any(|info| info.get_str("ns").is_some_and(is_of_users_or_roles))
 }
 
 /// Whether the command is an explain of one whose fields are secret, or of another explain, into which nobody looks. It is

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod argument;
+pub mod beginning;
 pub mod call;
 pub mod command;
 pub mod concerns;

@@ -117,7 +117,9 @@ fn note_logout(server: &Server, connection: &Connection) {
     let Some(audit) = &server.audit else {
         return;
     };
-    if let Some(user) = connection.login.lock().user.take() {
+    // Not in the condition: the lock would be held while the event is written.
+    let user = connection.login.lock().user.take();
+    if let Some(user) = user {
         // Nobody waits for an answer; the log says what became of the event.
         let _ = audit.note_logout(connection, &user, "The client has disconnected");
     }

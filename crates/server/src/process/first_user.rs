@@ -34,6 +34,9 @@ pub fn make(server: &Server) -> Result<(), BadUser> {
     }
     let root = [Name::new("root", "admin")];
     insert(server, &name, &password, &root)?;
+    if let Some(audit) = &server.audit {
+        audit.note_own_user(&name, &root)?;
+    }
     log::info(
         "access",
         "the first user was made",

@@ -1,8 +1,8 @@
 //! A look at what lies in a directory before a server makes it its own.
 //!
 //! Refused, by name and with nothing changed: files of another database; data of another engine than the one asked for; and, where
-//! no data of ours lies, anything that neither a new file system nor an empty checkout has. What the configuration names, its log and
-//! its pid file, is the server's own wherever it lies.
+//! no data of ours lies, anything that neither a new file system nor an empty checkout has. What the configuration names, its log, its
+//! audit log and its pid file, is the server's own wherever it lies.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use quarry_storage::creation;
 
-use crate::process::config::{Config, EngineName};
+use crate::process::config::{AuditDestination, Config, EngineName};
 use crate::process::engine::JOURNAL;
 
 /// Names by which other databases are known, at the top of their data directories.
@@ -102,7 +102,15 @@ impl fmt::Display for Refusal {
 /// Looks at the data directory, which need not exist, and changes nothing. Called before the log is begun: that makes a
 /// file, or moves one aside, which may lie in this very directory.
 pub fn refuse(config: &Config) -> Result<(), Refusal> {
-    let named = [&config.log_path, &config.pid_path];
+    let audit_path = match config.audit.as_ref().map(|audit| &audit.destination) {
+        Some(AuditDestination::File(path)) => Some(path),
+        Some(AuditDestination::Console) | None => None,
+    };
+    let named = [
+        config.log_path.as_ref(),
+        config.pid_path.as_ref(),
+        audit_path,
+    ];
     let named: Vec<&Path> = named.into_iter().flatten().map(PathBuf::as_path).collect();
     refuse_beside(&config.data_directory, config.engine, &named)
 }
@@ -201,6 +209,7 @@ fn may_be_there(name: &OsString) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Server;
 
     struct Case {
         directory: tempfile::TempDir,
@@ -330,6 +339,20 @@ mod tests {
         let alike = Case::with(&["server.logs"]);
         let log = alike.directory.path().join("server.log");
         assert_names(alike.refusal_beside(engine, &[&log]), &["server.logs"]);
+        // The audit log is one of them.
+        let audited = Case::with(&["audit.json"]);
+        let path = |name: &str| audited.directory.path().join(name).display().to_string();
+        let mut config = Server::in_memory_with(&[
+            "--auditDestination",
+            "file",
+            "--auditPath",
+            &path("audit.json"),
+        ])
+        .config;
+        config.data_directory = audited.directory.path().to_owned();
+        assert!(refuse(&config).is_ok());
+        config.audit = None;
+        assert!(refuse(&config).is_err());
         // Another database's file does not become ours by being named.
         let theirs = Case::with(&["PG_VERSION"]);
         let log = theirs.directory.path().join("PG_VERSION");

@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 use crate::audit::audit_log::AuditLog;
 use crate::audit::made_collections;
 use crate::backup::live_copy;
-use crate::commands::options_document;
+use crate::commands::{options_document, rotate_all};
 use crate::net::certificates::Certificates;
 use crate::net::conversation;
 use crate::net::listener::Listener;
@@ -476,7 +476,7 @@ pub fn watch_signals(shutdown: &Arc<Shutdown>, mut signals: Signals, audit: Opti
 }
 
 fn rotate_log(audit: Option<&AuditLog>) {
-    match log::rotate().and_then(|()| audit.map_or(Ok(()), AuditLog::rotate)) {
+    match rotate_all(audit) {
         Ok(()) => log::info("control", "log rotated", &[]),
         Err(error) => log::error(
             "control",

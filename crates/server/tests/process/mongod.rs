@@ -152,6 +152,16 @@ fn a_flag_of_mongod_that_is_not_served_is_refused_by_name_with_the_reason() {
         (&["--wiredTigerCacheSizeGB", "0"], "wiredTigerCacheSizeGB"),
         (&["--fork"], "fork: the log needs a file"),
         (
+            &[
+                "--fork",
+                "--logpath",
+                "/nowhere/log",
+                "--auditDestination",
+                "console",
+            ],
+            "fork: the audit log needs a file",
+        ),
+        (
             &["--logRotate", "reopen"],
             "logRotate: `reopen` needs --logappend",
         ),

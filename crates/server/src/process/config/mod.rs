@@ -210,6 +210,13 @@ impl Config {
                 "fork: the log needs a file: give --logpath".into(),
             ));
         }
+        let is_audited_there =
+            |audit: &AuditOptions| audit.destination == AuditDestination::Console;
+        if is_forked && audit.as_ref().is_some_and(is_audited_there) {
+            return Err(BadOptions(
+                "fork: the audit log needs a file: give --auditDestination file".into(),
+            ));
+        }
         let slow_op_sample_rate = line
             .slow_op_sample_rate
             .or(file.slow_op_sample_rate)
