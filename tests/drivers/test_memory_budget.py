@@ -197,12 +197,13 @@ def can_find(connection):
         return False
 
 
-def test_an_operation_that_waits_for_memory_can_be_ended(quarry):
-    """Those that hold the budget are clients that do not take their answers; the others wait for a moment longer than maxTimeMS."""
+@pytest.mark.parametrize("comment_bytes", [0, 100_000])
+def test_an_operation_that_waits_for_memory_can_be_ended(quarry, comment_bytes):
+    """A request with a long comment holds a share of the memory of requests, beside that of its reply. Those that hold the budget are clients that do not take their answers; the others wait for a moment longer than maxTimeMS."""
     with contextlib.ExitStack() as stack:
         for _ in range(BUDGET_MIB // 16):
             holder = stack.enter_context(client(quarry))
-            holder.send({"find": "large"})
+            holder.send({"find": "large", "comment": "x" * comment_bytes})
             select.select([holder.socket], [], [], PATIENCE_SECONDS)
         with client(quarry) as connection:
             assert memory(connection)["shares"]["replies"] > 0

@@ -641,3 +641,20 @@ def test_the_tools_encrypt(authority, stranger, tmp_path):
         ended = run_tool(*top, "--tlsCertificateKeyFile", authority.directory / "client.pem")
         assert ended.returncode == 0 and "find" in ended.stdout, ended
         assert run_tool(*top).returncode == 1
+
+
+def test_a_silent_client_holds_no_thread_where_it_may_be_any(tmp_path, authority):
+    parking = ["--setParameter", "connectionParkMillis=50"]
+    with serving(tmp_path, authority, *parking, mode="allowTLS") as quarry, MongoClient(quarry.uri) as watcher:
+        parked = lambda: watcher.admin.command("serverStatus")["connections"]["parked"]  # noqa: E731
+        silent = [socket.create_connection(("127.0.0.1", quarry.port), timeout=PATIENCE_SECONDS) for _ in range(20)]
+        wait_until(lambda: parked() >= len(silent))
+        for number, plain in enumerate(silent):
+            if number % 2:
+                assert run(plain, {"ping": 1})["ok"] == 1
+                continue
+            context = ssl.create_default_context(cafile=authority.file)
+            with context.wrap_socket(plain, server_hostname="localhost") as encrypted:
+                assert run(encrypted, {"ping": 1})["ok"] == 1
+        for plain in silent:
+            plain.close()

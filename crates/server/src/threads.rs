@@ -1,4 +1,4 @@
-//! The server's own threads: the listeners, the one that waits for parked connections, signals, the reaper of cursors and
+//! The server's own threads: the listeners, the one that waits for parked connections, the one for those that wake to no thread, signals, the reaper of cursors and
 //! sessions, the timing collector, the sender of traces, the admin port.
 //!
 //! Each works in rounds: one connection to accept, one batch to send. A panic ends its round alone: it is logged like any
@@ -92,8 +92,8 @@ mod tests {
     use signal_hook::iterator::Signals;
 
     use super::*;
-    use crate::net::conversation;
     use crate::net::listener::Listener;
+    use crate::net::waking;
     use crate::observe::{admin, timing_collector};
     use crate::process::config::AdminPort;
     use crate::process::run::watch_signals;
@@ -158,7 +158,7 @@ mod tests {
         panic_in("listener", is_served);
         assert!(is_served());
 
-        let resume = move |entry| conversation::resume(server, entry);
+        let resume = waking::start(server).unwrap();
         server.parking.start(resume).unwrap();
         let mut parked = TcpStream::connect(("127.0.0.1", listener.port())).unwrap();
         parked.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,9 @@ const WAIT: Duration = Duration::from_secs(5);
 pub struct ConnectionThreads {
     state: Mutex<State>,
     came: Condvar,
+    /// A test says that there are no threads.
+    #[cfg(test)]
+    pub are_exhausted: std::sync::atomic::AtomicBool,
 }
 
 #[derive(Default)]
@@ -47,14 +51,30 @@ pub enum Afterwards {
     Spoiled,
 }
 
+/// There is no thread for a connection, and none could be started.
+pub struct NoThread {
+    /// The connection.
+    pub entry: Entry,
+    /// Why there is none.
+    pub error: io::Error,
+}
+
 impl ConnectionThreads {
-    /// Has the connection served by a thread that waits for one, or by a new thread. All callers name the same `serve`. The
-    /// connection is closed where there is no room for another thread.
+    /// Has the connection served by a thread that waits for one, or by a new thread. All callers name the same `serve`. Gives the
+    /// connection back where there is no room for another thread.
     pub fn serve(
         &'static self,
         entry: Entry,
         serve: impl Fn(Entry) -> Afterwards + Send + 'static,
-    ) -> io::Result<()> {
+    ) -> Result<(), NoThread> {
+        #[cfg(test)]
+        if self
+            .are_exhausted
+            .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            let error = io::ErrorKind::WouldBlock.into();
+            return Err(NoThread { entry, error });
+        }
         let entry = {
             let mut state = self.state.lock();
             if state.waiting > state.handed.len() {
@@ -64,8 +84,11 @@ impl ConnectionThreads {
             }
             entry
         };
+        // Here the connection is left where no thread comes to take it.
+        let begun = Arc::new(Mutex::new(Some(entry)));
+        let taken = Arc::clone(&begun);
         let work = move || {
-            let mut next = Some(entry);
+            let mut next = taken.lock().take();
             while let Some(entry) = next {
                 name_thread(&format!("conn{}", entry.connection().id));
                 next = match serve(entry) {
@@ -79,6 +102,10 @@ impl ConnectionThreads {
             .stack_size(CONNECTION_STACK_BYTES)
             .spawn(work)
             .map(drop)
+            .or_else(|error| match begun.lock().take() {
+                Some(entry) => Err(NoThread { entry, error }),
+                None => Ok(()),
+            })
     }
 
     /// The next connection for a thread that has none; none where the thread is not needed.

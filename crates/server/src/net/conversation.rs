@@ -26,11 +26,12 @@ use crate::dispatch::dispatcher::dispatch;
 use crate::dispatch::error::CommandError;
 use crate::net::buffers::Buffers;
 use crate::net::busy_poll::Waiting;
+use crate::net::certificates::Certificates;
 use crate::net::connection_end::{End, log_end};
-use crate::net::connection_threads::Afterwards;
+use crate::net::connection_threads::{Afterwards, NoThread};
 use crate::net::connections::{Connection, Entry};
 use crate::net::foreign::{Foreign, console_address};
-use crate::net::handshake::{Refusal, greet};
+use crate::net::handshake::{Greeting, Refusal, greet};
 use crate::net::inbox::{Arrival, Inbox};
 use crate::net::outbox::{send_large, send_until};
 use crate::net::request_memory::SMALL_REQUEST_BYTES;
@@ -45,8 +46,13 @@ const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// The bytes that an idle connection's message buffers may hold. With what its thread keeps elsewhere (a copy of the last batch
 /// for RocksDB of 16 KiB, a record of 8, the command that currentOp shows of 4) that stays below 64 KiB.
 const IDLE_BYTES_MAX: usize = 32 << 10;
-/// Where connections are not parked, one that waits looks after so long whether they are now.
-const LONG_WAIT: Duration = Duration::from_secs(10);
+/// A connection that waits sleeps no longer than this: then it looks whether connections are parked by now, and whether a message
+/// that has begun is late.
+const LONG_WAIT: Duration = if cfg!(test) {
+    Duration::from_millis(100)
+} else {
+    Duration::from_secs(10)
+};
 /// A reply beyond this is counted as memory that others may wait for.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
 /// MongoDB's code for a legacy query that is no hello.
@@ -71,22 +77,9 @@ struct Unsent {
 }
 
 /// Has the connection served by a thread of its own, from its first byte on or from where it was parked.
-pub fn start(server: &'static Server, entry: Entry) -> io::Result<()> {
+pub fn start(server: &'static Server, entry: Entry) -> Result<(), NoThread> {
     let threads = &server.connection_threads;
     threads.serve(entry, move |entry| serve(server, entry))
-}
-
-/// Goes on with a connection that was parked. One whose client has gone needs no thread to be closed.
-pub fn resume(server: &'static Server, entry: Entry) {
-    let connection = Arc::clone(entry.connection());
-    if connection.transport.is_gone() {
-        log_end(server, &connection, End::Closed);
-        return;
-    }
-    if let Err(error) = start(server, entry) {
-        let why = io::Error::new(error.kind(), format!("no thread to go on with: {error}"));
-        log_end(server, &connection, End::Failed(why));
-    }
 }
 
 /// Serves the connection on this thread until it ends or is parked.
@@ -133,7 +126,7 @@ fn converse(server: &'static Server, connection: &Arc<Connection>) -> Turn {
         connection: Arc::clone(connection),
         buffers: Buffers::default(),
         may_wait: true,
-        wait: server.parameters.park_after().unwrap_or(LONG_WAIT),
+        wait: (server.parameters.park_after()).map_or(LONG_WAIT, |after| after.min(LONG_WAIT)),
     };
     conversation.run()
 }
@@ -150,31 +143,56 @@ struct Conversation {
 
 impl Conversation {
     fn run(&mut self) -> Turn {
-        match self.begin().and_then(|()| self.exchange()) {
+        match self.begin() {
+            Ok(true) => {}
+            Ok(false) => return Turn::Idle,
+            Err(end) => return Turn::Ended(end),
+        }
+        match self.exchange() {
             Ok(()) => Turn::Idle,
             Err(end) => Turn::Ended(end),
         }
     }
 
-    /// Looks at the first bytes of a new connection where there is TLS, and prepares the socket for waits.
-    fn begin(&mut self) -> Result<(), End> {
+    /// Looks at the first bytes of a new connection where there is TLS, and prepares the socket for waits. False for a client that
+    /// has said nothing for as long as one is waited for with a thread.
+    fn begin(&mut self) -> Result<bool, End> {
         let connection = Arc::clone(&self.connection);
         if !connection.is_greeted.load(Relaxed) {
             if let Some(certificates) = &self.server.certificates
-                && let Err(refusal) = greet(certificates, &connection.transport)
+                && !self.greet(certificates)?
             {
-                return Err(match refusal {
-                    Refusal::Closed => End::Closed,
-                    Refusal::Foreign(foreign) => self.refuse_foreign(foreign),
-                    Refusal::Handshake(why) => End::NoHandshake(why),
-                });
+                return Ok(false);
             }
             connection.is_greeted.store(true, Relaxed);
         }
-        connection
-            .transport
-            .set_read_timeout(Some(self.wait))
-            .map_err(End::Failed)
+        let limited = connection.transport.set_read_timeout(Some(self.wait));
+        limited.map(|()| true).map_err(End::Failed)
+    }
+
+    fn greet(&self, certificates: &Certificates) -> Result<bool, End> {
+        let mut idle = Duration::ZERO;
+        loop {
+            match greet(certificates, &self.connection.transport, self.wait) {
+                Ok(Greeting::Nothing) => {
+                    idle += self.wait;
+                    if self.is_to_be_parked(idle) {
+                        return Ok(false);
+                    }
+                }
+                Ok(Greeting::Plain | Greeting::Encrypted) => return Ok(true),
+                Err(Refusal::Closed) => return Err(End::Closed),
+                Err(Refusal::Foreign(foreign)) => return Err(self.refuse_foreign(foreign)),
+                Err(Refusal::Handshake(why)) => return Err(End::NoHandshake(why)),
+            }
+        }
+    }
+
+    /// Whether a connection gives up its thread that has said nothing for so long. One of whose next message a part has come keeps
+    /// it, until the rest comes or is late.
+    fn is_to_be_parked(&self, idle: Duration) -> bool {
+        let after = self.server.parameters.park_after();
+        after.is_some_and(|after| idle >= after) && !self.connection.transport.has_part()
     }
 
     /// Answers messages until the client has sent none for a while.
@@ -183,10 +201,14 @@ impl Conversation {
         let gives_up = || server.shutdown.is_requested() || connection.transport.is_gone();
         let mut inbox = Inbox::new(&server.request_memory, &gives_up, Some(self.wait));
         let mut waiting = Waiting::new(&self.server.parameters.busy_polling, self.connection.id);
-        let mut is_idle = false;
+        // How long the client has said nothing, and whether what its exchanges needed has been given back meanwhile.
+        let (mut idle, mut is_idle) = (Duration::ZERO, false);
         loop {
             let held = inbox.capacity_bytes() + self.buffers.capacity_bytes();
-            self.connection.note_buffers(held);
+            // What the share is for is counted there.
+            let received = inbox.capacity_bytes() + self.buffers.unpacked.capacity();
+            self.connection
+                .note_buffers(held - received.min(inbox.share_bytes()));
             if held <= SMALL_REQUEST_BYTES {
                 inbox.return_share();
             }
@@ -199,7 +221,8 @@ impl Conversation {
                         was_awake,
                     }) => (bytes, started, was_awake),
                     Ok(Arrival::NothingYet) if patience.is_none() => {
-                        if server.parameters.park_after().is_some() {
+                        idle += self.wait;
+                        if self.is_to_be_parked(idle) {
                             return Ok(());
                         }
                         continue;
@@ -221,7 +244,7 @@ impl Conversation {
                     Ok(Arrival::Late) => return Err(End::Late),
                     Err(error) => return Err(End::Failed(error)),
                 };
-            is_idle = false;
+            (idle, is_idle) = (Duration::ZERO, false);
             let lane = self.connection.id;
             self.server
                 .counters
@@ -439,7 +462,7 @@ impl Conversation {
     }
 
     /// Sends the reply. Something of it may be left only where the request holds a share of the request memory and
-    /// somebody waits for it.
+    /// somebody waits for that, or for the memory of a reply.
     fn send(&mut self, compressor: Option<Compressor>) -> Result<Option<Unsent>, End> {
         let Buffers { reply, packed, .. } = &mut self.buffers;
         let mut bytes = &*reply;
@@ -459,9 +482,10 @@ impl Conversation {
         quarry_timing::turn(Phase::Send);
         let transport = &self.connection.transport;
         if self.may_wait {
-            return send_whole(transport, bytes).map(|()| None);
+            let is_wanted = || BUDGET.is_wanted();
+            return send_whole(transport, bytes, reply.len(), is_wanted).map(|()| None);
         }
-        let is_wanted = || self.server.request_memory.waiting() > 0;
+        let is_wanted = || self.server.request_memory.waiting() > 0 || BUDGET.is_wanted();
         let sent_bytes = send_until(transport, bytes, is_wanted).map_err(End::Failed)?;
         Ok((sent_bytes < bytes.len()).then_some(Unsent {
             is_packed: compressor.is_some(),
@@ -474,16 +498,22 @@ impl Conversation {
         let Buffers { reply, packed, .. } = &self.buffers;
         let bytes = if unsent.is_packed { packed } else { reply };
         let rest = &bytes[unsent.sent_bytes..];
-        send_whole(&self.connection.transport, rest)
+        let is_wanted = || BUDGET.is_wanted();
+        send_whole(&self.connection.transport, rest, reply.len(), is_wanted)
     }
 }
 
-/// Sends all of a reply, for as long as its client takes; of a large one the client has to take something while others wait
-/// for memory.
-fn send_whole(transport: &Transport, bytes: &[u8]) -> Result<(), End> {
-    let sent = match bytes.len() <= LARGE_REPLY_BYTES {
+/// Sends all of a reply, for as long as its client takes; of a large one the client has to take something while its memory
+/// `is_wanted`. `reply_bytes` are those that it holds, of which `bytes` may be the end, or a small form.
+fn send_whole(
+    transport: &Transport,
+    bytes: &[u8],
+    reply_bytes: usize,
+    is_wanted: impl Fn() -> bool,
+) -> Result<(), End> {
+    let sent = match reply_bytes <= LARGE_REPLY_BYTES {
         true => transport.write_all(bytes),
-        false => send_large(transport, bytes, || BUDGET.is_wanted()),
+        false => send_large(transport, bytes, is_wanted),
     };
     sent.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => End::Untaken,
@@ -604,6 +634,57 @@ mod tests {
             assert_eq!(batch.as_array().unwrap().iter().count(), 3);
             send(&mut slow, &ping, compressor);
             assert_eq!(receive(&mut slow).get_f64("ok"), Some(1.0));
+        }
+    }
+
+    #[test]
+    fn what_a_reply_holds_says_whether_its_client_may_be_silent() {
+        let sent = |reply_bytes: usize| {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let transport = Transport::plain(listener.accept().unwrap().0).unwrap();
+            // The client takes nothing, so that what follows finds no room.
+            while transport.write_ready(&[0; 1 << 16]).unwrap().is_some() {}
+            if reply_bytes <= LARGE_REPLY_BYTES {
+                // It is waited for until it has gone.
+                drop(client);
+            }
+            let end = vec![0; LARGE_REPLY_BYTES];
+            let sent = send_whole(&transport, &end, reply_bytes, || true);
+            matches!(sent, Err(End::Untaken))
+        };
+        // It is packed, or its rest is short: it holds what the whole of it takes.
+        assert!(sent(LARGE_REPLY_BYTES + 1));
+        assert!(!sent(LARGE_REPLY_BYTES));
+    }
+
+    #[test]
+    fn half_a_message_is_late_however_late_connections_are_parked() {
+        let parking = ["--setParameter", "connectionParkMillis=86400000"];
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory_with(&parking)));
+        let mut client = connect(server);
+        client.write_all(&[0; HEADER_BYTES / 2]).unwrap();
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_a_share_is_for_is_not_counted_as_the_connection_s_again() {
+        let mut server = Server::in_memory();
+        server.request_memory = RequestMemory::new(4 * LARGE_BYTES);
+        let server: &'static Server = Box::leak(Box::new(server));
+        let mut client = connect(server);
+        let filler = "x".repeat(LARGE_BYTES);
+        // The second request comes while the first one's share is still held.
+        for _ in 0..2 {
+            let ping = doc! { "ping": 1, "comment": (filler.as_str()) };
+            send(&mut client, &ping, None);
+            assert_eq!(receive(&mut client).get_f64("ok"), Some(1.0));
+            let counted = || {
+                let open = server.connections.list();
+                open.iter().map(|one| one.buffer_bytes()).sum::<usize>()
+            };
+            let held = server.request_memory.used_bytes();
+            assert!(counted() < LARGE_BYTES, "{} beside {held}", counted());
         }
     }
 }

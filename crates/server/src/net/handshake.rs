@@ -1,11 +1,12 @@
 //! The first bytes of a connection to a server that has TLS: whether they begin a handshake or a message, and the handshake.
 //!
 //! It runs on the connection's own thread, outside of any lock, and within `HANDSHAKE_TIME` where TLS is required or has
-//! begun. A server without TLS does not come here: what a wrong client sends it is named where it cannot be read
+//! begun. Where TLS is allowed a client may be silent before its first byte for as long as it likes; it is then parked as any
+//! silent one is. A server without TLS does not come here: what a wrong client sends it is named where it cannot be read
 //! (`foreign`).
 
 use std::io::{self, ErrorKind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quarry_wire::{HEADER_BYTES, Header, OpCode};
 
@@ -24,16 +25,30 @@ pub enum Refusal {
     Closed,
 }
 
-/// Encrypts the connection if its client begins so. False for a connection that goes on without encryption.
+/// How a connection is begun, as its first bytes say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Greeting {
+    /// The client has shaken hands.
+    Encrypted,
+    /// It goes on without encryption.
+    Plain,
+    /// It has said nothing within the patience, and may begin with either. `greet` is called again.
+    Nothing,
+}
+
+/// Encrypts the connection if its client begins so. Waits for `patience` where the client need not begin at once.
 ///
 /// It is not part of its caller, which lasts as long as the connection: the room for a handshake, some KiB of the stack, would
 /// stay touched under everything that the connection does.
 #[cold]
 #[inline(never)]
-pub fn greet(certificates: &Certificates, transport: &Transport) -> Result<bool, Refusal> {
-    if !certificates.is_required() {
-        // A client that may be any may be silent for as long as it likes.
-        while !transport.has_input_within(HANDSHAKE_TIME) {}
+pub fn greet(
+    certificates: &Certificates,
+    transport: &Transport,
+    patience: Duration,
+) -> Result<Greeting, Refusal> {
+    if !certificates.is_required() && !transport.has_input_within(patience) {
+        return Ok(Greeting::Nothing);
     }
     let deadline = Instant::now() + HANDSHAKE_TIME;
     let begins_tls = match certificates.is_required() {
@@ -41,11 +56,11 @@ pub fn greet(certificates: &Certificates, transport: &Transport) -> Result<bool,
         false => begins_with_hello(transport)?,
     };
     if !begins_tls {
-        return Ok(false);
+        return Ok(Greeting::Plain);
     }
     let shaken = transport.encrypt(certificates.for_clients(), deadline);
     certificates.note(shaken.is_ok(), transport.tls());
-    shaken.map(|()| true).map_err(|error| {
+    shaken.map(|()| Greeting::Encrypted).map_err(|error| {
         Refusal::Handshake(match error {
             HandshakeError::TimedOut => "it took too long".into(),
             HandshakeError::Ended => "the client ended the connection".into(),
@@ -102,7 +117,6 @@ fn look(transport: &Transport, first: &mut [u8]) -> Result<usize, Refusal> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::thread;
 
     use rcgen::{CertificateParams, KeyPair};
 
@@ -129,12 +143,16 @@ mod tests {
         (client, Transport::plain(server).unwrap())
     }
 
-    fn refused(greeted: Result<bool, Refusal>) -> String {
+    fn greeted(certificates: &Certificates, server: &Transport) -> String {
+        refused(greet(certificates, server, HANDSHAKE_TIME))
+    }
+
+    fn refused(greeted: Result<Greeting, Refusal>) -> String {
         match greeted {
             Err(Refusal::Handshake(why)) => why,
             Err(Refusal::Foreign(foreign)) => format!("{foreign:?}"),
             Err(Refusal::Closed) => "closed".into(),
-            Ok(is_encrypted) => format!("goes on: {is_encrypted}"),
+            Ok(greeting) => format!("goes on: {greeting:?}"),
         }
     }
 
@@ -148,7 +166,7 @@ mod tests {
             ] {
                 let (mut client, server) = pair();
                 client.write_all(begun).unwrap();
-                let why = refused(greet(&certificates, &server));
+                let why = greeted(&certificates, &server);
                 assert_eq!(why, "it took too long", "{mode} {begun:?}");
             }
             assert_eq!(
@@ -159,7 +177,7 @@ mod tests {
             );
         }
         let (_client, server) = pair();
-        let why = refused(greet(&certificates("requireTLS"), &server));
+        let why = greeted(&certificates("requireTLS"), &server);
         assert_eq!(why, "the client sent nothing");
     }
 
@@ -175,7 +193,7 @@ mod tests {
         let (mut client, server) = pair();
         client.write_all(&header.to_bytes()).unwrap();
         let allows = certificates("allowTLS");
-        assert_eq!(refused(greet(&allows, &server)), "goes on: false");
+        assert_eq!(greeted(&allows, &server), "goes on: Plain");
         let mut came = [0; 64];
         assert_eq!(server.read(&mut came).unwrap(), HEADER_BYTES);
         let requires = certificates("requireTLS");
@@ -185,26 +203,25 @@ mod tests {
         ] {
             let (mut client, server) = pair();
             client.write_all(bytes).unwrap();
-            assert_eq!(refused(greet(&requires, &server)), named);
+            assert_eq!(greeted(&requires, &server), named);
             drop(server);
             // Nothing is left unread that would cut off an answer.
             assert_eq!(client.read(&mut came).unwrap(), 0);
         }
         let (client, server) = pair();
         drop(client);
-        assert_eq!(refused(greet(&requires, &server)), "closed");
+        assert_eq!(greeted(&requires, &server), "closed");
     }
 
     #[test]
-    fn a_silent_client_is_waited_for_where_it_may_be_any() {
+    fn a_silent_client_is_asked_again_where_it_may_be_any() {
         let allows = certificates("allowTLS");
         let (mut client, server) = pair();
-        thread::scope(|scope| {
-            let greeted = scope.spawn(|| greet(&allows, &server));
-            thread::sleep(HANDSHAKE_TIME + HANDSHAKE_TIME / 2);
-            assert!(!greeted.is_finished());
-            client.write_all(&[0x30; HEADER_BYTES]).unwrap();
-            assert_eq!(refused(greeted.join().unwrap()), "goes on: false");
-        });
+        for _ in 0..2 {
+            let greeting = greet(&allows, &server, Duration::from_millis(1));
+            assert_eq!(refused(greeting), "goes on: Nothing");
+        }
+        client.write_all(&[0x30; HEADER_BYTES]).unwrap();
+        assert_eq!(greeted(&allows, &server), "goes on: Plain");
     }
 }

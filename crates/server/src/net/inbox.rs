@@ -186,7 +186,7 @@ impl<'m> Inbox<'m> {
             let frame = self.buffer[self.start..self.filled].first_chunk();
             wanted += frame.map_or(0, quarry_wire::unpacked_bytes);
         }
-        let held = self.share.as_ref().map_or(0, Share::bytes);
+        let held = self.share_bytes();
         if wanted <= SMALL_REQUEST_BYTES || wanted <= held {
             return Ok(());
         }
@@ -202,6 +202,11 @@ impl<'m> Inbox<'m> {
     /// Whether the connection holds a share, for this message or from one before it.
     pub fn has_share(&self) -> bool {
         self.share.is_some()
+    }
+
+    /// The bytes of that share.
+    pub fn share_bytes(&self) -> usize {
+        self.share.as_ref().map_or(0, Share::bytes)
     }
 
     /// The connection's buffers are small again.

@@ -171,12 +171,13 @@ fn begin(server: &'static Server, stream: TcpStream, peer: SocketAddr) {
             ],
         );
     }
-    if let Err(error) = conversation::start(server, entry) {
+    if let Err(refused) = conversation::start(server, entry) {
         log::warning(
             "network",
             "connection refused: no thread for it",
-            &[("error", error.to_string().into())],
+            &[("error", refused.error.to_string().into())],
         );
+        drop(refused);
         thread::sleep(EXHAUSTED_PAUSE);
     }
 }

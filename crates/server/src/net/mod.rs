@@ -18,5 +18,7 @@ pub mod listener;
 pub mod outbox;
 pub mod parking;
 pub mod request_memory;
+pub mod tls_records;
 pub mod tls_stream;
 pub mod transport;
+pub mod waking;

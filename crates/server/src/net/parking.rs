@@ -3,7 +3,7 @@
 //! A connection whose client has said nothing for a while keeps its place in the table, its login and its encryption, and
 //! gives up its thread with the stack and all that the thread holds. One thread, `parking`, waits for the sockets of all of
 //! them together. The first byte of the next request, or the end of the stream, makes a socket readable, and the connection
-//! is handed to whoever was named at the start (`conversation::resume`).
+//! is handed to whoever was named at the start (`waking`).
 //!
 //! Keeps true: a parked connection belongs to this table and to nobody else, so that its socket stays open, and its
 //! number, which is never given again, means nothing but it. It is parked only between two messages, with no byte of a
@@ -11,7 +11,7 @@
 //! while its thread let go of it. A stop of the server ends the reading side of every socket, which is an event like any
 //! other.
 //!
-//! Leaves out when a connection is idle, and what becomes of it when it is woken (`conversation`).
+//! Leaves out when a connection is idle (`conversation`), and what becomes of it when it is woken (`waking`).
 
 use std::io;
 use std::mem::MaybeUninit;

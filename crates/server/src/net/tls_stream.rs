@@ -20,10 +20,19 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::pki_types::CertificateDer;
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
 
+use crate::net::tls_records::{Noted, Records};
 use crate::net::transport::poll_within;
 
 /// The plaintext of the largest record.
 const RECORD_BYTES_MAX: usize = 16 << 10;
+
+/// A record that has begun comes whole within this time, as a message of its size does (`inbox`): nobody keeps a thread by the
+/// first half of one.
+const RECORD_TIME: Duration = if cfg!(test) {
+    Duration::from_secs(1)
+} else {
+    Duration::from_secs(64)
+};
 
 /// An encrypted stream, once its handshake is done.
 pub struct TlsStream {
@@ -37,6 +46,11 @@ struct State {
     encrypted: usize,
     /// The session has failed: nothing that comes can be read any more.
     failure: Option<rustls::Error>,
+    records: Records,
+    /// How many had come whole when bytes came last.
+    whole: u32,
+    /// Since when a part of a record is here that has not come whole.
+    part_since: Option<Instant>,
 }
 
 /// Why a handshake came to nothing.
@@ -59,6 +73,7 @@ impl TlsStream {
         deadline: Instant,
     ) -> Result<TlsStream, HandshakeError> {
         let mut session = ServerConnection::new(config).map_err(HandshakeError::Refused)?;
+        let mut records = Records::default();
         while session.is_handshaking() || session.wants_write() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -67,7 +82,10 @@ impl TlsStream {
             let moved = if session.wants_write() {
                 session.write_tls(&mut Ready(stream))
             } else {
-                session.read_tls(&mut Ready(stream))
+                session.read_tls(&mut Noted {
+                    from: Ready(stream),
+                    records: &mut records,
+                })
             };
             match moved {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -96,6 +114,9 @@ impl TlsStream {
                 session,
                 encrypted: 0,
                 failure: None,
+                whole: records.whole(),
+                records,
+                part_since: None,
             }),
             version,
         })
@@ -114,14 +135,22 @@ impl TlsStream {
     }
 
     /// Sleeps until bytes come and reads up to a buffer of them; 0 at the end of the stream. A read timeout of the socket is
-    /// the error `WouldBlock`.
+    /// the error `WouldBlock`, also where parts of a record come all the while; a record that takes too long is `TimedOut`.
     pub fn read(&self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
+        let mut deadline = None;
         loop {
             if let Some(bytes) = state.take(buffer)? {
                 return Ok(bytes);
             }
-            match state.session.read_tls(&mut &*stream) {
+            if let Some(since) = state.part_since {
+                check_part(since, stream, &mut deadline)?;
+            }
+            let mut noted = Noted {
+                from: stream,
+                records: &mut state.records,
+            };
+            match state.session.read_tls(&mut noted) {
                 Ok(_) => state.process(stream)?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -157,6 +186,11 @@ impl TlsStream {
                 Err(_) => return true,
             }
         }
+    }
+
+    /// Whether a part of a record has come whose rest has not.
+    pub fn has_part(&self) -> bool {
+        self.state.lock().part_since.is_some()
     }
 
     /// Writes all of it, however long the client takes.
@@ -234,7 +268,11 @@ impl State {
     /// Takes what has come from the socket, without sleeping; false where that is nothing. Decrypted bytes have been taken
     /// before.
     fn pull(&mut self, stream: &TcpStream) -> io::Result<bool> {
-        match self.session.read_tls(&mut Ready(stream)) {
+        let mut noted = Noted {
+            from: Ready(stream),
+            records: &mut self.records,
+        };
+        match self.session.read_tls(&mut noted) {
             Ok(_) => self.process(stream).map(|()| true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
@@ -245,12 +283,24 @@ impl State {
     /// Decrypts the records that are whole, and sends what TLS itself answers as far as the client takes it now.
     fn process(&mut self, stream: &TcpStream) -> io::Result<()> {
         let processed = self.session.process_new_packets();
+        self.note_part();
         if self.session.wants_write() {
             self.flush(stream)?;
         }
         // What was decrypted before is read first; then the failure is told, as often as it is asked for.
         self.failure = processed.err();
         Ok(())
+    }
+
+    /// Notes since when a record has not come whole. Each record has its own time.
+    fn note_part(&mut self) {
+        let whole = self.records.whole();
+        let is_another = std::mem::replace(&mut self.whole, whole) != whole;
+        self.part_since = match (self.records.is_within_one(), self.part_since) {
+            (false, _) => None,
+            (true, Some(since)) if !is_another => Some(since),
+            (true, _) => Some(Instant::now()),
+        };
     }
 
     /// Sends what is encrypted without sleeping; false where something is left.
@@ -265,6 +315,29 @@ impl State {
             }
         }
         Ok(true)
+    }
+}
+
+/// Fails where a record has taken too long since its first part, and where the socket's read timeout is over, which is counted from
+/// the first call on.
+#[cold]
+fn check_part(
+    since: Instant,
+    stream: &TcpStream,
+    deadline: &mut Option<Instant>,
+) -> io::Result<()> {
+    let now = Instant::now();
+    if now - since > RECORD_TIME {
+        let why = "a record of TLS did not come whole in time";
+        return Err(io::Error::new(ErrorKind::TimedOut, why));
+    }
+    match (*deadline, stream.read_timeout()?) {
+        (Some(deadline), _) if now >= deadline => Err(ErrorKind::WouldBlock.into()),
+        (Some(_), _) | (None, None) => Ok(()),
+        (None, Some(timeout)) => {
+            *deadline = Some(now + timeout);
+            Ok(())
+        }
     }
 }
 

@@ -213,6 +213,11 @@ impl Transport {
         })
     }
 
+    /// Whether something has been read from the socket that is not input yet: a part of an encrypted record.
+    pub fn has_part(&self) -> bool {
+        self.tls().is_some_and(TlsStream::has_part)
+    }
+
     /// The address of the server's end: the one that the client has connected to, unless something stands between that
     /// changes it. None for a socket that is closed.
     pub fn local_address(&self) -> Option<SocketAddr> {
@@ -529,6 +534,56 @@ mod encrypted_tests {
         client.read_to_end(&mut all).unwrap();
         assert_eq!(all, b"last");
         assert!(server.write_all(b"too late").is_err());
+    }
+
+    /// Reads until a read ends in something else than a time that is over while nothing has come.
+    fn outlasted(server: &Transport) -> io::ErrorKind {
+        loop {
+            match server.read(&mut [0; 8]) {
+                Ok(bytes) => panic!("{bytes} bytes have come"),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return error.kind(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_drips_keeps_no_read_and_comes_in_time_or_not_at_all() {
+        const TICK: Duration = Duration::from_millis(20);
+        let (mut client, server) = pair();
+        server.set_read_timeout(Some(TICK * 2)).unwrap();
+        let bytes = record(&mut client, &[1; 4096]);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // More often than the read timeout, so that no read of the socket ever waits for as long.
+                for drop in bytes.chunks(1) {
+                    if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                    let _ = client.sock.write_all(drop);
+                    thread::sleep(TICK / 4);
+                }
+            });
+            let error = server.read(&mut [0; 8]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            assert!(server.has_part());
+            assert_eq!(outlasted(&server), io::ErrorKind::TimedOut);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn who_is_silent_between_two_records_has_begun_none() {
+        let (mut client, server) = pair();
+        let bytes = [record(&mut client, b"first"), record(&mut client, b"last")].concat();
+        let (begun, rest) = bytes.split_at(bytes.len() - 3);
+        client.sock.write_all(begun).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(server.read(&mut buffer).unwrap(), 5);
+        client.sock.write_all(rest).unwrap();
+        assert_eq!(server.read(&mut buffer).unwrap(), 4);
+        assert!(!server.has_part());
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::audit::made_collections;
 use crate::backup::live_copy;
 use crate::commands::{options_document, rotate_all};
 use crate::net::certificates::Certificates;
-use crate::net::conversation;
 use crate::net::listener::Listener;
+use crate::net::waking;
 use crate::observe::log;
 use crate::observe::{admin, timing_collector, traces};
 use crate::process::config::{
@@ -271,7 +271,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     timing_collector::start(server).map_err(Failure::data_directory)?;
     traces::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
-    let resume = move |entry| conversation::resume(server, entry);
+    let resume = waking::start(server).map_err(Failure::network)?;
     server.parking.start(resume).map_err(Failure::network)?;
     let accepting = listener.start(server).map_err(Failure::network)?;
     directory.write_port(listener.port()).map_err(|error| {

@@ -142,13 +142,15 @@ fn a_connection_keeps_its_thread_where_parking_is_off() {
     assert_eq!(bad.get_i32("code"), Some(2), "{bad}");
     let was = watcher.run(&doc! { "setParameter": 1, "connectionParkMillis": 20 });
     assert_eq!(was.get_i64("was"), Some(0), "{was}");
-    // A connection that begins now is parked; the other one has its thread.
+    // A connection that begins now is parked; the other one, which began when none was, has its thread.
     let mut parked = Client::connect(server.port);
     ping(&mut parked);
-    let is_parked = wait_for(WAIT_MAX, || {
-        (figure(&mut watcher, "parked") > 0).then_some(())
+    let first = wait_for(WAIT_MAX, || {
+        Some(figure(&mut watcher, "parked")).filter(|parked| *parked > 0)
     });
-    assert!(is_parked.is_some());
+    assert_eq!(first, Some(1));
+    assert_eq!(figure(&mut watcher, "threaded"), 2);
     ping(&mut idle);
+    assert_eq!(figure(&mut watcher, "parked"), 1);
     ping(&mut parked);
 }
