@@ -257,7 +257,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         }
         (Err(failure), None) => return Err(failure),
     };
-    let spill_files = SpillFiles::open(&server.config.data_directory);
+    let spill_files = SpillFiles::open(&server.config.data_directory, shares.spill_files_max);
     spilling::install(Box::new(spill_files.map_err(Failure::data_directory)?));
     if let Some(audit) = &server.audit {
         let noted = audit.note_start(&options_document(&server.config));

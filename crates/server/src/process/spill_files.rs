@@ -4,12 +4,16 @@
 //! removed at the next start. It is a list of blocks: the bytes stored, the bytes before compression and the CRC-32C of
 //! what is stored, each a u32 in big-endian order, and behind them the block as LZ4. A block that does not
 //! have its checksum or its length fails the operation.
+//!
+//! Each open file takes a descriptor, of which all spill files together have a share (`descriptors`): where it is used up an operation
+//! that wants to spill fails, and the journal and the engine go on opening theirs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use quarry_query::parameters::SPILLING_DISK_BYTES_FREE;
@@ -28,10 +32,18 @@ pub struct SpillFiles {
     folder: PathBuf,
     /// The name of the next file.
     next: AtomicU64,
+    /// How many may be open.
+    files_max: usize,
+    open: Arc<AtomicUsize>,
 }
+
+/// A place among the files that are open, given up where it is dropped.
+struct Place(Arc<AtomicUsize>);
 
 struct BlockFile {
     file: File,
+    /// Given up after the file is closed.
+    _place: Place,
     /// A block on its way out or in, with its head.
     stored: Vec<u8>,
     blocks_written: u32,
@@ -40,8 +52,8 @@ struct BlockFile {
 }
 
 impl SpillFiles {
-    /// The folder in a data directory, without what a crash has left in it.
-    pub fn open(data_directory: &Path) -> io::Result<SpillFiles> {
+    /// The folder in a data directory, without what a crash has left in it. `files_max` may be open at a time.
+    pub fn open(data_directory: &Path, files_max: usize) -> io::Result<SpillFiles> {
         let folder = data_directory.join(FOLDER);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -51,12 +63,28 @@ impl SpillFiles {
         Ok(SpillFiles {
             folder,
             next: AtomicU64::new(0),
+            files_max,
+            open: Arc::default(),
         })
+    }
+
+    /// A place for another file; none where all are taken.
+    fn place(&self) -> Option<Place> {
+        let take = |open: usize| (open < self.files_max).then_some(open + 1);
+        let taken = self.open.fetch_update(Relaxed, Relaxed, take);
+        taken.ok().map(|_| Place(Arc::clone(&self.open)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
 impl SpillSpace for SpillFiles {
     fn create(&self) -> Result<Box<dyn SpillFile>> {
+        let place = self.place().ok_or_else(|| all_taken(self.files_max))?;
         let number = self.next.fetch_add(1, Relaxed);
         let path = self.folder.join(format!("spill-{number}"));
         let open = OpenOptions::new()
@@ -69,6 +97,7 @@ impl SpillSpace for SpillFiles {
         check_disk(&file)?;
         Ok(Box::new(BlockFile {
             file,
+            _place: place,
             stored: Vec::new(),
             blocks_written: 0,
             position: 0,
@@ -163,6 +192,13 @@ fn failed(error: &io::Error) -> Error {
     Error::new(code, format!("Failed to spill to disk: {error}"))
 }
 
+fn all_taken(files_max: usize) -> Error {
+    let text = format!(
+        "Failed to spill to disk: {files_max} files of sorts and groups are open, and all operations together may have no more"
+    );
+    Error::new(ErrorCode::FILE_STREAM_FAILED, text)
+}
+
 fn damaged() -> Error {
     let text = "a spilled block is not what was written";
     Error::new(ErrorCode::DATA_CORRUPTION_DETECTED, text)
@@ -181,6 +217,7 @@ mod tests {
             .open(directory.join("blocks"));
         BlockFile {
             file: file.unwrap(),
+            _place: Place(Arc::new(AtomicUsize::new(1))),
             stored: Vec::new(),
             blocks_written: 1,
             position: 0,
@@ -193,7 +230,7 @@ mod tests {
         let left = directory.path().join(FOLDER);
         fs::create_dir(&left).unwrap();
         fs::write(left.join("spill-0"), b"left by a crash").unwrap();
-        let files = SpillFiles::open(directory.path()).unwrap();
+        let files = SpillFiles::open(directory.path(), 1).unwrap();
         let was = SPILLING_DISK_BYTES_FREE.get();
         SPILLING_DISK_BYTES_FREE.set(0);
         let mut file = files.create().unwrap();
@@ -206,6 +243,12 @@ mod tests {
         let mut read = Vec::new();
         while file.read_block(&mut read).unwrap() {}
         assert_eq!(read, blocks.concat());
+        // There is no place for another one until it has gone.
+        let refused = files.create().err().unwrap();
+        assert_eq!(refused.code, ErrorCode::FILE_STREAM_FAILED);
+        assert!(refused.to_string().contains("1 files"), "{refused}");
+        drop(file);
+        assert!(files.place().is_some() && files.place().is_some());
     }
 
     #[test]
