@@ -11,6 +11,7 @@ pub mod interrupts;
 mod kind_table;
 pub mod memory;
 pub mod memory_budget;
+mod metadata;
 mod name_table;
 pub mod parameters;
 mod partial_filter;

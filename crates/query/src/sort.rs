@@ -2,7 +2,7 @@
 //!
 //! A missing field sorts as null, an empty array as undefined, and an array by its smallest element where the
 //! field ascends, its largest where it descends. Fields through one array are taken from the same element.
-//! `$natural` is recognised, `$meta` refused. Keys are for comparing only: they are not decoded.
+//! `$natural` is recognised, an order by `$meta` refused. Keys are for comparing only: they are not decoded.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,10 @@ use quarry_keystring::{Direction, TypeBits, encode_value};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_of};
+use crate::metadata::not_available;
 
 /// The work of one field of the key that an array's element gives.
 const UNITS_OF_AN_ELEMENT: usize = 10;
@@ -102,6 +104,47 @@ impl SortPattern {
         interrupts::work_on_bytes(document.len_bytes())?;
         let start = out.len();
         self.smallest_key(&cursors, start, out)
+    }
+
+    /// The values that a document sorts by, one for each field: of all combinations of arrays' elements, the one whose key is the
+    /// smallest.
+    pub fn values<'d>(&self, document: RawDocument<'d>) -> Result<Vec<RawValue<'d>>> {
+        let cursors: Cursors<'d, '_> = self
+            .fields
+            .iter()
+            .map(|field| resolve(document.get(field.path.first()), &field.path.parts()[1..]))
+            .collect();
+        let mut least = None;
+        self.least_values(&cursors, &mut least)?;
+        Ok(least.map_or_else(Vec::new, |(_, values)| values))
+    }
+
+    /// Like `smallest_key`, and keeps the values with the key. As deep as the longest path.
+    fn least_values<'d>(
+        &self,
+        cursors: &[Cursor<'d, '_>],
+        least: &mut Option<(Vec<u8>, Vec<RawValue<'d>>)>,
+    ) -> Result<()> {
+        if let Some(array) = cursors.iter().find_map(Cursor::array) {
+            if array.is_empty() {
+                return self.least_values(&enter(cursors, None), least);
+            }
+            for element in array {
+                interrupts::work(UNITS_OF_AN_ELEMENT * self.fields.len() + units_of(element))?;
+                self.least_values(&enter(cursors, Some(element)), least)?;
+            }
+            return Ok(());
+        }
+        let mut key = Vec::new();
+        self.encode(cursors, 0, &mut key);
+        if least.as_ref().is_none_or(|(known, _)| key < *known) {
+            let values = cursors.iter().map(|cursor| match cursor {
+                Cursor::Value(value) => *value,
+                Cursor::Array(..) => unreachable!("arrays are opened before"),
+            });
+            *least = Some((key, values.collect()));
+        }
+        Ok(())
     }
 
     /// Compares two documents by the pattern.
@@ -252,7 +295,7 @@ fn parse_natural(pattern: RawDocument<'_>, natural: RawElement<'_>) -> Result<So
 fn parse_direction(element: RawElement<'_>) -> Result<Direction> {
     match element.value() {
         RawValue::Document(document) if document.get("$meta").is_some() => {
-            Err(Error::bad_value("$meta is not supported in a sort"))
+            Err(refused_meta(document))
         }
         number if number.is_number() => match number.as_i64_exact() {
             Some(1) => Ok(Direction::Ascending),
@@ -269,6 +312,20 @@ fn parse_direction(element: RawElement<'_>) -> Result<Direction> {
             );
             Err(Error::location(15974, text))
         }
+    }
+}
+
+/// An order by metadata that no query has, or that MongoDB does not order by.
+fn refused_meta(by: RawDocument<'_>) -> Error {
+    let kind = by.get("$meta").and_then(|kind| kind.as_str());
+    match kind {
+        Some("textScore") => not_available("text score"),
+        Some("geoNearDistance") => not_available("geoNear distance"),
+        Some(kind @ ("randVal" | "searchScore" | "vectorSearchScore")) => Error::new(
+            ErrorCode::NOT_IMPLEMENTED,
+            format!("a sort by {{$meta: \"{kind}\"}} is not supported yet"),
+        ),
+        _ => Error::location(31_138, format!("Illegal $meta sort: {by}")),
     }
 }
 

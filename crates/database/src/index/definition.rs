@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quarry_bson::{Document, RawDocument, RawValue, compare::compare_documents};
+use quarry_bson::compare::compare_documents;
+use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_keystring::Direction;
 
 use crate::collation::Collation;
@@ -314,6 +315,17 @@ impl Index {
             )));
         }
         Ok(())
+    }
+
+    /// Whether a hint means this index, by its name or its key pattern.
+    pub fn is_meant(&self, hint: RawValue<'_>) -> bool {
+        match hint {
+            RawValue::String(name) => name == self.name.as_str(),
+            RawValue::Document(pattern) => {
+                compare_documents(pattern, self.pattern.document.as_raw()).is_eq()
+            }
+            _ => false,
+        }
     }
 
     /// The key components that have met an array, as a bit set.

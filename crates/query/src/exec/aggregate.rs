@@ -31,6 +31,7 @@ pub fn aggregate(
         Some(namespace) => {
             let mut find_request = head(namespace, request, context, &leading, read.as_deref());
             find_request.grouped = pipeline.values_grouped(&leading);
+            want_metadata(&mut find_request, &pipeline, &leading)?;
             find(scope, operation, find_request)?
         }
     };
@@ -74,6 +75,19 @@ pub(super) fn input<'a>(over: Over<'a>, pipeline: &Pipeline) -> Result<Option<&'
             refused("{aggregate: 1} is not valid for an empty pipeline.".to_owned())
         }
     }
+}
+
+/// Has the find attach the metadata that the stage behind it reads.
+pub(super) fn want_metadata(
+    find: &mut FindRequest<'_>,
+    pipeline: &Pipeline,
+    leading: &Leading<'_>,
+) -> Result<()> {
+    let metadata = pipeline.metadata_wanted(leading)?;
+    if !metadata.is_empty() {
+        find.key_options().metadata = metadata;
+    }
+    Ok(())
 }
 
 /// The find that the head of a pipeline is. `read` are the paths that its rest reads, if that is not all.

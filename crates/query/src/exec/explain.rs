@@ -8,8 +8,8 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder};
 use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
-use super::aggregate::{head, input};
-use super::find::{plan_of_groups, plan_of_values, plan_to_show};
+use super::aggregate::{head, input, want_metadata};
+use super::find::{key_bounds, metadata_wanted, plan_of_groups, plan_of_values, plan_to_show};
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, Over, UpdateRequest,
@@ -190,6 +190,7 @@ fn explain_aggregate(
     let paths = pipeline.paths_read(leading.stages);
     let mut find = head(namespace, request, context, &leading, paths.as_deref());
     find.grouped = pipeline.values_grouped(&leading);
+    want_metadata(&mut find, &pipeline, &leading)?;
     let read = Read::of(find, Above::Nothing);
     if leading.stages == pipeline.stages.len() {
         return read.explain(scope, operation, verbosity, reply);
@@ -305,7 +306,7 @@ impl<'a> Read<'a> {
         let find = self.find;
         let own = ExpressionContext::default();
         let context = find.context.unwrap_or(&own);
-        let parsed = Parsed::parse(find.filter, find.sort, find.projection, context)?;
+        let parsed = super::find::parse(&find, context)?;
         let snapshot = scope.snapshot(find.namespace, operation)?;
         let Choice {
             mut winning,
@@ -393,6 +394,8 @@ impl<'a> Read<'a> {
             limit: find.limit,
             stops_itself: !is_read,
             read: find.read,
+            key_bounds: key_bounds(&find)?,
+            metadata: metadata_wanted(&find),
             ..Wanted::default()
         };
         let choice = plan_to_show(snapshot, parsed, operation, wanted)?;

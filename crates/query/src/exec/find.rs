@@ -14,9 +14,11 @@ use super::request::FindRequest;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
+use crate::metadata::MetadataKinds;
 use crate::plan::{Kept, Node, Parsed};
 use crate::planner::{
-    Choice, Ground, Missing, Wanted, choose, choose_distinct, choose_for_equalities, choose_to_show,
+    Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_distinct, choose_for_equalities,
+    choose_to_show,
 };
 
 /// Chooses the plan of a read. Without an operation no plans are tried.
@@ -67,6 +69,10 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
         sort: parsed.sort.as_ref(),
         ..wanted
     };
+    let metadata = wanted.metadata.with(parsed.metadata());
+    if !metadata.is_empty() {
+        return with_metadata(parsed, metadata, wanted);
+    }
     match &parsed.projection {
         // Who changes a record wants its key, and projects what he has changed.
         Some(projection) if wanted.kept == Kept::Document => Wanted {
@@ -75,6 +81,22 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
             ..wanted
         },
         _ => wanted,
+    }
+}
+
+/// Keys alone do not make documents that come with metadata.
+#[cold]
+fn with_metadata<'w>(
+    parsed: &'w Parsed,
+    metadata: MetadataKinds,
+    wanted: Wanted<'w>,
+) -> Wanted<'w> {
+    Wanted {
+        metadata,
+        read: None,
+        returned_key: parsed.returned_key.as_ref(),
+        projection: parsed.projection.as_ref(),
+        ..wanted
     }
 }
 
@@ -93,14 +115,19 @@ pub(super) fn find_stored(
     request: FindRequest<'_>,
 ) -> Result<Found> {
     let is_plain = request.hint.is_none() && !request.is_tailable && request.skip == 0;
+    let is_plain = is_plain && request.key_options.is_none();
     let is_whole = request.projection.is_none() && request.grouped.is_none();
     let is_bare = is_plain && request.sort.is_none() && is_whole;
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
-    let parse = || Parsed::parse(request.filter, request.sort, request.projection, context);
+    let parse = || parse(&request, context);
     if is_plain && let Some(id) = only_id(request.filter) {
         let parsed = if is_bare { None } else { Some(parse()?) };
-        return by_id(scope, operation, request, parsed.as_ref(), id);
+        // Metadata comes with a plan.
+        let is_whole = |parsed: &Parsed| parsed.metadata().is_empty();
+        if parsed.as_ref().is_none_or(is_whole) {
+            return by_id(scope, operation, request, parsed.as_ref(), id);
+        }
     }
     let snapshot = scope.snapshot(request.namespace, operation)?;
     if let Some(view) = &snapshot
@@ -114,6 +141,8 @@ pub(super) fn find_stored(
         limit: request.limit,
         read: request.read,
         follows: request.is_tailable,
+        key_bounds: key_bounds(&request)?,
+        metadata: metadata_wanted(&request),
         ..Wanted::default()
     };
     let answering = match &snapshot {
@@ -143,6 +172,30 @@ pub(super) fn find_stored(
     let reading = Reading::new(root, parsed);
     let executor = Executor::reading(snapshot, reading, request.is_tailable);
     Ok(Found::Documents(executor))
+}
+
+/// Parses what a find asks for.
+pub(super) fn parse(request: &FindRequest<'_>, context: &ExpressionContext) -> Result<Parsed> {
+    let parsed = Parsed::parse(request.filter, request.sort, request.projection, context)?;
+    match &request.key_options {
+        Some(options) if options.returns_key => Ok(parsed.returning_keys()),
+        Some(options) if options.shows_record_id => parsed.with_record_ids(),
+        _ => Ok(parsed),
+    }
+}
+
+/// The bounds of keys that a find names by `min` and `max`.
+pub(super) fn key_bounds<'r>(request: &FindRequest<'r>) -> Result<Option<KeyBounds<'r>>> {
+    match request.key_options {
+        None => Ok(None),
+        Some(options) => KeyBounds::of(options.min, options.max),
+    }
+}
+
+/// The metadata that whoever reads the documents wants, beside what the projection reads.
+pub(super) fn metadata_wanted(request: &FindRequest<'_>) -> MetadataKinds {
+    let options = request.key_options;
+    options.map_or(MetadataKinds::NONE, |options| options.metadata)
 }
 
 /// The plan that reads one key for each value of the path that is grouped by, if one is and there is an index for it.

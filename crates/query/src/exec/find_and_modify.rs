@@ -10,6 +10,7 @@ use super::recorded;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
 use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
 use crate::error::Result;
+use crate::error_code::ErrorCode;
 use crate::plan::Parsed;
 use crate::update::{Beside, Update};
 
@@ -37,6 +38,10 @@ pub fn find_and_modify(
         if request.returns_new && parsed.uses_matched_element() {
             let text = "cannot use a positional projection and return the new document";
             return Err(crate::Error::bad_value(text));
+        }
+        if !parsed.metadata().is_empty() {
+            let text = "$meta is not supported yet in the projection of a findAndModify";
+            return Err(crate::Error::new(ErrorCode::NOT_IMPLEMENTED, text));
         }
         target.set_parsed(Box::new(parsed));
     }

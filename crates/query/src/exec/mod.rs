@@ -25,6 +25,7 @@ mod view_stages;
 mod written;
 
 pub use crate::error::Result;
+pub use crate::metadata::MetadataKinds;
 pub use aggregate::aggregate;
 pub use count::count;
 pub use delete::delete;
@@ -38,8 +39,8 @@ pub use insert::insert;
 pub use recorded::{find_and_modify_again, update_again};
 pub use request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,
-    FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, Over, UpdateOutcome,
-    UpdateRequest,
+    FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, KeyOptions, Over,
+    UpdateOutcome, UpdateRequest,
 };
 pub use update::update;
 pub use view::find;

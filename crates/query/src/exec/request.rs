@@ -6,6 +6,7 @@ use quarry_database::{Level, Namespace};
 use crate::error::Error;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
+use crate::metadata::MetadataKinds;
 use crate::pipeline::AddedSource;
 
 /// A find.
@@ -34,6 +35,23 @@ pub struct FindRequest<'a> {
     pub grouped: Option<&'a FieldPath>,
     /// Whether the cursor stays open at the end of a capped collection.
     pub is_tailable: bool,
+    /// What is asked of the keys by which documents are found, if anything is.
+    pub key_options: Option<KeyOptions<'a>>,
+}
+
+/// The options of a find that few have: about the keys of an index, and about what a read knows of a document beside it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyOptions<'a> {
+    /// The lower bound of the keys of the index that the hint names, inclusive.
+    pub min: Option<RawDocument<'a>>,
+    /// The upper bound, exclusive.
+    pub max: Option<RawDocument<'a>>,
+    /// Whether the keys by which documents are found are returned in place of the documents.
+    pub returns_key: bool,
+    /// Whether each document is returned with its RecordId.
+    pub shows_record_id: bool,
+    /// The metadata that whoever reads the documents wants attached to them.
+    pub metadata: MetadataKinds,
 }
 
 /// The input of a pipeline.
@@ -233,7 +251,27 @@ impl<'a> FindRequest<'a> {
             read: None,
             grouped: None,
             is_tailable: false,
+            key_options: None,
         }
+    }
+
+    /// The options that only few finds have, to set one.
+    pub fn key_options(&mut self) -> &mut KeyOptions<'a> {
+        self.key_options.get_or_insert_default()
+    }
+}
+
+impl KeyOptions<'_> {
+    /// The name of the first option that a view does not serve, if there is one.
+    pub fn not_for_views(&self) -> Option<&'static str> {
+        let options = [
+            ("min", self.min.is_some()),
+            ("max", self.max.is_some()),
+            ("returnKey", self.returns_key),
+            ("showRecordId", self.shows_record_id),
+        ];
+        let asked = options.into_iter().find(|(_, is_asked)| *is_asked);
+        asked.map(|(name, _)| name)
     }
 }
 

@@ -32,7 +32,7 @@ fn find_over(
         let text = "Option tailable not supported in aggregation.";
         return Err(Error::new(ErrorCode::INVALID_PIPELINE_OPERATOR, text));
     }
-    let more = stages_of_find(&request);
+    let more = stages_of_find(&request)?;
     run(
         scope,
         operation,
@@ -68,7 +68,7 @@ pub(super) fn count(
     collection: &Collection,
     request: CountRequest<'_>,
 ) -> Result<u64> {
-    let more = stages_of_count(&request);
+    let more = stages_of_count(&request)?;
     let mut executor = run(scope, operation, collection, &more, request.hint, None)?;
     let mut document = Vec::new();
     if !executor.next(operation, &mut document)? {
@@ -89,7 +89,7 @@ pub(super) fn each_match(
 ) -> Result<()> {
     let mut find = FindRequest::new(request.namespace);
     find.filter = request.filter;
-    let more = stages_of_find(&find);
+    let more = stages_of_find(&find)?;
     let mut executor = run(scope, operation, collection, &more, request.hint, None)?;
     let mut document = Vec::new();
     while executor.next(operation, &mut document)? {

@@ -12,7 +12,7 @@ use quarry_bson::{
 };
 use quarry_database::{Collection, Namespace, Operation, Scope};
 
-use super::request::{AggregateRequest, CountRequest, FindRequest, Over};
+use super::request::{AggregateRequest, CountRequest, FindRequest, KeyOptions, Over};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -100,7 +100,10 @@ fn array<'v>(stages: impl Iterator<Item = RawValue<'v>>) -> Result<Vec<u8>> {
 }
 
 /// The stages that a find is.
-pub(super) fn stages_of_find(find: &FindRequest<'_>) -> Vec<Document> {
+pub(super) fn stages_of_find(find: &FindRequest<'_>) -> Result<Vec<Document>> {
+    if let Some(options) = &find.key_options {
+        return Err(not_on_a_view(options));
+    }
     let mut stages = Vec::new();
     if !find.filter.is_empty() {
         stages.push(doc! { "$match": (find.filter) });
@@ -112,7 +115,21 @@ pub(super) fn stages_of_find(find: &FindRequest<'_>) -> Vec<Document> {
     if let Some(projection) = find.projection.filter(|fields| !fields.is_empty()) {
         stages.push(doc! { "$project": projection });
     }
-    stages
+    Ok(stages)
+}
+
+/// The error of a find of a view with options about keys, which a view has none of.
+fn not_on_a_view(options: &KeyOptions<'_>) -> Error {
+    match options.not_for_views() {
+        Some(name) => {
+            let text = format!("Option {name} not supported in aggregation.");
+            Error::new(ErrorCode::INVALID_PIPELINE_OPERATOR, text)
+        }
+        None => {
+            let text = "$meta is not supported yet in a pipeline over a view";
+            Error::new(ErrorCode::NOT_IMPLEMENTED, text)
+        }
+    }
 }
 
 /// The stages that leave out documents at the beginning and behind so many.
@@ -137,12 +154,12 @@ pub(super) fn stages_of_sub_find(pipeline: RawArray<'_>, find: SubFind<'_>) -> R
 }
 
 /// The stages that a count is, the last of which counts into `n`.
-pub(super) fn stages_of_count(request: &CountRequest<'_>) -> Vec<Document> {
+pub(super) fn stages_of_count(request: &CountRequest<'_>) -> Result<Vec<Document>> {
     let mut find = FindRequest::new(request.namespace);
     (find.filter, find.skip, find.limit) = (request.filter, request.skip, request.limit);
-    let mut stages = stages_of_find(&find);
+    let mut stages = stages_of_find(&find)?;
     stages.push(doc! { "$count": "n" });
-    stages
+    Ok(stages)
 }
 
 /// A read of a view as explain shows it: the collection that the view is on, and all stages.
@@ -159,7 +176,7 @@ impl Shown {
         collection: &Collection,
         find: &FindRequest<'_>,
     ) -> Result<Shown> {
-        Shown::of(scope, operation, collection, &stages_of_find(find))
+        Shown::of(scope, operation, collection, &stages_of_find(find)?)
     }
 
     /// The count over a view.
@@ -169,7 +186,7 @@ impl Shown {
         collection: &Collection,
         count: &CountRequest<'_>,
     ) -> Result<Shown> {
-        Shown::of(scope, operation, collection, &stages_of_count(count))
+        Shown::of(scope, operation, collection, &stages_of_count(count)?)
     }
 
     /// The aggregate over a view.

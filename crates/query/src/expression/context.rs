@@ -17,6 +17,7 @@ use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
+use crate::metadata::MetadataKinds;
 use crate::spilling::DiskUse;
 
 /// Pipelines within each other, as MongoDB bounds them.
@@ -40,6 +41,8 @@ pub struct ExpressionContext {
     collation: Collation,
     /// Whether the command's stages may write to disk: `DISK_USE_*`. Whoever reads the command's fields has the context shared.
     disk_use: AtomicU8,
+    /// The kinds of metadata that expressions have named since somebody asked last, as bits.
+    metadata_named: AtomicU8,
 }
 
 /// The command does not say.
@@ -83,6 +86,7 @@ impl ExpressionContext {
             sub_pipeline_depth: self.sub_pipeline_depth,
             collation: self.collation,
             disk_use: AtomicU8::new(self.disk_use.load(Relaxed)),
+            metadata_named: AtomicU8::default(),
         }
     }
 
@@ -102,6 +106,21 @@ impl ExpressionContext {
             false => DISK_USE_DENIED,
         };
         self.disk_use.store(disk_use, Relaxed);
+    }
+
+    /// Notes that an expression asks for metadata of these kinds.
+    pub(super) fn name_metadata(&self, kinds: MetadataKinds) {
+        self.metadata_named.fetch_or(kinds.bits(), Relaxed);
+    }
+
+    /// The kinds of metadata that the expressions ask for which were parsed since `take_metadata_named`.
+    pub(crate) fn metadata_named(&self) -> MetadataKinds {
+        MetadataKinds::of_bits(self.metadata_named.load(Relaxed))
+    }
+
+    /// Like `metadata_named`, and forgets them.
+    pub(crate) fn take_metadata_named(&self) -> MetadataKinds {
+        MetadataKinds::of_bits(self.metadata_named.swap(0, Relaxed))
     }
 
     /// How the command compares strings: whoever compares for it asks here.

@@ -2,7 +2,7 @@
 //!
 //! Keeps true: no document is decoded to evaluate one; Missing is told from Null; a result never borrows from
 //! another result, so that a variable outlives the expression that bound it. Depth is bounded at parse time.
-//! Leaves out: `$function` and `$accumulator` (no JavaScript), collation, `$meta`.
+//! Leaves out: `$function` and `$accumulator` (no JavaScript), collation.
 
 mod arithmetic;
 mod array_ends;
@@ -24,6 +24,7 @@ mod implied;
 mod iteration;
 mod let_variables;
 mod literal;
+mod meta;
 pub(crate) mod number;
 pub(crate) mod objects;
 mod operators;

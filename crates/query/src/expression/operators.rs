@@ -7,8 +7,8 @@ use super::tree::Arguments::{self, Any, Between, Exactly, Parsed};
 use super::tree::{Function, Operator};
 use super::{
     arithmetic, array_ends, arrays, bitwise, comparison, conditional, conversion, dates, fields,
-    fold, hashing, iteration, literal, objects, quantiles, random, regexes, replacing, rounding,
-    searching, sets, sizes, sort_array, strings, substrings, trigonometry, trimming, zip,
+    fold, hashing, iteration, literal, meta, objects, quantiles, random, regexes, replacing,
+    rounding, searching, sets, sizes, sort_array, strings, substrings, trigonometry, trimming, zip,
 };
 
 /// The operator of that name, `$` included.
@@ -166,6 +166,10 @@ static OPERATORS: &[Operator] = &[
     row("$maxN", Parsed(array_ends::parse), array_ends::greatest),
     row("$median", Parsed(quantiles::parse), quantiles::evaluate),
     row("$mergeObjects", Any, objects::merge_objects),
+    Operator {
+        varies: true,
+        ..row("$meta", Parsed(meta::parse), meta::meta)
+    },
     row(
         "$millisecond",
         Parsed(dates::parse_part),
@@ -266,15 +270,10 @@ static OPERATORS: &[Operator] = &[
 
 /// Whether MongoDB has an operator of that name that is not served, with the reason why.
 pub(super) fn refusal(name: &str) -> Option<String> {
-    if matches!(name, "$function" | "$accumulator") {
-        let text = format!("{name} is not supported: this server runs no JavaScript, by choice");
-        return Some(text);
-    }
-    let is_known = NOT_YET.contains(&name);
-    is_known.then(|| format!("expression {name} is not supported yet"))
+    let is_refused = matches!(name, "$function" | "$accumulator");
+    is_refused
+        .then(|| format!("{name} is not supported: this server runs no JavaScript, by choice"))
 }
-
-static NOT_YET: &[&str] = &["$meta"];
 
 #[cfg(test)]
 mod tests {

@@ -71,6 +71,8 @@ impl<'c> Variables<'c> {
 pub struct Context<'a> {
     /// The document that `$$ROOT` means.
     pub root: RawDocument<'a>,
+    /// What the read knows of the document beside its fields, where the plan attaches that.
+    pub(crate) metadata: Option<RawDocument<'a>>,
     slots: Vec<Evaluated<'a>>,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Context<'a> {
     pub fn new(root: RawDocument<'a>) -> Context<'a> {
         Context {
             root,
+            metadata: None,
             slots: Vec::new(),
         }
     }

@@ -32,7 +32,9 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     }
     let mut leaves = Vec::new();
     collect(specification, fields, None, &mut leaves).map_err(in_stage)?;
-    Transform::new(name, fields.to_owned_document(), Mode::Add, leaves)
+    let metadata = specification.context.metadata_named();
+    let fields = fields.to_owned_document();
+    Transform::new(name, fields, Mode::Add, leaves, metadata)
         .map(one)
         .map_err(in_stage)
 }

@@ -7,8 +7,11 @@ use quarry_bson::RawDocument;
 
 use super::parsed::Pipeline;
 use super::stage::{PartOfFind, Reads};
+use super::stages::metadata_not_here;
+use crate::error::Result;
 use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
+use crate::metadata::MetadataKinds;
 use crate::sort::SortPattern;
 
 /// The head of a pipeline as a find: `$match`, `$sort`, `$skip`, `$limit`, each at most once and in this order.
@@ -62,6 +65,18 @@ impl Pipeline {
         let is_all = leading.sort.is_none() && leading.skip.is_none() && leading.limit.is_none();
         let next = self.stages.get(leading.stages).filter(|_| is_all)?;
         next.values_grouped()
+    }
+
+    /// The metadata that the documents must come with, behind the stages that a find does. Fails where a later stage wants some.
+    pub fn metadata_wanted(&self, leading: &Leading<'_>) -> Result<MetadataKinds> {
+        let mut rest = self.stages.get(leading.stages..).unwrap_or_default().iter();
+        let first = rest
+            .next()
+            .map_or(MetadataKinds::NONE, |next| next.metadata());
+        match rest.all(|stage| stage.metadata().is_empty()) {
+            true => Ok(first),
+            false => Err(metadata_not_here()),
+        }
     }
 
     /// Like `required_fields`, as paths.

@@ -33,7 +33,9 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     collect(specification, fields, None, &mut rules).map_err(in_project)?;
     let mode = mode_of(&rules);
     let leaves = leaves_of(rules, mode).map_err(in_project)?;
-    Transform::new("$project", fields.to_owned_document(), mode, leaves)
+    let metadata = specification.context.metadata_named();
+    let fields = fields.to_owned_document();
+    Transform::new("$project", fields, mode, leaves, metadata)
         .map(one)
         .map_err(in_project)
 }

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
+use crate::metadata::MetadataKinds;
 use crate::sort::SortPattern;
 
 /// A stage as it was parsed. The runs of a pipeline share it.
@@ -59,6 +60,11 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// Where a pipeline that begins with this stage has its documents from.
     fn input(&self) -> Input {
         Input::Documents
+    }
+
+    /// The metadata that has to be attached to the documents of its input.
+    fn metadata(&self) -> MetadataKinds {
+        MetadataKinds::NONE
     }
 
     /// The stage as one that writes what comes to it, where it is one: it stands last and passes its input through.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::metadata::MetadataKinds;
 use quarry_bson::{RawArray, RawDocument, RawValue};
 
 type Parse = fn(Specification<'_>) -> Result<Stages>;
@@ -167,7 +168,10 @@ pub(super) fn parse(
         let text = format!("{name} is not allowed within a {owner}'s sub-pipeline");
         return Err(Error::location(code, text));
     }
+    // Those of what stands before are not the stage's.
+    surroundings.context.take_metadata_named();
     let parsed = (kind.parse)(specification(kind.name))?;
+    check_metadata(surroundings, &parsed)?;
     check_position(kind.name, kind.position, stages)?;
     debug_assert!(
         !kind.in_updates || parsed.iter().all(|stage| stage.as_map().is_some()),
@@ -257,6 +261,28 @@ fn check_position(name: &str, position: Position, before: &[Arc<dyn Stage>]) -> 
         return Err(Error::location(40601, text));
     }
     Ok(())
+}
+
+/// Refuses expressions with metadata in stages whose input comes without.
+fn check_metadata(surroundings: Surroundings<'_>, parsed: &Stages) -> Result<()> {
+    let named = surroundings.context.take_metadata_named();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let attached = parsed.iter().map(|stage| stage.metadata());
+    let attached = attached.fold(MetadataKinds::NONE, MetadataKinds::with);
+    let comes_with_it = surroundings.within == Within::Command && attached == named;
+    match comes_with_it && !named.has(MetadataKinds::GEO_NEAR) {
+        true => Ok(()),
+        false => Err(metadata_not_here()),
+    }
+}
+
+/// The error of `$meta` in a stage to which documents come without metadata.
+pub fn metadata_not_here() -> Error {
+    let text = "$meta is only supported yet in the first $project, $addFields or $set of a pipeline, with nothing but $match, \
+                $sort, $skip and $limit before it";
+    Error::new(ErrorCode::NOT_IMPLEMENTED, text)
 }
 
 fn refuse(specification: Specification<'_>) -> Result<Stages> {

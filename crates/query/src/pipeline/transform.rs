@@ -12,6 +12,7 @@ use crate::expression::Expression;
 use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::MatchDetails;
+use crate::metadata::MetadataKinds;
 use crate::projection::{Fields, Mode, Node};
 
 /// The work of putting one path into the tree.
@@ -22,6 +23,8 @@ pub(super) struct Transform {
     name: &'static str,
     specification: Document,
     fields: Fields,
+    /// The metadata that its expressions read, which comes with the documents then.
+    metadata: MetadataKinds,
 }
 
 /// The rule that a specification gives for one path.
@@ -38,6 +41,7 @@ impl Transform {
         specification: Document,
         mode: Mode,
         leaves: Vec<Leaf>,
+        metadata: MetadataKinds,
     ) -> Result<Transform> {
         let mut fields = Fields::new(mode);
         for Leaf { path, computed } in leaves {
@@ -52,6 +56,7 @@ impl Transform {
             name,
             specification,
             fields,
+            metadata,
         })
     }
 }
@@ -74,6 +79,10 @@ impl Stage for Transform {
 
     fn as_map(&self) -> Option<&dyn DocumentMap> {
         Some(self)
+    }
+
+    fn metadata(&self) -> MetadataKinds {
+        self.metadata
     }
 
     fn modifies(&self) -> Modifies {
@@ -100,8 +109,11 @@ impl Stage for Transform {
 
 impl DocumentMap for Transform {
     fn map(&self, document: RawDocument<'_>, out: &mut Vec<u8>) -> Result<()> {
-        self.fields
-            .apply(document, &MatchDetails::default(), false, out)
+        let details = MatchDetails::default();
+        match self.metadata.is_empty() {
+            true => self.fields.apply(document, &details, false, out),
+            false => self.fields.apply_attached(document, (&details, false), out),
+        }
     }
 }
 

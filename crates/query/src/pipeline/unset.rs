@@ -6,6 +6,7 @@ use super::stage::{Specification, Stages, one};
 use super::transform::{Leaf, Transform};
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
+use crate::metadata::MetadataKinds;
 use crate::projection::Mode;
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -47,7 +48,8 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         )
     };
     // Explain prints the stage as the exclusion that it is.
-    Transform::new("$project", specification, Mode::Keep, leaves)
+    let none = MetadataKinds::NONE;
+    Transform::new("$project", specification, Mode::Keep, leaves, none)
         .map(one)
         .map_err(in_unset)
 }

@@ -5,9 +5,10 @@ use quarry_bson::DocumentBuilder;
 use super::node::PlanNode;
 use super::shown::Shown;
 
-/// Appends a node and those below it, but for the bounds of trials, which belong to no plan. A plan is less than ten nodes deep.
+/// Appends a node and those below it. A plan is less than ten nodes deep.
 pub fn explain_node(node: &dyn PlanNode, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
-    if let (true, Some(input)) = (node.bounds_trial(), node.input()) {
+    // What only attaches metadata, or bounds a trial, is no stage of MongoDB's.
+    if let (true, Some(input)) = (node.name().is_empty(), node.input()) {
         return explain_node(input, shown, out);
     }
     out.append("stage", node.name());

@@ -7,11 +7,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::{Cursor, Error, Index, KeyRange, index_record_key};
+use quarry_database::{Cursor, Error, Index, KeyRange, index_entry, index_record_key};
 use quarry_timing::{Phase, phase};
 
 use super::covering::Covering;
 use super::index_access::IndexAccess;
+use super::keyed_entries::KeyedEntries;
 use super::node::{Flow, Leaf, PlanNode, Purpose, Row, Sink, View};
 use super::range_walk::RangeWalk;
 use super::seen_records::{Met, SEEN_BYTES_MAX, SeenRecords};
@@ -27,6 +28,8 @@ pub struct IndexScan {
     is_of_whole_keys: bool,
     /// Its keys serve in place of documents.
     covering: Option<Box<Covering>>,
+    /// Its keys are looked at one by one, or given with the records.
+    keyed: Option<Box<KeyedEntries>>,
     repeats: Repeats,
     returned: u64,
     keys_examined: u64,
@@ -61,6 +64,7 @@ impl IndexScan {
             access,
             is_of_whole_keys,
             covering: None,
+            keyed: None,
             returned: 0,
             keys_examined: 0,
         }
@@ -79,6 +83,13 @@ impl IndexScan {
             "the keys of records do not tell the types of their `_id`s, nor whether they are there"
         );
         self.covering = Some(Box::new(covering));
+        self
+    }
+
+    /// Has the scan give its keys with the records, or only those within bounds.
+    pub fn giving_keys(mut self: Box<Self>, keyed: KeyedEntries) -> Box<IndexScan> {
+        debug_assert!(!self.access.is_of_records, "records come whole");
+        self.keyed = Some(Box::new(keyed));
         self
     }
 
@@ -172,6 +183,51 @@ impl IndexScan {
                     record: &[],
                     document: Some(document),
                 })
+            })
+        };
+        if self.is_of_whole_keys {
+            return walk.walk_keys(view, |key| {
+                let mut flow = Ok(Flow::Continue);
+                view.snapshot
+                    .get(key, &mut |value| flow = give(key, value))?;
+                flow
+            });
+        }
+        walk.walk(view, false, |cursor| give(cursor.key(), cursor.value()))
+    }
+
+    /// Like `next_entries`, and gives each record with its key as a document.
+    fn next_keyed(
+        &mut self,
+        keyed: &mut KeyedEntries,
+        view: &View<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<bool> {
+        let index = find_index(view, &self.access)?;
+        let IndexScan {
+            walk,
+            repeats,
+            returned,
+            keys_examined,
+            ..
+        } = self;
+        let mut give = |key: &[u8], value: &[u8]| {
+            *keys_examined += 1;
+            let collection = &view.snapshot.collection;
+            let entry = index_entry(index, collection, key, value)?;
+            if !keyed.holds(entry.fields) {
+                return Ok(Flow::Continue);
+            }
+            let record = index_record_key(index, collection, key, value)?;
+            match repeats.meet(&record)? {
+                Met::New => {}
+                Met::Before => return Ok(Flow::Continue),
+                Met::TooMany => return Ok(Flow::Stop),
+            }
+            *returned += 1;
+            sink(&Row {
+                record: &record,
+                document: keyed.document(index, &entry)?,
             })
         };
         if self.is_of_whole_keys {
@@ -286,6 +342,10 @@ impl PlanNode for IndexScan {
             view.operation.docs_examined.fetch_add(fetched, Relaxed);
             covering.shrink();
             self.covering = Some(covering);
+            outcome
+        } else if let Some(mut keyed) = self.keyed.take() {
+            let outcome = self.next_keyed(&mut keyed, view, sink);
+            self.keyed = Some(keyed);
             outcome
         } else {
             self.next_entries(view, sink)

@@ -11,12 +11,14 @@
 //! FETCH. COUNT_SCAN is an IXSCAN whose keys are only counted, DISTINCT_SCAN passes over the keys between two values. OR reads its inputs one after the other and gives each record once;
 //! GEO_NEAR_2DSPHERE and GEO_NEAR_2D give documents by distance; SORT_MERGE reads ranges that are in order side by side. SORT, SKIP, LIMIT and
 //! PROJECTION stand above these, in the order in which they are named from below. COUNT counts, and UPDATE and DELETE stand
-//! above the plan of a write that is explained.
+//! above the plan of a write that is explained. Where somebody asks for metadata, a node that explain does not print attaches it to
+//! the documents below the sort (`attach.rs`); RETURN_KEY gives the keys of the index in place of documents.
 //!
 //! Keeps true: each document once, even where an index holds it under several keys. What was written behind the
 //! position between two calls may or may not be met. A node's counts are of its own rows, and those of the leaves and of FETCH
 //! are added to the operation's as well.
 
+mod attach;
 mod collection_scan;
 mod count;
 mod covering;
@@ -29,6 +31,7 @@ mod id_hack;
 mod index_access;
 mod index_scan;
 mod key_document;
+mod keyed_entries;
 mod limit;
 mod no_rows;
 mod node;
@@ -36,6 +39,7 @@ mod or;
 mod parsed;
 mod projection;
 mod range_walk;
+mod return_key;
 mod seen_records;
 mod shown;
 mod skip;
@@ -45,6 +49,7 @@ mod subplan;
 mod trial_bound;
 mod write;
 
+pub(crate) use attach::{Attach, KeySource};
 pub(crate) use collection_scan::CollectionScan;
 pub(crate) use count::Count;
 pub(crate) use covering::Covering;
@@ -57,13 +62,15 @@ pub(crate) use id_hack::IdHack;
 pub(crate) use index_access::IndexAccess;
 pub(crate) use index_scan::IndexScan;
 pub(crate) use key_document::KeyDocument;
+pub(crate) use keyed_entries::KeyedEntries;
 pub(crate) use limit::Limit;
 pub(crate) use no_rows::NoRows;
 pub(crate) use node::{Flow, Leaf, Node, PlanNode, Purpose, Row, View, run};
 pub(crate) use or::Or;
-pub(crate) use parsed::Parsed;
+pub(crate) use parsed::{Parsed, ReturnedKey};
 pub(crate) use projection::ProjectionNode;
 pub(crate) use range_walk::RangeWalk;
+pub(crate) use return_key::ReturnKey;
 pub(crate) use seen_records::SeenRecords;
 pub(crate) use shown::{Shown, number};
 pub(crate) use skip::Skip;

@@ -101,11 +101,6 @@ pub trait PlanNode: Send {
     /// Appends the fields that explain prints of this node between its name and its inputs.
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>);
 
-    /// Whether the node only bounds a trial.
-    fn bounds_trial(&self) -> bool {
-        false
-    }
-
     /// The nodes below, where there may be several.
     fn inputs(&self) -> Vec<&dyn PlanNode> {
         Vec::new()

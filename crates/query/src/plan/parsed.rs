@@ -5,9 +5,12 @@ use std::sync::LazyLock;
 use quarry_bson::RawDocument;
 use quarry_timing::{Phase, phase};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::expression::{ExpressionContext, bounds};
+use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
+use crate::metadata::{MetadataKinds, not_available};
 use crate::projection::Projection;
 use crate::sort::SortPattern;
 use crate::spilling::DiskUse;
@@ -22,6 +25,14 @@ pub struct Parsed {
     pub projection: Option<Projection>,
     /// Whether a sort may write to disk.
     pub disk_use: DiskUse,
+    /// Documents are not returned but the keys by which they were found.
+    pub returned_key: Option<ReturnedKey>,
+}
+
+/// The documents that are returned of keys.
+pub struct ReturnedKey {
+    /// The fields that the projection gives the key by which the documents are sorted.
+    pub sort_keys: Vec<FieldPath>,
 }
 
 impl Parsed {
@@ -43,7 +54,60 @@ impl Parsed {
             projection: projection.filter(|projection| !projection.is_identity()),
             matcher,
             disk_use: context.disk_use(),
+            returned_key: None,
         })
+        .and_then(Parsed::checked)
+    }
+
+    /// Has the keys returned by which documents are found. MongoDB passes over everything else that the projection says.
+    pub fn returning_keys(mut self) -> Parsed {
+        let projection = self.projection.take();
+        let sort_keys = projection.map(|projection| projection.sort_keys().to_vec());
+        self.returned_key = Some(ReturnedKey {
+            sort_keys: sort_keys.unwrap_or_default(),
+        });
+        self
+    }
+
+    /// Has documents returned with their RecordIds.
+    pub fn with_record_ids(mut self) -> Result<Parsed> {
+        self.projection = Some(Projection::with_record_ids(self.projection.take())?);
+        Ok(self)
+    }
+
+    /// Refuses a projection that asks for metadata which the query does not have.
+    fn checked(self) -> Result<Parsed> {
+        let projection = self.projection.as_ref();
+        let asked = projection.map_or(MetadataKinds::NONE, Projection::metadata);
+        if asked.is_empty() {
+            return Ok(self);
+        }
+        if asked.has(MetadataKinds::SORT_KEY) && self.sort.is_none() {
+            let text = "cannot use sortKey $meta projection without a sort";
+            return Err(Error::bad_value(text));
+        }
+        if asked.has(MetadataKinds::GEO_NEAR) {
+            return Err(match self.matcher.root().near() {
+                None => not_available("geoNear distance"),
+                Some(_) => Error::new(
+                    ErrorCode::NOT_IMPLEMENTED,
+                    "$meta with the distance of $near is not supported yet",
+                ),
+            });
+        }
+        Ok(self)
+    }
+
+    /// The metadata that whoever reads the documents of a plan needs.
+    pub fn metadata(&self) -> MetadataKinds {
+        if let Some(returned) = &self.returned_key {
+            return match returned.sort_keys.is_empty() {
+                true => MetadataKinds::INDEX_KEY,
+                false => MetadataKinds::INDEX_KEY.with(MetadataKinds::SORT_KEY),
+            };
+        }
+        let projection = self.projection.as_ref();
+        projection.map_or(MetadataKinds::NONE, Projection::metadata)
     }
 
     /// A filter that asks nothing more, for a plan that answers its own alone.
@@ -53,6 +117,7 @@ impl Parsed {
             sort: None,
             projection: None,
             disk_use: DiskUse::Denied,
+            returned_key: None,
         });
         &EVERYTHING
     }
@@ -85,7 +150,11 @@ impl Parsed {
             None
         };
         let start = out.len();
-        projection.project(document, &details.unwrap_or_default(), out)?;
+        let details = details.unwrap_or_default();
+        match projection.metadata().is_empty() {
+            true => projection.project(document, &details, out)?,
+            false => projection.project_attached(document, &details, out)?,
+        }
         bounds::check_document_bytes(out.len() - start)
     }
 }

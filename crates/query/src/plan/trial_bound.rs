@@ -62,12 +62,8 @@ impl PlanNode for TrialBound {
         Some(&mut *self.input)
     }
 
-    fn bounds_trial(&self) -> bool {
-        true
-    }
-
     fn name(&self) -> &'static str {
-        "TRIAL"
+        ""
     }
 
     fn returned(&self) -> u64 {

@@ -18,6 +18,7 @@ use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::geo;
 use super::interval::Interval;
+use super::key_bounds;
 use super::key_ranges::{apart, are_combined, compose};
 use super::merged::{merge_of_branches, merge_of_ranges};
 use super::tree::{Solution, above};
@@ -26,9 +27,10 @@ use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
+use crate::metadata::MetadataKinds;
 use crate::plan::{
-    CollectionScan, Covering, Fetch, IdHack, IndexAccess, IndexScan, KeyDocument, Leaf,
-    MERGED_RANGES_MAX, NoRows, Node, Or, PlanNode,
+    CollectionScan, Covering, Fetch, IdHack, IndexAccess, IndexScan, KeyDocument, KeySource,
+    KeyedEntries, Leaf, MERGED_RANGES_MAX, NoRows, Node, Or, PlanNode,
 };
 use crate::sort::SortPattern;
 
@@ -68,7 +70,7 @@ pub struct Candidate<'c> {
     ident: Ident,
     /// Its fields' paths by number.
     paths: &'c [u16],
-    prefix: &'c [u8],
+    pub prefix: &'c [u8],
     /// None for the records: their pattern is `{_id: 1}`.
     pub index: Option<&'c Index>,
     pub multikey: u64,
@@ -115,6 +117,10 @@ pub fn choose(
         ..wanted
     };
     let near = matcher.root().near();
+    if let Some(bounds) = &wanted.key_bounds {
+        let solution = key_bounds::solution(bounds, collection, index_catalog, &wanted)?;
+        return Ok(above(solution, &wanted));
+    }
     if let Some(natural) = natural(collection, &wanted)? {
         if near.is_some() {
             let text = "a query by distance cannot have a $natural sort or hint";
@@ -176,8 +182,8 @@ pub fn choose_to_show(
     };
     let winning = choose(collection, index_catalog, matcher, wanted)?;
     let mut rejected = Vec::new();
-    let is_by_distance = matcher.root().near().is_some();
-    if !is_by_distance && natural(collection, &wanted)?.is_none() {
+    let has_no_choice = matcher.root().near().is_some() || wanted.key_bounds.is_some();
+    if !has_no_choice && natural(collection, &wanted)?.is_none() {
         let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
         let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
         usable.sort_by_key(|scored| Reverse(scored.score));
@@ -240,6 +246,7 @@ fn without_index(
             is_sorted: true,
             is_of_branches: false,
             is_covered: false,
+            key: KeySource::Nothing,
         });
     }
     // An index that only gives the order is kept, too: what a union finds would have to be held and sorted, all of it
@@ -276,6 +283,7 @@ fn union(
         is_sorted: wanted.sort.is_none(),
         is_of_branches: matches!(filter, MatchExpression::Or(_)),
         is_covered: false,
+        key: KeySource::Nothing,
     }))
 }
 
@@ -437,11 +445,17 @@ pub fn each_usable<'c>(
         }
     }
     if wanted.hint.is_some() && !is_hint_known {
-        return Err(Error::bad_value(
-            "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index",
-        ));
+        return Err(no_such_hint());
     }
     Ok(())
+}
+
+/// The error of a hint that is no index's.
+#[cold]
+pub fn no_such_hint() -> Error {
+    Error::bad_value(
+        "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index",
+    )
 }
 
 fn whole(
@@ -466,6 +480,7 @@ fn whole(
         is_sorted: is_sorted || wanted.follows,
         is_of_branches: false,
         is_covered: false,
+        key: KeySource::Nothing,
     })
 }
 
@@ -523,7 +538,7 @@ pub fn candidates<'c>(
 }
 
 impl<'c> Candidate<'c> {
-    fn is_clustered(&self) -> bool {
+    pub fn is_clustered(&self) -> bool {
         self.index.is_none()
     }
 
@@ -659,7 +674,7 @@ impl<'c> Candidate<'c> {
 
     /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
     /// number, do not count.
-    fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
+    pub fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
         if self.multikey != 0 || self.is_sparse || self.has_cut_keys {
             return None;
         }
@@ -808,6 +823,9 @@ impl Scored<'_> {
 
     /// The documents of the scan's keys, or of what is read of them.
     fn access(&self, scan: Scan, is_clustered: bool, wanted: &Wanted<'_>) -> Solution {
+        if wanted.metadata.has(MetadataKinds::INDEX_KEY) {
+            return self.keyed_access(scan, wanted);
+        }
         let answers = scan.answers;
         let is_id = answers && self.candidate.is_clustered() && self.score.is_whole_unique_key;
         let (mut is_covered, mut is_merged) = (false, self.is_merged);
@@ -836,6 +854,40 @@ impl Scored<'_> {
                 || (self.order.is_some() && is_merged == self.is_merged),
             is_of_branches: false,
             is_covered,
+            key: KeySource::Nothing,
+        }
+    }
+
+    /// Like `access`, with the keys by which the documents are found.
+    #[cold]
+    fn keyed_access(&self, scan: Scan, wanted: &Wanted<'_>) -> Solution {
+        let answers = scan.answers;
+        let is_of_records = self.candidate.is_clustered();
+        let is_id = answers && is_of_records && self.score.is_whole_unique_key;
+        let is_sorted = wanted.sort.is_none() || (self.order.is_some() && !self.is_merged);
+        let (node, key): (Node, KeySource) = match scan.node.ranges() {
+            [] => (Box::new(NoRows::EOF), KeySource::Nothing),
+            [record] if is_id => (Box::new(IdHack::new(record.start.clone())), KeySource::Id),
+            _ if is_of_records => (Box::new(Fetch::new(scan.node, !answers)), KeySource::Id),
+            _ => {
+                let reads_documents = wanted.returned_key.is_none()
+                    || wanted.metadata.has(MetadataKinds::SORT_KEY)
+                    || !is_sorted;
+                let key = match answers && !reads_documents {
+                    true => KeySource::KeysAlone,
+                    false => KeySource::Rows {
+                        asks_filter: !answers,
+                    },
+                };
+                (scan.node.giving_keys(KeyedEntries::new()), key)
+            }
+        };
+        Solution {
+            node,
+            is_sorted,
+            is_of_branches: false,
+            is_covered: false,
+            key,
         }
     }
 

@@ -5,7 +5,6 @@
 //! different values do not lie beside each other. Whatever a range finds is held against the whole filter, since cells say no more than
 //! that two geometries may meet.
 
-use quarry_bson::RawValue;
 use quarry_database::{Collection, Index, IndexCatalog};
 use quarry_geometry::{CellRange, Ring, ranges_of, ranges_of_ring};
 use quarry_keystring::Direction;
@@ -21,7 +20,7 @@ use crate::field_path::FieldPath;
 use crate::geo_index::{Cells, GeoKeys};
 use crate::interrupts;
 use crate::matcher::{FieldPredicate, From, GeoQuestion, MatchExpression, Near, Predicate};
-use crate::plan::{Fetch, GeoNear, GeoScan, IndexAccess};
+use crate::plan::{Fetch, GeoNear, GeoScan, IndexAccess, KeySource};
 
 /// The plan of a filter with a wish for an order by distance. Fails where no index gives it.
 pub fn near_solution(
@@ -63,6 +62,7 @@ pub fn near_solution(
         is_sorted: wanted.sort.is_none(),
         is_of_branches: false,
         is_covered: false,
+        key: KeySource::Nothing,
     })
 }
 
@@ -149,6 +149,7 @@ pub fn solution(
                 is_sorted: wanted.sort.is_none(),
                 is_of_branches: false,
                 is_covered: false,
+                key: KeySource::Nothing,
             });
         }
     }
@@ -185,24 +186,12 @@ fn candidates<'c>(
             index,
         })
     });
-    candidates.filter(move |candidate| hint.is_none_or(|hint| candidate.is_meant(hint)))
+    candidates.filter(move |candidate| hint.is_none_or(|hint| candidate.index.is_meant(hint)))
 }
 
 impl GeoCandidate<'_> {
     fn path(&self) -> &str {
         &self.index.pattern.fields[self.place].path
-    }
-
-    fn is_meant(&self, hint: RawValue<'_>) -> bool {
-        match hint {
-            RawValue::String(name) => name == self.index.name.as_str(),
-            RawValue::Document(pattern) => quarry_bson::compare::compare_documents(
-                pattern,
-                self.index.pattern.document.as_raw(),
-            )
-            .is_eq(),
-            _ => false,
-        }
     }
 
     /// Whether it has every document that may match: an index in the plane has those within its bounds alone, which is all

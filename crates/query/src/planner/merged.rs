@@ -12,7 +12,9 @@ use super::wanted::Wanted;
 use crate::error::Result;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
-use crate::plan::{Fetch, IndexScan, MERGED_RANGES_MAX, MergedRange, RangeWalk, SortMerge};
+use crate::plan::{
+    Fetch, IndexScan, KeySource, MERGED_RANGES_MAX, MergedRange, RangeWalk, SortMerge,
+};
 
 /// A plan that reads every branch of the filter's `$or` in the wanted order and merges them; None if an index does not give one of
 /// them in order.
@@ -79,6 +81,7 @@ pub fn merge_of_branches(
         is_sorted: true,
         is_of_branches,
         is_covered: false,
+        key: KeySource::Nothing,
     }))
 }
 

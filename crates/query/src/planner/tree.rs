@@ -1,7 +1,7 @@
 //! The nodes that stand above the access of a plan: what is done with the documents that it finds.
 
 use super::wanted::Wanted;
-use crate::plan::{Limit, Node, ProjectionNode, Skip, Sort, Subplan};
+use crate::plan::{Attach, KeySource, Limit, Node, ProjectionNode, ReturnKey, Skip, Sort, Subplan};
 
 /// A way to the documents that match.
 pub struct Solution {
@@ -13,11 +13,16 @@ pub struct Solution {
     pub is_of_branches: bool,
     /// Its documents are made of keys, and have only what is read of them.
     pub is_covered: bool,
+    /// Where the keys are by which the documents were found, for who wants them.
+    pub key: KeySource,
 }
 
 /// Puts the nodes above the access that the rest of the request asks for: sort, skip, limit, projection.
 pub fn above(solution: Solution, wanted: &Wanted<'_>) -> Node {
     let mut node = solution.node;
+    if !wanted.metadata.is_empty() {
+        node = Box::new(Attach::new(node, solution.key, wanted.metadata));
+    }
     if !solution.is_sorted {
         let limit = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
         node = Box::new(Sort::new(node, wanted.kept, limit));
@@ -30,6 +35,9 @@ pub fn above(solution: Solution, wanted: &Wanted<'_>) -> Node {
     }
     if let Some(projection) = wanted.projection {
         node = Box::new(ProjectionNode::new(node, projection, solution.is_covered));
+    }
+    if let Some(returned) = wanted.returned_key {
+        node = Box::new(ReturnKey::new(node, returned.sort_keys.clone()));
     }
     if solution.is_of_branches {
         node = Box::new(Subplan::new(node));

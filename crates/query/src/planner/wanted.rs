@@ -6,9 +6,11 @@ use quarry_bson::RawValue;
 use quarry_database::{CollectionSnapshot, Operation};
 
 use super::contest::Tried;
+use super::key_bounds::KeyBounds;
 use crate::field_path::FieldPath;
 use crate::matcher::MatchExpression;
-use crate::plan::{Kept, Parsed};
+use crate::metadata::MetadataKinds;
+use crate::plan::{Kept, Parsed, ReturnedKey};
 use crate::projection::Projection;
 use crate::sort::SortPattern;
 
@@ -28,6 +30,12 @@ pub struct Wanted<'w> {
     /// The paths that are read of the documents beside what the filter and the order ask for; None if documents are read as a
     /// whole.
     pub read: Option<&'w [FieldPath]>,
+    /// The bounds that `min` and `max` give the keys of the index that the hint names.
+    pub key_bounds: Option<KeyBounds<'w>>,
+    /// The metadata that documents come with.
+    pub metadata: MetadataKinds,
+    /// The keys by which documents are found are returned in place of the documents.
+    pub returned_key: Option<&'w ReturnedKey>,
     /// The filter's tree; None where the keys of an index answer it alone. The planner sets it.
     pub filter: Option<&'w MatchExpression>,
     /// The reader stops behind `limit` rows by himself, so that no node has to.
@@ -64,6 +72,9 @@ impl Default for Wanted<'_> {
             limit: None,
             projection: None,
             read: None,
+            key_bounds: None,
+            metadata: MetadataKinds::NONE,
+            returned_key: None,
             filter: None,
             stops_itself: false,
             kept: Kept::Document,

@@ -15,6 +15,7 @@ use crate::memory::bytes_of;
 pub(super) struct Run<'p, 'd> {
     pub mode: Mode,
     pub root: RawDocument<'d>,
+    pub metadata: Option<RawDocument<'d>>,
     pub details: &'p MatchDetails,
 }
 
@@ -200,6 +201,7 @@ impl Run<'_, '_> {
         out: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         let mut context = Context::new(self.root);
+        context.metadata = self.metadata;
         if let Some(value) = expression.evaluate(&mut context)?.as_raw() {
             bounds::check_depth(value, 1)?;
             bounds::check_bytes(out.len_bytes() + bytes_of(value))?;

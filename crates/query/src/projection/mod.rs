@@ -4,7 +4,7 @@
 //!
 //! Keeps true: included and untouched fields are copied as bytes in the document's order; `$elemMatch` results
 //! and computed fields come after them, in the projection's order; arrays in the middle of a path are projected
-//! element by element. Leaves out `$meta`, which is refused by name.
+//! element by element. `$meta` reads what the plan has attached to a document (`crate::metadata`).
 
 mod apply;
 mod node;
@@ -13,12 +13,14 @@ mod slice;
 
 use std::collections::BTreeSet;
 
-use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue, doc};
 
 use crate::error::Result;
-use crate::expression::ExpressionContext;
+use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::matcher::{MatchDetails, Matcher};
+use crate::memory::Counted;
+use crate::metadata::{self, MetadataKinds};
 use node::Branch;
 pub(crate) use node::Node;
 
@@ -29,6 +31,10 @@ pub struct Projection {
     /// The paths that have to be read to project: None unless every leaf is a plain inclusion.
     required: Option<Vec<FieldPath>>,
     uses_matched_element: bool,
+    /// The metadata that its expressions read.
+    metadata: MetadataKinds,
+    /// The fields that are `{$meta: "sortKey"}`.
+    sort_keys: Vec<FieldPath>,
 }
 
 /// A tree that says what happens to each field of a document.
@@ -97,9 +103,34 @@ impl Fields {
         cuts_matched: bool,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        self.apply_with(document, None, (details, cuts_matched), out)
+    }
+
+    /// Like `apply`, for a document that comes with metadata: none of it is given on.
+    pub(crate) fn apply_attached(
+        &self,
+        attached: RawDocument<'_>,
+        matched: (&MatchDetails, bool),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut bytes = Counted::default();
+        bytes.charge.cover(attached.len_bytes())?;
+        let metadata = metadata::split(attached, &mut bytes.bytes);
+        let document = RawDocument::new(&bytes.bytes)?;
+        self.apply_with(document, Some(metadata), matched, out)
+    }
+
+    fn apply_with(
+        &self,
+        document: RawDocument<'_>,
+        metadata: Option<RawDocument<'_>>,
+        (details, cuts_matched): (&MatchDetails, bool),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let run = apply::Run {
             mode: self.mode,
             root: document,
+            metadata,
             details,
         };
         let start = out.len();
@@ -146,6 +177,35 @@ impl Projection {
         fields.all(|(_, node)| matches!(node, Node::Include | Node::Exclude))
     }
 
+    /// The metadata that it reads: the documents that are projected come with it, unless it is none.
+    pub fn metadata(&self) -> MetadataKinds {
+        self.metadata
+    }
+
+    /// The fields that are the key by which a document was sorted, and nothing else.
+    pub(crate) fn sort_keys(&self) -> &[FieldPath] {
+        &self.sort_keys
+    }
+
+    /// Has every document have its RecordId in the field `$recordId`.
+    pub(crate) fn with_record_ids(projection: Option<Projection>) -> Result<Projection> {
+        let mut projection = projection.unwrap_or_else(|| Projection {
+            fields: Fields::new(Mode::Keep),
+            required: None,
+            uses_matched_element: false,
+            metadata: MetadataKinds::NONE,
+            sort_keys: Vec::new(),
+        });
+        let meta = doc! { "$meta": (metadata::RECORD_ID) };
+        let context = ExpressionContext::default();
+        let record_id = Expression::parse(RawValue::Document(meta.as_raw()), &context)?;
+        let path = FieldPath::parse("$recordId")?;
+        projection.fields.insert(&path, Node::Computed(record_id))?;
+        projection.required = None;
+        projection.metadata = projection.metadata.with(MetadataKinds::RECORD_ID);
+        Ok(projection)
+    }
+
     /// Whether a field is `array.$`, so that the match must tell which element it went through.
     pub fn uses_matched_element(&self) -> bool {
         self.uses_matched_element
@@ -164,5 +224,16 @@ impl Projection {
         }
         let cuts_matched = self.uses_matched_element;
         self.fields.apply(document, details, cuts_matched, out)
+    }
+
+    /// Like `project`, for a document that comes with the metadata that the projection reads.
+    pub(crate) fn project_attached(
+        &self,
+        attached: RawDocument<'_>,
+        details: &MatchDetails,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let matched = (details, self.uses_matched_element);
+        self.fields.apply_attached(attached, matched, out)
     }
 }

@@ -11,6 +11,7 @@ use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
+use crate::metadata::SORT_KEY;
 
 /// The work of parsing what is said of one field.
 const UNITS_OF_A_FIELD: usize = 50;
@@ -33,7 +34,10 @@ pub(super) fn parse(
         has_matched: false,
         paths: Vec::new(),
         has_other: false,
+        sort_keys: Vec::new(),
     };
+    // Those of the filter are not the projection's.
+    context.take_metadata_named();
     for element in projection {
         parser.field("", element, 0)?;
     }
@@ -51,6 +55,7 @@ struct Parser<'f> {
     has_matched: bool,
     paths: Vec<FieldPath>,
     has_other: bool,
+    sort_keys: Vec<FieldPath>,
 }
 
 impl Parser<'_> {
@@ -147,9 +152,19 @@ impl Parser<'_> {
         match first.name().as_bytes() {
             b"$slice" => self.slice(path, first.value(), element),
             b"$elemMatch" => self.elem_match(&path, first.value()),
-            b"$meta" => Err(Error::bad_value("$meta is not supported in a projection")),
+            b"$meta" => self.meta(path, first.value(), element),
             _ => self.computed(path, element),
         }
+    }
+
+    /// Metadata alone neither includes nor excludes other fields.
+    fn meta(&mut self, path: FieldPath, kind: RawValue<'_>, element: RawElement<'_>) -> Result<()> {
+        let expression = Expression::parse(element.value(), self.context)?;
+        if kind.as_str() == Some(SORT_KEY) {
+            self.sort_keys.push(path.clone());
+        }
+        self.has_other = true;
+        self.root.insert(&path, Node::Computed(expression))
     }
 
     fn slice(
@@ -285,6 +300,8 @@ impl Parser<'_> {
             },
             required: plain.then_some(self.paths),
             uses_matched_element: self.has_matched,
+            metadata: self.context.metadata_named(),
+            sort_keys: self.sort_keys,
         })
     }
 }

@@ -4,6 +4,7 @@
 mod agreement;
 mod expiry;
 mod geo;
+mod key_options;
 mod levels;
 mod memory;
 mod partial_indexes;

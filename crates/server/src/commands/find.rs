@@ -34,10 +34,10 @@ pub static COMMAND: Command = Command {
         flag("allowDiskUse"),
         object("collation"),
         object("let"),
-        object("min").not_served_unless_empty(),
-        object("max").not_served_unless_empty(),
-        flag("returnKey").not_served(),
-        flag("showRecordId").not_served(),
+        object("min"),
+        object("max"),
+        flag("returnKey"),
+        flag("showRecordId"),
         number("ntoreturn").not_served(),
         object("resumeAfter").not_served_unless_empty(),
         flag("requestResumeToken").not_served(),
@@ -102,6 +102,10 @@ pub fn parse<'a>(
             b"tailable" => options.is_tailable = argument.flag()?,
             b"awaitData" => options.is_await_data = argument.flag()?,
             b"allowDiskUse" => context.set_disk_use(argument.flag()?),
+            b"min" => set_min(&mut request, some_document(argument)?),
+            b"max" => set_max(&mut request, some_document(argument)?),
+            b"returnKey" if argument.flag()? => request.key_options().returns_key = true,
+            b"showRecordId" if argument.flag()? => request.key_options().shows_record_id = true,
             b"noCursorTimeout" => options.has_no_timeout = argument.flag()?,
             _ => {}
         }
@@ -119,6 +123,20 @@ pub fn parse<'a>(
 /// A document that says something. MongoDB's generated parser leaves its type to other code, which refuses Null.
 fn some_document(argument: Argument<'_>) -> Result<Option<RawDocument<'_>>> {
     Ok(Some(argument.document()?).filter(|document| !document.is_empty()))
+}
+
+/// An empty bound is none.
+fn set_min<'a>(request: &mut FindRequest<'a>, bound: Option<RawDocument<'a>>) {
+    if bound.is_some() {
+        request.key_options().min = bound;
+    }
+}
+
+/// Like `set_min`, for the upper one.
+fn set_max<'a>(request: &mut FindRequest<'a>, bound: Option<RawDocument<'a>>) {
+    if bound.is_some() {
+        request.key_options().max = bound;
+    }
 }
 
 /// A hint is the name of an index or its key pattern; an empty one is none.

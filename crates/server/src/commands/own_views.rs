@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
-use quarry_database::{Capped, CollStats};
+use quarry_database::{Capped, CollStats, ErrorCode};
 use quarry_query::exec::{AggregateRequest, FindRequest, Over};
 use quarry_query::pipeline::{AddedSource, Documents, Input, Specification, Stage};
 
@@ -52,6 +52,13 @@ pub fn find(
     if request.is_tailable {
         return Err(CommandError::not_supported(
             "a tailable cursor on a view: change streams tell of changes, and it",
+        ));
+    }
+    if let Some(option) = request.key_options.and_then(|asked| asked.not_for_views()) {
+        let text = format!("Option {option} not supported in aggregation.");
+        return Err(CommandError::new(
+            ErrorCode::INVALID_PIPELINE_OPERATOR,
+            text,
         ));
     }
     let mut bytes = Vec::new();

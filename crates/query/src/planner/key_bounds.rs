@@ -1,0 +1,197 @@
+//! `min` and `max`: a scan of the keys of one index between two that the client names. The hint names the index, because bounds mean the
+//! fields of its key pattern, all of them and in its order. The lower bound is inclusive, the upper one exclusive.
+
+use quarry_bson::{RawDocument, RawValue};
+use quarry_database::{
+    Collection, IndexCatalog, KeyRange, is_widened_by_cut_keys, meeting_cut_keys,
+};
+use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
+
+use super::choose::{Candidate, candidates, natural_hint, no_such_hint};
+use super::tree::Solution;
+use super::wanted::Wanted;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::metadata::MetadataKinds;
+use crate::plan::{Fetch, IndexScan, KeySource, KeyedEntries, NoRows, Node};
+
+/// The bounds of an index's keys as a client names them.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyBounds<'b> {
+    min: Option<RawDocument<'b>>,
+    max: Option<RawDocument<'b>>,
+}
+
+impl<'b> KeyBounds<'b> {
+    /// None if no bound is named. Fails for two that do not name the same fields.
+    pub fn of(
+        min: Option<RawDocument<'b>>,
+        max: Option<RawDocument<'b>>,
+    ) -> Result<Option<KeyBounds<'b>>> {
+        let names = |bound: RawDocument<'b>| bound.iter().map(|field| field.name());
+        if let (Some(min), Some(max)) = (min, max)
+            && !names(min).eq(names(max))
+        {
+            let text = "min and max must have the same field names";
+            return Err(Error::location(51_176, text));
+        }
+        let is_asked = min.is_some() || max.is_some();
+        Ok(is_asked.then_some(KeyBounds { min, max }))
+    }
+}
+
+/// The scan between the bounds.
+pub fn solution(
+    bounds: &KeyBounds<'_>,
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    wanted: &Wanted<'_>,
+) -> Result<Solution> {
+    let candidate = candidate(bounds, collection, index_catalog, wanted)?;
+    let order = wanted
+        .sort
+        .and_then(|sort| candidate.order(sort, |_| false));
+    let is_sorted = wanted.sort.is_none() || order.is_some();
+    let (low, high) = ends(bounds, &candidate)?;
+    let texts = match wanted.shows_bounds {
+        true => texts(bounds, &candidate),
+        false => Vec::new(),
+    };
+    let with_prefix = |fields: &[u8]| [candidate.prefix, fields].concat();
+    let range = KeyRange::new(
+        with_prefix(&low),
+        match high.is_empty() {
+            true => prefix_end(candidate.prefix),
+            false => with_prefix(&high),
+        },
+    );
+    let access = candidate.access(texts);
+    let is_reversed = order.unwrap_or(false);
+    let asks_filter = true;
+    let gives_keys = wanted.metadata.has(MetadataKinds::INDEX_KEY);
+    let (node, key): (Node, KeySource) = if candidate.is_clustered() {
+        let scan = Box::new(IndexScan::new(access, vec![range], is_reversed, false));
+        (Box::new(Fetch::new(scan, asks_filter)), KeySource::Id)
+    } else {
+        let is_widened = candidate.has_cut_keys || is_widened_by_cut_keys(&range);
+        let ranges = vec![meeting_cut_keys(range)];
+        let scan = Box::new(IndexScan::new(access, ranges, is_reversed, false));
+        let mut keyed = KeyedEntries::new();
+        if is_widened {
+            keyed = keyed.within(low, high);
+        }
+        match (gives_keys, is_widened) {
+            (true, _) => (scan.giving_keys(keyed), KeySource::Rows { asks_filter }),
+            (false, true) => {
+                let scan = scan.giving_keys(keyed.of_records());
+                (Box::new(Fetch::new(scan, asks_filter)), KeySource::Nothing)
+            }
+            (false, false) => (Box::new(Fetch::new(scan, asks_filter)), KeySource::Nothing),
+        }
+    };
+    Ok(Solution {
+        node: if wanted.filter.is_some_and(|filter| filter.matches_nothing()) {
+            Box::new(NoRows::EOF)
+        } else {
+            node
+        },
+        is_sorted,
+        is_of_branches: false,
+        is_covered: false,
+        key,
+    })
+}
+
+/// The index that the hint names, whose fields the bounds must name.
+fn candidate<'c>(
+    bounds: &KeyBounds<'_>,
+    collection: &'c Collection,
+    index_catalog: &'c IndexCatalog,
+    wanted: &Wanted<'_>,
+) -> Result<Candidate<'c>> {
+    let is_natural = wanted.sort.is_some_and(|sort| sort.natural().is_some());
+    if is_natural || wanted.follows || natural_hint(wanted.hint)?.is_some() {
+        let text = "min and max are incompatible with $natural";
+        return Err(Error::new(ErrorCode::NO_QUERY_EXECUTION_PLANS, text));
+    }
+    let Some(hint) = wanted.hint else {
+        let text = "When using min()/max() a hint of which index to use must be provided";
+        return Err(Error::location(51_173, text));
+    };
+    let mut candidates = candidates(collection, index_catalog);
+    let Some(candidate) = candidates.find(|candidate| candidate.is_meant(hint)) else {
+        let mut special = index_catalog.indexes.iter();
+        return Err(match special.any(|index| index.is_meant(hint)) {
+            true => incompatible(),
+            false => no_such_hint(),
+        });
+    };
+    let is_of_fields = |bound: &RawDocument<'_>| {
+        let names = bound.iter().map(|field| field.name());
+        let fields = candidate.fields().map(|(path, _)| path);
+        bound.len() == candidate.fields_len() && names.zip(fields).all(|(name, path)| name == path)
+    };
+    let named = [bounds.min, bounds.max];
+    match named.iter().flatten().all(is_of_fields) {
+        true => Ok(candidate),
+        false => Err(incompatible()),
+    }
+}
+
+fn incompatible() -> Error {
+    let text = "The index chosen is not compatible with min/max";
+    Error::location(51_174, text)
+}
+
+/// The first bytes of the keys and the end, without the index's prefix. Without an upper bound the end has no bytes.
+fn ends(bounds: &KeyBounds<'_>, candidate: &Candidate<'_>) -> Result<(Vec<u8>, Vec<u8>)> {
+    let directions = || candidate.fields().map(|(_, direction)| direction);
+    let encoded = |values: &mut dyn Iterator<Item = RawValue<'_>>| {
+        let mut key = Vec::new();
+        for (value, direction) in values.zip(directions()) {
+            encode_value(&mut key, &mut TypeBits::new(), value, direction);
+        }
+        key
+    };
+    let low = match bounds.min {
+        Some(min) => encoded(&mut min.iter().map(|field| field.value())),
+        None => encoded(&mut directions().map(|direction| match direction {
+            Direction::Ascending => RawValue::MinKey,
+            Direction::Descending => RawValue::MaxKey,
+        })),
+    };
+    let Some(max) = bounds.max else {
+        return Ok((low, Vec::new()));
+    };
+    let high = encoded(&mut max.iter().map(|field| field.value()));
+    if low >= high {
+        let text = "The value provided for min() does not come before the value provided for max() in the hinted index";
+        return Err(Error::location(51_175, text));
+    }
+    Ok((low, high))
+}
+
+/// The bounds as explain prints them: exact for one field; of several, what they leave of the first one.
+fn texts(bounds: &KeyBounds<'_>, candidate: &Candidate<'_>) -> Vec<(String, Vec<String>)> {
+    let is_only = candidate.fields_len() == 1;
+    let fields = candidate.fields().enumerate();
+    let texts = fields.map(|(number, (path, direction))| {
+        let (least, greatest) = match direction {
+            Direction::Ascending => ("MinKey", "MaxKey"),
+            Direction::Descending => ("MaxKey", "MinKey"),
+        };
+        let end = |bound: Option<RawDocument<'_>>, open: &str| {
+            let value = bound
+                .filter(|_| number == 0)
+                .and_then(|bound| bound.get(path));
+            value.map_or_else(|| open.to_owned(), |value| value.to_string())
+        };
+        let close = match is_only && bounds.max.is_some() {
+            true => ')',
+            false => ']',
+        };
+        let (low, high) = (end(bounds.min, least), end(bounds.max, greatest));
+        (path.to_owned(), vec![format!("[{low}, {high}{close}")])
+    });
+    texts.collect()
+}
