@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, Database, Error, IndexKinds, KeyPattern, Level, Namespace, Operation, Options, Result,
-    SpecialKeys, TakeKey,
+    Change, Database, Error, Index, IndexKinds, KeyPattern, Level, Namespace, Operation, Options,
+    Result, SpecialKeys, TakeKey,
 };
 use quarry_journal::SimulatedFiles;
 use quarry_storage::Memory;
@@ -18,23 +18,19 @@ struct Letters;
 struct LettersOf(String);
 
 impl IndexKinds for Letters {
-    fn check(&self, kind: &str, _: &KeyPattern, options: RawDocument<'_>) -> Result<Document> {
+    fn check(&self, kind: &str, index: &Index) -> Result<Document> {
         assert_eq!(kind, "letters");
-        let mut complete = options.to_owned_document();
+        let mut complete = index.kind_options.clone();
         if complete.as_raw().get("bits").is_none() {
             complete.append("bits", 7);
         }
         Ok(complete)
     }
 
-    fn compile(
-        &self,
-        _: &str,
-        pattern: &KeyPattern,
-        options: RawDocument<'_>,
-    ) -> Result<Arc<dyn SpecialKeys>> {
-        assert!(options.get("bits").is_some(), "checked before");
-        Ok(Arc::new(LettersOf(pattern.fields[0].path.clone())))
+    fn compile(&self, _: &str, index: &Index) -> Result<Arc<dyn SpecialKeys>> {
+        let bits = index.kind_options.as_raw().get("bits");
+        assert!(bits.is_some(), "checked before");
+        Ok(Arc::new(LettersOf(index.pattern.fields[0].path.clone())))
     }
 }
 

@@ -323,8 +323,8 @@ fn combine(values: &[Values<'_>], take: &mut TakeKey<'_>) -> quarry_database::Re
 }
 
 /// Checks the definition of a `2dsphere` index, and completes its options.
-pub(crate) fn check_sphere(_: &KeyPattern, options: RawDocument<'_>) -> Result<Document> {
-    for option in options {
+pub(crate) fn check_sphere(index: &Index) -> Result<Document> {
+    for option in index.kind_options.as_raw() {
         if option.name() != "2dsphereIndexVersion" {
             return Err(unknown_option(
                 option.name().to_string_lossy().as_ref(),
@@ -348,15 +348,13 @@ pub(crate) fn check_sphere(_: &KeyPattern, options: RawDocument<'_>) -> Result<D
     Ok(doc! { "2dsphereIndexVersion": SPHERE_VERSION })
 }
 
-pub(crate) fn compile_sphere(
-    pattern: &KeyPattern,
-    _: RawDocument<'_>,
-) -> Result<Arc<dyn SpecialKeys>> {
-    Ok(Arc::new(GeoKeys::new(pattern, Cells::Sphere)?))
+pub(crate) fn compile_sphere(index: &Index) -> Result<Arc<dyn SpecialKeys>> {
+    Ok(Arc::new(GeoKeys::new(&index.pattern, Cells::Sphere)?))
 }
 
 /// Checks the definition of a `2d` index, and completes its options.
-pub(crate) fn check_plane(pattern: &KeyPattern, options: RawDocument<'_>) -> Result<Document> {
+pub(crate) fn check_plane(index: &Index) -> Result<Document> {
+    let (pattern, options) = (&index.pattern, index.kind_options.as_raw());
     if !pattern.fields[0].is_special {
         return Err(Error::cannot_create_index(
             "2d has to be first in index".to_owned(),
@@ -377,12 +375,9 @@ pub(crate) fn check_plane(pattern: &KeyPattern, options: RawDocument<'_>) -> Res
     Ok(doc! { "bits": hash.bits as i32, "min": hash.min, "max": hash.max })
 }
 
-pub(crate) fn compile_plane(
-    pattern: &KeyPattern,
-    options: RawDocument<'_>,
-) -> Result<Arc<dyn SpecialKeys>> {
-    let cells = Cells::Plane(hash_of(options)?);
-    Ok(Arc::new(GeoKeys::new(pattern, cells)?))
+pub(crate) fn compile_plane(index: &Index) -> Result<Arc<dyn SpecialKeys>> {
+    let cells = Cells::Plane(hash_of(index.kind_options.as_raw())?);
+    Ok(Arc::new(GeoKeys::new(&index.pattern, cells)?))
 }
 
 fn hash_of(options: RawDocument<'_>) -> Result<GeoHash> {
@@ -417,7 +412,7 @@ fn hash_of(options: RawDocument<'_>) -> Result<GeoHash> {
     })
 }
 
-fn unknown_option(option: &str, kind: &str) -> Error {
+pub(crate) fn unknown_option(option: &str, kind: &str) -> Error {
     Error::cannot_create_index(format!(
         "the index option `{option}` is not for an index of the kind '{kind}'"
     ))

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument};
-use quarry_database::{IndexKinds, KeyPattern, SpecialKeys};
+use quarry_bson::Document;
+use quarry_database::{Index, IndexKinds, SpecialKeys};
 
 use crate::error::{Error, Result};
-use crate::geo_index;
+use crate::{geo_index, hashed_index};
 
 /// The kinds of indexes for `quarry_database::Options`.
 pub fn index_kinds() -> Arc<dyn IndexKinds> {
@@ -21,9 +21,9 @@ struct Kinds;
 struct Kind {
     name: &'static str,
     /// Checks a definition and completes its options.
-    check: fn(&KeyPattern, RawDocument<'_>) -> Result<Document>,
+    check: fn(&Index) -> Result<Document>,
     /// Makes the maker of keys of a definition that was checked.
-    compile: fn(&KeyPattern, RawDocument<'_>) -> Result<Arc<dyn SpecialKeys>>,
+    compile: fn(&Index) -> Result<Arc<dyn SpecialKeys>>,
 }
 
 static KINDS: &[Kind] = &[
@@ -37,10 +37,15 @@ static KINDS: &[Kind] = &[
         check: geo_index::check_sphere,
         compile: geo_index::compile_sphere,
     },
+    Kind {
+        name: "hashed",
+        check: hashed_index::check,
+        compile: hashed_index::compile,
+    },
 ];
 
 /// Kinds of MongoDB's that this server does not have yet.
-const NOT_YET: [&str; 2] = ["hashed", "text"];
+const NOT_YET: [&str; 1] = ["text"];
 
 fn find(kind: &str) -> Result<&'static Kind> {
     KINDS
@@ -55,23 +60,13 @@ fn find(kind: &str) -> Result<&'static Kind> {
 }
 
 impl IndexKinds for Kinds {
-    fn check(
-        &self,
-        kind: &str,
-        pattern: &KeyPattern,
-        options: RawDocument<'_>,
-    ) -> quarry_database::Result<Document> {
+    fn check(&self, kind: &str, index: &Index) -> quarry_database::Result<Document> {
         let kind = find(kind).map_err(Error::into_database)?;
-        (kind.check)(pattern, options).map_err(Error::into_database)
+        (kind.check)(index).map_err(Error::into_database)
     }
 
-    fn compile(
-        &self,
-        kind: &str,
-        pattern: &KeyPattern,
-        options: RawDocument<'_>,
-    ) -> quarry_database::Result<Arc<dyn SpecialKeys>> {
+    fn compile(&self, kind: &str, index: &Index) -> quarry_database::Result<Arc<dyn SpecialKeys>> {
         let kind = find(kind).map_err(Error::into_database)?;
-        (kind.compile)(pattern, options).map_err(Error::into_database)
+        (kind.compile)(index).map_err(Error::into_database)
     }
 }

@@ -7,6 +7,7 @@ mod empty_timestamps;
 pub mod error;
 pub mod field_path;
 mod geo_index;
+mod hashed_index;
 pub mod interrupts;
 mod kind_table;
 pub mod memory;

@@ -150,8 +150,7 @@ impl Catalog {
             self.validators.language.compile(partial.as_raw())?;
         }
         if let Some(kind) = &index.pattern.kind {
-            let options = index.kind_options.as_raw();
-            let options = self.index_kinds.check(kind, &index.pattern, options)?;
+            let options = self.index_kinds.check(kind, &index)?;
             index.set_kind_options(options);
         }
         Ok(index.spec)

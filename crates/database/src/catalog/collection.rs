@@ -204,8 +204,7 @@ impl Collection {
                 index.filter = Some(language.compile(partial.as_raw())?);
             }
             if let Some(kind) = &index.pattern.kind {
-                let options = index.kind_options.as_raw();
-                index.special = Some(kinds.compile(kind, &index.pattern, options)?);
+                index.special = Some(kinds.compile(kind, &index)?);
             }
             index.building = stored
                 .get("building")

@@ -18,22 +18,16 @@ use quarry_bson::{Document, RawDocument, RawValue};
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::index::definition::KeyPattern;
+use crate::index::definition::Index;
 
 /// The kinds of indexes that a database can have.
 pub trait IndexKinds: Debug + Send + Sync {
     /// Checks the definition of an index whose pattern names the kind `kind`. Returns its options of that kind with their
     /// defaults. Fails with MongoDB's code for what it may not be.
-    fn check(&self, kind: &str, pattern: &KeyPattern, options: RawDocument<'_>)
-    -> Result<Document>;
+    fn check(&self, kind: &str, index: &Index) -> Result<Document>;
 
     /// Makes the maker of the keys of an index whose definition was checked.
-    fn compile(
-        &self,
-        kind: &str,
-        pattern: &KeyPattern,
-        options: RawDocument<'_>,
-    ) -> Result<Arc<dyn SpecialKeys>>;
+    fn compile(&self, kind: &str, index: &Index) -> Result<Arc<dyn SpecialKeys>>;
 }
 
 /// Takes the values of one key, one for each field of the pattern.
@@ -51,16 +45,11 @@ pub trait SpecialKeys: Any + Debug + Send + Sync {
 pub struct NoIndexKinds;
 
 impl IndexKinds for NoIndexKinds {
-    fn check(&self, kind: &str, _: &KeyPattern, _: RawDocument<'_>) -> Result<Document> {
+    fn check(&self, kind: &str, _: &Index) -> Result<Document> {
         Err(not_opened_with(kind))
     }
 
-    fn compile(
-        &self,
-        kind: &str,
-        _: &KeyPattern,
-        _: RawDocument<'_>,
-    ) -> Result<Arc<dyn SpecialKeys>> {
+    fn compile(&self, kind: &str, _: &Index) -> Result<Arc<dyn SpecialKeys>> {
         Err(not_opened_with(kind))
     }
 }

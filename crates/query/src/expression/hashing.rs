@@ -28,7 +28,9 @@ pub(super) fn to_hashed_index_key<'a>(
     Ok(hash_of(value).into())
 }
 
-fn hash_of(value: RawValue<'_>) -> i64 {
+/// The hash of a value. Values that are equal hash alike but for numbers with fractions or beyond Int64, of which Decimal128 is
+/// rounded where Double is cut.
+pub(crate) fn hash_of(value: RawValue<'_>) -> i64 {
     let mut state = Md5::new();
     state.update(SEED.to_le_bytes());
     add(value, None, &mut state);

@@ -19,7 +19,7 @@ mod dates;
 mod evaluated;
 mod fields;
 pub(crate) mod fold;
-mod hashing;
+pub(crate) mod hashing;
 mod implied;
 mod iteration;
 mod let_variables;

@@ -25,6 +25,7 @@ use super::tree::{Solution, above};
 use super::wanted::Wanted;
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
+use crate::hashed_index::HashedKeys;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
 use crate::metadata::MetadataKinds;
@@ -77,6 +78,8 @@ pub struct Candidate<'c> {
     pub has_cut_keys: bool,
     is_unique: bool,
     is_sparse: bool,
+    /// The number of the field whose values are kept hashed.
+    pub hashed: Option<usize>,
 }
 
 /// Better plans are greater.
@@ -516,11 +519,12 @@ pub fn candidates<'c>(
         has_cut_keys: false,
         is_unique: true,
         is_sparse: false,
+        hashed: None,
     });
-    // The keys of an index with a kind are no values: only plans that know the kind read it.
+    // The keys of an index with a kind are no values: only plans that know the kind read it. Hashes are values of another field.
     let usable = |(_, index): &(usize, &Index)| {
         let is_repeated = collection.is_clustered() && index.name == "_id_";
-        !index.building && !index.hidden && index.special.is_none() && !is_repeated
+        !index.building && !index.hidden && is_of_values(index) && !is_repeated
     };
     let indexes = index_catalog.indexes.iter().enumerate().filter(usable);
     let indexes = indexes.map(|(position, index)| Candidate {
@@ -533,8 +537,19 @@ pub fn candidates<'c>(
         has_cut_keys: index.has_cut_keys(),
         is_unique: index.unique,
         is_sparse: index.sparse,
+        hashed: hashed_place(index),
     });
     records.into_iter().chain(indexes)
+}
+
+/// Whether its keys are values of the fields of its pattern, or hashes of them.
+fn is_of_values(index: &Index) -> bool {
+    index.special.is_none() || hashed_place(index).is_some()
+}
+
+fn hashed_place(index: &Index) -> Option<usize> {
+    index.special.as_ref()?;
+    HashedKeys::of(index).map(|keys| keys.place)
 }
 
 impl<'c> Candidate<'c> {
@@ -658,7 +673,11 @@ impl<'c> Candidate<'c> {
             if is_multikey && has_array {
                 break;
             }
-            let Some(bound) = bounds.of(path, self.field(number).0, is_multikey) else {
+            let bound = match self.hashed == Some(number) {
+                false => bounds.of(path, self.field(number).0, is_multikey),
+                true => self.bound_of_hashes(number, bounds),
+            };
+            let Some(bound) = bound else {
                 break;
             };
             has_array |= is_multikey;
@@ -672,6 +691,17 @@ impl<'c> Candidate<'c> {
         (bounded, equalities, false)
     }
 
+    /// The bound of the hashed field. A sparse index has no entry of a document without its first field.
+    fn bound_of_hashes(&self, number: usize, bounds: &mut FilterBounds<'_>) -> Option<Bound> {
+        let (path, name) = (self.paths[number], self.field(number).0);
+        let bound = bounds.of(path, name, false)?;
+        let may_lack = self.is_sparse && number == 0 && bounds.get(bound).hold_null();
+        match may_lack {
+            true => None,
+            false => bounds.of_hashes(path, name),
+        }
+    }
+
     /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
     /// number, do not count.
     pub fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
@@ -682,7 +712,12 @@ impl<'c> Candidate<'c> {
             let number = self.fields().position(|(field, _)| field == path);
             number.is_some_and(&has_one_value)
         };
-        let mut fields = self.fields().filter(|(path, _)| !is_constant(path));
+        // Behind a hash that is not one value nothing is in order.
+        let in_order = self.hashed.unwrap_or(usize::MAX);
+        let fields = self.fields().enumerate();
+        let fields = fields.take_while(|(number, _)| *number != in_order || has_one_value(*number));
+        let fields = fields.map(|(_, field)| field);
+        let mut fields = fields.filter(|(path, _)| !is_constant(path));
         let mut is_reversed = None;
         let asked = sort.fields().iter();
         for asked in asked.filter(|asked| !is_constant(asked.path.as_str())) {

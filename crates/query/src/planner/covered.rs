@@ -17,6 +17,9 @@ pub fn key_document(
     sorts: bool,
 ) -> Option<KeyDocument> {
     let read = wanted.read?;
+    if index.special.is_some() {
+        return None;
+    }
     let mut paths: Vec<&str> = read.iter().map(FieldPath::as_str).collect();
     if sorts {
         let fields = wanted.sort.iter().flat_map(|sort| sort.fields());

@@ -40,7 +40,7 @@ pub fn choose_distinct(
         if wanted.hint.is_some_and(|hint| !candidate.is_meant(hint)) {
             continue;
         }
-        if wanted.hint.is_none() && candidate.leaves_out(&bounds) {
+        if candidate.hashed.is_some() || (wanted.hint.is_none() && candidate.leaves_out(&bounds)) {
             continue;
         }
         if missing == Missing::Counts && !candidate.tells_missing() {

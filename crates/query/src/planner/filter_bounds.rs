@@ -5,10 +5,12 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{DocumentFilter, PathNumbers};
 use smallvec::SmallVec;
 
-use super::bounds::{self, Conjuncts, PathBounds};
+use super::bounds::{self, Conjuncts, PathBounds, UNITS_OF_AN_INTERVAL};
 use super::implication::implies;
 use super::interval::Interval;
 use crate::field_path::may_name_positions;
+use crate::hashed_index::hashes_of_equal;
+use crate::interrupts;
 use crate::matcher::{FieldPredicate, MatchExpression};
 use crate::partial_filter::PartialFilter;
 
@@ -54,10 +56,21 @@ pub enum Bounds<'b, 'm> {
     Intervals(&'b [Interval<'m>]),
 }
 
-/// The known bounds of one path, with arrays on it or without; None if it is not bounded.
+/// The form in which an index keeps the values at a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As they are.
+    Values,
+    /// The elements of arrays, one by one.
+    Elements,
+    /// Their hashes.
+    Hashed,
+}
+
+/// The known bounds of one path in one form; None if it is not bounded.
 struct Known<'m> {
     path: u16,
-    is_multikey: bool,
+    form: Form,
     bounds: PathBounds<'m>,
 }
 
@@ -158,6 +171,33 @@ impl<'m> FilterBounds<'m> {
         is_bounded.then_some(Bound::Intervals(place))
     }
 
+    /// The bound of a path whose values an index keeps hashed; none unless the filter means single values.
+    #[cold]
+    pub fn of_hashes(&mut self, path: u16, name: &str) -> Option<Bound> {
+        let known = |known: &Known<'_>| known.path == path && known.form == Form::Hashed;
+        let place = match self.known.iter().position(known) {
+            Some(place) => place,
+            None => {
+                let bound = self.of(path, name, false)?;
+                let intervals = hashed(self.get(bound));
+                let predicates_len = self.conjuncts.iter().filter(|(of, _)| *of == path).count();
+                self.known.push(Known {
+                    path,
+                    form: Form::Hashed,
+                    bounds: PathBounds {
+                        intervals,
+                        predicates_len,
+                        are_exact: false,
+                    },
+                });
+                self.known.len() - 1
+            }
+        };
+        let is_bounded = self.known[place].bounds.intervals.is_some();
+        let place = u16::try_from(place).expect("a place for each indexed path, thrice at most");
+        is_bounded.then_some(Bound::Intervals(place))
+    }
+
     /// Whether the filter says nothing that the bounds of these paths do not say: a document with keys within them matches.
     pub fn are_all(&self, bounded: &[Bound]) -> bool {
         let mut answered = 0;
@@ -178,7 +218,7 @@ impl<'m> FilterBounds<'m> {
 
     fn multikey(&mut self, path: u16, name: &str) -> u16 {
         let mut known = self.known.iter();
-        let place = known.position(|known| known.path == path && known.is_multikey);
+        let place = known.position(|known| known.path == path && known.form == Form::Elements);
         place.map_or_else(|| self.learn(path, name, true), |place| place as u16)
     }
 
@@ -187,10 +227,13 @@ impl<'m> FilterBounds<'m> {
         let predicates = predicates.map(|(_, field)| *field);
         self.known.push(Known {
             path,
-            is_multikey,
+            form: match is_multikey {
+                true => Form::Elements,
+                false => Form::Values,
+            },
             bounds: bounds::of_path(predicates, name, is_multikey),
         });
-        u16::try_from(self.known.len() - 1).expect("a place for each indexed path, twice at most")
+        u16::try_from(self.known.len() - 1).expect("a place for each indexed path, thrice at most")
     }
 
     pub fn get(&self, bound: Bound) -> Bounds<'_, 'm> {
@@ -203,6 +246,38 @@ impl<'m> FilterBounds<'m> {
             }
         }
     }
+}
+
+/// The hashes of values that an index keeps hashed; None unless they are single ones.
+fn hashed<'m>(bounds: Bounds<'_, '_>) -> Option<Vec<Interval<'m>>> {
+    let mut hashes: Vec<i64> = Vec::new();
+    let mut add = |value: RawValue<'_>| {
+        hashes.extend(hashes_of_equal(value)?);
+        Some(())
+    };
+    match bounds {
+        Bounds::Point(value) => add(value)?,
+        Bounds::Intervals(intervals) => {
+            for interval in intervals {
+                if interrupts::is_over(UNITS_OF_AN_INTERVAL) {
+                    return None;
+                }
+                // A missing field is kept as null.
+                match interval.is_null() {
+                    true => [RawValue::Null, RawValue::Undefined]
+                        .into_iter()
+                        .try_for_each(&mut add)?,
+                    false => add(interval.value()?)?,
+                }
+            }
+        }
+    }
+    hashes.sort_unstable();
+    hashes.dedup();
+    let points = hashes
+        .into_iter()
+        .map(|hash| Interval::point(RawValue::Int64(hash)));
+    Some(points.collect())
 }
 
 /// Whether a filter means equality by it, and an index keeps it as it is.

@@ -105,6 +105,20 @@ impl<'m> Interval<'m> {
         }
     }
 
+    /// The value that it holds, if it holds one only.
+    pub fn value(&self) -> Option<RawValue<'m>> {
+        match &self.low.shown {
+            Shown::Value(value) if self.is_point => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Whether it is that of `null`.
+    pub fn is_null(&self) -> bool {
+        let null = Interval::null();
+        (&self.low.bytes, &self.high.bytes) == (&null.low.bytes, &null.high.bytes)
+    }
+
     /// Whether no value lies in it.
     pub fn is_empty(&self) -> bool {
         self.low.bytes >= self.high.bytes

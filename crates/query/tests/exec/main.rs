@@ -4,6 +4,7 @@
 mod agreement;
 mod expiry;
 mod geo;
+mod hashed;
 mod key_options;
 mod levels;
 mod memory;
