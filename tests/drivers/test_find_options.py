@@ -17,12 +17,12 @@ BY_BOTH = [("a", ASCENDING), ("b", DESCENDING)]
 
 
 def test_bounds_of_keys_go_on_from_batch_to_batch(things):
-    found = things.find(min=[("_id", 20)], max=[("_id", 120)], hint=[("_id", 1)], batch_size=7)
+    found = things.find(min={"_id": 20}, max={"_id": 120}, hint=[("_id", 1)], batch_size=7)
     assert [thing["_id"] for thing in found] == list(range(20, 120))
-    found = list(things.find(min=[("a", 1), ("b", 100)], max=[("a", 2), ("b", 150)], hint=BY_BOTH, batch_size=7))
+    found = list(things.find(min={"a": 1, "b": 100}, max={"a": 2, "b": 150}, hint=BY_BOTH, batch_size=7))
     # Within one value of `a` the keys descend by `b`: those of 1 from 100 on down, and those of 2 above 150.
     assert [thing["b"] for thing in found] == [b for b in range(96, 0, -5)] + [b for b in range(197, 150, -5)]
-    plan = things.find(min=[("_id", 20)], hint="_id_").explain()["queryPlanner"]["winningPlan"]
+    plan = things.find(min={"_id": 20}, hint="_id_").explain()["queryPlanner"]["winningPlan"]
     assert plan["inputStage"]["indexBounds"] == {"_id": ["[20, MaxKey]"]}
 
 
@@ -72,7 +72,7 @@ def test_metadata_is_projected(things):
     assert found == [{"_id": 8, "k": [8, None]}, {"_id": 3, "k": [3, None]}]
     pipeline = [{"$match": {"a": 4}}, {"$limit": 2}, {"$project": {"key": {"$meta": "indexKey"}}}]
     assert list(things.aggregate(pipeline)) == [{"_id": 199, "key": {"a": 4, "b": 199}}, {"_id": 194, "key": {"a": 4, "b": 194}}]
-    bounded = things.find({}, {"_id": 1, "k": {"$meta": "indexKey"}}, hint=BY_BOTH, min=[("a", 4), ("b", 9)], max=[("a", MaxKey()), ("b", 0)])
+    bounded = things.find({}, {"_id": 1, "k": {"$meta": "indexKey"}}, hint=BY_BOTH, min={"a": 4, "b": 9}, max={"a": MaxKey(), "b": 0})
     assert list(bounded) == [{"_id": 9, "k": {"a": 4, "b": 9}}, {"_id": 4, "k": {"a": 4, "b": 4}}]
     for projection, code in [({"k": {"$meta": "textScore"}}, 40218), ({"k": {"$meta": "sortKey"}}, 2)]:
         with pytest.raises(OperationFailure) as refused:

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use quarry_bson::Document;
-use quarry_database::{Index, IndexKinds, SpecialKeys};
+use quarry_database::{Index, IndexKinds, SpecialKeys, WILDCARD};
 
 use crate::error::{Error, Result};
-use crate::{geo_index, hashed_index};
+use crate::{geo_index, hashed_index, wildcard_index};
 
 /// The kinds of indexes for `quarry_database::Options`.
 pub fn index_kinds() -> Arc<dyn IndexKinds> {
@@ -41,6 +41,11 @@ static KINDS: &[Kind] = &[
         name: "hashed",
         check: hashed_index::check,
         compile: hashed_index::compile,
+    },
+    Kind {
+        name: WILDCARD,
+        check: wildcard_index::check,
+        compile: wildcard_index::compile,
     },
 ];
 

@@ -23,6 +23,7 @@ mod stage_memory;
 mod stored_id;
 mod validator;
 mod value_set;
+mod wildcard_index;
 
 pub mod exec;
 pub mod expression;

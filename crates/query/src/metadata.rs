@@ -1,5 +1,5 @@
-//! What a read knows of a document beside the document itself: its RecordId, the key of the index by which it was found, and
-//! the key by which it was sorted. Expressions read it with `$meta`.
+//! Metadata: a read knows of a document its RecordId, the key of the index by which it was found, and the key by which it was
+//! sorted. Expressions read it with `$meta`.
 //!
 //! On its way from the access of a plan to whoever reads it, the metadata stands in one more field at the end of the document,
 //! so that sorts hold it and write it to disk with the document. No path leads to that field, because its name has a dot.

@@ -818,16 +818,15 @@ pub(crate) fn find_index<'i>(
     })
 }
 
-/// Whether two key patterns have the same fields in the same order and directions.
+/// Whether two key patterns have the same fields in the same order, and the same directions and kinds.
 pub(crate) fn same_pattern(a: RawDocument<'_>, b: RawDocument<'_>) -> bool {
     let sign = |value: RawValue<'_>| value.as_f64_lossy().map(|number| number > 0.0);
-    let fields = |document: RawDocument<'_>| -> Vec<(String, Option<bool>)> {
-        document
-            .iter()
-            .map(|element| (element.name().to_string(), sign(element.value())))
-            .collect()
-    };
-    fields(a) == fields(b)
+    let mut pairs = a.iter().zip(b);
+    a.len() == b.len()
+        && pairs.all(|(a, b)| {
+            let (x, y) = (a.value(), b.value());
+            a.name() == b.name() && sign(x) == sign(y) && x.as_str() == y.as_str()
+        })
 }
 
 /// The option of a collection whose maker asked for what every collection but a capped one is: ordered by `_id`.

@@ -42,9 +42,16 @@ pub struct KeyField {
     pub components: Box<[String]>,
     /// The order of the field's values.
     pub direction: Direction,
-    /// The pattern has the name of the index's kind in place of a direction.
+    /// The pattern has the name of the index's kind in place of a direction, or the field is a wildcard.
     pub is_special: bool,
+    /// The field stands for all paths, or for all below one: its entries have a path before each value.
+    pub is_wildcard: bool,
 }
+
+/// The kind of the indexes with a wildcard field, which have no name of a kind in their pattern.
+pub const WILDCARD: &str = "wildcard";
+/// The last component of a wildcard field.
+const EVERY_PATH: &str = "$**";
 
 /// A key pattern such as `{a: 1, "b.c": -1}`.
 #[derive(Debug, Clone)]
@@ -139,10 +146,14 @@ impl KeyPattern {
         let mut kind: Option<Box<str>> = None;
         for element in pattern {
             let path = element.name().as_str()?.to_owned();
-            let is_special = matches!(element.value(), RawValue::String(_));
+            let is_wildcard = path.rsplit('.').next() == Some(EVERY_PATH);
+            let is_special = is_wildcard || matches!(element.value(), RawValue::String(_));
             let direction = match element.value() {
                 RawValue::String(name) => {
                     let name = name.as_str()?;
+                    if name == WILDCARD {
+                        return Err(cannot_create(format!("Unknown index plugin '{name}'")));
+                    }
                     if kind.as_deref().is_some_and(|known| known != name) {
                         return Err(cannot_create(format!(
                             "can't use more than one index plugin for a single index: {pattern}"
@@ -153,12 +164,18 @@ impl KeyPattern {
                 }
                 value => parse_direction(&path, value)?,
             };
+            if is_wildcard && kind.replace(WILDCARD.into()).is_some() {
+                return Err(cannot_create(format!(
+                    "an index has one wildcard field at most, and no kind beside it: {pattern}"
+                )));
+            }
             if path.is_empty() || path.split('.').any(str::is_empty) {
                 return Err(cannot_create(format!(
                     "index keys cannot have an empty path component: `{path}`"
                 )));
             }
-            if has_illegal_component(&path) {
+            let named = path.strip_suffix(EVERY_PATH).filter(|_| is_wildcard);
+            if has_illegal_component(named.unwrap_or(&path)) {
                 return Err(cannot_create(format!(
                     "index key contains an illegal field name: `{path}`"
                 )));
@@ -175,6 +192,7 @@ impl KeyPattern {
                 components,
                 direction,
                 is_special,
+                is_wildcard,
             });
         }
         if fields.is_empty() {
@@ -193,6 +211,19 @@ impl KeyPattern {
             document: pattern.to_owned_document(),
             kind,
         })
+    }
+
+    /// The directions of the values of its entries: a wildcard field has two, a path and what stands there.
+    pub fn directions(&self) -> impl Iterator<Item = Direction> + '_ {
+        self.fields.iter().flat_map(|field| {
+            let path = field.is_wildcard.then_some(Direction::Ascending);
+            path.into_iter().chain([field.direction])
+        })
+    }
+
+    /// Whether its entries depend on all fields of a document.
+    pub fn is_of_every_path(&self) -> bool {
+        self.fields.iter().any(|field| field.path == EVERY_PATH)
     }
 
     /// Whether it is the pattern of the `_id` index.
@@ -370,8 +401,16 @@ impl Index {
                 .as_ref()
                 .map(|filter| filter.as_bytes().to_vec())
         };
+        let projection = |index: &Index| {
+            let projection = index
+                .kind_options
+                .as_raw()
+                .get_element("wildcardProjection");
+            projection.map(|projection| projection.as_bytes().to_vec())
+        };
         self.unique == other.unique
             && self.sparse == other.sparse
+            && projection(self) == projection(other)
             && partial(self) == partial(other)
     }
 

@@ -10,7 +10,7 @@
 //! of a unique index are equal where their hashes are: nobody makes two keys with one SHA-256, and if somebody did,
 //! the second would be refused as a duplicate, since no entry is ever put over another document's.
 
-use quarry_keystring::prefix_end;
+use quarry_keystring::{Direction, prefix_end};
 use quarry_storage::{KEY_BYTES_MAX, KeyRange};
 use sha2::{Digest, Sha256};
 
@@ -55,6 +55,10 @@ impl<'e> IndexEntry<'e> {
         }
         let mut fields_bytes = 0;
         for field in &index.pattern.fields {
+            if field.is_wildcard {
+                let rest = rest.get(fields_bytes..)?;
+                fields_bytes += quarry_keystring::skip_value(rest, Direction::Ascending).ok()?;
+            }
             let rest = rest.get(fields_bytes..)?;
             fields_bytes += quarry_keystring::skip_value(rest, field.direction).ok()?;
         }

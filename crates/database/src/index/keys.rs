@@ -34,6 +34,8 @@ pub struct KeyGenerator {
     fields_len: usize,
     /// For each index, where each of its key fields is found.
     fields_of: Vec<SmallVec<[FieldSlot; 4]>>,
+    /// For each index, whether its entries depend on all fields.
+    are_of_every_path: Vec<bool>,
     /// For each index, the further slots that the filter of a partial one reads.
     filtered_by: Vec<SmallVec<[u16; 4]>>,
 }
@@ -78,7 +80,12 @@ impl KeyGenerator {
         let slot_count = names.len();
         let fields = (slot_count > 0).then(|| FieldSet::new(names.iter().copied()));
         let fields_len: usize = fields_of.iter().map(SmallVec::len).sum();
+        let are_of_every_path = indexes
+            .iter()
+            .map(|index| index.pattern.is_of_every_path())
+            .collect();
         KeyGenerator {
+            are_of_every_path,
             fields,
             slot_count,
             fields_len,
@@ -127,6 +134,9 @@ impl KeyGenerator {
 
     /// Whether index number `index` sees the same bytes in both documents.
     pub fn unchanged(&self, index: usize, old: &Found<'_>, new: &Found<'_>) -> bool {
+        if self.are_of_every_path[index] {
+            return false;
+        }
         let is_unchanged = |slot: u16| {
             let slot = usize::from(slot);
             match (&old.slots[slot], &new.slots[slot]) {
@@ -214,9 +224,7 @@ fn special_entries(
         marks: 0,
     };
     let document = found.document.unwrap_or(RawDocument::EMPTY);
-    let several = special.keys(document, &mut |values| {
-        emit.emit(values.iter().map(|value| Some(*value)))
-    })?;
+    let several = special.keys(document, &mut |values| emit.emit_special(values))?;
     let marks = emit.marks | several;
     remove_repeated(buffer, first);
     Ok(marks)
@@ -343,6 +351,16 @@ impl Emit<'_, '_> {
         let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
         for (KeyField { direction, .. }, value) in self.index.pattern.fields.iter().zip(values) {
             encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
+        }
+        self.finish(start)
+    }
+
+    /// The entry of values that a kind has made.
+    fn emit_special(&mut self, values: &[RawValue<'_>]) -> Result<()> {
+        let start = self.begin();
+        let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        for (direction, value) in self.index.pattern.directions().zip(values) {
+            encode_value(bytes, bits, *value, direction);
         }
         self.finish(start)
     }

@@ -9,7 +9,9 @@ use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
 use super::aggregate::{head, input, want_metadata};
-use super::find::{key_bounds, metadata_wanted, plan_of_groups, plan_of_values, plan_to_show};
+use super::find::{
+    key_bounds, metadata_wanted, plan_between, plan_of_groups, plan_of_values, plan_to_show,
+};
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, Over, UpdateRequest,
@@ -394,11 +396,19 @@ impl<'a> Read<'a> {
             limit: find.limit,
             stops_itself: !is_read,
             read: find.read,
-            key_bounds: key_bounds(&find)?,
             metadata: metadata_wanted(&find),
             ..Wanted::default()
         };
-        let choice = plan_to_show(snapshot, parsed, operation, wanted)?;
+        let choice = match &key_bounds(&find)? {
+            Some(bounds) => {
+                let wanted = Wanted {
+                    shows_bounds: true,
+                    ..wanted
+                };
+                Choice::of(plan_between(snapshot, parsed, wanted, bounds)?)
+            }
+            None => plan_to_show(snapshot, parsed, operation, wanted)?,
+        };
         Ok(Choice {
             winning: match self.above {
                 Above::Nothing | Above::Distinct(_) => choice.winning,

@@ -17,8 +17,8 @@ use crate::field_path::FieldPath;
 use crate::metadata::MetadataKinds;
 use crate::plan::{Kept, Node, Parsed};
 use crate::planner::{
-    Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_distinct, choose_for_equalities,
-    choose_to_show,
+    Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_between, choose_distinct,
+    choose_for_equalities, choose_to_show,
 };
 
 /// Chooses the plan of a read. Without an operation no plans are tried.
@@ -62,6 +62,19 @@ pub(super) fn plan_to_show(
         tried: tried.into_inner(),
         ..choice
     })
+}
+
+/// Like `plan`, for a find that names bounds of keys: they leave no choice.
+pub(super) fn plan_between(
+    snapshot: &CollectionSnapshot,
+    parsed: &Parsed,
+    wanted: Wanted<'_>,
+    bounds: &KeyBounds<'_>,
+) -> Result<Node> {
+    let _scope = phase(Phase::Plan);
+    let wanted = with_parsed(parsed, wanted);
+    let catalog = snapshot.index_catalog()?;
+    choose_between(bounds, &snapshot.collection, catalog, &wanted)
 }
 
 fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
@@ -141,10 +154,10 @@ pub(super) fn find_stored(
         limit: request.limit,
         read: request.read,
         follows: request.is_tailable,
-        key_bounds: key_bounds(&request)?,
         metadata: metadata_wanted(&request),
         ..Wanted::default()
     };
+    let bounds = key_bounds(&request)?;
     let answering = match &snapshot {
         Some(snapshot) if is_bare => plan_for_equalities(snapshot, request.filter, wanted)?,
         _ => None,
@@ -164,9 +177,10 @@ pub(super) fn find_stored(
     }
     let root = match answering {
         Some(root) => root,
-        None => match plan_of_groups(&snapshot, asked, request, false)? {
-            Some(root) => root,
-            None => plan(&snapshot, asked, Some(operation), wanted)?,
+        None => match (plan_of_groups(&snapshot, asked, request, false)?, &bounds) {
+            (Some(root), _) => root,
+            (None, Some(bounds)) => plan_between(&snapshot, asked, wanted, bounds)?,
+            (None, None) => plan(&snapshot, asked, Some(operation), wanted)?,
         },
     };
     let reading = Reading::new(root, parsed);

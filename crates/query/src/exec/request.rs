@@ -35,7 +35,7 @@ pub struct FindRequest<'a> {
     pub grouped: Option<&'a FieldPath>,
     /// Whether the cursor stays open at the end of a capped collection.
     pub is_tailable: bool,
-    /// What is asked of the keys by which documents are found, if anything is.
+    /// The options about keys and metadata, if one of them is given.
     pub key_options: Option<KeyOptions<'a>>,
 }
 

@@ -71,7 +71,7 @@ impl<'c> Variables<'c> {
 pub struct Context<'a> {
     /// The document that `$$ROOT` means.
     pub root: RawDocument<'a>,
-    /// What the read knows of the document beside its fields, where the plan attaches that.
+    /// The document's metadata, where the plan has attached it.
     pub(crate) metadata: Option<RawDocument<'a>>,
     slots: Vec<Evaluated<'a>>,
 }

@@ -57,7 +57,7 @@ impl Attach {
     }
 }
 
-/// What is known of one document.
+/// The metadata of one document, to be appended.
 struct Known<'k> {
     collection: &'k Collection,
     parsed: &'k Parsed,

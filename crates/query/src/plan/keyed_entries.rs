@@ -1,9 +1,11 @@
 //! The keys of an IXSCAN where somebody wants more of them than the records: documents of the key pattern's fields with their
 //! values, or only those keys that lie within bounds which ranges of stored keys cannot tell exactly.
 
+use std::borrow::Cow;
+
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Index, IndexEntry};
-use quarry_keystring::Decoder;
+use quarry_keystring::{Decoder, Direction};
 
 use crate::error::Result;
 use crate::exec::{broken_entry, stored};
@@ -65,10 +67,16 @@ impl KeyedEntries {
         let mut decoder = Decoder::new(entry.fields, entry.type_bits);
         let mut out = DocumentBuilder::new(made);
         for field in &index.pattern.fields {
+            let mut name = Cow::Borrowed(field.path.as_str());
+            if field.is_wildcard {
+                let path = decoder.next(Direction::Ascending).map_err(broken_entry)?;
+                out.append("$_path", path.as_raw());
+                name = Cow::Owned(path.as_raw().as_str().unwrap_or_default().to_owned());
+            }
             value.clear();
             let element_type = decoder.append_next(field.direction, value);
             let element_type = element_type.map_err(broken_entry)?;
-            out.append_bytes(&field.path, element_type, value);
+            out.append_bytes(&*name, element_type, value);
         }
         out.finish();
         Ok(Some(stored(RawDocument::new(&*made))?))

@@ -18,11 +18,11 @@ use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::geo;
 use super::interval::Interval;
-use super::key_bounds;
 use super::key_ranges::{apart, are_combined, compose};
 use super::merged::{merge_of_branches, merge_of_ranges};
 use super::tree::{Solution, above};
 use super::wanted::Wanted;
+use super::wildcard;
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
 use crate::hashed_index::HashedKeys;
@@ -34,6 +34,7 @@ use crate::plan::{
     KeyedEntries, Leaf, MERGED_RANGES_MAX, NoRows, Node, Or, PlanNode,
 };
 use crate::sort::SortPattern;
+use crate::wildcard_index::WildcardKeys;
 
 /// Branches of an `$or` that are planned one by one: with more of them the collection is scanned.
 const UNION_BRANCHES_MAX: usize = 1000;
@@ -120,10 +121,6 @@ pub fn choose(
         ..wanted
     };
     let near = matcher.root().near();
-    if let Some(bounds) = &wanted.key_bounds {
-        let solution = key_bounds::solution(bounds, collection, index_catalog, &wanted)?;
-        return Ok(above(solution, &wanted));
-    }
     if let Some(natural) = natural(collection, &wanted)? {
         if near.is_some() {
             let text = "a query by distance cannot have a $natural sort or hint";
@@ -143,6 +140,14 @@ pub fn choose(
         interrupts::work(1)?;
         return Ok(above(solution, &wanted));
     }
+    if index_catalog.has_special
+        && let Some(hint) = wanted.hint
+        && is_wildcards(index_catalog, hint)
+        && let Some(solution) =
+            wildcard::solution(index_catalog, matcher.root(), &mut bounds, &wanted)?
+    {
+        return Ok(above(solution, &wanted));
+    }
     let found = best(collection, index_catalog, &mut bounds, &wanted)?;
     let best = match found.is_contested {
         false => found.scored,
@@ -152,6 +157,15 @@ pub fn choose(
         }
     };
     let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
+    if index_catalog.has_special
+        && !is_bounded
+        && wanted.hint.is_none()
+        && let Some(solution) =
+            wildcard::solution(index_catalog, matcher.root(), &mut bounds, &wanted)?
+    {
+        interrupts::work(1)?;
+        return Ok(above(solution, &wanted));
+    }
     let merge = match is_bounded {
         true => None,
         false => merge_of_branches(collection, index_catalog, matcher, &wanted)?,
@@ -185,7 +199,8 @@ pub fn choose_to_show(
     };
     let winning = choose(collection, index_catalog, matcher, wanted)?;
     let mut rejected = Vec::new();
-    let has_no_choice = matcher.root().near().is_some() || wanted.key_bounds.is_some();
+    let is_wildcards = |hint| is_wildcards(index_catalog, hint);
+    let has_no_choice = matcher.root().near().is_some() || wanted.hint.is_some_and(is_wildcards);
     if !has_no_choice && natural(collection, &wanted)?.is_none() {
         let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
         let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
@@ -206,6 +221,12 @@ pub fn choose_to_show(
         rejected,
         ..Choice::of(winning)
     })
+}
+
+/// Whether a hint means a wildcard index.
+fn is_wildcards(index_catalog: &IndexCatalog, hint: RawValue<'_>) -> bool {
+    let mut indexes = index_catalog.indexes.iter();
+    indexes.any(|index| WildcardKeys::of(index).is_some() && index.is_meant(hint))
 }
 
 /// The index that a plan reads, if it is one.
@@ -315,12 +336,18 @@ fn collect_branches(
             }
             interrupts::work(UNITS_OF_A_BRANCH)?;
             let mut bounds = FilterBounds::of_branch(child, root, &index_catalog.paths);
-            match best(collection, index_catalog, &mut bounds, wanted)?.scored {
-                Some(best) => {
+            let scan = match best(collection, index_catalog, &mut bounds, wanted)?.scored {
+                Some(best) => Some(*best.scan(&bounds, wanted).node),
+                None if index_catalog.has_special => {
+                    wildcard::scan_of_branch(index_catalog, child, &mut bounds, wanted)?
+                }
+                None => None,
+            };
+            match scan {
+                Some(mut scan) => {
                     // The union knows the records again.
-                    let mut scan = best.scan(&bounds, wanted).node;
                     scan.forget_repeats();
-                    branches.push(*scan);
+                    branches.push(scan);
                     let ranges: usize = branches.iter().map(IndexScan::ranges_len).sum();
                     are_all = ranges <= UNION_RANGES_MAX;
                 }

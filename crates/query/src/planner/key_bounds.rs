@@ -8,12 +8,12 @@ use quarry_database::{
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
 
 use super::choose::{Candidate, candidates, natural_hint, no_such_hint};
-use super::tree::Solution;
+use super::tree::{Solution, above};
 use super::wanted::Wanted;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::metadata::MetadataKinds;
-use crate::plan::{Fetch, IndexScan, KeySource, KeyedEntries, NoRows, Node};
+use crate::plan::{Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
 
 /// The bounds of an index's keys as a client names them.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +40,18 @@ impl<'b> KeyBounds<'b> {
     }
 }
 
-/// The scan between the bounds.
-pub fn solution(
+/// The plan that reads the keys between the bounds.
+pub fn choose_between(
+    bounds: &KeyBounds<'_>,
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    wanted: &Wanted<'_>,
+) -> Result<Node> {
+    let solution = solution(bounds, collection, index_catalog, wanted)?;
+    Ok(above(solution, wanted))
+}
+
+fn solution(
     bounds: &KeyBounds<'_>,
     collection: &Collection,
     index_catalog: &IndexCatalog,
@@ -65,41 +75,60 @@ pub fn solution(
             false => with_prefix(&high),
         },
     );
-    let access = candidate.access(texts);
-    let is_reversed = order.unwrap_or(false);
-    let asks_filter = true;
-    let gives_keys = wanted.metadata.has(MetadataKinds::INDEX_KEY);
-    let (node, key): (Node, KeySource) = if candidate.is_clustered() {
-        let scan = Box::new(IndexScan::new(access, vec![range], is_reversed, false));
-        (Box::new(Fetch::new(scan, asks_filter)), KeySource::Id)
-    } else {
-        let is_widened = candidate.has_cut_keys || is_widened_by_cut_keys(&range);
-        let ranges = vec![meeting_cut_keys(range)];
-        let scan = Box::new(IndexScan::new(access, ranges, is_reversed, false));
-        let mut keyed = KeyedEntries::new();
-        if is_widened {
-            keyed = keyed.within(low, high);
-        }
-        match (gives_keys, is_widened) {
-            (true, _) => (scan.giving_keys(keyed), KeySource::Rows { asks_filter }),
-            (false, true) => {
-                let scan = scan.giving_keys(keyed.of_records());
-                (Box::new(Fetch::new(scan, asks_filter)), KeySource::Nothing)
-            }
-            (false, false) => (Box::new(Fetch::new(scan, asks_filter)), KeySource::Nothing),
-        }
+    let scan = Scan {
+        access: candidate.access(texts),
+        range,
+        fields: (low, high),
+        is_reversed: order.unwrap_or(false),
     };
+    let (node, key) = scan.documents(&candidate, wanted.metadata);
     Ok(Solution {
-        node: if wanted.filter.is_some_and(|filter| filter.matches_nothing()) {
-            Box::new(NoRows::EOF)
-        } else {
-            node
-        },
+        node,
         is_sorted,
         is_of_branches: false,
         is_covered: false,
         key,
     })
+}
+
+/// The keys to be read.
+struct Scan {
+    access: IndexAccess,
+    range: KeyRange,
+    /// Its ends without the index's prefix.
+    fields: (Vec<u8>, Vec<u8>),
+    is_reversed: bool,
+}
+
+impl Scan {
+    /// The documents of the keys. Ranges of stored keys are wider than the bounds where keys may be cut: each is looked at then.
+    fn documents(self, candidate: &Candidate<'_>, metadata: MetadataKinds) -> (Node, KeySource) {
+        let asks_filter = true;
+        let scan =
+            |access, range| Box::new(IndexScan::new(access, vec![range], self.is_reversed, false));
+        let fetched = |scan| Box::new(Fetch::new(scan, asks_filter)) as Node;
+        if candidate.is_clustered() {
+            let scan = scan(self.access, self.range);
+            return (fetched(scan), KeySource::Id);
+        }
+        let is_widened = candidate.has_cut_keys || is_widened_by_cut_keys(&self.range);
+        let scan = scan(self.access, meeting_cut_keys(self.range));
+        let mut keyed = KeyedEntries::new();
+        if is_widened {
+            let (low, high) = self.fields;
+            keyed = keyed.within(low, high);
+        }
+        if metadata.has(MetadataKinds::INDEX_KEY) {
+            return (scan.giving_keys(keyed), KeySource::Rows { asks_filter });
+        }
+        match is_widened {
+            true => (
+                fetched(scan.giving_keys(keyed.of_records())),
+                KeySource::Nothing,
+            ),
+            false => (fetched(scan), KeySource::Nothing),
+        }
+    }
 }
 
 /// The index that the hint names, whose fields the bounds must name.

@@ -6,7 +6,6 @@ use quarry_bson::RawValue;
 use quarry_database::{CollectionSnapshot, Operation};
 
 use super::contest::Tried;
-use super::key_bounds::KeyBounds;
 use crate::field_path::FieldPath;
 use crate::matcher::MatchExpression;
 use crate::metadata::MetadataKinds;
@@ -30,8 +29,6 @@ pub struct Wanted<'w> {
     /// The paths that are read of the documents beside what the filter and the order ask for; None if documents are read as a
     /// whole.
     pub read: Option<&'w [FieldPath]>,
-    /// The bounds that `min` and `max` give the keys of the index that the hint names.
-    pub key_bounds: Option<KeyBounds<'w>>,
     /// The metadata that documents come with.
     pub metadata: MetadataKinds,
     /// The keys by which documents are found are returned in place of the documents.
@@ -72,7 +69,6 @@ impl Default for Wanted<'_> {
             limit: None,
             projection: None,
             read: None,
-            key_bounds: None,
             metadata: MetadataKinds::NONE,
             returned_key: None,
             filter: None,

@@ -105,6 +105,13 @@ fn arrays_and_definitions_that_cannot_be_are_refused_with_mongodbs_codes() {
     ] {
         assert_eq!(refused(&fixture, spec), code, "{spec}");
     }
+    // Two kinds of one field are two indexes.
+    fixture.index(r#"{"key": {"place": "2dsphere"}}"#);
+    fixture.index(r#"{"key": {"place": "hashed"}}"#);
+    assert_eq!(
+        fixture.plan(r#"{"place": "here"}"#, None),
+        "FETCH IXSCAN place_hashed"
+    );
     fixture.index(r#"{"key": {"c.d": 1, "e": "hashed"}}"#);
     for document in [
         r#"{"_id": 6, "a": [1]}"#,

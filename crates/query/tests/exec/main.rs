@@ -16,6 +16,7 @@ mod transactions;
 mod trials;
 mod validators;
 mod views;
+mod wildcards;
 mod writes;
 mod written;
 
