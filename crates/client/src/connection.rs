@@ -14,6 +14,8 @@ use crate::{Address, ConnectionString, Cursor, Error, Result, message};
 
 /// Between two attempts to make a lost connection again.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
+/// How often a command is sent whose connection is lost each time.
+const ATTEMPTS_MAX: usize = 4;
 /// A field of commands by which a server keeps a Timestamp of zeros as it is.
 const KEEPS_EMPTY_TIMESTAMPS: &str = "bypassEmptyTsReplacement";
 /// The code of a command with a field that the server does not know.
@@ -191,22 +193,18 @@ impl Connection {
         self.exchange(database, command, &carried, None)
     }
 
-    /// Runs a command that defines something, such as `create` or `dropIndexes`, with the URI's write concern. After the connection is lost, it is
-    /// sent once more on a new one: the first may have been done, so that the second may be told that there is nothing to do.
+    /// Runs a command that defines something, such as `create` or `dropIndexes`, with the URI's write concern unless it has its own. After the connection is lost, it is
+    /// sent again on a new one: the first may have been done, so that the second may be told that there is nothing to do.
     ///
     /// # Errors
     /// No connection can be made again, the server refuses the command, or the write concern is not reached.
     pub fn define(&mut self, database: &str, command: &Document) -> Result<Document> {
         self.revive(self.settings.reconnect_time)?;
         let mut carried = self.session_fields();
-        self.append_write_concern(&mut carried);
-        match self.acknowledged(database, command, &carried, None) {
-            Err(error) if error.is_transient() => {
-                self.reconnect()?;
-                self.acknowledged(database, command, &carried, None)
-            }
-            reply => reply,
+        if !command.contains("writeConcern") {
+            self.append_write_concern(&mut carried);
         }
+        self.again(|connection| connection.acknowledged(database, command, &carried, None))
     }
 
     /// Runs a command that only looks: it is sent again on a new connection where the first one is lost.
@@ -223,13 +221,7 @@ impl Connection {
         if let Some(preference) = preference {
             carried.append("$readPreference", preference);
         }
-        match self.exchange(database, command, &carried, None) {
-            Err(error) if error.is_transient() => {
-                self.reconnect()?;
-                self.exchange(database, command, &carried, None)
-            }
-            reply => reply,
-        }
+        self.again(|connection| connection.exchange(database, command, &carried, None))
     }
 
     /// Runs `insert`, `update` or `delete`, with the documents beside it. Where the server knows writes by their numbers, it is sent
@@ -254,13 +246,25 @@ impl Connection {
         if has_number {
             carried.append("txnNumber", self.session.next_number());
         }
-        match self.write_once(database, command, &carried, &documents) {
-            Err(error) if has_number && error.is_transient() => {
-                self.reconnect()?;
-                self.write_once(database, command, &carried, &documents)
-            }
-            reply => reply,
+        match has_number {
+            true => self
+                .again(|connection| connection.write_once(database, command, &carried, &documents)),
+            false => self.write_once(database, command, &carried, &documents),
         }
+    }
+
+    /// Sends a command that may be sent again, each time on a new connection after one is lost.
+    fn again(
+        &mut self,
+        mut send: impl FnMut(&mut Connection) -> Result<Document>,
+    ) -> Result<Document> {
+        for _ in 1..ATTEMPTS_MAX {
+            match send(self) {
+                Err(error) if error.is_transient() => self.reconnect()?,
+                reply => return reply,
+            }
+        }
+        send(self)
     }
 
     fn write_once(

@@ -92,7 +92,7 @@ impl Accounts {
         }
         command.append("drop", drops).append("db", "");
         command.append("writeConcern", doc! { "w": "majority" });
-        match connection.run(DATABASE, &command) {
+        match connection.define(DATABASE, &command) {
             Err(error) if error.is_unknown_command() => Ok(false),
             merged => merged
                 .map(|_| true)
@@ -111,7 +111,7 @@ impl Accounts {
                 let others = doc! { "q": { "_id": { "$nin": kept } }, "limit": 0 };
                 let command = doc! { "delete": collection, "deletes": [others] };
                 connection
-                    .run(DATABASE, &command)
+                    .define(DATABASE, &command)
                     .map_err(Error::server("users and roles"))?;
             }
         }

@@ -113,7 +113,13 @@ impl<'f> Follower<'f> {
         let changes = self.run(&mut |followed| {
             has_reached(&followed.token, &goal) || followed.still >= STILL_MAX
         })?;
-        self.followed.applier.settle()?;
+        match self.followed.applier.settle() {
+            // Whatever waits does so still.
+            Err(Error::Server { why, .. }) if why.is_transient() => {
+                self.followed.applier.settle()?;
+            }
+            settled => settled?,
+        }
         Ok(changes)
     }
 
