@@ -30,6 +30,9 @@ pub(crate) const ARRAY_MARK: RawValue<'static> = RawValue::Int32(1);
 /// The fields that a projection names at most.
 const PROJECTED_MAX: usize = 1000;
 
+/// As many of a projection's names are compared for a unit of work.
+const NAMES_A_UNIT: usize = 8;
+
 const PROJECTION: &str = "wildcardProjection";
 
 /// The maker of the keys of a wildcard index.
@@ -279,7 +282,10 @@ impl<'d> Walk<'_, 'd> {
             self.path.push_str(name);
             let kept = match kept {
                 Kept::All => Kept::All,
-                _ => self.rules.of(&self.path),
+                _ => {
+                    interrupts::work(self.rules.paths.len() / NAMES_A_UNIT)?;
+                    self.rules.of(&self.path)
+                }
             };
             if kept != Kept::Nothing {
                 any |= self.at_path(field.value(), kept)?;
@@ -292,7 +298,7 @@ impl<'d> Walk<'_, 'd> {
     /// Like `document`, for the value of a field.
     fn at_path(&mut self, value: RawValue<'d>, kept: Kept) -> Result<bool> {
         let path = self.paths.len();
-        self.held.grow(self.path.len())?;
+        self.held.grow(size_of::<String>() + self.path.len())?;
         self.paths.push(self.path.clone());
         let RawValue::Array(array) = value else {
             return self.value(path, value, kept);
@@ -328,6 +334,7 @@ impl<'d> Walk<'_, 'd> {
         if self.values.len() == KEYS_MAX {
             return Err(too_many());
         }
+        self.held.grow(size_of::<(usize, RawValue<'_>)>())?;
         self.values.push((path, value));
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, doc, extjson};
-use quarry_database::{Database, Level, Namespace, Operation};
+use quarry_database::{Database, Level, Namespace, Operation, Options};
 use quarry_query::exec::{self, *};
 use quarry_query::interrupts::run_as;
 use quarry_query::matcher::MatchDetails;
@@ -59,8 +59,13 @@ impl Fixture {
     /// `arrays` holds a few documents with large arrays, `texts` a long text, `wide` a large document
     /// in an array, `one` a small document, `places` geometries of very many parts.
     fn new() -> Fixture {
+        let options = Options {
+            index_kinds: quarry_query::index_kinds(),
+            ..Options::default()
+        };
+        let engine = Arc::new(quarry_storage::Memory::new());
         let fixture = Fixture {
-            database: Database::open_in_memory().unwrap(),
+            database: Database::open(engine, options).unwrap(),
         };
         let members: Value = (0..ELEMENTS).map(Value::from).collect();
         let pairs: Value = (0..ELEMENTS / 4)
@@ -80,6 +85,14 @@ impl Fixture {
         fixture.insert("one", doc! { "_id": 1, "x": 1 });
         let places = doc! { "_id": 1, "points": (many_points(0.0)), "areas": (many_polygons()) };
         fixture.insert("places", places);
+        let everything = doc! { "key": { "$**": 1 } };
+        let created = fixture.database.create_indexes(
+            &namespace("indexed"),
+            &[everything],
+            &Operation::new(None),
+            Level::Written,
+        );
+        created.unwrap();
         let wide = Value::from_iter([Value::from(many_fields(ELEMENTS))]);
         fixture.insert("wide", doc! { "_id": 1, "d": wide });
         fixture
@@ -96,6 +109,20 @@ impl Fixture {
             exec::insert((&self.database).into(), &operation, request, Level::Written).unwrap();
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
     }
+}
+
+/// An insert into a collection with a wildcard index.
+fn inserting(document: Document) -> Work {
+    Box::new(move |fixture, operation| {
+        let (namespace, documents) = (namespace("indexed"), [document.as_raw()]);
+        let request = InsertRequest::new(&namespace, &documents);
+        let scope = (&fixture.database).into();
+        let outcome = exec::insert(scope, operation, request, Level::Written)?;
+        match outcome.errors.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    })
 }
 
 type Outcome = Result<()>;
@@ -325,6 +352,17 @@ fn table() -> Vec<(&'static str, Work)> {
         (
             "$concatArrays",
             computing("arrays", "{$concatArrays: ['$a', '$a']}"),
+        ),
+        (
+            "keys of a wildcard index",
+            inserting(doc! { "d": (many_fields(ELEMENTS)) }),
+        ),
+        (
+            "the sort keys of arrays",
+            aggregate(
+                "arrays",
+                value_of("[{$sort: {a: 1}}, {$project: {k: {$meta: 'sortKey'}}}]"),
+            ),
         ),
         ("a path through an array", computing("arrays", "'$p.v'")),
         ("$sum of an array", computing("arrays", "{$sum: '$a'}")),

@@ -14,6 +14,7 @@ use super::parsed::Parsed;
 use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::exec::stored;
+use crate::interrupts;
 use crate::memory;
 use crate::metadata::{self, INDEX_KEY, MetadataKinds, RECORD_ID, SORT_KEY};
 
@@ -120,6 +121,7 @@ impl PlanNode for Attach {
         let before = *docs_examined;
         let mut pass = |document: RawDocument<'_>, record: &[u8], key: Option<RawDocument<'_>>| {
             *returned += 1;
+            interrupts::work_on_bytes(document.len_bytes())?;
             attached.clear();
             let known = Known {
                 collection,

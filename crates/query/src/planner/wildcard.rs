@@ -29,6 +29,9 @@ use crate::wildcard_index::{ARRAY_MARK, WildcardKeys};
 /// The work of looking at an index for one predicate.
 const UNITS_OF_A_LOOK: usize = 20;
 
+/// Predicates that are looked at: each says enough by itself, and a request may have very many of them.
+const PREDICATES_MAX: usize = 200;
+
 /// The name that explain gives the path of a key, as MongoDB does.
 pub const PATH_FIELD: &str = "$_path";
 
@@ -122,7 +125,8 @@ fn best<'c, 'm>(
     bounds: &mut FilterBounds<'m>,
     wanted: &Wanted<'_>,
 ) -> Result<Option<Candidate<'c, 'm>>> {
-    let predicates = Conjuncts::of(filter).predicates;
+    let mut predicates = Conjuncts::of(filter).predicates;
+    predicates.truncate(PREDICATES_MAX);
     let mut best: Option<Candidate<'c, 'm>> = None;
     for (position, index) in index_catalog.indexes.iter().enumerate() {
         let Some(keys) = WildcardKeys::of(index).filter(|_| usable(index)) else {
@@ -143,7 +147,7 @@ fn best<'c, 'm>(
             continue;
         };
         for field in &predicates {
-            interrupts::work(UNITS_OF_A_LOOK)?;
+            interrupts::work(UNITS_OF_A_LOOK + predicates.len())?;
             let path = field.path.as_str();
             let held = best.as_ref().map(|best| best.shape);
             if held == Some(Shape::Point) || may_name_positions(path) || !keys.keeps(path) {

@@ -18,6 +18,7 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue, doc};
 use crate::error::Result;
 use crate::expression::{Expression, ExpressionContext};
 use crate::field_path::FieldPath;
+use crate::interrupts;
 use crate::matcher::{MatchDetails, Matcher};
 use crate::memory::Counted;
 use crate::metadata::{self, MetadataKinds};
@@ -115,6 +116,7 @@ impl Fields {
     ) -> Result<()> {
         let mut bytes = Counted::default();
         bytes.charge.cover(attached.len_bytes())?;
+        interrupts::work_on_bytes(attached.len_bytes())?;
         let metadata = metadata::split(attached, &mut bytes.bytes);
         let document = RawDocument::new(&bytes.bytes)?;
         self.apply_with(document, Some(metadata), matched, out)

@@ -88,7 +88,7 @@ fn other_fields_of_a_hashed_index_keep_their_order() {
         "SORT FETCH IXSCAN b_1_a_hashed"
     );
     let keys = fixture.find_with(r#"{"b": "x"}"#, |find| {
-        find.key_options().returns_key = true
+        find.key_options().returns_key = true;
     });
     assert_eq!(keys.unwrap(), [r#"{"b":"x","a":5902408780260971510}"#]);
 }
