@@ -107,7 +107,7 @@ fn ranges_around(cells: Vec<CellID>) -> Vec<CellRange> {
 }
 
 impl CellRange {
-    /// What there is in the first ranges and not in the others; both are in order and apart.
+    /// Takes away from the first ranges all that is in the others; both are in order and apart.
     pub fn without(ranges: &[CellRange], others: &[CellRange]) -> Vec<CellRange> {
         let mut left = Vec::new();
         let mut others = others.iter().peekable();

@@ -285,9 +285,9 @@ impl GeoNear {
 
 /// The distances that a search asks for from the ring on that it is at.
 struct SearchedRing {
-    /// What is nearer was given.
+    /// Nearer records were given.
     inner: f64,
-    /// What lies just at `inner` was not.
+    /// Those just at `inner` were not.
     has_inner: bool,
     end: f64,
 }
