@@ -21,7 +21,7 @@ fn validated(validator: &str, level: &str) -> Fixture {
 
 const DIVIDES: &str = r#"{"$expr": {"$gt": [{"$divide": [1, "$n"]}, 0]}}"#;
 
-/// What `errInfo` says.
+/// The `errInfo` of a refusal.
 fn info(error: &quarry_query::Error) -> Document {
     match error.cause() {
         Some(quarry_database::Error::InvalidDocument(info)) => (**info).clone(),
