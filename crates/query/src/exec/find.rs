@@ -11,7 +11,8 @@ use quarry_timing::{Phase, phase};
 use super::error::stored;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::metadata::MetadataKinds;
@@ -72,6 +73,10 @@ pub(super) fn plan_between(
     bounds: &KeyBounds<'_>,
 ) -> Result<Node> {
     let _scope = phase(Phase::Plan);
+    if parsed.matcher.root().near().is_some() {
+        let text = "error processing query: planner returned error :: caused by :: unable to find index for $geoNear query";
+        return Err(Error::new(ErrorCode::NO_QUERY_EXECUTION_PLANS, text));
+    }
     let wanted = with_parsed(parsed, wanted);
     let catalog = snapshot.index_catalog()?;
     choose_between(bounds, &snapshot.collection, catalog, &wanted)
@@ -331,14 +336,14 @@ fn check_tailable(snapshot: &CollectionSnapshot, parsed: &Parsed) -> Result<()> 
             "error processing query: tailable cursor requested on non capped collection {}",
             snapshot.collection.namespace
         );
-        return Err(crate::Error::bad_value(text));
+        return Err(Error::bad_value(text));
     }
     let is_natural = parsed
         .sort
         .as_ref()
         .is_none_or(|sort| sort.natural().is_some());
     if !is_natural {
-        return Err(crate::Error::bad_value(
+        return Err(Error::bad_value(
             "error processing query: tailable cursors cannot be used with a sort other than {$natural: 1}",
         ));
     }
