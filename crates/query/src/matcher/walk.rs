@@ -28,6 +28,9 @@ pub struct MatchDetails {
 /// Work that a walk does before it counts it where all work of the operation is counted.
 const UNITS_AT_ONCE: usize = 256;
 
+/// Work that is counted before it is done: what was done before it is not looked at together with it.
+const UNITS_MANY: usize = 4096;
+
 /// The state that one evaluation carries along.
 #[derive(Default)]
 pub(super) struct Walk {
@@ -101,6 +104,9 @@ impl Walk {
     #[inline]
     pub fn work(&mut self, units: usize) {
         self.units += units;
+        if self.units >= UNITS_MANY {
+            self.count();
+        }
     }
 
     /// Counts the work noted. At the end of a walk, too: most are short, and there are many.
