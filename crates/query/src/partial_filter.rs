@@ -11,6 +11,7 @@ use quarry_bson::RawDocument;
 use quarry_database::{DocumentFilter, DocumentValidator, FilterLanguage};
 
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::matcher::{MatchExpression, Matcher, Predicate};
 use crate::validator::Validator;
 
@@ -52,7 +53,7 @@ impl FilterLanguage for Language {
 
 impl PartialFilter {
     fn parse(expression: RawDocument<'_>) -> Result<PartialFilter> {
-        let matcher = Matcher::parse_of_fields(expression)?;
+        let matcher = Matcher::parse_of_fields(expression, &ExpressionContext::default())?;
         check(matcher.root(), DEPTH_MAX, expression)?;
         let fields = matcher.top_level_fields().map(str::to_owned).collect();
         Ok(PartialFilter { matcher, fields })
@@ -63,9 +64,9 @@ impl PartialFilter {
         (filter as &dyn Any).downcast_ref()
     }
 
-    /// The root of the filter's tree.
-    pub fn root(&self) -> &MatchExpression {
-        self.matcher.root()
+    /// The filter.
+    pub fn matcher(&self) -> &Matcher {
+        &self.matcher
     }
 }
 

@@ -12,7 +12,9 @@ use crate::planner::Wanted;
 
 /// Counts the documents that match.
 pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
-    let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let parsed = Parsed::parse(request.filter, None, None, context)?;
     let limit = request.limit.unwrap_or(u64::MAX);
     if parsed.matcher.is_match_all() && request.hint.is_none() {
         let Some(collection) = scope.collection(request.namespace, operation)? else {

@@ -2,6 +2,7 @@
 
 use quarry_database::{Change, Level, Operation, Scope, StatementKind};
 
+use super::collation::statement_context;
 use super::modify::{Effect, Target};
 use super::recorded;
 use super::request::DeleteRequest;
@@ -14,6 +15,9 @@ pub fn delete(
     request: DeleteRequest<'_>,
     level: Level,
 ) -> Result<u64> {
+    let own = statement_context(request.context, request.collation)?;
+    let context = own.as_ref().or(request.context);
+    let request = DeleteRequest { context, ..request };
     let target = Target::new(
         scope,
         operation,

@@ -9,6 +9,7 @@ use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
 use super::aggregate::{head, input};
+use super::collation::statement_context;
 use super::find::{plan_of_groups, plan_of_values, plan_to_show};
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
@@ -105,7 +106,8 @@ pub fn explain(
         request.context = context;
         return explain_aggregate(scope, operation, request, verbosity, reply);
     }
-    let read = match explained {
+    let own = explained.statement_context()?;
+    let read = match explained.in_context(own.as_ref()) {
         Explained::Aggregate(request) => {
             return explain_aggregate(scope, operation, request, verbosity, reply);
         }
@@ -123,6 +125,33 @@ pub fn explain(
     read.explain(scope, operation, verbosity, reply)
 }
 
+impl<'a> Explained<'a> {
+    /// The context of the statement's own collation, where it has one.
+    fn statement_context(&self) -> Result<Option<ExpressionContext>> {
+        match self {
+            Explained::Update(update) => statement_context(update.context, update.collation),
+            Explained::Delete(delete) => statement_context(delete.context, delete.collation),
+            _ => Ok(None),
+        }
+    }
+
+    /// Has the statement that context, if it is given one.
+    fn in_context<'c>(self, context: Option<&'c ExpressionContext>) -> Explained<'c>
+    where
+        'a: 'c,
+    {
+        match (self, context) {
+            (Explained::Update(update), Some(_)) => {
+                Explained::Update(UpdateRequest { context, ..update })
+            }
+            (Explained::Delete(delete), Some(_)) => {
+                Explained::Delete(DeleteRequest { context, ..delete })
+            }
+            (other, _) => other,
+        }
+    }
+}
+
 /// The read of a view as the aggregate that it is; none if the command reads no view.
 fn over_view<'a>(
     scope: Scope<'_>,
@@ -131,8 +160,8 @@ fn over_view<'a>(
 ) -> Result<Option<(view::Shown, Option<&'a ExpressionContext>)>> {
     let (namespace, context) = match explained {
         Explained::Find(find) => (find.namespace, find.context),
-        Explained::Count(count) => (count.namespace, None),
-        Explained::Distinct(distinct) => (distinct.namespace, None),
+        Explained::Count(count) => (count.namespace, count.context),
+        Explained::Distinct(distinct) => (distinct.namespace, distinct.context),
         Explained::Aggregate(AggregateRequest {
             over: Over::Collection(namespace),
             context,
@@ -218,6 +247,7 @@ impl<'a> Read<'a> {
         let mut find = FindRequest::new(request.namespace);
         (find.filter, find.hint) = (request.filter, request.hint);
         (find.skip, find.limit) = (request.skip, request.limit);
+        find.context = request.context;
         find.read = Some(&[]);
         Read {
             counts_all: request.filter.is_empty() && request.hint.is_none(),
@@ -228,6 +258,7 @@ impl<'a> Read<'a> {
     fn of_distinct(request: DistinctRequest<'a>, path: &'a FieldPath) -> Read<'a> {
         let mut find = FindRequest::new(request.namespace);
         (find.filter, find.hint) = (request.filter, request.hint);
+        find.context = request.context;
         find.read = Some(std::slice::from_ref(path));
         Read::of(find, Above::Distinct(path))
     }
@@ -321,6 +352,9 @@ impl<'a> Read<'a> {
         let mut planner = reply.document("queryPlanner");
         planner.append("namespace", find.namespace.as_str());
         planner.append("parsedQuery", find.filter);
+        if let Some(collation) = parsed.matcher.collation().specification() {
+            planner.append("collation", collation.as_raw());
+        }
         let mut shown_plan = planner.document("winningPlan");
         explain_node(&*winning, &shown(false), &mut shown_plan);
         shown_plan.finish();

@@ -90,7 +90,7 @@ pub(super) fn find_stored(
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
     let parse = || Parsed::parse(request.filter, request.sort, request.projection, context);
-    if is_plain && let Some(id) = only_id(request.filter) {
+    if is_plain && let Some(id) = whole_id(request.filter, context) {
         let parsed = if is_bare { None } else { Some(parse()?) };
         return by_id(scope, operation, request, parsed.as_ref(), id);
     }
@@ -109,7 +109,9 @@ pub(super) fn find_stored(
         ..Wanted::default()
     };
     let answering = match &snapshot {
-        Some(snapshot) if is_bare => plan_for_equalities(snapshot, request.filter, wanted)?,
+        Some(snapshot) if is_bare && context.collation().is_simple() => {
+            plan_for_equalities(snapshot, request.filter, wanted)?
+        }
         _ => None,
     };
     // What an index answers alone is not parsed.
@@ -193,6 +195,15 @@ pub(super) fn only_id(filter: RawDocument<'_>) -> Option<RawValue<'_>> {
         RawValue::Array(_) | RawValue::Regex(_) | RawValue::Null | RawValue::Undefined => None,
         value => Some(value),
     }
+}
+
+/// Like `only_id`, where the record is found under the key of that value: one that the collation has a say in may be equal to
+/// others.
+pub(super) fn whole_id<'f>(
+    filter: RawDocument<'f>,
+    context: &ExpressionContext,
+) -> Option<RawValue<'f>> {
+    only_id(filter).filter(|id| !context.collation().concerns(*id))
 }
 
 fn by_id(

@@ -11,7 +11,7 @@ use quarry_database::{
 };
 use quarry_timing::{Phase, phase};
 
-use super::find::{only_id, plan};
+use super::find::{only_id, plan, whole_id};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -75,6 +75,11 @@ impl<'t> Target<'t> {
         context: Option<&'t ExpressionContext>,
     ) -> Target<'t> {
         Target {
+            id: match context {
+                Some(context) => whole_id(filter, context),
+                None => only_id(filter),
+            }
+            .filter(|_| hint.is_none()),
             own_context: ExpressionContext::default(),
             context,
             scope,
@@ -83,7 +88,6 @@ impl<'t> Target<'t> {
             namespace,
             filter,
             hint,
-            id: only_id(filter).filter(|_| hint.is_none()),
             parsed: OnceCell::new(),
         }
     }
@@ -455,6 +459,7 @@ mod tests {
                 sort: None,
                 namespace: &self.namespace,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 update: RawValue::Document(change.as_raw()),
                 is_upsert: false,
@@ -479,6 +484,7 @@ mod tests {
             let request = DeleteRequest {
                 namespace: &self.namespace,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 is_multi: true,
                 hint: Some(hint)

@@ -6,6 +6,7 @@ use quarry_database::{
     StatementKind, describe_path,
 };
 
+use super::collation::statement_context;
 use super::modify::{Effect, Target, Totals};
 use super::recorded;
 use super::request::{UpdateOutcome, UpdateRequest};
@@ -29,6 +30,9 @@ pub fn update(
     request: UpdateRequest<'_>,
     level: Level,
 ) -> Result<UpdateOutcome> {
+    let own = statement_context(request.context, request.collation)?;
+    let context = own.as_ref().or(request.context);
+    let request = UpdateRequest { context, ..request };
     let mut target = Target::new(
         scope,
         operation,

@@ -69,7 +69,14 @@ pub(super) fn count(
     request: CountRequest<'_>,
 ) -> Result<u64> {
     let more = stages_of_count(&request);
-    let mut executor = run(scope, operation, collection, &more, request.hint, None)?;
+    let mut executor = run(
+        scope,
+        operation,
+        collection,
+        &more,
+        request.hint,
+        request.context,
+    )?;
     let mut document = Vec::new();
     if !executor.next(operation, &mut document)? {
         return Ok(0);
@@ -90,7 +97,14 @@ pub(super) fn each_match(
     let mut find = FindRequest::new(request.namespace);
     find.filter = request.filter;
     let more = stages_of_find(&find);
-    let mut executor = run(scope, operation, collection, &more, request.hint, None)?;
+    let mut executor = run(
+        scope,
+        operation,
+        collection,
+        &more,
+        request.hint,
+        request.context,
+    )?;
     let mut document = Vec::new();
     while executor.next(operation, &mut document)? {
         take(RawDocument::new(&document)?)?;

@@ -174,6 +174,7 @@ impl ResultWriter<'_> {
         let mut merging = Merging {
             writer: self,
             accepts_null: self.check_on(merge, &target)?,
+            context: ExpressionContext::default().with_collation(merge.collation_of_on().clone()),
             merge,
             target,
             batch: Batch::default(),
@@ -186,9 +187,7 @@ impl ResultWriter<'_> {
 
     /// Fails where the fields of `on` may have the same values in several documents. Answers whether they may be null.
     fn check_on(&self, merge: &Merge, target: &Namespace) -> Result<bool> {
-        if let [only] = &*merge.on
-            && only.as_str() == "_id"
-        {
+        if merge.is_on_id() {
             return Ok(true);
         }
         let snapshot = self.scope.snapshot(target, self.operation)?;
@@ -200,7 +199,10 @@ impl ResultWriter<'_> {
                     let is_whole = index.spec.get("partialFilterExpression").is_none();
                     let fields = index.pattern.document.iter();
                     let named = fields.map(|field| field.name().to_string_lossy().into_owned());
-                    index.unique && !index.building && is_whole && names(&merge.on, named)
+                    // Texts are told apart as the pipeline compares them.
+                    let is_alike = merge.collation.is_simple();
+                    let is_usable = index.unique && !index.building && is_whole && is_alike;
+                    is_usable && names(&merge.on, named)
                 })
             }
         };
@@ -230,6 +232,8 @@ struct Merging<'m> {
     target: Namespace,
     /// Fields of `on` may be null or missing.
     accepts_null: bool,
+    /// The context of the updates: how the fields of `on` are compared.
+    context: ExpressionContext,
     /// Documents for which there was none when they were looked for.
     batch: Batch,
 }
@@ -342,7 +346,7 @@ impl Merging<'_> {
     /// Merges the document into the one that is there; false if there is none.
     fn change(&self, document: RawDocument<'_>, filter: &[u8]) -> Result<bool> {
         let (bound, stages);
-        let mut context = None;
+        let mut context = &self.context;
         let update_with = match &self.merge.when_matched {
             WhenMatched::KeepExisting | WhenMatched::Fail => return Ok(false),
             WhenMatched::Replace if has_plain_names(document) => RawValue::Document(document),
@@ -364,7 +368,7 @@ impl Merging<'_> {
             }
             WhenMatched::Pipeline(pipeline) => {
                 bound = pipeline.context_for(document)?;
-                context = Some(&bound);
+                context = &bound;
                 pipeline.stages.as_raw()
             }
         };
@@ -376,11 +380,12 @@ impl Merging<'_> {
         &self,
         filter: RawDocument<'_>,
         update_with: RawValue<'_>,
-        context: Option<&ExpressionContext>,
+        context: &ExpressionContext,
     ) -> Result<bool> {
         let request = UpdateRequest {
             namespace: &self.target,
-            context,
+            context: Some(context),
+            collation: None,
             filter,
             update: update_with,
             is_upsert: false,

@@ -22,6 +22,7 @@ use super::key_ranges::{apart, are_combined, compose};
 use super::merged::{merge_of_branches, merge_of_ranges};
 use super::tree::{Solution, above};
 use super::wanted::Wanted;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
 use crate::interrupts;
@@ -72,7 +73,14 @@ pub struct Candidate<'c> {
     pub has_cut_keys: bool,
     is_unique: bool,
     is_sparse: bool,
+    /// How it keeps strings.
+    collation: &'c Collation,
+    /// Strings are kept as the filter compares them.
+    is_alike: bool,
 }
+
+/// Records are kept under their `_id` as it is, and so are the keys of most indexes.
+static SIMPLE: Collation = Collation::SIMPLE;
 
 /// Better plans are greater.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
@@ -119,7 +127,7 @@ pub fn choose(
         }
         return Ok(above(natural, &wanted));
     }
-    let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+    let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
     if let Some(near) = near {
         let solution = geo::near_solution(index_catalog, collection, near, &mut bounds, &wanted)?;
         return Ok(above(solution, &wanted));
@@ -175,7 +183,8 @@ pub fn choose_to_show(
     let mut rejected = Vec::new();
     let is_by_distance = matcher.root().near().is_some();
     if !is_by_distance && natural(collection, &wanted)?.is_none() {
-        let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+        let mut bounds =
+            FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
         let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
         usable.sort_by_key(|scored| Reverse(scored.score));
         let chosen = sole_index(&*winning);
@@ -240,7 +249,7 @@ fn without_index(
     // before the first document, however few are asked for.
     if !has_index
         && !wanted.follows
-        && let Some(union) = union(collection, index_catalog, matcher.root(), wanted)?
+        && let Some(union) = union(collection, index_catalog, matcher, wanted)?
     {
         return Ok(union);
     }
@@ -252,18 +261,25 @@ fn without_index(
 fn union(
     collection: &Collection,
     index_catalog: &IndexCatalog,
-    filter: &MatchExpression,
+    matcher: &Matcher,
     wanted: &Wanted<'_>,
 ) -> Result<Option<Solution>> {
     let of_branch = Wanted {
         shows_bounds: wanted.shows_bounds,
         ..Wanted::default()
     };
-    let mut branches = Vec::new();
-    let root = (filter, filter);
-    if !collect_branches(collection, index_catalog, root, &of_branch, &mut branches)? {
+    let mut union = Union {
+        collection,
+        index_catalog,
+        matcher,
+        wanted: &of_branch,
+        branches: Vec::new(),
+    };
+    let filter = matcher.root();
+    if !union.collect_branches(filter)? {
         return Ok(None);
     }
+    let branches = union.branches;
     let branches = branches.into_iter().map(|scan| Box::new(scan) as Node);
     Ok(Some(Solution {
         node: Box::new(Fetch::new(Box::new(Or::new(branches.collect())), true)),
@@ -273,52 +289,64 @@ fn union(
     }))
 }
 
-/// Plans the branches of the first `$or` in a conjunction all of whose branches have an index; false if there is none.
-/// Recursion is bounded by the depth of the filter.
-fn collect_branches(
-    collection: &Collection,
-    index_catalog: &IndexCatalog,
-    (filter, root): (&MatchExpression, &MatchExpression),
-    wanted: &Wanted<'_>,
-    branches: &mut Vec<IndexScan>,
-) -> Result<bool> {
-    let disjunctions = match filter {
-        MatchExpression::And(children) => children.as_slice(),
-        other => std::slice::from_ref(other),
-    };
-    let before = branches.len();
-    for disjunction in disjunctions {
-        let MatchExpression::Or(children) = disjunction else {
-            continue;
+/// The branches of an `$or` while they are planned.
+struct Union<'u> {
+    collection: &'u Collection,
+    index_catalog: &'u IndexCatalog,
+    matcher: &'u Matcher,
+    wanted: &'u Wanted<'u>,
+    branches: Vec<IndexScan>,
+}
+
+impl<'u> Union<'u> {
+    /// Plans the branches of the first `$or` in a conjunction all of whose branches have an index; false if there is none.
+    /// Recursion is bounded by the depth of the filter.
+    fn collect_branches(&mut self, filter: &'u MatchExpression) -> Result<bool> {
+        let disjunctions = match filter {
+            MatchExpression::And(children) => children.as_slice(),
+            other => std::slice::from_ref(other),
         };
-        let mut are_all = before + children.len() <= UNION_BRANCHES_MAX;
-        for child in children {
-            if !are_all {
-                break;
-            }
-            interrupts::work(UNITS_OF_A_BRANCH)?;
-            let mut bounds = FilterBounds::of_branch(child, root, &index_catalog.paths);
-            match best(collection, index_catalog, &mut bounds, wanted)?.scored {
-                Some(best) => {
-                    // The union knows the records again.
-                    let mut scan = best.scan(&bounds, wanted).node;
-                    scan.forget_repeats();
-                    branches.push(*scan);
-                    let ranges: usize = branches.iter().map(IndexScan::ranges_len).sum();
-                    are_all = ranges <= UNION_RANGES_MAX;
+        let before = self.branches.len();
+        for disjunction in disjunctions {
+            let MatchExpression::Or(children) = disjunction else {
+                continue;
+            };
+            let mut are_all = before + children.len() <= UNION_BRANCHES_MAX;
+            for child in children {
+                if !are_all {
+                    break;
                 }
-                None => {
-                    let child = (child, root);
-                    are_all = collect_branches(collection, index_catalog, child, wanted, branches)?;
-                }
+                are_all = self.plan_branch(child)?;
             }
+            if are_all {
+                return Ok(true);
+            }
+            self.branches.truncate(before);
         }
-        if are_all {
-            return Ok(true);
-        }
-        branches.truncate(before);
+        Ok(false)
     }
-    Ok(false)
+
+    /// Plans one branch, or those of an `$or` within it; false if it has no index.
+    fn plan_branch(&mut self, child: &'u MatchExpression) -> Result<bool> {
+        interrupts::work(UNITS_OF_A_BRANCH)?;
+        let (matcher, paths) = (self.matcher, &self.index_catalog.paths);
+        let mut bounds = FilterBounds::of_branch(child, matcher.root(), matcher.collation(), paths);
+        let best = best(
+            self.collection,
+            self.index_catalog,
+            &mut bounds,
+            self.wanted,
+        )?;
+        let Some(best) = best.scored else {
+            return self.collect_branches(child);
+        };
+        // The union knows the records again.
+        let mut scan = best.scan(&bounds, self.wanted).node;
+        scan.forget_repeats();
+        self.branches.push(*scan);
+        let ranges: usize = self.branches.iter().map(IndexScan::ranges_len).sum();
+        Ok(ranges <= UNION_RANGES_MAX)
+    }
 }
 
 /// Like `choose`, for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.
@@ -410,7 +438,7 @@ pub fn each_usable<'c>(
 ) -> Result<()> {
     let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut is_hint_known = false;
-    for candidate in candidates(collection, index_catalog) {
+    for candidate in candidates(collection, index_catalog, bounds.collation()) {
         if is_by_filter && !bounds.mention(candidate.paths[0]) {
             continue;
         }
@@ -480,10 +508,11 @@ pub fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
     }
 }
 
-/// The indexes that plans may use, and the records of a clustered collection.
+/// The indexes that plans may use, and the records of a clustered collection, for a filter that compares strings so.
 pub fn candidates<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
+    asked: &Collation,
 ) -> impl Iterator<Item = Candidate<'c>> {
     let records = collection.is_clustered().then(|| Candidate {
         name: "_id_",
@@ -495,6 +524,8 @@ pub fn candidates<'c>(
         has_cut_keys: false,
         is_unique: true,
         is_sparse: false,
+        collation: &SIMPLE,
+        is_alike: asked.is_simple(),
     });
     // The keys of an index with a kind are no values: only plans that know the kind read it.
     let usable = |(_, index): &(usize, &Index)| {
@@ -512,6 +543,8 @@ pub fn candidates<'c>(
         has_cut_keys: index.has_cut_keys(),
         is_unique: index.unique,
         is_sparse: index.sparse,
+        collation: &SIMPLE,
+        is_alike: asked.is_simple(),
     });
     records.into_iter().chain(indexes)
 }
@@ -637,7 +670,8 @@ impl<'c> Candidate<'c> {
             if is_multikey && has_array {
                 break;
             }
-            let Some(bound) = bounds.of(path, self.field(number).0, is_multikey) else {
+            let Some(bound) = bounds.of(path, self.field(number).0, is_multikey, self.collation)
+            else {
                 break;
             };
             has_array |= is_multikey;
@@ -654,7 +688,7 @@ impl<'c> Candidate<'c> {
     /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
     /// number, do not count.
     fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
-        if self.multikey != 0 || self.is_sparse || self.has_cut_keys {
+        if self.multikey != 0 || self.is_sparse || self.has_cut_keys || !self.is_alike {
             return None;
         }
         let is_constant = |path: &str| {
@@ -736,6 +770,7 @@ impl Scored<'_> {
             self.score.is_covering,
             self.order == Some(true),
             self.is_merged,
+            self.candidate.is_alike,
         ];
         for flag in flags {
             hash.write_u8(u8::from(flag));

@@ -34,9 +34,9 @@ pub fn choose_distinct(
     if natural_hint(wanted.hint)?.is_some() {
         return Ok(None);
     }
-    let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+    let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
     let mut best: Option<(usize, Candidate<'_>, Bounded)> = None;
-    for candidate in candidates(collection, index_catalog) {
+    for candidate in candidates(collection, index_catalog, matcher.collation()) {
         if wanted.hint.is_some_and(|hint| !candidate.is_meant(hint)) {
             continue;
         }

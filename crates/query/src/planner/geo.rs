@@ -15,6 +15,7 @@ use super::filter_bounds::{Bounds, FilterBounds};
 use super::key_ranges::compose;
 use super::tree::Solution;
 use super::wanted::Wanted;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::FieldPath;
@@ -225,7 +226,12 @@ impl GeoCandidate<'_> {
         let multikey = self.index.multikey_components();
         let mut bounded = SmallVec::<[_; 4]>::new();
         for (number, (field, path)) in leading.enumerate() {
-            let bound = bounds.of(*path, &field.path, multikey & (1 << number) != 0)?;
+            let bound = bounds.of(
+                *path,
+                &field.path,
+                multikey & (1 << number) != 0,
+                &Collation::SIMPLE,
+            )?;
             if !bounds.get(bound).are_points() {
                 return None;
             }

@@ -142,6 +142,7 @@ impl Fixture {
             sort: None,
             namespace: &self.namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert,
@@ -161,6 +162,7 @@ impl Fixture {
         let request = DeleteRequest {
             namespace: &self.namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             is_multi,
             hint: None,

@@ -203,6 +203,7 @@ fn nothing_writes_to_a_view() {
             let delete = DeleteRequest {
                 namespace: &view,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 is_multi,
                 hint: None,

@@ -67,6 +67,15 @@ static IMAGES: Fields = Fields::named(&[flag("enabled").required()]);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
+    if invocation
+        .generic
+        .collation
+        .as_ref()
+        .is_some_and(|collation| !collation.is_simple())
+    {
+        let what = "the collation of a collection";
+        return Err(CommandError::not_supported(what));
+    }
     let options = match invocation.get(VIEW_ON) {
         Some(on) => view_options(invocation, &namespace, on)?,
         None if invocation.get(VIEW_PIPELINE).is_some() => {
